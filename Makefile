@@ -1,0 +1,22 @@
+# Every target sets up .venv by itself, and again when pyproject.toml, the requirements or the native sources changed.
+PYTHON ?= python3
+BIN := .venv/bin
+NATIVE := CMakeLists.txt $(wildcard native/src/* native/bindings/*)
+
+.PHONY: demo test bench lint torture clean
+
+demo: .venv/ready ; $(BIN)/tensorwire demo
+test: .venv/ready-tests lint ; scripts/test
+bench: .venv/ready-tests ; $(BIN)/python -m benchmarks
+lint: .venv/ready-tests ; scripts/lint
+torture: .venv/ready-tests ; scripts/torture
+clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/ready: pyproject.toml $(NATIVE)
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable .
+	touch $@
+
+.venv/ready-tests: .venv/ready requirements-test.txt
+	$(BIN)/pip install --quiet --requirement requirements-test.txt
+	touch $@

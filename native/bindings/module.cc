@@ -1,0 +1,314 @@
+// The bridge between the kernels and Python, and the only file that knows nanobind and NumPy's C API. Buffers and integers go in, bytes, arrays
+// and (status, offset) come out; loops over data run without the GIL. `_native.pyi` says what each function promises.
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_25_API_VERSION
+#include <nanobind/nanobind.h>
+#include <numpy/arrayobject.h>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include <cstring>
+#include <vector>
+
+#include "crc32c.h"
+#include "protobuf.h"
+#include "string_vals.h"
+#include "tensorproto.h"
+#include "typed.h"
+
+namespace nb = nanobind;
+using namespace tensorwire;
+
+namespace {
+
+constexpr size_t kRelease = 16 << 10;  // below this, giving up the GIL costs more than the work
+constexpr size_t kHuge = 4 << 20;      // from here on, huge pages are worth a system call
+constexpr size_t kTiny = 256;          // a view keeps the whole input alive: not worth it for so little
+constexpr int kFastRank = 32;          // what every NumPy can hold; more goes the general way
+
+// A borrowed view of anything with the buffer protocol.
+class Buffer {
+ public:
+  explicit Buffer(nb::handle object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw nb::python_error();
+  }
+  ~Buffer() { if (view_.obj) PyBuffer_Release(&view_); }
+  Buffer(Buffer&& other) noexcept : view_(other.view_) { other.view_.obj = nullptr; }
+  Buffer(const Buffer&) = delete;
+  const uint8_t* data() const { return static_cast<const uint8_t*>(view_.buf); }
+  size_t size() const { return static_cast<size_t>(view_.len); }
+
+ private:
+  Py_buffer view_{};
+};
+
+// Runs `work` without the GIL when it is long enough to be worth it.
+template <class Work>
+auto unlocked(size_t bytes, Work&& work) {
+  if (bytes < kRelease) return work();
+  nb::gil_scoped_release release;
+  return work();
+}
+
+// Fresh `bytes` of half a gigabyte cost more in page faults than in copying; huge pages halve that.
+nb::bytes new_bytes(size_t size, uint8_t*& data) {
+  PyObject* object = PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size));
+  if (!object) throw nb::python_error();
+  data = reinterpret_cast<uint8_t*>(PyBytes_AS_STRING(object));
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+  if (size >= kHuge) {
+    const uintptr_t page = 4096, from = (reinterpret_cast<uintptr_t>(data) + page - 1) & ~(page - 1);
+    const uintptr_t to = (reinterpret_cast<uintptr_t>(data) + size) & ~(page - 1);
+    madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);  // advice: failure changes nothing
+  }
+#endif
+  return nb::steal<nb::bytes>(object);
+}
+
+template <class T>
+nb::object new_array(int type, size_t n, T*& data) {
+  npy_intp dims[1] = {static_cast<npy_intp>(n)};
+  PyObject* array = PyArray_SimpleNew(1, dims, type);
+  if (!array) throw nb::python_error();
+  data = static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array)));
+  return nb::steal<nb::object>(array);
+}
+
+PyArrayObject* as_array(nb::handle object, int type, const char* what) {
+  auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
+  if (!PyArray_Check(object.ptr()) || PyArray_TYPE(array) != type || !PyArray_ISCARRAY_RO(array) || PyArray_NDIM(array) != 1)
+    throw nb::type_error(what);
+  return array;
+}
+
+// The dtype table, as given by dtypes.py: NumPy type number -> TensorFlow enum, and back.
+constexpr int kTypes = 2048;
+int8_t enum_of_type[kTypes];
+PyArray_Descr* descr_of_enum[128];
+bool is_checked_enum[128];  // content needs more than a copy: bool and the types below a byte have bytes that are no value
+
+void register_dtype(nb::handle dtype, int tf_enum, bool writes, bool checked) {
+  if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("register_dtype needs a numpy.dtype");
+  auto* descr = reinterpret_cast<PyArray_Descr*>(dtype.ptr());
+  if (tf_enum <= 0 || tf_enum >= 128 || descr->type_num < 0 || descr->type_num >= kTypes) throw nb::value_error("dtype out of range");
+  if (writes) enum_of_type[descr->type_num] = static_cast<int8_t>(tf_enum);
+  Py_INCREF(descr);
+  descr_of_enum[tf_enum] = descr;
+  is_checked_enum[tf_enum] = checked;
+}
+
+// ndarray -> serialized TensorProto in one step, or None when the array is not one that can be copied as it lies.
+nb::object encode_dense(nb::handle object) {
+  if (!PyArray_CheckExact(object.ptr())) return nb::none();
+  auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
+  const int type = PyArray_TYPE(array);
+  if (type < 0 || type >= kTypes || !enum_of_type[type] || !PyArray_ISCARRAY_RO(array)) return nb::none();
+  const int rank = PyArray_NDIM(array);
+  static_assert(sizeof(npy_intp) == sizeof(int64_t));
+  const auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
+  const size_t bytes = static_cast<size_t>(PyArray_NBYTES(array));
+  const int64_t content = bytes ? static_cast<int64_t>(bytes) : -1;
+  const size_t header = dense_header_size(enum_of_type[type], dims, rank, content);
+  if (header + bytes > INT32_MAX) return nb::none();
+  uint8_t* out;
+  nb::bytes result = new_bytes(header + bytes, out);
+  uint8_t* body = write_dense_header(out, enum_of_type[type], dims, rank, content);
+  const void* from = PyArray_DATA(array);
+  unlocked(bytes, [&] { if (bytes) std::memcpy(body, from, bytes); return 0; });
+  return result;
+}
+
+nb::bytes dense_header(int64_t dtype, nb::tuple shape, int64_t content) {
+  const size_t rank = shape.size();
+  if (rank > kMaxRank) throw nb::value_error("rank past 254");
+  int64_t dims[kMaxRank];
+  for (size_t i = 0; i < rank; i++) dims[i] = nb::cast<int64_t>(shape[i]);
+  uint8_t* out;
+  nb::bytes result = new_bytes(dense_header_size(dtype, dims, static_cast<int>(rank), content), out);
+  write_dense_header(out, dtype, dims, static_cast<int>(rank), content);
+  return result;
+}
+
+// Serialized TensorProto -> read-only ndarray in one step, or None when it is not the form that TensorFlow writes, which then goes the
+// general way. `copy`: 0 a view where aligned and not tiny, 1 always a copy. The caller has checked nothing; everything is checked here.
+nb::object decode_dense(nb::handle object, bool copy) {
+  Buffer in(object);
+  DenseView view;
+  if (!match_dense(in.data(), in.size(), view)) return nb::none();
+  PyArray_Descr* descr = descr_of_enum[view.dtype];
+  if (!descr || is_checked_enum[view.dtype] || view.rank > kFastRank) return nb::none();
+  uint64_t elements = 1;
+  npy_intp dims[kFastRank];
+  for (int i = 0; i < view.rank; i++) {
+    dims[i] = view.dims[i];
+    elements *= static_cast<uint64_t>(view.dims[i]);  // match_dense has checked the product
+  }
+  const size_t item = static_cast<size_t>(PyDataType_ELSIZE(descr));
+  if (elements != view.content_size / item || view.content_size % item) return nb::none();
+  const uint8_t* from = in.data() + view.content_offset;
+  const size_t align = static_cast<size_t>(PyDataType_ALIGNMENT(descr));
+  Py_INCREF(descr);  // PyArray_NewFromDescr takes one
+  if (!copy && view.content_size > kTiny && reinterpret_cast<uintptr_t>(from) % align == 0) {
+    PyObject* base = PyBytes_CheckExact(object.ptr()) ? (Py_INCREF(object.ptr()), object.ptr()) : PyMemoryView_FromObject(object.ptr());
+    if (!base) { Py_DECREF(descr); throw nb::python_error(); }
+    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, view.rank, dims, nullptr, const_cast<uint8_t*>(from), NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, nullptr);
+    if (!array) { Py_DECREF(base); throw nb::python_error(); }
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) { Py_DECREF(array); throw nb::python_error(); }
+    return nb::steal<nb::object>(array);
+  }
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, view.rank, dims, nullptr, nullptr, 0, nullptr);
+  if (!array) throw nb::python_error();
+  nb::object result = nb::steal<nb::object>(array);
+  void* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
+  unlocked(view.content_size, [&] { if (view.content_size) std::memcpy(to, from, view.content_size); return 0; });
+  if (!copy) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
+  return result;
+}
+
+nb::tuple tensor_scan(nb::handle object, bool strict, bool stop_at_strings) {
+  Buffer in(object);
+  TensorScan scan;
+  unlocked(in.size(), [&] { scan_tensor(in.data(), in.size(), strict, stop_at_strings, scan); return 0; });
+  nb::list dims, counts;
+  for (int i = 0; i < scan.rank; i++) dims.append(scan.dims[i]);
+  for (size_t count : scan.counts) counts.append(count);
+  return nb::make_tuple(scan.status, scan.offset, scan.dtype, nb::tuple(dims), scan.unknown_rank, scan.name_offset, scan.name_size,
+                        scan.has_content, scan.content_offset, scan.content_size, nb::tuple(counts));
+}
+
+nb::tuple typed_vals(nb::handle object, unsigned field, bool strict, size_t width, int64_t lowest, uint64_t highest, size_t room) {
+  if (width != 1 && width != 2 && width != 4 && width != 8) throw nb::value_error("width must be 1, 2, 4 or 8");
+  Buffer in(object);
+  uint8_t* out;
+  nb::object array = new_array(NPY_UINT8, width * room, out);
+  const TypedOutcome o = unlocked(in.size(), [&] { return read_typed(in.data(), in.size(), field, strict, width, lowest, highest, out, room); });
+  return nb::make_tuple(o.status, o.offset, o.count, array);
+}
+
+struct StringsIn {
+  Buffer data;
+  const int64_t* offsets;
+  size_t n;
+  StringsIn(nb::handle data_, nb::handle offsets_) : data(data_) {
+    auto* array = as_array(offsets_, NPY_INT64, "offsets must be a contiguous int64 vector");
+    if (PyArray_DIM(array, 0) < 1) throw nb::value_error("offsets must hold at least one number");
+    offsets = static_cast<const int64_t*>(PyArray_DATA(array));
+    n = static_cast<size_t>(PyArray_DIM(array, 0)) - 1;
+  }
+};
+
+// Either form of a string tensor: `prefix`, then its strings. The size is taken before the GIL is released and holds while writing.
+template <class Size, class Write>
+nb::bytes write_strings(nb::handle prefix_, const StringsIn& in, Size size, Write write) {
+  Buffer prefix(prefix_);
+  const size_t bytes = unlocked(8 * in.n, [&] { return size(in.offsets, in.n); });
+  if (bytes > (size_t{1} << 62)) throw nb::value_error("offsets must not decrease");
+  uint8_t* out;
+  nb::bytes result = new_bytes(prefix.size() + bytes, out);
+  if (prefix.size()) std::memcpy(out, prefix.data(), prefix.size());
+  const Outcome o = unlocked(bytes, [&] { return write(out + prefix.size(), bytes); });
+  if (o.status != kOk || o.used != bytes) throw nb::value_error("the strings changed while they were being written");
+  return result;
+}
+
+nb::bytes string_vals(nb::handle prefix, nb::handle data, nb::handle offsets) {
+  const StringsIn in(data, offsets);
+  return write_strings(prefix, in, string_vals_size, [&](uint8_t* out, size_t room) {
+    return write_string_vals(out, room, in.data.data(), in.data.size(), in.offsets, in.n);
+  });
+}
+
+nb::bytes string_lengths(nb::handle prefix, nb::handle data, nb::handle offsets) {
+  const StringsIn in(data, offsets);
+  return write_strings(prefix, in, string_lengths_size, [&](uint8_t* out, size_t room) {
+    return write_string_lengths(out, room, in.offsets, in.n);
+  });
+}
+
+// -> (status, offset, count, used, data, offsets); `room` bounds the strings' bytes.
+nb::tuple parse_string_vals(nb::handle object, size_t start, bool only_strings, size_t n, size_t room) {
+  Buffer in(object);
+  if (start > in.size()) throw nb::value_error("start is past the end");
+  uint8_t* data;
+  int64_t* offsets;
+  nb::object data_array = new_array(NPY_UINT8, room, data);
+  nb::object offsets_array = new_array(NPY_INT64, n + 1, offsets);
+  const Outcome o = unlocked(in.size(), [&] { return read_string_vals(in.data(), in.size(), start, only_strings, n, data, room, offsets); });
+  return nb::make_tuple(o.status, o.offset, o.count, o.used, data_array, offsets_array);
+}
+
+// -> (status, offset, count, starts, sizes)
+nb::tuple find_strings(nb::handle object, size_t start, bool only_strings, size_t n) {
+  Buffer in(object);
+  if (start > in.size()) throw nb::value_error("start is past the end");
+  int64_t *starts, *sizes;
+  nb::object starts_array = new_array(NPY_INT64, n, starts);
+  nb::object sizes_array = new_array(NPY_INT64, n, sizes);
+  const Outcome o = unlocked(in.size(), [&] { return find_string_vals(in.data(), in.size(), start, only_strings, n, starts, sizes); });
+  return nb::make_tuple(o.status, o.offset, o.count, starts_array, sizes_array);
+}
+
+// -> (status, offset, offsets): where the strings' bytes begin in `object`, and their offsets.
+nb::tuple parse_string_lengths(nb::handle object, size_t n) {
+  Buffer in(object);
+  int64_t* offsets;
+  nb::object array = new_array(NPY_INT64, n + 1, offsets);
+  const Outcome o = unlocked(in.size(), [&] { return read_string_lengths(in.data(), in.size(), n, offsets); });
+  return nb::make_tuple(o.status, o.offset, array);
+}
+
+nb::bytes join(nb::sequence chunks) {
+  std::vector<Buffer> parts;
+  size_t total = 0;
+  for (nb::handle chunk : chunks) {
+    parts.emplace_back(chunk);
+    total += parts.back().size();
+  }
+  uint8_t* out;
+  nb::bytes result = new_bytes(total, out);
+  unlocked(total, [&] {
+    for (const Buffer& part : parts) {
+      if (part.size()) std::memcpy(out, part.data(), part.size());
+      out += part.size();
+    }
+    return 0;
+  });
+  return result;
+}
+
+uint32_t crc(nb::handle object, uint32_t value) {
+  Buffer in(object);
+  return unlocked(in.size(), [&] { return crc32c(value, in.data(), in.size()); });
+}
+
+uint32_t crc_software(nb::handle object, uint32_t value) {
+  Buffer in(object);
+  return unlocked(in.size(), [&] { return crc32c_software(value, in.data(), in.size()); });
+}
+
+void* load_numpy() {
+  import_array();
+  return nullptr;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  load_numpy();
+  if (PyErr_Occurred()) throw nb::python_error();
+  m.def("register_dtype", &register_dtype);
+  m.def("encode_dense", &encode_dense);
+  m.def("decode_dense", &decode_dense);
+  m.def("dense_header", &dense_header);
+  m.def("tensor_scan", &tensor_scan);
+  m.def("typed_vals", &typed_vals);
+  m.def("string_vals", &string_vals);
+  m.def("string_lengths", &string_lengths);
+  m.def("parse_string_vals", &parse_string_vals);
+  m.def("find_string_vals", &find_strings);
+  m.def("parse_string_lengths", &parse_string_lengths);
+  m.def("join", &join);
+  m.def("crc32c", &crc, nb::arg("data"), nb::arg("value") = 0);
+  m.def("crc32c_software", &crc_software, nb::arg("data"), nb::arg("value") = 0);
+}

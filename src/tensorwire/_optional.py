@@ -1,0 +1,31 @@
+"""Packages that tensorwire can use and does not need.
+
+A framework is recognised by the types that a value already has, so a program that never imported TensorFlow never pays for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ._errors import MissingDependencyError
+
+
+def roots(kind: type) -> frozenset[str]:
+    """Top-level packages that a class and its bases come from.
+
+    >>> import collections
+    >>> sorted(roots(collections.OrderedDict))
+    ['builtins', 'collections']
+    """
+    return frozenset(base.__module__.partition(".")[0] for base in kind.__mro__)
+
+
+def require(module: str, extra: str | None = None) -> ModuleType:
+    """Imports an optional package, or says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as cause:
+        package = module.partition(".")[0]
+        line = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
+        raise MissingDependencyError(f"this needs {package}, which is not installed: {line}") from cause

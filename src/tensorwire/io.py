@@ -1,0 +1,299 @@
+"""tf.io's names, arguments and meaning, without TensorFlow.
+
+Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a scalar is bytes). dtypes are tf.DType,
+NumPy dtypes or names; `name=` is ignored. Inside `tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep
+`tf.io` there. Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, frameworks, memory, validate
+from ._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .codecs.tensorproto import TensorProto
+from .tensors import Array, Ragged, Sparse, Strings, describe, trusted
+from .wire import kernels
+from .wire import tensorproto as wire
+
+__all__ = [
+    "decode_base64",
+    "decode_raw",
+    "deserialize_many_sparse",
+    "encode_base64",
+    "parse_sparse",
+    "parse_tensor",
+    "serialize_many_sparse",
+    "serialize_sparse",
+    "serialize_tensor",
+]
+
+
+def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
+    """A dense or string tensor as a serialized TensorProto, byte for byte what TensorFlow writes.
+
+    >>> serialize_tensor([1.0]) == serialize_tensor(np.array([1], np.float32))
+    True
+    """
+    value = _tensor(tensor)
+    if isinstance(value, (Sparse, Ragged)):
+        raise EncodeError(f"serialize_tensor takes a dense or string tensor, not {describe(value)}; serialize_sparse and tw.dumps take others")
+    return kernels.encode_dense(value) or kernels.join(TensorProto().encode(value))
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None, *, tf_compat: bool = False) -> Any:
+    """The tensor of a serialized TensorProto; SchemaError if it is not of `out_type`.
+
+    >>> parse_tensor(serialize_tensor(np.int32([1, 2])), "int32")
+    array([1, 2], dtype=int32)
+    """
+    data = memory.flat(_scalar(serialized))
+    value = TensorProto(tf_compat=tf_compat).decode(data)
+    if isinstance(value, (np.ndarray, Strings)):
+        found = wire.scan(data, not tf_compat).dtype
+        expected = dtypes.STRING if dtypes.is_string(out_type) else dtypes.named(out_type).tf
+        if found != expected:
+            held = "string" if found == dtypes.STRING else dtypes.BY_TF[found].name
+            raise SchemaError(f"these bytes hold {held}, not the {getattr(out_type, 'name', out_type)} that was asked for", format=wire.FORMAT)
+        return _objects(value)
+    if isinstance(value, Ragged) and getattr(out_type, "name", out_type) == "variant":
+        return value
+    raise SchemaError("these bytes hold a nested value of tensorwire's; tw.loads reads it", format=wire.FORMAT)
+
+
+def serialize_sparse(sp_input: Any, out_type: Any = "string", name: str | None = None) -> Array:
+    """A sparse tensor as three strings: its indices, values and dense shape, each a serialized TensorProto.
+
+    >>> [len(part) for part in serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)))]
+    [46, 18, 26]
+    """
+    sparse = _sparse(sp_input, out_type)
+    parts: Array = np.empty(3, object)
+    parts[:] = _sparse_parts(sparse.indices, sparse.values, sparse.dense_shape)
+    return parts
+
+
+def parse_sparse(serialized: Any, dtype: Any = None, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False) -> Sparse:
+    """The inverse of `serialize_sparse`, which TensorFlow itself does not offer: three strings [3] to the sparse tensor.
+
+    >>> parse_sparse(serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))))
+    Sparse([0, 0]: np.float32(1.0), [1, 2]: np.float32(4.0); shape=(2, 3), nnz=2, float32)
+    """
+    rows = _rows(serialized)
+    if rows.shape != (3,):
+        raise SchemaError(f"a serialized sparse tensor is 3 strings, not {rows.shape}; deserialize_many_sparse takes [N, 3]")
+    sparse = _parse_row(rows, dtype, tf_compat)
+    if rank is not None and sparse.indices.shape[1] != rank:
+        raise SchemaError(f"a sparse tensor of rank {sparse.indices.shape[1]}, not {rank}")
+    return sparse
+
+
+def serialize_many_sparse(sp_input: Any, out_type: Any = "string", name: str | None = None) -> Array:
+    """A batch of sparse tensors (the first dimension) as strings [N, 3].
+
+    >>> serialize_many_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))).shape
+    (2, 3)
+    """
+    sparse = _sparse(sp_input, out_type)
+    if sparse.indices.shape[1] < 2:
+        raise EncodeError("serialize_many_sparse needs a rank of at least 2, the first being the batch")
+    order = sparse.order
+    if order.first is not None:
+        raise EncodeError(f"serialize_many_sparse needs indices in order and once each; number {order.first} is not; x.sort() sorts them")
+    count, shape = int(sparse.dense_shape[0]), sparse.dense_shape[1:]
+    bounds = np.searchsorted(sparse.indices[:, 0], np.arange(count + 1)).tolist()
+    parts: Array = np.empty((count, 3), object)
+    for row, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        parts[row] = _sparse_parts(sparse.indices[start:stop, 1:], sparse.values[start:stop], shape)
+    return parts
+
+
+def deserialize_many_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False) -> Sparse:
+    """Strings [N, 3] as one sparse tensor with the batch as its first dimension; the others are as large as the largest.
+
+    >>> rows = serialize_many_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)))
+    >>> deserialize_many_sparse(rows, "float32").shape
+    (2, 3)
+    """
+    rows = _rows(serialized_sparse)
+    if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
+        raise SchemaError(f"serialized sparse tensors are strings [N, 3] with at least one row, not {rows.shape}")
+    found = [_parse_row(row, dtype, tf_compat, number) for number, row in enumerate(rows)]
+    ranks = {sparse.indices.shape[1] for sparse in found}
+    if len(ranks) > 1 or (rank is not None and ranks != {rank}):
+        raise SchemaError(f"sparse tensors of rank {sorted(ranks)}" + (f", not {rank}" if rank is not None else " in one batch"))
+    batch = np.repeat(np.arange(len(found)), [sparse.nnz for sparse in found])
+    indices = np.column_stack([batch, np.concatenate([sparse.indices for sparse in found])])
+    shape = np.concatenate([[len(found)], np.max([sparse.dense_shape for sparse in found], axis=0)]).astype(np.int64)
+    return Sparse(indices.astype(np.int64), _concatenate([sparse.values for sparse in found]), shape)
+
+
+def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None, name: str | None = None) -> Array:
+    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings must be of one length, unless `fixed_length`
+    cuts or pads them with zeros.
+
+    >>> decode_raw([b"\\x01\\x00", b"\\x02\\x00"], "int16")
+    array([[1],
+           [2]], dtype=int16)
+    """
+    row = dtypes.named(out_type)
+    strings = _strings(input_bytes)
+    item, lengths = row.numpy.itemsize, np.diff(strings.offsets)
+    if fixed_length is not None:
+        if fixed_length <= 0 or fixed_length % item:
+            raise SchemaError(f"fixed_length={fixed_length} is not a positive multiple of the {item} bytes of {row.name}")
+        width = fixed_length
+    else:
+        width = int(lengths[0]) if len(lengths) else 0
+        if len(lengths) and (lengths != width).any():
+            odd = int(np.flatnonzero(lengths != width)[0])
+            raise DecodeError(f"string {odd} has {lengths[odd]} bytes, the first one {width}; fixed_length= cuts and pads", format="raw")
+        if width % item:
+            raise DecodeError(f"strings of {width} bytes are not whole numbers of {row.name}", format="raw")
+    cells: Array = np.zeros((strings.size, width), np.uint8)
+    kept = np.minimum(lengths, width)
+    inside = np.arange(width) < kept[:, None]
+    cells[inside] = strings.data[(strings.offsets[:-1, None] + np.arange(width))[inside]]
+    bad = dtypes.noncanonical(row, cells.reshape(-1))
+    if bad is not None:
+        raise DecodeError(f"a byte that is no value of {row.name}", format="raw", offset=bad)
+    numbers = cells.reshape(-1).view(row.numpy).reshape(*strings.shape, width // item)
+    return numbers if little_endian or item == 1 else numbers.byteswap()
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
+    """Each string in the URL-safe alphabet, without padding unless `pad`.
+
+    >>> encode_base64(b"\\xfb\\xff"), encode_base64([b"a"], pad=True)
+    (b'-_8', array([b'YQ=='], dtype=object))
+    """
+    encoded = [base64.urlsafe_b64encode(item) for item in _strings(input).reshape(-1).tolist()]
+    return _like(input, encoded if pad else [item.rstrip(b"=") for item in encoded])
+
+
+def decode_base64(input: Any, name: str | None = None) -> Any:
+    """The inverse of `encode_base64`, with or without padding.
+
+    >>> decode_base64(b"-_8")
+    b'\\xfb\\xff'
+    """
+    return _like(input, [_decode64(item, number) for number, item in enumerate(_strings(input).reshape(-1).tolist())])
+
+
+_URL_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def _decode64(item: bytes, number: int) -> bytes:
+    body = item.rstrip(b"=")
+    padding = len(item) - len(body)
+    bad = next((at for at, byte in enumerate(body) if byte not in _URL_SAFE), None)
+    if bad is not None:
+        raise DecodeError(f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet", format="base64", offset=bad)
+    if len(body) % 4 == 1 or (padding and (padding > 2 or len(item) % 4)):
+        raise DecodeError(f"string {number} has a length that no base64 has", format="base64", offset=len(item))
+    try:
+        return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
+    except binascii.Error as error:
+        raise DecodeError(f"string {number}: {error}", format="base64") from None
+
+
+def _tensor(obj: Any) -> Any:
+    """As tf.convert_to_tensor: Python floats become float32, ints int32 where they fit."""
+    value = frameworks.tensor(obj)
+    if isinstance(obj, (list, tuple, int, float, complex)) and not isinstance(obj, (bool, np.generic)) and isinstance(value, np.ndarray) and _all_python(obj):
+        if value.dtype == np.float64:
+            return value.astype(np.float32)
+        if value.dtype == np.int64 and (not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)):
+            return value.astype(np.int32)
+    return value
+
+
+def _all_python(obj: Any) -> bool:
+    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float, complex)
+
+
+def _strings(obj: Any) -> Strings:
+    value = frameworks.tensor(obj)
+    if not isinstance(value, Strings):
+        raise EncodeError(f"this takes a string tensor, not {describe(value)}")
+    return value.astext(False)
+
+
+def _rows(obj: Any) -> Array:
+    """Strings of any kind, as an object array of bytes."""
+    if isinstance(obj, np.ndarray) and obj.dtype == object:
+        return obj
+    return np.asarray(_strings(obj))
+
+
+def _scalar(obj: Any) -> Any:
+    """One byte string, given as bytes, a buffer, or a 0-d string tensor."""
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return obj
+    strings = _strings(obj)
+    if strings.shape != ():
+        raise SchemaError(f"this takes one string, not a tensor of shape {strings.shape}")
+    return strings[()]
+
+
+def _objects(value: Any) -> Any:
+    """As `.numpy()` gives string tensors: object arrays of bytes, a scalar as bytes."""
+    if not isinstance(value, Strings):
+        return value
+    return np.asarray(value) if value.shape else value[()]
+
+
+def _like(given: Any, items: list[bytes]) -> Any:
+    shape = _strings(given).shape
+    return _objects(Strings.of(items, shape, text=False)) if shape else items[0]
+
+
+def _sparse(obj: Any, out_type: Any) -> Sparse:
+    if getattr(out_type, "name", out_type) != "string":
+        raise EncodeError("sparse tensors are serialized to strings; variants live only inside TensorFlow")
+    value = frameworks.tensor(obj)
+    if not isinstance(value, Sparse):
+        raise EncodeError(f"this takes a sparse tensor, not {describe(value)}")
+    if value.values.ndim != 1:
+        raise EncodeError("TensorFlow has no hybrid sparse tensors; tw.dumps holds them")
+    return value
+
+
+def _sparse_parts(indices: Array, values: Any, shape: Array) -> list[bytes]:
+    return [_serialize(indices), _serialize(values), _serialize(shape)]
+
+
+def _serialize(part: Any) -> bytes:
+    """As serialize_tensor, but strings go to tensor_content: that is what TensorFlow's sparse ops write."""
+    if not isinstance(part, Strings):
+        return serialize_tensor(part)
+    lengths = kernels.string_lengths(b"", part.data, part.offsets)
+    content = len(lengths) + len(part.data)
+    wire.check_size(content + 64)
+    return kernels.join([wire.string_header(part.shape, content if part.size else -1), lengths, memory.chunk(part.data)])
+
+
+def _parse_row(row: Any, dtype: Any, tf_compat: bool, number: int | None = None) -> Sparse:
+    codec = TensorProto(tf_compat=tf_compat)
+    try:
+        indices, values, shape = (codec.decode(memory.flat(part)) for part in row)
+        if not isinstance(indices, np.ndarray) or not isinstance(shape, np.ndarray) or not isinstance(values, (np.ndarray, Strings)):
+            raise DecodeError("a sparse tensor is indices, values and dense shape, in this order", format=wire.FORMAT)
+        validate.sparse(indices, values.shape, shape, DecodeError)
+    except TensorwireError as error:
+        raise error.add(record=number, format=wire.FORMAT) from None
+    if dtype is not None:
+        held = "string" if isinstance(values, Strings) else str(values.dtype)
+        if held != ("string" if dtypes.is_string(dtype) else str(dtypes.named(dtype).numpy)):
+            raise SchemaError(f"the values are {held}, not the {getattr(dtype, 'name', dtype)} that was asked for", format=wire.FORMAT, record=number)
+    return trusted(Sparse, indices, values, shape)
+
+
+def _concatenate(values: list[Any]) -> Any:
+    if isinstance(values[0], Strings):
+        return Strings.of([item for part in values for item in part.tolist()], text=False)
+    return np.concatenate(values)

@@ -1,0 +1,71 @@
+"""The memory rules, in code: when a decoded array is a view and when a copy, and that nobody can write into what is not theirs.
+
+`copy=None`  read-only; a view where the bytes are aligned for the dtype, an aligned copy elsewhere or when tiny
+`copy=False` read-only; a view, or an error
+`copy=True`  writable, the caller's own
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ._errors import DecodeError
+
+Buffer = bytes | bytearray | memoryview
+Array = np.ndarray[Any, Any]
+
+TINY = 256
+"""Up to here a copy is cheaper than keeping the whole input alive. The extension knows the same number."""
+
+
+def flat(data: Any) -> memoryview:
+    """Any object with the buffer protocol as one run of bytes.
+
+    >>> flat(np.zeros((2, 2), np.float32)).nbytes
+    16
+    """
+    view = data if type(data) is memoryview else memoryview(data)
+    if view.format == "B" and view.ndim == 1 and view.c_contiguous:
+        return view
+    if not view.c_contiguous:
+        raise DecodeError("the buffer is not contiguous; pass bytes(view)")
+    if view.nbytes == 0:
+        return memoryview(b"")
+    return view.cast("B")
+
+
+def read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
+
+
+def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], copy: bool | None) -> Array:
+    """The array at `offset`, by the rules above. The caller has checked that the bytes are there."""
+    size = math.prod(shape) * dtype.itemsize
+    if size == 0:
+        empty: Array = np.empty(shape, dtype)
+        return empty if copy else read_only(empty)
+    raw: Array = np.frombuffer(view, np.uint8, size, offset)
+    aligned = raw.__array_interface__["data"][0] % dtype.alignment == 0
+    if copy is False and not aligned:
+        raise DecodeError(f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out", offset=offset)
+    if copy or not aligned or (size <= TINY and copy is None):
+        own: Array = np.empty(shape, dtype)
+        own.reshape(-1).view(np.uint8)[...] = raw
+        return own if copy else read_only(own)
+    return read_only(raw.view(dtype).reshape(shape))
+
+
+def chunk(array: Array) -> memoryview:
+    """A C-contiguous array's own memory as bytes, without a copy; ml_dtypes have no buffer format of their own, hence the view."""
+    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+
+
+def fresh(size: int) -> Array:
+    """New, writable bytes that start at a multiple of 64, so that any array in a well-made file is aligned, for JAX too."""
+    raw: Array = np.empty(size + 64, np.uint8)
+    start = -raw.__array_interface__["data"][0] % 64
+    return raw[start : start + size]

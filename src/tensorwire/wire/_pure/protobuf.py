@@ -1,0 +1,78 @@
+"""Reading protobuf fields one by one. `Fault` is how a reference kernel leaves its loop; none lets it out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import protobuf as status
+
+VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
+
+
+class Fault(Exception):
+    def __init__(self, status: int, offset: int) -> None:
+        super().__init__(status, offset)
+        self.status, self.offset = status, offset
+
+
+def varint(data: Any, at: int, end: int, strict: bool = True) -> tuple[int, int]:
+    """(value, position after it)"""
+    start, value = at, 0
+    for shift in range(0, 70, 7):
+        if at == end:
+            raise Fault(status.TRUNCATED, start)
+        byte = data[at]
+        at += 1
+        if shift == 63 and strict and byte > 1:
+            raise Fault(status.BAD_VARINT, start)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, at
+    raise Fault(status.BAD_VARINT, start)
+
+
+def tag(data: Any, at: int, end: int) -> tuple[int, int, int]:
+    """(field, wire type, position after it)"""
+    value, after = varint(data, at, end)
+    if value > 0xFFFFFFFF or value >> 3 == 0 or value & 7 > FIXED32:
+        raise Fault(status.BAD_TAG, at)
+    return value >> 3, value & 7, after
+
+
+def length(data: Any, at: int, end: int) -> tuple[int, int]:
+    """(size, position of the first byte)"""
+    size, after = varint(data, at, end)
+    if size > end - after:
+        raise Fault(status.TRUNCATED, at)
+    return size, after
+
+
+def fixed(size: int, at: int, end: int) -> int:
+    if end - at < size:
+        raise Fault(status.TRUNCATED, at)
+    return at + size
+
+
+def skip(data: Any, at: int, end: int, field: int, wire: int, depth: int = 0) -> int:
+    """The position after a field whose tag has been read."""
+    if wire == VARINT:
+        return varint(data, at, end, strict=False)[1]
+    if wire == FIXED64:
+        return fixed(8, at, end)
+    if wire == FIXED32:
+        return fixed(4, at, end)
+    if wire == LEN:
+        size, at = length(data, at, end)
+        return at + size
+    if wire == END_GROUP or depth >= 100:
+        raise Fault(status.BAD_GROUP, at)
+    start = at
+    while True:
+        if at == end:
+            raise Fault(status.TRUNCATED, start)
+        inner, inner_wire, at = tag(data, at, end)
+        if inner_wire == END_GROUP:
+            if inner != field:
+                raise Fault(status.BAD_GROUP, start)
+            return at
+        at = skip(data, at, end, inner, inner_wire, depth + 1)

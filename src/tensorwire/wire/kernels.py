@@ -1,0 +1,54 @@
+"""Where the kernels come from: the extension, or with TENSORWIRE_PURE=1 their readable twins, which do the same and are slow."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from .. import dtypes
+
+PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
+
+if TYPE_CHECKING or not PURE:
+    from .._native import (
+        crc32c,
+        decode_dense,
+        dense_header,
+        encode_dense,
+        find_string_vals,
+        join,
+        parse_string_lengths,
+        parse_string_vals,
+        register_dtype,
+        string_lengths,
+        string_vals,
+        tensor_scan,
+        typed_vals,
+    )
+else:
+    from ._pure.crc32c import crc32c
+    from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
+    from ._pure.join import join
+    from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
+    from ._pure.tensor_scan import tensor_scan
+    from ._pure.typed_vals import typed_vals
+
+for _row in dtypes.TABLE:
+    if _row.tf is not None:
+        register_dtype(_row.numpy, _row.tf, not _row.reading_only, _row.name == "bool" or _row.bits < 8)
+
+__all__ = [
+    "PURE",
+    "crc32c",
+    "decode_dense",
+    "dense_header",
+    "encode_dense",
+    "find_string_vals",
+    "join",
+    "parse_string_lengths",
+    "parse_string_vals",
+    "string_lengths",
+    "string_vals",
+    "tensor_scan",
+    "typed_vals",
+]

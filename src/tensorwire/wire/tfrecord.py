@@ -1,0 +1,44 @@
+"""The framing of TFRecord: `u64 length | u32 masked crc of the length | data | u32 masked crc of the data`, little-endian."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+from .._errors import ChecksumError
+from .crc import crc32c, mask
+
+HEADER, FOOTER = 12, 4
+
+
+def header(length: int) -> bytes:
+    """What stands before a record.
+
+    >>> header(3).hex()
+    '0300000000000000b099490e'
+    """
+    size = struct.pack("<Q", length)
+    return size + struct.pack("<I", mask(crc32c(size)))
+
+
+def footer(chunks: Iterable[Any]) -> bytes:
+    """What stands behind it."""
+    crc = 0
+    for chunk in chunks:
+        crc = crc32c(chunk, crc)
+    return struct.pack("<I", mask(crc))
+
+
+def length(head: bytes) -> int:
+    """The length that a header gives, once its checksum holds."""
+    size, crc = struct.unpack("<QI", head)
+    if mask(crc32c(head[:8])) != crc:
+        raise ChecksumError("the length of a record does not match its checksum", format="tfrecord", offset=8)
+    return int(size)
+
+
+def check(data: Any, foot: bytes) -> None:
+    """Whether the data is what was written."""
+    if mask(crc32c(data)) != struct.unpack("<I", foot)[0]:
+        raise ChecksumError("the data of a record does not match its checksum", format="tfrecord", offset=HEADER)
