@@ -63,15 +63,15 @@ class TensorwireError(Exception):
         record: int | None = None,
         tensor: str | None = None,
         format: str | None = None,
+        offset: int | None = None,
         base: int = 0,
     ) -> Self:
-        """Fills in facts that are still unknown; `base` moves the offset of an inner buffer into the outer one."""
+        """Fills in facts that are still unknown; `base` moves a known offset of an inner buffer into the outer one."""
         self.path = self.path if self.path is not None else path
         self.record = self.record if self.record is not None else record
         self.tensor = self.tensor if self.tensor is not None else tensor
         self.format = self.format if self.format is not None else format
-        if self.offset is not None:
-            self.offset += base
+        self.offset = self.offset + base if self.offset is not None else offset
         return self
 
     def __str__(self) -> str:

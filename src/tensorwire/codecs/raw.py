@@ -33,7 +33,7 @@ class Raw:
     limits: Limits = DEFAULT
 
     def encode(self, value: Any) -> list[Any]:
-        tensor = frameworks.tensor(value) if not isinstance(value, (list, tuple, dict)) else None
+        tensor = None if frameworks.is_python(value) else frameworks.leaf(value)
         if not isinstance(tensor, np.ndarray):
             what = describe(tensor) if tensor is not None else type(value).__name__
             raise EncodeError(f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT)
@@ -45,7 +45,7 @@ class Raw:
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Array:
         if self.dtype is None:
-            raise DecodeError("raw bytes do not say their dtype; pass dtype=, and shape= if it is not one-dimensional", format=FORMAT)
+            raise DecodeError("raw bytes do not say their dtype; pass dtype=, and shape= if it is not one-dimensional", format=FORMAT, offset=0)
         row = dtypes.named(self.dtype)
         item = row.numpy.itemsize
         if len(data) % item:
@@ -61,7 +61,7 @@ class Raw:
         if self._native():
             return memory.dense(data, 0, row.numpy, shape, copy)
         if copy is False:
-            raise DecodeError("copy=False, but the bytes must be swapped; leave copy out", format=FORMAT)
+            raise DecodeError("copy=False, but the bytes must be swapped; leave copy out", format=FORMAT, offset=0)
         swapped = memory.dense(data, 0, row.numpy, shape, True).byteswap(inplace=True)
         return swapped if copy else memory.read_only(swapped)
 

@@ -87,19 +87,21 @@ class Safetensors:
         header = read_header(data, self.limits)
         if header.data + max((entry.stop for entry in header.entries.values()), default=0) != len(data):
             raise DecodeError("bytes behind the last tensor", format=FORMAT, offset=len(data))
-        spec, metadata = _spec(header)
-        order = list(header.entries) if spec is None else lowering.names(spec, len(header.entries))
-        if len(order) != len(header.entries) or not header.entries.keys() <= set(order):
-            raise DecodeError("the names in the header are not those of the tensorwire spec", format=FORMAT, offset=8)
-        parts = [self._read(data, header, name, copy) for name in order]
-        if spec is None:
-            return dict(zip(order, parts, strict=True))
-        if isinstance(spec, dict) and "bundle" in spec and metadata:
-            spec = spec | {"metadata": metadata}
         try:
-            return lowering.lift(spec, parts, self.limits)
+            return self._value(data, header, copy)
         except DecodeError as error:
-            raise error.add(format=FORMAT) from None
+            raise error.add(format=FORMAT, offset=8) from None  # what has no place of its own is in the header
+
+    def _value(self, data: memoryview, header: Header, copy: bool | None) -> Any:
+        if KEY not in header.metadata:
+            return {name: self._read(data, header, name, copy) for name in header.entries}
+        spec = _spec(header.metadata[KEY])
+        names = lowering.names(spec, len(header.entries))
+        if len(names) != len(header.entries) or not header.entries.keys() <= set(names):
+            raise DecodeError("the names in the header are not those of the tensorwire spec")
+        if isinstance(spec, dict) and "bundle" in spec and len(header.metadata) > 1:
+            spec = spec | {"metadata": {key: text for key, text in header.metadata.items() if key != KEY}}
+        return lowering.lift(spec, [self._read(data, header, name, copy) for name in names], self.limits)
 
     def _read(self, data: memoryview, header: Header, name: str, copy: bool | None) -> Any:
         entry = header.entries[name]
@@ -118,17 +120,12 @@ def _says_it_all(spec: Any, names: list[str]) -> bool:
     return isinstance(spec, dict) and list(spec) == ["dict"] and list(spec["dict"]) == names and not any(spec["dict"].values()) and None not in spec["dict"].values()
 
 
-def _spec(header: Header) -> tuple[Any, dict[str, str]]:
-    """(the spec or None, the rest of the metadata)"""
-    metadata = dict(header.metadata)
-    text = metadata.pop(KEY, None)
-    if text is None:
-        return None, metadata
+def _spec(text: str) -> Any:
     found = jsontext.parse(text.encode(), FORMAT, 8)
     if not isinstance(found, dict) or found.get("version") != VERSION or found.keys() != {"version", "spec"}:
         version = found.get("version") if isinstance(found, dict) else None
-        raise DecodeError(f"a tensorwire spec of version {version!r:.20}, which this release does not read", format=FORMAT, offset=8)
-    return found["spec"], metadata
+        raise DecodeError(f"a tensorwire spec of version {version!r:.20}, which this release does not read")
+    return found["spec"]
 
 
 def read_header(data: memoryview, limits: Limits = DEFAULT) -> Header:

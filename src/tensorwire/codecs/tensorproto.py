@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, frameworks, lowering, memory, validate
-from .._errors import DecodeError, LimitError, TensorwireError
+from .._errors import DecodeError, LimitError
 from .._limits import DEFAULT, Limits
 from ..tensors import Array, Ragged, Strings, trusted
 from ..wire import jsontext, kernels, protobuf
@@ -39,7 +39,7 @@ class TensorProto:
     limits: Limits = DEFAULT
 
     def encode(self, value: Any) -> list[Any]:
-        tensor = value if type(value) is np.ndarray else None if _is_python(value) else frameworks.leaf(value)
+        tensor = value if type(value) is np.ndarray else None if frameworks.is_python(value) else frameworks.leaf(value)
         if type(tensor) is np.ndarray and tensor.dtype.kind in "OSUT":
             tensor = frameworks.leaf(tensor)
         if isinstance(tensor, (np.ndarray, Strings)):
@@ -55,6 +55,12 @@ class TensorProto:
         return chunks
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        try:
+            return self._decode(data, copy)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
+
+    def _decode(self, data: memoryview, copy: bool | None) -> Any:
         if copy is not False:
             array = kernels.decode_dense(data, bool(copy))
             if array is not None:
@@ -79,12 +85,12 @@ class TensorProto:
             return self._variant(data, message, copy)
         row = dtypes.BY_TF.get(message.dtype)
         if row is None:
-            raise DecodeError(f"dtype {message.dtype} is none that carries data", format=FORMAT)
+            raise DecodeError(f"dtype {message.dtype} is none that carries data")
         return wire.numbers(data, message, row, strict, self.limits, copy)
 
     def _strings(self, data: memoryview, message: wire.Message, copy: bool | None) -> Strings:
         if copy is False:
-            raise DecodeError("copy=False, but strings are always gathered into one buffer; leave copy out", format=FORMAT)
+            raise DecodeError("copy=False, but strings are always gathered into one buffer; leave copy out")
         shape, values, offsets = wire.strings(data, message, not self.tf_compat, self.limits)
         if self.text:
             validate.utf8(values, offsets, DecodeError)
@@ -97,21 +103,20 @@ class TensorProto:
             return array
         try:
             message = self._scan(inner)
-            part = self._tensor(inner, message, copy) if message.dtype != dtypes.VARIANT else None
-        except TensorwireError as error:
-            raise error.add(base=start) from None
-        if part is None:
-            raise DecodeError("a variant inside another value", format=FORMAT, offset=start)
-        found: Array | Strings = part
-        return found
+            if message.dtype == dtypes.VARIANT:
+                raise DecodeError("a variant inside another value")
+            part: Array | Strings = self._tensor(inner, message, copy)
+        except DecodeError as error:
+            raise error.add(offset=0).add(base=start) from None
+        return part
 
     def _container(self, data: memoryview, copy: bool | None) -> Any:
         message = wire.scan(data, True, stop_at_strings=False)
         count = message.counts[8]
         if count > self.limits.names + 1:
-            raise LimitError(f"{count} parts; Limits(names=...) allows {self.limits.names}", format=FORMAT)
+            raise LimitError(f"{count} parts; Limits(names=...) allows {self.limits.names}")
         if message.shape != (count,) or count == 0 or message.content is not None or any(message.counts[:8]) or any(message.counts[9:]):
-            raise DecodeError(f"a container of {message.shape} elements holds {count}", format=FORMAT)
+            raise DecodeError(f"a container of {message.shape} elements holds {count}")
         code, at, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
         if code:
             raise protobuf.problem(code, at, FORMAT)
@@ -121,13 +126,13 @@ class TensorProto:
         try:
             return lowering.lift(spec, parts, self.limits)
         except DecodeError as error:
-            raise error.add(format=FORMAT) from None
+            raise error.add(format=FORMAT, offset=spans[0][0]) from None
 
     def _variant(self, data: memoryview, message: wire.Message, copy: bool | None) -> Ragged:
         """TensorFlow's RaggedTensorVariant: for each element its row_splits, outer to inner, then the values; a vector stacks them."""
         count = wire.check_shape(message, not self.tf_compat, 1)
         if message.content is None or len(message.shape) > 1 or count == 0 or count > message.content[1]:
-            raise DecodeError("a variant that is not a ragged tensor in tensor_content", format=FORMAT)
+            raise DecodeError("a variant that is not a ragged tensor in tensor_content")
         offset, size = message.content
         code, at, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
         if code:
@@ -135,12 +140,9 @@ class TensorProto:
         bounds = (offset + at + offsets).tolist()
         rows = [self._variant_parts(data, start, stop, copy) for start, stop in zip(bounds, bounds[1:], strict=False)]
         splits, values = _stack(rows) if message.shape else (rows[0][:-1], rows[0][-1])
-        try:
-            if not isinstance(values, Strings) and not values.ndim:
-                raise DecodeError("the values of a ragged variant are a scalar")
-            validate.ragged(len(values), splits, [None] * len(splits), DecodeError)
-        except DecodeError as error:
-            raise error.add(format=FORMAT) from None
+        if not values.ndim:
+            raise DecodeError("the values of a ragged variant are a scalar", offset=offset)
+        validate.ragged(len(values), splits, [None] * len(splits), DecodeError)
         return trusted(Ragged, values, tuple(splits), (None,) * len(splits))
 
     def _variant_parts(self, data: memoryview, start: int, stop: int, copy: bool | None) -> list[Any]:
@@ -151,11 +153,11 @@ class TensorProto:
             elif field.number == 3 and isinstance(field.value, tuple):
                 parts.append(self._part_at(data, *field.value, copy))
             else:
-                raise DecodeError("a variant with a field that ragged tensors do not have", format=FORMAT, offset=field.offset)
+                raise DecodeError("a variant with a field that ragged tensors do not have", offset=field.offset)
         if name != b"RaggedTensorVariant" or not parts:
-            raise DecodeError(f"a variant of type {name!r:.60}, not a ragged tensor", format=FORMAT, offset=start)
+            raise DecodeError(f"a variant of type {name!r:.60}, not a ragged tensor", offset=start)
         if any(not isinstance(splits, np.ndarray) or splits.ndim != 1 for splits in parts[:-1]):
-            raise DecodeError("the row_splits of a ragged variant are not vectors", format=FORMAT, offset=start)
+            raise DecodeError("the row_splits of a ragged variant are not vectors", offset=start)
         return parts
 
 
@@ -165,7 +167,7 @@ def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
     values = [row[-1] for row in rows]
     alike = {(part.shape[1:], part.ndim, getattr(part, "dtype", "string")) for part in values}
     if any(len(row) != depth for row in rows) or len(alike) > 1 or not values[0].ndim or any(len(splits) == 0 for row in rows for splits in row[:-1]):
-        raise DecodeError("the elements of a ragged variant differ in depth, dtype or shape", format=FORMAT)
+        raise DecodeError("the elements of a ragged variant differ in depth, dtype or shape")
     outer = np.cumsum([0] + [len(row[0]) - (1 if depth > 1 else 0) for row in rows])
     splits = [outer.astype(rows[0][0].dtype if depth > 1 else np.int64)]
     for level in range(depth - 1):
@@ -179,11 +181,6 @@ def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
         data = np.concatenate([part.data for part in values])
         return splits, trusted(Strings, data, np.concatenate([[0], np.cumsum(lengths)]), (len(lengths),), values[0].text)
     return splits, np.concatenate(values)
-
-
-def _is_python(value: Any) -> bool:
-    """Whether a value is a Python leaf or container, which only the lowering can hold."""
-    return value is None or (isinstance(value, (dict, list, tuple, bool, int, float, str, bytes, frameworks.Bundle)) and not isinstance(value, np.generic))
 
 
 def _owned(arrays: tuple[Array, Array], copy: bool | None) -> tuple[Array, Array]:

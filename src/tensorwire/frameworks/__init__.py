@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from .._errors import EncodeError
 from .._optional import roots
-from ..tensors import KINDS, Array, Bundle, Ragged, Sparse, Strings, Tensor
+from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings, Tensor
 from . import numpy as _numpy
 
 plain = _numpy.plain
 
-_MODULES = {"numpy": "numpy", "tensorflow": "tensorflow", "keras": "keras"}
-"""Package that a class comes from -> module here."""
+_MODULES = ("keras", "tensorflow", "numpy")
+"""Packages that a class may come from, each with its module here. A Keras variable is TensorFlow's too, so Keras is asked first."""
 _TARGETS = ("numpy", "object", "tensorflow")
 _found: dict[type, str | None] = {}
 
@@ -29,7 +28,7 @@ _found: dict[type, str | None] = {}
 def _module(kind: type) -> Any:
     """The module for a class, or None. Classes are few, so the answer is kept."""
     if kind not in _found:
-        names = [name for root, name in _MODULES.items() if root in roots(kind)]
+        names = [name for name in _MODULES if name in roots(kind)]
         _found[kind] = names[0] if names else None
     name = _found[kind]
     return None if name is None else importlib.import_module(f"{__name__}.{name}")
@@ -44,6 +43,15 @@ def leaf(obj: Any) -> Tensor:
         raise EncodeError(_refusal(obj))
     found: Tensor = module.to_tensor(obj)
     return found
+
+
+def is_python(obj: Any) -> bool:
+    """Whether a value is one of Python's own leaves or containers (or a Bundle), which only the lowering can take apart.
+
+    >>> is_python([1]), is_python(np.float64(1))
+    (True, False)
+    """
+    return obj is None or (isinstance(obj, (dict, list, tuple, bool, int, float, str, bytes, Bundle)) and not isinstance(obj, np.generic))
 
 
 def _refusal(obj: Any) -> str:
@@ -75,7 +83,9 @@ def tensor(obj: Any, *, keep_device: bool = False) -> Any:
 
 
 def _one(obj: Any) -> Tensor:
-    if isinstance(obj, (list, tuple, bool, int, float, complex, str, bytes)) and not isinstance(obj, np.generic):
+    if isinstance(obj, complex) and not isinstance(obj, np.generic):
+        return _numpy.from_python(obj)
+    if is_python(obj) and not isinstance(obj, (dict, Bundle, type(None))):
         return _numpy.from_python(obj)
     return leaf(obj)
 
@@ -122,4 +132,4 @@ def each(value: Any, framework: str, device: Any = None, cast: bool = False) -> 
     return value
 
 
-__all__ = ["Array", "about", "dtypes", "each", "leaf", "plain", "tensor", "to"]
+__all__ = ["about", "each", "is_python", "leaf", "plain", "tensor", "to"]

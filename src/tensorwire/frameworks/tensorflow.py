@@ -51,7 +51,8 @@ def _dense(obj: Any) -> Any:
     if row is None or row.reading_only:
         way = "tf.bitcast it to its integer type first" if row else "it holds no data"
         raise EncodeError(f"tensors of {obj.dtype.name} cannot be written; {way}")
-    return plain(np.asarray(obj))  # unlike .numpy(), no copy where the tensor lies in host memory
+    # Unlike .numpy(), asarray does not copy a tensor that lies in host memory; but it fails on scalars of ml_dtypes.
+    return plain(np.asarray(obj if obj.shape.rank else obj.numpy(), row.numpy))
 
 
 def _ragged(obj: Any) -> Ragged:

@@ -51,10 +51,7 @@ def check_shape(message: Message, strict: bool, itemsize: int) -> int:
     """The number of elements."""
     if strict and message.unknown_rank:
         raise DecodeError("the shape is of unknown rank, so there is no tensor", format=FORMAT)
-    try:
-        return validate.elements(message.shape, DecodeError, itemsize)
-    except DecodeError as error:
-        raise error.add(format=FORMAT) from None
+    return validate.elements(message.shape, DecodeError, itemsize)
 
 
 def numbers(view: memoryview, message: Message, row: dtypes.DType, strict: bool, limits: Limits, copy: bool | None) -> Array:
@@ -82,10 +79,7 @@ def _content(view: memoryview, shape: tuple[int, ...], content: tuple[int, int],
         bad = dtypes.noncanonical(row, np.frombuffer(view, np.uint8, size, offset))
         if bad is not None:
             raise problem(BAD_BOOL if row.name == "bool" else OUT_OF_RANGE, offset + bad, FORMAT)
-    try:
-        return memory.dense(view, offset, row.numpy, shape, copy)
-    except DecodeError as error:
-        raise error.add(format=FORMAT) from None
+    return memory.dense(view, offset, row.numpy, shape, copy)
 
 
 def _typed(view: memoryview, shape: tuple[int, ...], row: dtypes.DType, count: int, found: int, strict: bool, limits: Limits, copy: bool | None) -> Array:

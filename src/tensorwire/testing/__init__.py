@@ -1,0 +1,22 @@
+"""What proves a codec or a framework, ours or yours: conformance checks, sample values, and Hypothesis strategies.
+
+    from tensorwire.testing import check_codec, check_framework, strategies
+
+`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is made. `strategies` needs Hypothesis.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from .conformance import Report, check_codec, check_framework
+from .samples import samples
+
+__all__ = ["Report", "check_codec", "check_framework", "samples", "strategies"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "strategies":
+        return importlib.import_module(f"{__name__}.strategies")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

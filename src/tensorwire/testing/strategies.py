@@ -1,0 +1,97 @@
+"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN payloads and subnormals come by themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from .. import dtypes as _dtypes
+from ..tensors import Bundle, Ragged, Sparse, Strings
+from .samples import DTYPES
+
+
+def dtypes() -> st.SearchStrategy[_dtypes.DType]:
+    """Every row of the table that can be written."""
+    return st.sampled_from(DTYPES)
+
+
+def shapes(max_dims: int = 5, max_side: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
+    return st.lists(st.integers(0, max_side), max_size=max_dims).map(tuple)
+
+
+@st.composite
+def arrays(draw: Any, dtype: Any = None, shape: Any = None) -> Any:
+    """Dense tensors of any dtype and shape."""
+    row = draw(dtypes()) if dtype is None else _dtypes.named(dtype)
+    dims = draw(shapes()) if shape is None else shape
+    count = math.prod(dims) * row.numpy.itemsize
+    bits = np.frombuffer(draw(st.binary(min_size=count, max_size=count)), np.uint8).copy()
+    if row.name == "bool":
+        bits &= 1
+    elif row.bits < 8:
+        bits &= (1 << row.bits) - 1
+    return bits.view(row.numpy).reshape(dims)
+
+
+@st.composite
+def strings(draw: Any, shape: Any = None, text: Any = None) -> Any:
+    """Strings, of bytes or of text."""
+    dims = draw(shapes(3, 3)) if shape is None else shape
+    is_text = draw(st.booleans()) if text is None else text
+    item = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) if is_text else st.binary(max_size=9)
+    return Strings.of(draw(st.lists(item, min_size=math.prod(dims), max_size=math.prod(dims))), dims, is_text)
+
+
+@st.composite
+def sparse(draw: Any, hybrid: bool = True) -> Any:
+    """Sparse tensors: unsorted, with duplicates, hybrid unless told not to, of numbers or strings."""
+    rank, nnz = draw(st.integers(1, 3)), draw(st.integers(0, 5))
+    shape = [draw(st.integers(1, 6)) for _ in range(rank)]
+    indices = [[draw(st.integers(0, dim - 1)) for dim in shape] for _ in range(nnz)]
+    inner = draw(shapes(2, 3)) if hybrid else ()
+    values = draw(st.one_of(arrays(shape=(nnz, *inner)), strings(shape=(nnz,))))
+    return Sparse(np.array(indices, np.int64).reshape(nnz, rank), values, [*shape, *values.shape[1:]])
+
+
+@st.composite
+def ragged(draw: Any) -> Any:
+    """Ragged tensors of one to three ragged dimensions, with uniform ones among them, of numbers or strings."""
+    depth, dtype = draw(st.integers(1, 3)), draw(st.sampled_from([np.int32, np.int64]))
+    rows, splits, uniform = draw(st.integers(0, 3)), [], []
+    for _ in range(depth):
+        same = draw(st.none() | st.integers(0, 2))
+        lengths = [draw(st.integers(0, 3)) if same is None else same for _ in range(rows)]
+        splits.append(np.concatenate([[0], np.cumsum(lengths)]).astype(dtype))
+        uniform.append(same)
+        rows = sum(lengths)
+    values = draw(st.one_of(arrays(shape=(rows, *draw(shapes(2, 2)))), strings(shape=(rows,))))
+    return Ragged(values, splits, uniform)
+
+
+def tensors() -> st.SearchStrategy[Any]:
+    """Any tensor."""
+    return st.one_of(arrays(), strings(), sparse(), ragged())
+
+
+def leaves() -> st.SearchStrategy[Any]:
+    """Python's own leaves."""
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+    return st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary(max_size=9))
+
+
+def bundles() -> st.SearchStrategy[Any]:
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    return st.builds(Bundle, st.dictionaries(text, tensors(), max_size=3), st.dictionaries(text.filter("tensorwire".__ne__), text, max_size=2))
+
+
+def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
+    """Anything that `tw.dumps` takes."""
+    keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    return st.recursive(
+        st.one_of(tensors(), leaves(), bundles()),
+        lambda inner: st.one_of(st.lists(inner, max_size=4), st.lists(inner, max_size=4).map(tuple), st.dictionaries(keys, inner, max_size=4)),
+        max_leaves=max_leaves,
+    )
