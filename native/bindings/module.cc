@@ -298,7 +298,7 @@ NB_MODULE(_native, m) {
   load_numpy();
   if (PyErr_Occurred()) throw nb::python_error();
   m.def("register_dtype", &register_dtype);
-  m.def("encode_dense", &encode_dense);
+  m.def("encode_dense", &encode_dense, nb::arg("array").none());
   m.def("decode_dense", &decode_dense);
   m.def("dense_header", &dense_header);
   m.def("tensor_scan", &tensor_scan);

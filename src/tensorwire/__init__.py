@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
 
 _HOME = {
-    "_errors": "ChecksumError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError TensorwireError "
-    "TransportError TruncatedError UnknownFormatError",
+    "_errors": "ChecksumError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
+    "TensorwireError TransportError TruncatedError UnknownFormatError",
     "_limits": "Limits",
     "api": "buffers dumps formats loads read write",
     "equality": "equal",

@@ -19,6 +19,7 @@ it to the same exception with `add`, and the message shows it. Every error pickl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Self
 
 FACTS = ("path", "record", "tensor", "format", "offset")
@@ -134,3 +135,16 @@ class ModelError(ServingError):
     @property
     def message(self) -> str:
         return f"{self.args[0]}: {self.args[1]}"
+
+
+def choices(name: object, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: all the known ones, and the nearest.
+
+    >>> choices("tensorprot", ["raw", "tensorproto"])
+    "; known: raw, tensorproto; did you mean 'tensorproto'?"
+    """
+    import difflib  # only a program that has gone wrong needs it
+
+    names = list(known)
+    near = difflib.get_close_matches(str(name), names, 1)
+    return f"; known: {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")

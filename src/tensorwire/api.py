@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import fields
 from typing import Any
 
-from . import frameworks, memory
-from ._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, UnknownFormatError
+from . import dtypes, frameworks, memory
+from ._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, UnknownFormatError, choices
 from ._limits import DEFAULT, Limits
 from .codecs import FORMATS, Codec, Format
 from .tensors import Bundle
@@ -31,8 +30,7 @@ def formats() -> tuple[Format, ...]:
 
 def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> Codec:
     if name not in FORMATS:
-        near = difflib.get_close_matches(str(name), FORMATS, 1)
-        raise UnknownFormatError(f"no format {name!r}; known: {', '.join(FORMATS)}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
     if name not in _classes:
         module, _, kind = FORMATS[name].where.partition(":")
         _classes[name] = getattr(importlib.import_module(f"{__package__}.codecs.{module}"), kind)
@@ -87,8 +85,8 @@ def loads(
 ) -> Any:
     """The value that `dumps` wrote, or that TensorFlow or safetensors did.
 
-    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). Arrays are read-only, views of
-    `data` where it is aligned; `copy=True` gives writable ones, `copy=False` demands views. `to` is "numpy", "object" or "tensorflow".
+    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). Arrays are read-only, views
+    of `data` where it is aligned; `copy=True` gives writable ones, `copy=False` demands views. `to` is "numpy", "object" or "tensorflow".
 
     >>> import numpy as np
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
@@ -104,7 +102,9 @@ def loads(
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
 
 
-def _decode(view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits | None, options: dict[str, Any]) -> Any:
+def _decode(
+    view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits | None, options: dict[str, Any]
+) -> Any:
     if isinstance(format, str):
         name = format
     else:
@@ -129,12 +129,8 @@ def recognise(data: Any) -> str:
         if size > len(view) - 8:
             raise TruncatedError(f"a safetensors header of {size} bytes in {len(view)}", format="safetensors", offset=len(view))
         return "safetensors"
-    if len(view) and view[0] == 0x08:
-        try:
-            _codec("tensorproto", {}).decode(view, None)
-        except LimitError:
-            pass  # whole and well-formed, only larger than we like
-        return "tensorproto"
+    if len(view) > 1 and view[0] == 0x08 and (view[1] in dtypes.BY_TF or view[1] in (dtypes.STRING, dtypes.VARIANT)):
+        return "tensorproto"  # which then parses strictly, or says where it does not
     known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
     start = bytes(view[:8]).hex(" ") or "nothing"
     raise UnknownFormatError(f"these bytes ({start} ...) are in no format that is recognised ({known}); pass format=")
@@ -208,9 +204,11 @@ def read(
     body = memory.fresh(size + tfrecord.FOOTER)
     got = _fill(stream, body)
     if got < len(body):
-        raise TruncatedError(f"the stream ends after {got} of {len(body)} bytes of a value", format="tfrecord", offset=tfrecord.HEADER + got)
+        raise TruncatedError(
+            f"the stream ends after {got} of {len(body)} bytes of a value", format="tfrecord", offset=tfrecord.HEADER + got
+        )
     tfrecord.check(body[:size], body[size:].tobytes())
-    return loads(memoryview(body)[:size], format, to=to, device=device, cast=cast, copy=copy, limits=limits, **options)
+    return loads(body.data[:size], format, to=to, device=device, cast=cast, copy=copy, limits=limits, **options)
 
 
 def _fill(stream: Any, buffer: Any) -> int:

@@ -5,13 +5,12 @@ To add a type, add a row. Types below a byte (int4, float4 ...) take one byte an
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
-from ._errors import EncodeError
+from ._errors import EncodeError, choices
 
 
 class DType(NamedTuple):
@@ -32,7 +31,9 @@ class DType(NamedTuple):
     """TensorFlow's quantized types are read as the integers that they are, and never written."""
 
 
-def _row(name: str, bits: int, tf: int | None, field: int, safetensors: str | None = None, arrow: str | None = None, kserve: str | None = None) -> DType:
+def _row(
+    name: str, bits: int, tf: int | None, field: int, safetensors: str | None = None, arrow: str | None = None, kserve: str | None = None
+) -> DType:
     return DType(name, np.dtype(getattr(ml_dtypes, name, name)), bits, tf, field, safetensors, arrow, kserve)
 
 
@@ -91,7 +92,11 @@ def of(dtype: np.dtype[Any]) -> DType:
     """
     row = _BY_NUMPY.get(dtype) or (_BY_NUMPY.get(dtype.newbyteorder("=")) if dtype.kind in "iufc" else None)
     if row is None:
-        hint = {"M": "; store x.view('int64') and the unit", "m": "; store x.view('int64') and the unit", "V": "; store each field as an array of its own"}
+        hint = {
+            "M": "; store x.view('int64') and the unit",
+            "m": "; store x.view('int64') and the unit",
+            "V": "; store each field as an array of its own",
+        }
         raise EncodeError(f"no format holds NumPy's dtype {dtype}{hint.get(dtype.kind, '; convert it with x.astype(...)')}")
     return row
 
@@ -112,8 +117,7 @@ def named(dtype: Any) -> DType:
             return of(np.dtype(dtype))
         except TypeError:
             pass
-    near = difflib.get_close_matches(str(name), BY_NAME, 1)
-    raise EncodeError(f"unknown dtype {dtype!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(BY_NAME)}"))
+    raise EncodeError(f"unknown dtype {dtype!r}{choices(name, BY_NAME)}")
 
 
 def is_string(dtype: Any) -> bool:
@@ -139,7 +143,7 @@ def bounds(row: DType) -> tuple[int, int]:
 
 
 def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:
-    """Index of the first byte that is no value of a bool or of a type below a byte (whose upper bits are zero), else None. `values` is flat uint8.
+    """Index of the first byte (of flat uint8 `values`) that is no value of a bool or of a type below a byte, whose upper bits are zero.
 
     >>> noncanonical(named("bool"), np.array([0, 1, 2], np.uint8))
     2

@@ -48,11 +48,17 @@ def _tensors(a: Any, b: Any) -> bool:
     if isinstance(a, Sparse):
         return _arrays(a.dense_shape, b.dense_shape) and _arrays(a.indices, b.indices) and equal(a.values, b.values)
     if isinstance(a, Ragged):
-        return a.uniform == b.uniform and len(a.row_splits) == len(b.row_splits) and all(map(_arrays, a.row_splits, b.row_splits)) and equal(a.values, b.values)
+        return (
+            a.uniform == b.uniform
+            and len(a.row_splits) == len(b.row_splits)
+            and all(map(_arrays, a.row_splits, b.row_splits))
+            and equal(a.values, b.values)
+        )
     return _arrays(a, b)
 
 
 def _arrays(a: Array, b: Array) -> bool:
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    return bool(np.array_equal(*(np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))))
+    left, right = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
+    return bool(np.array_equal(left, right))

@@ -41,7 +41,9 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
     """
     value = _tensor(tensor)
     if isinstance(value, (Sparse, Ragged)):
-        raise EncodeError(f"serialize_tensor takes a dense or string tensor, not {describe(value)}; serialize_sparse and tw.dumps take others")
+        raise EncodeError(
+            f"serialize_tensor takes a dense or string tensor, not {describe(value)}; serialize_sparse and tw.dumps take others"
+        )
     return kernels.encode_dense(value) or kernels.join(TensorProto().encode(value))
 
 
@@ -58,7 +60,9 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None, *, tf_
         expected = dtypes.STRING if dtypes.is_string(out_type) else dtypes.named(out_type).tf
         if found != expected:
             held = "string" if found == dtypes.STRING else dtypes.BY_TF[found].name
-            raise SchemaError(f"these bytes hold {held}, not the {getattr(out_type, 'name', out_type)} that was asked for", format=wire.FORMAT)
+            raise SchemaError(
+                f"these bytes hold {held}, not the {getattr(out_type, 'name', out_type)} that was asked for", format=wire.FORMAT
+            )
         return _objects(value)
     if isinstance(value, Ragged) and getattr(out_type, "name", out_type) == "variant":
         return value
@@ -77,7 +81,9 @@ def serialize_sparse(sp_input: Any, out_type: Any = "string", name: str | None =
     return parts
 
 
-def parse_sparse(serialized: Any, dtype: Any = None, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False) -> Sparse:
+def parse_sparse(
+    serialized: Any, dtype: Any = None, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False
+) -> Sparse:
     """The inverse of `serialize_sparse`, which TensorFlow itself does not offer: three strings [3] to the sparse tensor.
 
     >>> parse_sparse(serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))))
@@ -112,8 +118,11 @@ def serialize_many_sparse(sp_input: Any, out_type: Any = "string", name: str | N
     return parts
 
 
-def deserialize_many_sparse(serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False) -> Sparse:
-    """Strings [N, 3] as one sparse tensor with the batch as its first dimension; the others are as large as the largest.
+def deserialize_many_sparse(
+    serialized_sparse: Any, dtype: Any, rank: int | None = None, name: str | None = None, *, tf_compat: bool = False
+) -> Sparse:
+    """Strings [N, 3] as one sparse tensor with the batch as its first dimension; the others are as large as the largest. `rank` is the
+    result's, batch included (as TensorFlow checks it, whatever its documentation says).
 
     >>> rows = serialize_many_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)))
     >>> deserialize_many_sparse(rows, "float32").shape
@@ -123,7 +132,7 @@ def deserialize_many_sparse(serialized_sparse: Any, dtype: Any, rank: int | None
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
         raise SchemaError(f"serialized sparse tensors are strings [N, 3] with at least one row, not {rows.shape}")
     found = [_parse_row(row, dtype, tf_compat, number) for number, row in enumerate(rows)]
-    ranks = {sparse.indices.shape[1] for sparse in found}
+    ranks = {sparse.indices.shape[1] + 1 for sparse in found}
     if len(ranks) > 1 or (rank is not None and ranks != {rank}):
         raise SchemaError(f"sparse tensors of rank {sorted(ranks)}" + (f", not {rank}" if rank is not None else " in one batch"))
     batch = np.repeat(np.arange(len(found)), [sparse.nnz for sparse in found])
@@ -132,9 +141,11 @@ def deserialize_many_sparse(serialized_sparse: Any, dtype: Any, rank: int | None
     return Sparse(indices.astype(np.int64), _concatenate([sparse.values for sparse in found]), shape)
 
 
-def decode_raw(input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None, name: str | None = None) -> Array:
-    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings must be of one length, unless `fixed_length`
-    cuts or pads them with zeros.
+def decode_raw(
+    input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None, name: str | None = None
+) -> Array:
+    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings must be of one length, unless
+    `fixed_length` cuts them or pads them with zeros.
 
     >>> decode_raw([b"\\x01\\x00", b"\\x02\\x00"], "int16")
     array([[1],
@@ -192,7 +203,9 @@ def _decode64(item: bytes, number: int) -> bytes:
     padding = len(item) - len(body)
     bad = next((at for at, byte in enumerate(body) if byte not in _URL_SAFE), None)
     if bad is not None:
-        raise DecodeError(f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet", format="base64", offset=bad)
+        raise DecodeError(
+            f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet", format="base64", offset=bad
+        )
     if len(body) % 4 == 1 or (padding and (padding > 2 or len(item) % 4)):
         raise DecodeError(f"string {number} has a length that no base64 has", format="base64", offset=len(item))
     try:
@@ -204,7 +217,12 @@ def _decode64(item: bytes, number: int) -> bytes:
 def _tensor(obj: Any) -> Any:
     """As tf.convert_to_tensor: Python floats become float32, ints int32 where they fit."""
     value = frameworks.tensor(obj)
-    if isinstance(obj, (list, tuple, int, float, complex)) and not isinstance(obj, (bool, np.generic)) and isinstance(value, np.ndarray) and _all_python(obj):
+    if (
+        isinstance(obj, (list, tuple, int, float, complex))
+        and not isinstance(obj, (bool, np.generic))
+        and isinstance(value, np.ndarray)
+        and _all_python(obj)
+    ):
         if value.dtype == np.float64:
             return value.astype(np.float32)
         if value.dtype == np.int64 and (not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)):
@@ -289,7 +307,9 @@ def _parse_row(row: Any, dtype: Any, tf_compat: bool, number: int | None = None)
     if dtype is not None:
         held = "string" if isinstance(values, Strings) else str(values.dtype)
         if held != ("string" if dtypes.is_string(dtype) else str(dtypes.named(dtype).numpy)):
-            raise SchemaError(f"the values are {held}, not the {getattr(dtype, 'name', dtype)} that was asked for", format=wire.FORMAT, record=number)
+            raise SchemaError(
+                f"the values are {held}, not the {getattr(dtype, 'name', dtype)} that was asked for", format=wire.FORMAT, record=number
+            )
     return trusted(Sparse, indices, values, shape)
 
 

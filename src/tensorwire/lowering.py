@@ -33,7 +33,7 @@ import numpy as np
 from . import dtypes, frameworks, validate
 from ._errors import DecodeError, EncodeError, LimitError
 from ._limits import DEFAULT, Limits
-from .tensors import KINDS, Array, Bundle, Ragged, Sparse, Strings, trusted
+from .tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 
 Part = Array | Strings
 Node = Any
@@ -78,7 +78,7 @@ class _Lower:
             node = {"bundle": {self.key(name): self.named(name, item, depth) for name, item in value.items()}}
             texts = {"metadata": value.metadata, "tensor_metadata": value.tensor_metadata}
             return node | {key: text for key, text in texts.items() if text}
-        return self.tensor(value if isinstance(value, KINDS) and kind is not np.ndarray else frameworks.leaf(value))
+        return self.tensor(frameworks.leaf(value))
 
     def named(self, name: str, value: Any, depth: int) -> Node:
         try:
@@ -174,8 +174,8 @@ class _Lift:
         kind = next(iter(node))
         if depth >= self.limits.json_depth and kind in ("list", "tuple", "dict", "bundle"):
             raise LimitError(f"a value nested more than {self.limits.json_depth} deep")
-        read = self.KINDS.get(kind)
-        if read is None or not node.keys() <= self.KEYS[kind]:
+        read = _KINDS.get(kind)
+        if read is None or not node.keys() <= _KEYS[kind]:
             raise DecodeError(f"a spec has a node of the unknown kind {sorted(node)!r:.80}")
         return read(self, node, depth)
 
@@ -199,7 +199,9 @@ class _Lift:
     def bundle(self, node: Node, depth: int) -> Bundle:
         tensors = self.mapping(node, depth)
         try:
-            return Bundle(tensors, _dict(node, "metadata"), {key: _dict({"x": texts}, "x") for key, texts in _dict(node, "tensor_metadata").items()})
+            return Bundle(
+                tensors, _dict(node, "metadata"), {key: _dict({"x": texts}, "x") for key, texts in _dict(node, "tensor_metadata").items()}
+            )
         except EncodeError as error:
             raise DecodeError(error.message, tensor=error.tensor) from None
 
@@ -273,15 +275,25 @@ class _Lift:
         except (TypeError, ValueError, binascii.Error):
             raise DecodeError("bytes in a spec are base64") from None
 
-    KINDS = {
-        "list": sequence, "tuple": sequence, "dict": mapping, "bundle": bundle, "strings": strings, "text": text,
-        "dtype": dtype, "sparse": sparse, "ragged": ragged, "float": float, "bytes": bytes,
-    }  # fmt: skip
-    KEYS: dict[str, set[str]] = {kind: {kind} for kind in KINDS} | {
-        "bundle": {"bundle", "metadata", "tensor_metadata"},
-        "strings": {"strings", "text"},
-        "ragged": {"ragged", "splits", "uniform"},
-    }
+
+_KINDS: dict[str, Callable[[_Lift, Node, int], Any]] = {
+    "list": _Lift.sequence,
+    "tuple": _Lift.sequence,
+    "dict": _Lift.mapping,
+    "bundle": _Lift.bundle,
+    "strings": _Lift.strings,
+    "text": _Lift.text,
+    "dtype": _Lift.dtype,
+    "sparse": _Lift.sparse,
+    "ragged": _Lift.ragged,
+    "float": _Lift.float,
+    "bytes": _Lift.bytes,
+}
+_KEYS = {kind: {kind} for kind in _KINDS} | {
+    "bundle": {"bundle", "metadata", "tensor_metadata"},
+    "strings": {"strings", "text"},
+    "ragged": {"ragged", "splits", "uniform"},
+}
 
 
 def _dict(node: Node, key: str) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int,
 
 def chunk(array: Array) -> memoryview:
     """A C-contiguous array's own memory as bytes, without a copy; ml_dtypes have no buffer format of their own, hence the view."""
-    return memoryview(array.reshape(-1).view(np.uint8)) if array.size else memoryview(b"")
+    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
 def fresh(size: int) -> Array:

@@ -7,7 +7,6 @@ Dense tensors are `numpy.ndarray` itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from . import validate
 from ._errors import EncodeError
 
 Array = np.ndarray[Any, Any]
-_T = TypeVar("_T")
+_T = TypeVar("_T", bound="_Frozen")
 
 
 def _int64(values: Any, what: str) -> Array:
@@ -34,19 +33,37 @@ def _int64(values: Any, what: str) -> Array:
 def trusted(kind: type[_T], *fields: Any) -> _T:
     """Makes a value whose invariants the caller has already established, without checking them again."""
     value = object.__new__(kind)
-    for name, field in zip(kind.__slots__, fields, strict=True):  # type: ignore[attr-defined]
-        object.__setattr__(value, name, field)
+    value._set(*fields)
     return value
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Strings:
+class _Frozen:
+    """A value whose fields, named by `__slots__`, are set once. (Three dataclasses would cost a tenth of our import time.)"""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _set(self, *fields: Any) -> None:
+        for name, field in zip(self.__slots__, fields, strict=True):
+            object.__setattr__(self, name, field)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return trusted, (type(self), *(getattr(self, name) for name in self.__slots__))
+
+
+class Strings(_Frozen):
     """A tensor of byte strings, or of text: all their bytes in one buffer, and where each begins.
 
     >>> words = Strings.of(["wire", "tensor", "é"])
     >>> words[1], words[::2].tolist(), words == "wire"
     ('tensor', ['wire', 'é'], array([ True, False, False]))
     """
+
+    __slots__ = ("data", "offsets", "shape", "text")
 
     data: Array
     """uint8: the strings' bytes, one after the other."""
@@ -63,8 +80,7 @@ class Strings:
         dims = tuple(int(dim) for dim in shape) if shape is not None else (len(offsets) - 1,)
         data = np.ascontiguousarray(data)
         validate.strings(data, offsets, dims, text)
-        for name, field in zip(self.__slots__, (data, offsets, dims, bool(text)), strict=True):
-            object.__setattr__(self, name, field)
+        self._set(data, offsets, dims, bool(text))
 
     @classmethod
     def of(cls, strings: Iterable[str] | Iterable[bytes], shape: Sequence[int] | None = None, text: bool | None = None) -> Strings:
@@ -162,7 +178,7 @@ class Strings:
         array: Array = np.empty(self.size, object)
         array[:] = self._objects()
         array = array.reshape(self.shape)
-        return array if dtype is None or dtype == object else array.astype(dtype)
+        return array if dtype is None or dtype is object else array.astype(dtype)
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, (Strings, str, bytes, list, np.ndarray)):
@@ -181,8 +197,7 @@ class Strings:
         return f"Strings({', '.join(shown)}{', ...' if self.size > 6 else ''}; shape={self.shape}, {'text' if self.text else 'bytes'})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Sparse:
+class Sparse(_Frozen):
     """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of things).
 
     `values` has one row for each index. With rows that are arrays themselves it is hybrid, as torch's sparse embedding gradients are, and
@@ -192,6 +207,8 @@ class Sparse:
     array([[1., 0., 0.],
            [0., 0., 4.]], dtype=float32)
     """
+
+    __slots__ = ("indices", "values", "dense_shape")
 
     indices: Array
     """int64 [nnz, rank]"""
@@ -209,8 +226,7 @@ class Sparse:
         if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
             raise EncodeError("the values of a Sparse must be numbers or Strings; tw.tensor(values) makes Strings of text")
         validate.sparse(places, items.shape, dims)
-        for name, field in zip(self.__slots__, (places, items, dims), strict=True):
-            object.__setattr__(self, name, field)
+        self._set(places, items, dims)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -259,14 +275,15 @@ class Sparse:
         return f"Sparse({', '.join(rows)}{', ...' if self.nnz > 4 else ''}; shape={self.shape}, nnz={self.nnz}, {dtype})"
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)
-class Ragged:
+class Ragged(_Frozen):
     """Rows of different lengths, to any depth: flat values, and for each ragged dimension where its rows begin.
 
     >>> tokens = Ragged(np.int32([4, 8, 15, 16]), [0, 3, 3, 4])
     >>> tokens.tolist(), tokens.shape, tokens[0]
     ([[4, 8, 15], [], [16]], (3, None), array([ 4,  8, 15], dtype=int32))
     """
+
+    __slots__ = ("values", "row_splits", "uniform")
 
     values: Array | Strings
     """The flat values; their further dims are dense."""
@@ -286,8 +303,7 @@ class Ragged:
             raise EncodeError("the values of a Ragged must have at least one dimension")
         lengths = (None,) * len(splits) if uniform is None else (uniform,) if isinstance(uniform, int) else tuple(uniform)
         validate.ragged(len(items), splits, lengths)
-        for name, field in zip(self.__slots__, (items, splits, lengths), strict=True):
-            object.__setattr__(self, name, field)
+        self._set(items, splits, lengths)
 
     @classmethod
     def of(cls, rows: Sequence[Any], dtype: Any = None, splits: Any = np.int64) -> Ragged:
@@ -306,9 +322,11 @@ class Ragged:
             raise EncodeError("Ragged.of needs a list of lists")
         if flat and isinstance(flat[0], (str, bytes)):
             return cls(Strings.of(flat), levels)
-        values = np.asarray(flat, dtype) if flat or dtype is not None else np.zeros(0, np.float64)
-        if values.ndim != 1 or values.dtype.kind == "O":
-            raise EncodeError("the lists end at different depths, or hold different things")
+        if any(isinstance(item, (list, tuple)) for item in flat):
+            raise EncodeError("the lists end at different depths")
+        values: Array = np.array(flat, np.float64 if dtype is None and not flat else dtype)
+        if values.ndim != 1 or values.dtype.kind in "OSU":
+            raise EncodeError("the lists hold different things, or integers past 64 bits")
         return cls(values, levels)
 
     @property

@@ -55,7 +55,7 @@ def strings(data: Array, offsets: Array, shape: tuple[int, ...], text: bool, bla
 def utf8(data: Array, offsets: Array, blame: Blame = EncodeError) -> None:
     """Each string is UTF-8: the whole is, and no string begins in the middle of a character."""
     try:
-        str(memoryview(data), "utf-8")
+        str(data.data, "utf-8")
     except UnicodeDecodeError as error:
         index = int(np.searchsorted(offsets, error.start, side="right")) - 1
         raise blame(f"string {index} is not UTF-8 ({error.reason}), so it is bytes, not text") from None

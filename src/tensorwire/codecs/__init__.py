@@ -37,7 +37,13 @@ FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
         Format("safetensors", "safetensors:Safetensors", "named tensors of every kind, aligned, read in place", True, (".safetensors",)),
-        Format("tensorproto", "tensorproto:TensorProto", "TensorFlow's own bytes for one tensor, and any value inside a string vector", True, (".pb",)),
+        Format(
+            "tensorproto",
+            "tensorproto:TensorProto",
+            "TensorFlow's own bytes for one tensor, and any value inside a string vector",
+            True,
+            (".pb",),
+        ),
         Format("raw", "raw:Raw", "bare numbers; dtype, shape and byte order travel separately", False, (".raw", ".bin")),
     )
 }

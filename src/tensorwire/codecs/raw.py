@@ -38,18 +38,24 @@ class Raw:
             what = describe(tensor) if tensor is not None else type(value).__name__
             raise EncodeError(f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT)
         if self.dtype is not None and dtypes.named(self.dtype).numpy != tensor.dtype:
-            raise EncodeError(f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}; convert it with x.astype(...)", format=FORMAT)
+            raise EncodeError(
+                f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}; convert it with x.astype(...)", format=FORMAT
+            )
         if self.shape is not None and self._dims(tensor.size) != tensor.shape:
             raise EncodeError(f"shape={self.shape}, but the tensor has {tensor.shape}", format=FORMAT)
         return [memory.chunk(tensor if self._native() else tensor.byteswap())]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Array:
         if self.dtype is None:
-            raise DecodeError("raw bytes do not say their dtype; pass dtype=, and shape= if it is not one-dimensional", format=FORMAT, offset=0)
+            raise DecodeError(
+                "raw bytes do not say their dtype; pass dtype=, and shape= if it is not one-dimensional", format=FORMAT, offset=0
+            )
         row = dtypes.named(self.dtype)
         item = row.numpy.itemsize
         if len(data) % item:
-            raise TruncatedError(f"{len(data)} bytes are not a whole number of {row.name}", format=FORMAT, offset=len(data) - len(data) % item)
+            raise TruncatedError(
+                f"{len(data)} bytes are not a whole number of {row.name}", format=FORMAT, offset=len(data) - len(data) % item
+            )
         shape = self._dims(len(data) // item)
         size = validate.elements(shape, DecodeError, item) * item
         if size != len(data):

@@ -1,9 +1,10 @@
 """safetensors: `u64 header size | JSON header | data`, the format of the model hubs, and our default.
 
-What we add stays inside the format, so the safetensors package reads every file, other kinds as their parts. The header is padded so that the
-data starts at a multiple of 64, and tensors are laid out by descending item size, so that each is aligned and can be read in place. What
-the format cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string, `__metadata__["tensorwire"]`:
-`{"version": 1, "spec": ...}` with the spec of `lowering`. It is left out when a plain dict of arrays says it all.
+What we add stays inside the format, so the safetensors package reads every file, other kinds as their parts. The header is padded so that
+the data starts at a multiple of 64, and tensors are laid out by descending item size, so that each is aligned and can be read in place.
+What the format cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string,
+`__metadata__["tensorwire"]`: `{"version": 1, "spec": ...}` with the spec of `lowering`. It is left out when a plain dict of arrays says
+it all.
 """
 
 from __future__ import annotations
@@ -117,7 +118,13 @@ class Safetensors:
 
 def _says_it_all(spec: Any, names: list[str]) -> bool:
     """Whether a plain dict of arrays, in the order of the header, is what the value was."""
-    return isinstance(spec, dict) and list(spec) == ["dict"] and list(spec["dict"]) == names and not any(spec["dict"].values()) and None not in spec["dict"].values()
+    return (
+        isinstance(spec, dict)
+        and list(spec) == ["dict"]
+        and list(spec["dict"]) == names
+        and not any(spec["dict"].values())
+        and None not in spec["dict"].values()
+    )
 
 
 def _spec(text: str) -> Any:
@@ -134,7 +141,9 @@ def read_header(data: memoryview, limits: Limits = DEFAULT) -> Header:
         raise TruncatedError("shorter than the 8 bytes of the header size", format=FORMAT, offset=len(data))
     size = int.from_bytes(data[:8], "little")
     if size > limits.safetensors_header:
-        raise LimitError(f"a header of {size} bytes; Limits(safetensors_header=...) allows {limits.safetensors_header}", format=FORMAT, offset=0)
+        raise LimitError(
+            f"a header of {size} bytes; Limits(safetensors_header=...) allows {limits.safetensors_header}", format=FORMAT, offset=0
+        )
     if size > len(data) - 8:
         raise TruncatedError(f"a header of {size} bytes in {len(data)}", format=FORMAT, offset=len(data))
     if size == 0 or data[8] != ord("{"):
@@ -179,7 +188,12 @@ def _check_layout(entries: dict[str, Entry], available: int, base: int) -> None:
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
         if entry.start != at:
-            raise DecodeError(f"a hole or an overlap: begins at {entry.start}, not at {at}", format=FORMAT, tensor=name, offset=base + min(at, entry.start))
+            raise DecodeError(
+                f"a hole or an overlap: begins at {entry.start}, not at {at}",
+                format=FORMAT,
+                tensor=name,
+                offset=base + min(at, entry.start),
+            )
         at = entry.stop
     if at > available:
         raise TruncatedError(f"the tensors take {at} bytes, and there are {available}", format=FORMAT, offset=base + available)

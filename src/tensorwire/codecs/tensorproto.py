@@ -42,9 +42,9 @@ class TensorProto:
         tensor = value if type(value) is np.ndarray else None if frameworks.is_python(value) else frameworks.leaf(value)
         if type(tensor) is np.ndarray and tensor.dtype.kind in "OSUT":
             tensor = frameworks.leaf(tensor)
-        if isinstance(tensor, (np.ndarray, Strings)):
+        if isinstance(tensor, Strings) or (isinstance(tensor, np.ndarray) and _holds(dtypes.of(tensor.dtype))):
             return _part(tensor)
-        spec, parts = lowering.lower(value if tensor is None else tensor, strings=True)
+        spec, parts = lowering.lower(value if tensor is None else tensor, holds=_holds, strings=True)
         text = jsontext.write(spec)
         dim = b"\x08" + protobuf.varint(len(parts) + 1) + b"\x12" + protobuf.varint(len(CONTAINER)) + CONTAINER
         shape = b"\x12" + protobuf.varint(len(dim)) + dim
@@ -166,7 +166,12 @@ def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
     depth = len(rows[0])
     values = [row[-1] for row in rows]
     alike = {(part.shape[1:], part.ndim, getattr(part, "dtype", "string")) for part in values}
-    if any(len(row) != depth for row in rows) or len(alike) > 1 or not values[0].ndim or any(len(splits) == 0 for row in rows for splits in row[:-1]):
+    if (
+        any(len(row) != depth for row in rows)
+        or len(alike) > 1
+        or not values[0].ndim
+        or any(len(splits) == 0 for row in rows for splits in row[:-1])
+    ):
         raise DecodeError("the elements of a ragged variant differ in depth, dtype or shape")
     outer = np.cumsum([0] + [len(row[0]) - (1 if depth > 1 else 0) for row in rows])
     splits = [outer.astype(rows[0][0].dtype if depth > 1 else np.int64)]
@@ -181,6 +186,10 @@ def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
         data = np.concatenate([part.data for part in values])
         return splits, trusted(Strings, data, np.concatenate([[0], np.cumsum(lengths)]), (len(lengths),), values[0].text)
     return splits, np.concatenate(values)
+
+
+def _holds(row: dtypes.DType) -> bool:
+    return row.tf is not None
 
 
 def _owned(arrays: tuple[Array, Array], copy: bool | None) -> tuple[Array, Array]:
@@ -198,7 +207,7 @@ def _part(part: Array | Strings) -> list[Any]:
         if whole is not None:
             return [whole]
     part = frameworks.plain(part)
-    head = wire.header(dtypes.of(part.dtype), part.shape, part.nbytes)
+    head = wire.header(dtypes.of(part.dtype).tf or 0, part.shape, part.nbytes)
     return [head, memory.chunk(part)] if part.nbytes else [head]
 
 

@@ -1,18 +1,17 @@
 """Foreign objects to our tensors and back, one module a framework.
 
-A framework is recognised by the packages that an object's class comes from, so nothing is imported before the user has done so. Each module has
-`to_tensor(obj)` and `about(obj)` (name and device, as text), and those that can be a target of `to` have `from_tensor(tensor, device, cast)`.
+A framework is recognised by the packages that an object's class comes from, so nothing is imported before the user has done so. Each module
+has `to_tensor(obj)` and `about(obj)` (name and device, as text), and a target of `to` also has `from_tensor(tensor, device, cast)`.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from typing import Any
 
 import numpy as np
 
-from .._errors import EncodeError
+from .._errors import EncodeError, choices
 from .._optional import roots
 from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings, Tensor
 from . import numpy as _numpy
@@ -109,8 +108,7 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     array(['a', 'b'], dtype=object)
     """
     if framework not in _TARGETS:
-        near = difflib.get_close_matches(str(framework), _TARGETS, 1)
-        raise EncodeError(f"unknown framework {framework!r}; known: {', '.join(_TARGETS)}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        raise EncodeError(f"unknown framework {framework!r}{choices(framework, _TARGETS)}")
     value = x if isinstance(x, KINDS) else tensor(x)
     if framework in ("numpy", "object"):
         if device is not None:

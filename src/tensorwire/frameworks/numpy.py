@@ -42,9 +42,8 @@ def strings(array: Array) -> Strings:
     items = array.reshape(-1).tolist()
     if kind == "O" and any(not isinstance(item, (str, bytes)) for item in items):
         odd = next(item for item in items if not isinstance(item, (str, bytes)))
-        raise EncodeError(
-            f"an object array may hold str or bytes, not {type(odd).__name__}; numbers need a numeric dtype, tensors of different shapes a list"
-        )
+        way = "numbers need a numeric dtype, tensors of different shapes a list"
+        raise EncodeError(f"an object array may hold str or bytes, not {type(odd).__name__}; {way}")
     if kind == "T" and not all(isinstance(item, str) for item in items):
         raise EncodeError("a StringDType array with missing values; fill them first")
     return Strings.of(items, array.shape, text=kind == "T")
@@ -53,7 +52,9 @@ def strings(array: Array) -> Strings:
 def _fixed(array: Array, text: bool) -> Strings:
     """NULs at the end are padding; a mask over the bytes leaves the rest, row by row."""
     width = array.dtype.itemsize
-    cells = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, width) if width else np.zeros((array.size, 0), np.uint8)
+    cells = (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, width) if width else np.zeros((array.size, 0), np.uint8)
+    )
     used = cells != 0
     lengths = np.where(used.any(axis=1), width - used[:, ::-1].argmax(axis=1), 0) if width else np.zeros(array.size, np.int64)
     offsets = np.zeros(array.size + 1, np.int64)
@@ -83,7 +84,12 @@ def from_python(obj: Any) -> Tensor:
         raise EncodeError("these values do not make an array of numbers; integers must fit 64 bits, and None is no number")
     if array.dtype.kind == "O" and any(isinstance(item, (list, tuple)) for item in array.reshape(-1).tolist()):
         raise EncodeError("these lists have different lengths; tw.Ragged.of(rows) takes them")
-    if array.dtype == np.float64 and array.size and not is_string and all(type(x) is int for x in np.array(obj, object).reshape(-1).tolist()):
+    if (
+        array.dtype == np.float64
+        and array.size
+        and not is_string
+        and all(type(x) is int for x in np.array(obj, object).reshape(-1).tolist())
+    ):
         raise EncodeError("no integer type holds all of these; NumPy would round them to float64")
     if array.dtype.kind in "SU":
         raise EncodeError("numbers and strings in one list")

@@ -39,12 +39,14 @@ def about(obj: Any) -> dict[str, str]:
     return found
 
 
-def _dense(obj: Any) -> Any:
+def _dense(obj: Any) -> Array | Strings:
     tf = _tf()
     if isinstance(obj, tf.Variable):
         obj = obj.read_value() if tf.executing_eagerly() else obj
     if not hasattr(obj, "numpy") or tf.is_symbolic_tensor(obj):
-        raise EncodeError("a symbolic tensor (inside tf.function or Dataset.map) has no values yet; keep tf.io there, or wrap the call in tf.py_function")
+        raise EncodeError(
+            "a symbolic tensor (inside tf.function or Dataset.map) has no values yet; keep tf.io there, or wrap the call in tf.py_function"
+        )
     if obj.dtype == tf.string:
         return strings(obj.numpy() if obj.shape.rank else np.array(obj.numpy(), object))
     row = dtypes.BY_TF.get(obj.dtype.as_datatype_enum)
@@ -57,7 +59,7 @@ def _dense(obj: Any) -> Any:
 
 def _ragged(obj: Any) -> Ragged:
     uniform: list[int | None] = []
-    splits: list[Array] = []
+    splits: list[Any] = []
     values = obj
     while isinstance(values, type(obj)):
         splits.append(_dense(values.row_splits))

@@ -25,10 +25,10 @@ def _note(report: Report, sample: Sample, found: str) -> None:
 
 
 def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = None, *, hostile: int = 40) -> Report:
-    """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and flips give a value or DecodeError, nothing else.
+    """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and flips give a value or DecodeError.
 
-    `writer` is a format's name or a codec. `reader` makes the codec that reads a given value, for formats whose bytes do not say it all (raw).
-    `hostile` is how many damaged copies of each encoding are tried.
+    `writer` is a format's name or a codec. `reader` makes the codec that reads a given value, for formats whose bytes do not say it all
+    (raw). `hostile` is how many damaged copies of each encoding are tried.
 
     >>> check_codec("safetensors", hostile=0)["sparse", "bfloat16"]
     'exact'
@@ -105,9 +105,9 @@ def check_framework(framework: str) -> Report:
             _note(report, sample, "refused")
             continue
         back = frameworks.tensor(foreign)
-        expected = sample.value
+        expected: Any = sample.value
         if sample.dtype == "text" and framework not in ("numpy", "object"):
-            expected = sample.value.astext(False)  # only Python has text
+            expected = expected.astext(False)  # only Python has text
         if sample.dtype == "text" and framework == "object" and not expected.size:
             expected = expected.astext(False)  # no element is left to say so
         assert equal(back, expected), f"{framework}: {sample.value!r:.200} came back as {back!r:.200}"

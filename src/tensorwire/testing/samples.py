@@ -38,8 +38,8 @@ def numbers(row: dtypes.DType, shape: tuple[int, ...], seed: int = 0) -> Array:
 def layouts(array: Array) -> Iterator[tuple[str, Array]]:
     """The same values as they may lie in memory."""
     yield "contiguous", array
-    yield "fortran", np.asfortranarray(array)
     if array.ndim:
+        yield "fortran", np.asfortranarray(array)
         spread: Array = np.empty((*array.shape[:-1], array.shape[-1] * 2), array.dtype)
         spread[..., ::2] = array
         yield "strided", spread[..., ::2]
@@ -52,7 +52,9 @@ def layouts(array: Array) -> Iterator[tuple[str, Array]]:
 
 
 def _strings(text: bool) -> Iterator[Strings]:
-    words: list[Any] = ["", "a", "tensor", "é中🙂", "nul\0", "x" * 300] if text else [b"", b"a", b"\xff\xfe", b"nul\0", bytes(range(256)), b"y" * 300]
+    words: list[Any] = (
+        ["", "a", "tensor", "é中🙂", "nul\0", "x" * 300] if text else [b"", b"a", b"\xff\xfe", b"nul\0", bytes(range(256)), b"y" * 300]
+    )
     yield Strings.of(words)
     yield Strings.of(words, (2, 1, 3))
     yield Strings.of(words[2:3], ())
@@ -72,13 +74,13 @@ def _sparse(row: dtypes.DType | None) -> Iterator[Sparse]:
 
 
 def _ragged(row: dtypes.DType | None) -> Iterator[Ragged]:
-    yield Ragged(_values(row, 4), np.int64([0, 3, 3, 4]))
-    yield Ragged(_values(row, 4), np.int32([0, 3, 3, 4]))
-    yield Ragged(_values(row, 5), [np.int64([0, 2, 2, 3]), np.int64([0, 1, 1, 5])])
-    yield Ragged(_values(row, 6), [np.int64([0, 2, 4]), np.int64([0, 3, 3, 4, 6])], [2, None])
-    yield Ragged(_values(row, 0), np.int64([0]))
+    yield Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int64))
+    yield Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int32))
+    yield Ragged(_values(row, 5), [np.array([0, 2, 2, 3], np.int64), np.array([0, 1, 1, 5], np.int64)])
+    yield Ragged(_values(row, 6), [np.array([0, 2, 4], np.int64), np.array([0, 3, 3, 4, 6], np.int64)], [2, None])
+    yield Ragged(_values(row, 0), np.array([0], np.int64))
     if row is not None:
-        yield Ragged(numbers(row, (3, 2), 2), np.int64([0, 1, 3]))
+        yield Ragged(numbers(row, (3, 2), 2), np.array([0, 1, 3], np.int64))
 
 
 def samples() -> Iterator[Sample]:
@@ -97,15 +99,21 @@ def samples() -> Iterator[Sample]:
         yield from (Sample("strings", "text" if text else "bytes", value) for value in _strings(text))
     yield from (Sample("sparse", "bytes", value) for value in _sparse(None))
     yield from (Sample("ragged", "bytes", value) for value in _ragged(None))
+    dense: Any
+    words: Any
     dense, words = numbers(dtypes.named("float32"), (2, 3)), Strings.of(["é", ""])
+    ragged: Any
+    sparse: Any
     ragged, sparse = next(_ragged(dtypes.named("int64"))), next(_sparse(dtypes.named("bfloat16")))
-    yield Sample("list", "dense", [dense, np.int8([1]), np.float64(2).reshape(())])
+    yield Sample("list", "dense", [dense, np.array([1], np.int8), np.array(2.0)])
     yield Sample("list", "mixed", [dense, words, ragged, sparse, []])
-    yield Sample("tuple", "dense", (dense, np.int8([1])))
+    yield Sample("tuple", "dense", (dense, np.array([1], np.int8)))
     yield Sample("tuple", "mixed", (words, (), (dense,)))
-    yield Sample("dict", "dense", {"b/kernel": dense, "a": np.arange(3), "a/0": np.int16([7])})
+    yield Sample("dict", "dense", {"b/kernel": dense, "a": np.arange(3), "a/0": np.array([7], np.int16)})
     yield Sample("dict", "mixed", {"words": words, "a": [dense, dense], "a/1": dense, "ü": {}, "": ragged})
-    for leaf in (None, True, 7, -(1 << 70), 1.0, 0.1, -0.0, math.nan, math.inf, "", "é\n\"\\", b"", b"\0\xff"):
+    for leaf in (None, True, 7, -(1 << 70), 1.0, 0.1, -0.0, math.nan, math.inf, "", 'é\n"\\', b"", b"\0\xff"):
         yield Sample("python", type(leaf).__name__, leaf)
     yield Sample("nested", "mixed", {"layers": [{"w": dense, "n": (1, 2.5, None)}, {"w": sparse}], "cfg": {"lr": 0.1, "tags": ["a", b"b"]}})
-    yield Sample("bundle", "mixed", Bundle({"x": dense, "w": words, "s": sparse}, {"model": "nmt"}, {"x": {"device": "cpu:0", "name": "x:0"}}))
+    yield Sample(
+        "bundle", "mixed", Bundle({"x": dense, "w": words, "s": sparse}, {"model": "nmt"}, {"x": {"device": "cpu:0", "name": "x:0"}})
+    )

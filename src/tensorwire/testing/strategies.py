@@ -1,4 +1,4 @@
-"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN payloads and subnormals come by themselves."""
+"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN payloads and subnormals come too."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def leaves() -> st.SearchStrategy[Any]:
 
 def bundles() -> st.SearchStrategy[Any]:
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
-    return st.builds(Bundle, st.dictionaries(text, tensors(), max_size=3), st.dictionaries(text.filter("tensorwire".__ne__), text, max_size=2))
+    return st.builds(
+        Bundle, st.dictionaries(text, tensors(), max_size=3), st.dictionaries(text.filter("tensorwire".__ne__), text, max_size=2)
+    )
 
 
 def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
@@ -92,6 +94,8 @@ def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
     keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     return st.recursive(
         st.one_of(tensors(), leaves(), bundles()),
-        lambda inner: st.one_of(st.lists(inner, max_size=4), st.lists(inner, max_size=4).map(tuple), st.dictionaries(keys, inner, max_size=4)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=4), st.lists(inner, max_size=4).map(tuple), st.dictionaries(keys, inner, max_size=4)
+        ),
         max_leaves=max_leaves,
     )

@@ -40,11 +40,15 @@ class Message(NamedTuple):
 
 def scan(view: memoryview, strict: bool, stop_at_strings: bool = True) -> Message:
     """Walks the message, all of it or up to the first string_val."""
-    code, at, dtype, shape, unknown, name_at, name_size, has_content, content, size, counts = kernels.tensor_scan(view, strict, stop_at_strings)
+    code, at, dtype, shape, unknown, name_at, name_size, has_content, content, size, counts = kernels.tensor_scan(
+        view, strict, stop_at_strings
+    )
     if code:
         raise problem(code, at, FORMAT)
     name = bytes(view[name_at : name_at + name_size])
-    return Message(dtype, shape, unknown, name, (content, size) if has_content else None, counts, at if stop_at_strings and counts[8] else None)
+    return Message(
+        dtype, shape, unknown, name, (content, size) if has_content else None, counts, at if stop_at_strings and counts[8] else None
+    )
 
 
 def check_shape(message: Message, strict: bool, itemsize: int) -> int:
@@ -68,13 +72,17 @@ def numbers(view: memoryview, message: Message, row: dtypes.DType, strict: bool,
     return _typed(view, message.shape, row, count, counts[row.field], strict, limits, copy)
 
 
-def _content(view: memoryview, shape: tuple[int, ...], content: tuple[int, int], row: dtypes.DType, count: int, strict: bool, copy: bool | None) -> Array:
+def _content(
+    view: memoryview, shape: tuple[int, ...], content: tuple[int, int], row: dtypes.DType, count: int, strict: bool, copy: bool | None
+) -> Array:
     offset, size = content
     if count == 0 and not strict:
         size = 0
     if size != count * row.numpy.itemsize:
         kind = TruncatedError if size < count * row.numpy.itemsize else DecodeError
-        raise kind(f"{row.name} {list(shape)} takes {count * row.numpy.itemsize} bytes of content, not {size}", format=FORMAT, offset=offset)
+        raise kind(
+            f"{row.name} {list(shape)} takes {count * row.numpy.itemsize} bytes of content, not {size}", format=FORMAT, offset=offset
+        )
     if size and (row.name == "bool" or (strict and row.bits < 8)):
         bad = dtypes.noncanonical(row, np.frombuffer(view, np.uint8, size, offset))
         if bad is not None:
@@ -82,14 +90,18 @@ def _content(view: memoryview, shape: tuple[int, ...], content: tuple[int, int],
     return memory.dense(view, offset, row.numpy, shape, copy)
 
 
-def _typed(view: memoryview, shape: tuple[int, ...], row: dtypes.DType, count: int, found: int, strict: bool, limits: Limits, copy: bool | None) -> Array:
+def _typed(
+    view: memoryview, shape: tuple[int, ...], row: dtypes.DType, count: int, found: int, strict: bool, limits: Limits, copy: bool | None
+) -> Array:
     pair = 2 if row.numpy.kind == "c" else 1
     if strict:
         if found > count * pair:
             raise problem(TOO_MANY, len(view), FORMAT)
         if found < count * pair and found != pair:
             what = "no values" if not found else f"{found // pair} of {count} values"
-            raise TruncatedError(f"{what} for the shape {list(shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view))
+            raise TruncatedError(
+                f"{what} for the shape {list(shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view)
+            )
     room = min(found // pair, count)
     size = count * row.numpy.itemsize
     allowed = limits.tensor if room == count else max(limits.splat, limits.splat_ratio * len(view))
@@ -138,7 +150,9 @@ def strings(view: memoryview, message: Message, strict: bool, limits: Limits) ->
         raise problem(TOO_MANY, len(view), FORMAT)
     if strict and found < count and found != 1:
         what = "no strings" if not found else f"{found} of {count} strings"
-        raise TruncatedError(f"{what} for the shape {list(whole.shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view))
+        raise TruncatedError(
+            f"{what} for the shape {list(whole.shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view)
+        )
     stored = min(found, count)
     code, at, _, used, data, offsets = kernels.parse_string_vals(view, 0, False, stored, len(view))
     if code:
@@ -181,11 +195,9 @@ def _fill(data: Array, offsets: Array, count: int, view: memoryview, limits: Lim
     return np.concatenate([data, np.tile(last, missing)]), np.concatenate([offsets, more])
 
 
-def header(row: dtypes.DType, shape: tuple[int, ...], nbytes: int) -> bytes:
+def header(enum: int, shape: tuple[int, ...], nbytes: int) -> bytes:
     """All that stands before the content of a dense tensor."""
-    if row.tf is None:
-        raise EncodeError(f"TensorFlow has no {row.name}; safetensors holds it", format=FORMAT)
-    head = kernels.dense_header(row.tf, shape, nbytes or -1)
+    head = kernels.dense_header(enum, shape, nbytes or -1)
     check_size(len(head) + nbytes)
     return head
 
@@ -197,4 +209,7 @@ def string_header(shape: tuple[int, ...], content: int = -1) -> bytes:
 
 def check_size(size: int) -> None:
     if size > MAX_MESSAGE:
-        raise EncodeError(f"{size} bytes do not fit a TensorProto, which ends at 2 GiB (TensorFlow crashes there); safetensors has no such limit", format=FORMAT)
+        raise EncodeError(
+            f"{size} bytes do not fit a TensorProto, which ends at 2 GiB (TensorFlow crashes there); safetensors has no such limit",
+            format=FORMAT,
+        )

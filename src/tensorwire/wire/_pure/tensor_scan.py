@@ -141,4 +141,14 @@ def tensor_scan(data: Any, strict: bool, stop_at_strings: bool) -> Any:
     except Fault as fault:
         code, offset = fault.status, fault.offset
     content = scan.content or (0, 0)
-    return (code, offset, scan.dtype, tuple(scan.dims), scan.unknown_rank, *scan.name, scan.content is not None, *content, tuple(scan.counts))
+    return (
+        code,
+        offset,
+        scan.dtype,
+        tuple(scan.dims),
+        scan.unknown_rank,
+        *scan.name,
+        scan.content is not None,
+        *content,
+        tuple(scan.counts),
+    )

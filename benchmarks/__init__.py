@@ -1,0 +1,12 @@
+"""`make bench`: tensorwire and its rivals side by side, in one run.
+
+timing      contenders race in interleaved rounds
+ways        one way to serialize: how to write, how to read, proved before it is timed
+rivals      the ways for dense tensors; `handmade` is the TensorProto written by hand
+kinds       the ways for lists, strings and sparse tensors
+cases       what is measured, case by case
+limits      memory copies and checksums: how far each large case is from what the machine can do
+targets     what we promised, met or missed
+machine     which CPU, which versions
+report      the words, the tables and the JSON
+"""

@@ -1,0 +1,159 @@
+"""The words, the tables, the JSON. Ratios are their time over ours: above 1 we win."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import limits, machine
+from .cases import Plan, Result
+from .targets import Target
+from .timing import Timing
+
+OPENING = """\
+These are benchmarks of tensorwire by the authors of tensorwire, so they are biased: we chose the cases, we know our library best,
+and cases where we lost have had our attention. Measure your own tensors before you decide anything.
+"""
+
+HOW = """\
+All contenders of a case run in one process, interleaved: each round runs everyone once, in a new order. A time is of one call,
+with the garbage collector off, and includes freeing the result; the statements stand at the end. Ratios (x) are their time over
+ours, so above 1.00 we win and below we lose. Median and best of the rounds, wall clock and CPU of all threads. Before the clock
+starts, every contender's round trip is checked on the same value. Everyone reads what its own dumps gave. The floor (x.tobytes,
+memcpy) says neither dtype nor shape: nothing to win there, only a distance."""
+
+
+def opening() -> str:
+    facts = machine.facts()
+    rivals = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    where = f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.1f}, {facts['system']}"
+    return f"{OPENING}\n{HOW}\n\nMachine: {where}, huge pages: {facts['huge_pages']}\nPython {facts['python']}: {rivals}\n"
+
+
+def duration(seconds: float) -> str:
+    """Three digits and a unit.
+
+    >>> duration(0.0000123), duration(1.5)
+    ('12.3 us', '1.50 s')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}" if seconds / scale >= 100 else f"{seconds / scale:#.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def ratio(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def case_table(result: Result) -> str:
+    """Each contender against our first way in four columns, and against our others in one."""
+    main, *others = result.ours()
+    head = [
+        "",
+        "median",
+        "worst",
+        "x median",
+        "x best",
+        "x CPU",
+        "x CPU best",
+        *[f"x {_short(one.name)}" for one in others],
+        "note",
+    ]
+    rows = [head]
+    for timing in result.timings:
+        row = [timing.name, duration(timing.median), duration(timing.worst), *map(ratio, _ratios(timing, main))]
+        row += [ratio(timing.median / one.median) for one in others]
+        rows.append([*row, timing.contender.note])
+    title = f"## {result.case.about}\n   x: their time / that of {main.name}; {len(main.wall)} rounds\n"
+    return title + columns(rows)
+
+
+def _short(name: str) -> str:
+    return name.removeprefix("tensorwire ").removeprefix("tensorproto, ")
+
+
+def _ratios(theirs: Timing, ours: Timing) -> list[float]:
+    pairs = [
+        (theirs.median, ours.median),
+        (theirs.best, ours.best),
+        (theirs.cpu_median, ours.cpu_median),
+        (theirs.cpu_best, ours.cpu_best),
+    ]
+    return [a / b if b else float("nan") for a, b in pairs]
+
+
+def columns(rows: list[list[str]]) -> str:
+    """Rows as aligned text: the first column and the last to the left, the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)),
+            row[-1],
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def limits_section(results: list[Result]) -> str:
+    rows = [[*row, ""] for row in limits.table(results)]
+    head = "## Limits: speed, and time in times of a memcpy (medians, same rounds)\n"
+    return head + columns(rows) if len(rows) > 1 else head + "no large case was run"
+
+
+def targets_section(targets: list[Target]) -> str:
+    missed = sum(not target.met for target in targets)
+    head = f"## Targets: {len(targets) - missed} met, {missed} missed (those whose cases were run)\n"
+    return head + "\n".join(map(str, targets))
+
+
+def statements_section(results: list[Result]) -> str:
+    """What was compared with what; cases with the same statements stand together."""
+    groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for result in results:
+        pairs = tuple((timing.name, timing.contender.statement) for timing in result.timings)
+        groups.setdefault(pairs, []).append(result.name)
+    lines = ["## What was timed"]
+    for pairs, names in groups.items():
+        lines += ["; ".join(names), columns([["  " + name, "", statement] for name, statement in pairs])]
+    return "\n".join(lines)
+
+
+def as_json(plan: Plan, results: list[Result], targets: list[Target]) -> dict[str, Any]:
+    """Everything that was measured: seconds a call, for each round."""
+    return {
+        "bias": OPENING.strip(),
+        "machine": machine.facts(),
+        "plan": vars(plan),
+        "cases": [
+            {
+                "name": result.name,
+                "about": result.case.about,
+                "contenders": [
+                    {
+                        "name": timing.name,
+                        "statement": timing.contender.statement,
+                        "role": timing.contender.role,
+                        "self_describing": timing.contender.self_describing,
+                        "note": timing.contender.note,
+                        "loops": timing.loops,
+                        "wall": timing.wall,
+                        "cpu": timing.cpu,
+                    }
+                    for timing in result.timings
+                ],
+            }
+            for result in results
+        ],
+        "targets": [
+            {
+                "what": target.what,
+                "measured": target.measured,
+                "needed": target.needed,
+                "at_most": target.at_most,
+                "met": target.met,
+            }
+            for target in targets
+        ],
+    }

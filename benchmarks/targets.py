@@ -1,0 +1,103 @@
+"""What we promised, checked on this run. Ratios are their median over ours, so that stalls count for us as for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import machine
+from .cases import DIRECTIONS, KiB, MiB, Result, size_name
+from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
+from .timing import Timing
+
+NOISE = 0.95
+"""Two equal things differ by so much from run to run; "never slower" is read with it."""
+IMPORT_SECONDS = 0.040
+
+
+@dataclass(frozen=True)
+class Target:
+    what: str
+    measured: float
+    needed: float
+    at_most: bool = False
+    """Whether `measured` is to stay under `needed` rather than above it."""
+    unit: str = "x"
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.needed if self.at_most else self.measured >= self.needed
+
+    def __str__(self) -> str:
+        sign = "<=" if self.at_most else ">="
+        shown = f"{self.measured:.2f}{self.unit} ({sign} {self.needed:g}{self.unit})"
+        return f"{'met   ' if self.met else 'MISSED'}  {shown:>26}  {self.what}"
+
+
+def check(results: list[Result]) -> list[Target]:
+    """Every target whose cases were run."""
+    found = {result.name: result for result in results}
+    return [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
+
+
+def _fastest(timings: list[Timing]) -> Timing:
+    return min(timings, key=lambda timing: timing.median)
+
+
+def _small(found: dict[str, Result]) -> Iterator[Target]:
+    for name in [f"{which} {size_name(size)}" for size in (32, KiB) for which in DIRECTIONS]:
+        if name in found:
+            ours = found[name].timing(OURS).median
+            yield Target(f"{name}: tensorproto over TensorFlow's bare op", found[name].timing(TENSORFLOW).median / ours, 15)
+            best = _fastest(found[name].self_describing_rivals())
+            yield Target(f"{name}: tensorproto over the best self-describing rival, {best.name}", best.median / ours, 3)
+
+
+def _strings(found: dict[str, Result]) -> Iterator[Target]:
+    for name in [f"{which} strings" for which in DIRECTIONS]:
+        if name in found:
+            ratio = found[name].timing(TENSORFLOW).median / found[name].timing(OURS).median
+            yield Target(f"{name}: from and to Strings, tensorproto over TensorFlow's bare op", ratio, 15)
+
+
+def _loads(found: dict[str, Result]) -> Iterator[Target]:
+    """Our better format for that case against whoever is fastest."""
+    for name, result in found.items():
+        if name.startswith("loads"):
+            ours, best = _fastest(result.ours()), _fastest(result.self_describing_rivals())
+            yield Target(f"{name}: never slower; {ours.name} over {best.name}", best.median / ours.median, NOISE)
+
+
+def _large_dumps(found: dict[str, Result]) -> Iterator[Target]:
+    result = found.get(f"dumps {size_name(256 * MiB)}")
+    if result is None:
+        return
+    floor = result.timing(TOBYTES)
+    for name in (OURS, OURS_SAFETENSORS):
+        ours = result.timing(name)
+        worst = f"worst rounds {floor.worst / ours.worst:.2f}x"
+        if machine.huge_pages() == "madvise":
+            yield Target(f"{result.name}: {name} over tobytes, huge pages by madvise; {worst}", floor.median / ours.median, 1.5)
+        yield Target(f"{result.name}: {name} over tobytes, never under; {worst}", floor.median / ours.median, NOISE)
+
+
+def _buffers(found: dict[str, Result]) -> Iterator[Target]:
+    small, large = found.get(f"buffers {size_name(KiB)}"), found.get(f"buffers {size_name(256 * MiB)}")
+    if small and large:
+        for name in (OURS, OURS_SAFETENSORS):
+            ratio = large.timing(name).median / small.timing(name).median
+            yield Target(f"buffers: {name}, 256 MiB over 1 KiB", ratio, 2, at_most=True)
+
+
+def _imports(found: dict[str, Result]) -> Iterator[Target]:
+    result = found.get("import")
+    if result:
+        base = result.timing("numpy, ml_dtypes").median
+        for ours in result.ours():
+            yield Target(
+                f"import of {ours.name}, over numpy and ml_dtypes",
+                1000 * (ours.median - base),
+                1000 * IMPORT_SECONDS,
+                True,
+                " ms",
+            )

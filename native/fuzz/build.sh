@@ -1,0 +1,37 @@
+# Sourced by scripts/fuzz and scripts/fuzz-replay, from the root of the repository: what the targets are, and how they are built.
+
+targets() { (cd native/fuzz && ls -- *.cc) | sed -n '/^replay/!s/\.cc$//p'; }
+
+# The targets that take a TensorProto start from all of them.
+corpus() {
+  case $1 in
+    scan_tensor | match_dense | typed | string_vals) echo native/fuzz/corpus/{scan_tensor,match_dense,typed,string_vals} ;;
+    *) echo "native/fuzz/corpus/$1" ;;
+  esac
+}
+
+compile() {  # OBJECT SOURCE: unless nothing has changed
+  [[ -n $(find "$2" native/src/*.h native/fuzz/*.h native/fuzz/build.sh -newer "$1" 2>&1) ]] || return 0
+  echo "compiling $2"
+  # shellcheck disable=SC2086  # FLAGS is a list
+  $CXX -std=c++20 -g -Wall -Wextra $FLAGS -Inative/src -c "$2" -o "$1"
+}
+
+link() {  # TARGET: with every kernel, so that a new one needs no line here
+  local objects=("$OUT"/src/*.o "$OUT/fuzz/$1.o")
+  [[ -z $MAIN ]] || objects+=("$OUT/fuzz/$MAIN.o")
+  # shellcheck disable=SC2086
+  $CXX $FLAGS "${objects[@]}" -o "$OUT/$1"
+}
+
+# build OUT CXX FLAGS [MAIN]: MAIN is the file with main(), where the compiler does not bring one. Two compilers at a time.
+build() {
+  export OUT=$1 CXX=$2 FLAGS=$3 MAIN=${4-}
+  export -f compile link
+  mkdir -p "$OUT/src" "$OUT/fuzz"
+  local source
+  for source in native/src/*.cc $(targets | sed 's|.*|native/fuzz/&.cc|') ${MAIN:+native/fuzz/$MAIN.cc}; do
+    echo "$OUT/$(basename "$(dirname "$source")")/$(basename "$source" .cc).o $source"
+  done | xargs -P 2 -L 1 bash -c 'compile "$@"' -
+  targets | xargs -P 2 -I{} bash -c 'link {}'
+}
