@@ -215,23 +215,18 @@ def _decode64(item: bytes, number: int) -> bytes:
 
 
 def _tensor(obj: Any) -> Any:
-    """As tf.convert_to_tensor: Python floats become float32, ints int32 where they fit."""
+    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else int64; Python's floats become float32."""
     value = frameworks.tensor(obj)
-    if (
-        isinstance(obj, (list, tuple, int, float, complex))
-        and not isinstance(obj, (bool, np.generic))
-        and isinstance(value, np.ndarray)
-        and _all_python(obj)
-    ):
-        if value.dtype == np.float64:
-            return value.astype(np.float32)
-        if value.dtype == np.int64 and (not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)):
-            return value.astype(np.int32)
-    return value
+    if not isinstance(value, np.ndarray) or not isinstance(obj, (list, tuple, int, float)) or isinstance(obj, (bool, np.generic)):
+        return value
+    if value.dtype.kind in "iu":
+        small = not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)
+        return value.astype(np.int32 if small else np.int64) if value.dtype != np.uint64 or small else value
+    return value.astype(np.float32) if value.dtype == np.float64 and _all_python(obj) else value
 
 
 def _all_python(obj: Any) -> bool:
-    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float, complex)
+    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float)
 
 
 def _strings(obj: Any) -> Strings:

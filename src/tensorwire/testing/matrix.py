@@ -1,0 +1,52 @@
+"""Makes docs/matrix.md out of the conformance checks: `python -m tensorwire.testing.matrix > docs/matrix.md` (needs the frameworks)."""
+
+from __future__ import annotations
+
+from ..codecs.raw import Raw
+from ..codecs.tensorproto import TensorProto
+from ..tensors import Strings
+from .conformance import Report, check_codec, check_framework
+
+HEAD = """# What fits where
+
+Made by the conformance checks (`python -m tensorwire.testing.matrix`), which write and read every cell; a test keeps this page true.
+**exact**: comes back bit for bit, in every shape tried. **refused**: an `EncodeError` says so before anything is written. Nothing is ever
+rounded, truncated or dropped in silence.
+"""
+NOTES = """
+- A lone string tensor in `tensorproto` is exactly TensorFlow's bytes, which cannot say whether it is text: it comes back as bytes unless
+  `loads(..., text=True)`. Inside a dict, list or tuple text stays text.
+- `raw` holds the numbers only; the reader passes `dtype` and `shape`.
+- TensorFlow has bytes only, so text goes in as UTF-8 and comes back as bytes.
+- Object arrays of strings come back as text if their elements are str.
+"""
+
+
+def reports() -> tuple[dict[str, Report], dict[str, Report]]:
+    """(formats, frameworks)"""
+    codecs = {
+        "safetensors": check_codec("safetensors"),
+        "tensorproto": check_codec("tensorproto", lambda value: TensorProto(text=isinstance(value, Strings) and value.text)),
+        "raw": check_codec("raw", lambda value: Raw(dtype=value.dtype, shape=value.shape)),
+    }
+    return codecs, {name: check_framework(name) for name in ("numpy", "object", "tensorflow")}
+
+
+def table(found: dict[str, Report]) -> list[str]:
+    """Markdown rows: one for each kind and set of dtypes that behave alike."""
+    cells = dict.fromkeys(key for report in found.values() for key in report)
+    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for kind, dtype in cells:
+        outcome = tuple(report[kind, dtype] for report in found.values())  # a missing cell is a KeyError: none may be empty
+        alike.setdefault((kind, outcome), []).append(dtype)
+    lines = [f"| kind | dtypes | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
+    return lines + [f"| {kind} | {', '.join(dtypes)} | {' | '.join(outcome)} |" for (kind, outcome), dtypes in alike.items()]
+
+
+def page() -> str:
+    formats, frameworks = reports()
+    return "\n".join([HEAD, "## Formats", *table(formats), "", "## Frameworks, both ways", *table(frameworks), NOTES])
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,69 @@
+"""Every command as a process: what it prints, where, and how it ends."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import tensorwire as tw
+from tensorwire.cli import COMMANDS
+
+
+def run(*arguments, **options):
+    return subprocess.run([sys.executable, "-m", "tensorwire", *arguments], capture_output=True, text=True, **options)
+
+
+def test_help_names_every_command():
+    found = run("--help")
+    assert found.returncode == 0 and all(name in found.stdout for name in COMMANDS)
+    for name in COMMANDS:
+        assert run(name, "--help").stdout.startswith(f"usage: tensorwire {name}")
+
+
+def test_version():
+    assert run("--version").stdout.strip() == f"tensorwire {tw.__version__}"
+
+
+@pytest.mark.parametrize("arguments", [(), ("nothing",), ("formats", "--what")])
+def test_wrong_usage(arguments):
+    found = run(*arguments)
+    assert found.returncode == 2 and found.stdout == "" and "usage:" in found.stderr
+
+
+def test_formats():
+    assert {line.split()[0] for line in run("formats").stdout.splitlines()} == {row.name for row in tw.formats()}
+    assert [row["name"] for row in json.loads(run("formats", "--json").stdout)] == [row.name for row in tw.formats()]
+
+
+def test_demo(tmp_path):
+    found = run("demo", cwd=tmp_path)
+    assert found.returncode == 0 and found.stdout.count("bit-exact") == 5 and "DIFFERENT" not in found.stdout
+    value = tw.loads((tmp_path / "demo" / "predictions.safetensors").read_bytes())
+    assert list(value) == ["logits", "tokens", "words", "features", "attention", "beam"]
+    assert tw.equal(tw.loads((tmp_path / "demo" / "predictions.pb").read_bytes()), value)
+    rows = json.loads(run("demo", "--json", "--out", str(tmp_path / "other")).stdout)
+    assert all(row["exact"] for row in rows) and {row["format"] for row in rows} >= {row.name for row in tw.formats()}
+
+
+def test_errors_are_one_line(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    found = run("demo", "--out", str(tmp_path / "file"))
+    assert found.returncode == 1 and len(found.stderr.splitlines()) == 1 and found.stderr.startswith("tensorwire demo: ")
+    assert "Traceback" in run("--debug", "demo", "--out", str(tmp_path / "file")).stderr
+
+
+@pytest.mark.timing
+def test_help_is_quick():
+    """Under 100 ms more than Python itself; the best of several."""
+    import time
+
+    def best(*command):
+        times = []
+        for _ in range(7):
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], capture_output=True, check=True)
+            times.append(time.perf_counter() - start)
+        return min(times)
+
+    assert best("-m", "tensorwire", "--help") - best("-c", "pass") < 0.1
