@@ -6,11 +6,11 @@ import argparse
 import gc
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from . import machine, report, targets
-from .cases import QUICK, MiB, Plan, Result, cases
-from .timing import race
+from .cases import QUICK, MiB, Plan, cases
 
 _MEMORY = 8 << 30
 """With less, the largest size is left out: each contender holds its own 256 MiB, and some copy them twice."""
@@ -27,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     plan = QUICK if chosen.quick else Plan()
     if machine.memory_available() < _MEMORY and plan.large > 64 * MiB:
         print(f"Less than {_MEMORY >> 30} GiB of memory is free: sizes over 64 MiB are left out.", file=sys.stderr)
-        plan = Plan(sizes=(*plan.sizes[:-1], 64 * MiB))
+        plan = replace(plan, sizes=(*plan.sizes[:-1], 64 * MiB))
     print(report.opening())
     results = []
     for case in cases(plan):
         if chosen.only in case.name:
-            results.append(Result(case, race(case.build(), case.rounds, case.seconds)))
+            results.append(case.run())
             gc.collect()
             print(report.case_table(results[-1]), end="\n\n", flush=True)
     if not results:

@@ -39,7 +39,7 @@ def table(results: list[Result]) -> list[list[str]]:
         warm, fresh = result.timing(WARM).median, result.timing(FRESH).median
         for timing in result.timings:
             if timing.contender.role != "rival":
-                speed = result.case.size / timing.median / 1e9
+                speed = result.size / timing.median / 1e9
                 ratios = [f"{timing.median / copy:.2f}" for copy in (warm, fresh)]
                 rows.append([f"{result.name}: {timing.name}", _speed(speed), *ratios])
     return rows

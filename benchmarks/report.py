@@ -17,9 +17,9 @@ and cases where we lost have had our attention. Measure your own tensors before 
 HOW = """\
 All contenders of a case run in one process, interleaved: each round runs everyone once, in a new order. A time is of one call,
 with the garbage collector off, and includes freeing the result; the statements stand at the end. Ratios (x) are their time over
-ours, so above 1.00 we win and below we lose. Median and best of the rounds, wall clock and CPU of all threads. Before the clock
-starts, every contender's round trip is checked on the same value. Everyone reads what its own dumps gave. The floor (x.tobytes,
-memcpy) says neither dtype nor shape: nothing to win there, only a distance."""
+ours, so above 1.00 we win and below we lose. Median and best of the rounds (at least 3, if a call takes seconds), wall clock
+and CPU of all threads. Before the clock starts, every contender's round trip is checked on the same value. Everyone reads what
+its own dumps gave. The floor (x.tobytes, memcpy) says neither dtype nor shape: nothing to win there, only a distance."""
 
 
 def opening() -> str:
@@ -63,8 +63,9 @@ def case_table(result: Result) -> str:
     for timing in result.timings:
         row = [timing.name, duration(timing.median), duration(timing.worst), *map(ratio, _ratios(timing, main))]
         row += [ratio(timing.median / one.median) for one in others]
-        rows.append([*row, timing.contender.note])
-    title = f"## {result.case.about}\n   x: their time / that of {main.name}; {len(main.wall)} rounds\n"
+        left = f"{len(timing.wall)} rounds" if len(timing.wall) < len(main.wall) else ""
+        rows.append([*row, ", ".join(filter(None, [timing.contender.note, left]))])
+    title = f"## {result.about}\n   x: their time / that of {main.name}; {len(main.wall)} rounds\n"
     return title + columns(rows)
 
 
@@ -129,7 +130,7 @@ def as_json(plan: Plan, results: list[Result], targets: list[Target]) -> dict[st
         "cases": [
             {
                 "name": result.name,
-                "about": result.case.about,
+                "about": result.about,
                 "contenders": [
                     {
                         "name": timing.name,

@@ -13,10 +13,14 @@ import statistics
 import time
 import timeit
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 Role = Literal["ours", "rival", "floor"]
+
+PATIENCE = 3.0
+"""Seconds of calls in one case after which a contender needs no further round, if it has had `FEWEST` rounds."""
+FEWEST = 3
 
 
 class Instant(NamedTuple):
@@ -83,16 +87,21 @@ class Timing:
 
 
 def race(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Timing]:
-    """Times every contender in every round; `seconds` is how long one measurement should take at least."""
-    runs = [(Timing(contender, 0), _runner(contender)) for contender in contenders]
+    """Times every contender in every round; `seconds` is how long one measurement should take at least, 0 for one call.
+
+    The slowest leave early, when they have used up our patience. What is returned no longer holds the tensors.
+    """
+    runs = [(Timing(replace(contender, names={}), 1), _runner(contender)) for contender in contenders]
     for timing, run in runs:
-        timing.loops = _calibrate(run, seconds)
+        timing.loops = _calibrate(run, seconds) if seconds else 1
     order = list(runs)
     shuffle = random.Random(20).shuffle
     gc.collect()
     for _ in range(rounds):
         shuffle(order)
         for timing, run in order:
+            if len(timing.wall) >= FEWEST and sum(timing.wall) * timing.loops > PATIENCE:
+                continue
             took = run(timing.loops)
             timing.wall.append(took.wall / timing.loops)
             timing.cpu.append(took.cpu / timing.loops)

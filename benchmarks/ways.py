@@ -36,22 +36,21 @@ class Way:
     self_describing: bool = True
     note: str = ""
 
-    def contender(self, which: str, names: dict[str, Any]) -> Contender:
-        statement = self.dumps if which == "dumps" else self.loads
-        return Contender(self.name, statement, names, self.role, self.self_describing, self.note)
 
+def prove(ways: list[Way], value: Any, differences: Callable[[Any, Any], str]) -> dict[str, list[Contender]]:
+    """Proves each way on `value` and makes it a contender in both directions, "dumps" and "loads".
 
-def contenders(ways: list[Way], which: str, value: Any, differences: Callable[[Any, Any], str]) -> list[Contender]:
-    """Proves each way on `value` and makes it a contender. `differences` says what was lost; if it was the data, it raises."""
-    found = []
+    `differences` says in words what was lost on the way; if it was the data, it raises.
+    """
+    found: dict[str, list[Contender]] = {"dumps": [], "loads": []}
     for way in ways:
-        names = {**way.names, "x": way.prepare(value)}
-        names["blob"] = eval(way.dumps, names)
-        back = way.restore(eval(way.loads, names))
-        seen = "a view" if which == "loads" and _is_view(back, names["blob"]) else ""
-        notes = [way.note, differences(value, back), seen]
-        del names["x" if which == "loads" else "blob"]
-        found.append(replace(way, note=", ".join(filter(None, notes))).contender(which, names))
+        x = way.prepare(value)
+        blob = eval(way.dumps, {**way.names, "x": x})
+        back = way.restore(eval(way.loads, {**way.names, "blob": blob}))
+        note = ", ".join(filter(None, [way.note, differences(value, back)]))
+        seen = ", ".join(filter(None, [note, "a view" if _is_view(back, blob) else ""]))
+        found["dumps"].append(Contender(way.name, way.dumps, {**way.names, "x": x}, way.role, way.self_describing, note))
+        found["loads"].append(Contender(way.name, way.loads, {**way.names, "blob": blob}, way.role, way.self_describing, seen))
     return found
 
 
@@ -83,7 +82,7 @@ def with_bfloat16(way: Way) -> Way:
         return way
     given = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3)
     try:
-        (probe,) = contenders([replace(way, note="")], "dumps", given, dense_differences)
+        (probe,) = prove([replace(way, note="")], given, dense_differences)["dumps"]
         lost = probe.note if "comes back as" in probe.note else ""
     except Exception as error:
         lost = f"refuses bfloat16 ({type(error).__name__})"

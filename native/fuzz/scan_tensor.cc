@@ -19,7 +19,8 @@ TensorScan scan(const uint8_t* data, size_t size, bool strict, bool stop_at_stri
   CHECK(s.has_content || s.content_size == 0);
   CHECK(s.name_offset <= size && s.name_size <= size - s.name_offset);
   size_t values = 0;
-  for (size_t count : s.counts) values += count;
+  for (int i = 0; i < kFields; i++) values += s.counts[i];
+  for (int i = 0; i < 5; i++) CHECK(s.counts[i] == 0);  // dtype to content hold no values
   CHECK(values <= size);  // every value takes a byte or more: what callers allocate is bounded by the input
   CHECK(s.status != kOk || s.rank == 0 || s.has_shape);
   CHECK(strict || s.dtype == static_cast<int32_t>(s.dtype));  // an enum is an int32
@@ -50,7 +51,21 @@ void check_joined(const uint8_t* data, size_t size, const TensorScan& once) {
   CHECK(merged.status == kOk && merged.rank == 2 * once.rank && static_cast<int32_t>(once.dtype) == merged.dtype);
   for (int i = 0; i < merged.rank; i++) CHECK(merged.dims[i] == once.dims[i % once.rank]);
   for (int i = 0; i < kFields; i++) CHECK(merged.counts[i] == (i == 18 ? 1 : 2) * once.counts[i]);
+  if (once.rank) CHECK(merged.name_offset == once.name_offset && merged.name_size == once.name_size);  // the first dim's
   if (once.has_content) CHECK(merged.content_offset == once.content_offset + size && merged.content_size == once.content_size);
+}
+
+// Inside an unknown group nothing of a sound message counts; the group must end with its own number.
+void check_group(const uint8_t* data, size_t size) {
+  fuzz::Exact<uint8_t> group(size + 4);
+  if (size) std::memcpy(group.data() + 2, data, size);
+  std::memcpy(group.data(), "\xa3\1", 2);
+  std::memcpy(group.data() + size + 2, "\xa4\1", 2);
+  const TensorScan inside = scan(group.data(), group.size(), false, true);
+  CHECK(inside.status == kBadGroup || (inside.status == kOk && same(inside, TensorScan{})));  // bad: one level too deep
+  CHECK(scan(group.data(), group.size(), true, false).status == kUnknownField);
+  group[size + 2] = 0xac;
+  CHECK(scan(group.data(), group.size(), false, false).status == kBadGroup);
 }
 
 }  // namespace
@@ -71,7 +86,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       const TensorScan before = scan(data, stop.offset, strict, false);
       CHECK(before.status == kOk && same(before, stop, false));
     }
-    if (!strict) continue;
+    if (!strict) {
+      if (full.status == kOk) check_group(data, size);
+      continue;
+    }
     const TensorScan lenient = scan(data, size, false, false);
     if (full.status != kOk) continue;
     CHECK(lenient.status == kOk && same(full, lenient));
