@@ -31,8 +31,8 @@ SHAPES = {
     64 * MiB: (4096, 4096),
     256 * MiB: (4096, 16384),
 }
-"""The float32 content of a TensorProto lies at a multiple of 4 for about one shape in four, and is read in place there. None of the
-large shapes here is that lucky: [8192, 8192] would be, and would flatter us."""
+"""The float32 content of a TensorProto lies at a multiple of 4 for about one shape in four, and is read in place there. None of
+the large shapes here is that lucky: [8192, 8192] would be, and would flatter us."""
 
 
 @dataclass(frozen=True)

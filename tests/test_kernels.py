@@ -8,21 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from protos import tensor_proto
 
+import tensorwire as tw
 from tensorwire import _native as native
 from tensorwire import dtypes, memory
+from tensorwire.codecs.safetensors import Safetensors
 from tensorwire.testing import strategies as tws
-from tensorwire.wire import kernels  # registers the dtypes in the extension  # noqa: F401
+from tensorwire.wire import kernels
 from tensorwire.wire._pure import crc32c as pure_crc
 from tensorwire.wire._pure import dense as pure_dense
 from tensorwire.wire._pure import join as pure_join
+from tensorwire.wire._pure import named as pure_named
 from tensorwire.wire._pure import string_vals as pure_strings
 from tensorwire.wire._pure import tensor_scan as pure_scan
 from tensorwire.wire._pure import typed_vals as pure_typed
 
-for _row in dtypes.TABLE:
-    if _row.tf is not None:
-        for _module in (native, pure_dense):
-            _module.register_dtype(_row.numpy, _row.tf, not _row.reading_only, _row.name == "bool" or _row.bits < 8)
+for _row in dtypes.TABLE:  # the side that kernels.py did not choose has none yet
+    (native if kernels.PURE else pure_dense).register_dtype(
+        _row.numpy, _row.tf or 0, _row.safetensors or "", not _row.reading_only, _row.name == "bool" or _row.bits < 8
+    )
 
 
 @st.composite
@@ -69,6 +72,44 @@ def test_encode_and_decode_dense(array, transpose):
         same(back, pure_dense.decode_dense(blob, False))
         row = dtypes.of(array.dtype)
         assert (back is None) == (row.name == "bool" or row.bits < 8)
+
+
+@st.composite
+def named(draw):
+    """Arrays, dicts of them, and what the fast path leaves to the codec."""
+    if draw(st.booleans()):
+        return draw(tws.arrays())
+    names = st.one_of(st.text(max_size=4), st.sampled_from(["a/b", "é", "__metadata__", "tensor"]))
+    return draw(st.dictionaries(names, st.one_of(tws.arrays(), st.just(3)) if draw(st.integers(0, 5)) == 0 else tws.arrays(), max_size=4))
+
+
+@given(named())
+def test_encode_named(value):
+    blob = native.encode_named(value)
+    assert blob == pure_named.encode_named(value)
+    if blob is not None:
+        assert blob == b"".join(Safetensors().encode(value))  # the general way
+        back = native.decode_named(blob, False)
+        assert back is not None and tw.equal(back, value)
+
+
+@given(named(), st.data(), st.booleans())
+def test_decode_named(value, data, copy):
+    """On files that are whole, edited and damaged; and whatever the fast path accepts, the codec reads the same."""
+    try:
+        blob = bytearray(b"".join(Safetensors().encode(value)))
+    except tw.EncodeError:
+        return
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(blob) - 1))
+        blob[at] = data.draw(st.sampled_from([blob[at] ^ 1 << data.draw(st.integers(0, 7)), *b'{}[]:,"\\ \n019-.eE']))
+    a, b = native.decode_named(bytes(blob), copy), pure_named.decode_named(bytes(blob), copy)
+    assert (a is None) == (b is None), bytes(blob)
+    if a is not None:
+        general = Safetensors().decode(memoryview(bytes(blob)), copy)
+        assert tw.equal(a, b) and tw.equal(a, general)
+        for x, y in zip(*(value.values() if isinstance(value, dict) else [value] for value in (a, general)), strict=True):
+            assert x.flags.writeable == y.flags.writeable or not x.size
 
 
 @given(st.sampled_from([1, 7, 33, 127]), st.lists(st.integers(0, 1 << 62), max_size=9).map(tuple), st.integers(-1, 1 << 40))
@@ -143,7 +184,7 @@ def test_join(chunks):
 
 
 def test_every_kernel_has_a_twin():
-    modules = (pure_crc, pure_dense, pure_join, pure_strings, pure_scan, pure_typed)
+    modules = (pure_crc, pure_dense, pure_join, pure_named, pure_strings, pure_scan, pure_typed)
     twins = {name for module in modules for name in vars(module)}
     assert {name for name in dir(native) if not name.startswith("_")} - {"crc32c_software"} <= twins
 

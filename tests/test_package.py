@@ -28,6 +28,7 @@ LAYERS = [
     ["api"],
     ["io"],
     ["cli"],
+    ["__main__"],
     ["testing"],
 ]
 FREE = {("dtypes", "_errors"), ("wire", "validate"), ("wire", "_native")}  # sideways, and no cycle

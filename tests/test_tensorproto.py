@@ -85,6 +85,7 @@ def test_forms_that_mean_one_tensor(data, expected):
         (proto(7, [1], packed(7, 1)), tw.DecodeError, "field 7"),
         (proto(3, [1 << 40, 1 << 40], block(4, b"")), tw.DecodeError, "larger than any memory"),
         (proto(3, [1 << 62, 1 << 62, 0]), tw.DecodeError, "larger than any memory"),
+        (proto(3, [1 << 61, 0]), tw.DecodeError, "larger than any memory"),
         (proto(3, [-1], block(4, b"")), tw.DecodeError, "negative"),
         (proto(3, [1] * 255, packed(7, 1)), tw.DecodeError, "254"),
         (proto(3, [1] * 100, packed(7, 1)), tw.DecodeError, "NumPy"),

@@ -9,23 +9,28 @@
 #endif
 
 #include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "crc32c.h"
 #include "protobuf.h"
+#include "safetensors.h"
 #include "string_vals.h"
 #include "tensorproto.h"
 #include "typed.h"
 
 namespace nb = nanobind;
 using namespace tensorwire;
+using namespace std::string_literals;
 
 namespace {
 
 constexpr size_t kRelease = 16 << 10;  // below this, giving up the GIL costs more than the work
 constexpr size_t kHuge = 4 << 20;      // from here on, huge pages are worth a system call
 constexpr size_t kTiny = 256;          // a view keeps the whole input alive: not worth it for so little
-constexpr int kFastRank = 32;          // what every NumPy can hold; more goes the general way
+constexpr int kFastRank = kHeaderRank;
+constexpr size_t kMaxHeader = 100'000'000, kMaxNames = 1'000'000;  // the defaults of Limits; callers with others go the general way
 
 // A borrowed view of anything with the buffer protocol.
 class Buffer {
@@ -82,20 +87,68 @@ PyArrayObject* as_array(nb::handle object, int type, const char* what) {
   return array;
 }
 
-// The dtype table, as given by dtypes.py: NumPy type number -> TensorFlow enum, and back.
+// The dtype table, as given by dtypes.py.
+struct Row {
+  PyArray_Descr* descr;
+  std::string safetensors;  // empty: it has none
+  bool checked;             // has bytes that are no value: bool, and the types below a byte
+};
 constexpr int kTypes = 2048;
-int8_t enum_of_type[kTypes];
-PyArray_Descr* descr_of_enum[128];
-bool is_checked_enum[128];  // content needs more than a copy: bool and the types below a byte have bytes that are no value
+constexpr int kEnums = 128;
+int8_t enum_of_type[kTypes];        // NumPy type number -> TensorFlow's enum, 0 for none
+const Row* row_of_type[kTypes];     // NumPy type number -> row
+const Row* row_of_enum[kEnums];     // TensorFlow's enum -> row
+std::vector<std::unique_ptr<const Row>> rows;
 
-void register_dtype(nb::handle dtype, int tf_enum, bool writes, bool checked) {
+void register_dtype(nb::handle dtype, int tf_enum, const char* safetensors, bool writes, bool checked) {
   if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("register_dtype needs a numpy.dtype");
   auto* descr = reinterpret_cast<PyArray_Descr*>(dtype.ptr());
-  if (tf_enum <= 0 || tf_enum >= 128 || descr->type_num < 0 || descr->type_num >= kTypes) throw nb::value_error("dtype out of range");
-  if (writes) enum_of_type[descr->type_num] = static_cast<int8_t>(tf_enum);
+  const int type = descr->type_num;
+  if (tf_enum < 0 || tf_enum >= kEnums || type < 0 || type >= kTypes) throw nb::value_error("dtype out of range");
   Py_INCREF(descr);
-  descr_of_enum[tf_enum] = descr;
-  is_checked_enum[tf_enum] = checked;
+  rows.push_back(std::make_unique<const Row>(Row{descr, safetensors, checked}));
+  if (tf_enum) row_of_enum[tf_enum] = rows.back().get();
+  if (!writes) return;
+  row_of_type[type] = rows.back().get();
+  enum_of_type[type] = static_cast<int8_t>(tf_enum);
+}
+
+const Row* row_of_name(std::string_view name) {
+  for (const auto& row : rows)
+    if (!row->safetensors.empty() && row->safetensors == name) return row.get();
+  return nullptr;
+}
+
+// An array by the memory rules: with `copy` a writable one of the caller's own, else read-only, a view of `from` (kept alive by `base`, which is made
+// when it is first needed) where it is aligned and not tiny.
+nb::object take_array(nb::handle owner, nb::object& base, const Row& row, int rank, const int64_t* shape, const uint8_t* from, size_t size, bool copy) {
+  npy_intp dims[kFastRank];
+  for (int i = 0; i < rank; i++) dims[i] = shape[i];
+  Py_INCREF(row.descr);  // PyArray_NewFromDescr takes one
+  const size_t align = static_cast<size_t>(PyDataType_ALIGNMENT(row.descr));
+  if (!copy && size > kTiny && reinterpret_cast<uintptr_t>(from) % align == 0) {
+    if (!base.is_valid()) base = PyBytes_CheckExact(owner.ptr()) ? nb::borrow(owner) : nb::steal(PyMemoryView_FromObject(owner.ptr()));
+    if (!base.is_valid()) { Py_DECREF(row.descr); throw nb::python_error(); }
+    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, row.descr, rank, dims, nullptr, const_cast<uint8_t*>(from),
+                                           NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, nullptr);
+    if (!array) throw nb::python_error();
+    nb::object result = nb::steal<nb::object>(array);
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), nb::object(base).release().ptr()) != 0) throw nb::python_error();
+    return result;
+  }
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, row.descr, rank, dims, nullptr, nullptr, 0, nullptr);
+  if (!array) throw nb::python_error();
+  nb::object result = nb::steal<nb::object>(array);
+  void* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
+  unlocked(size, [&] { if (size) std::memcpy(to, from, size); return 0; });
+  if (!copy) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
+  return result;
+}
+
+uint64_t count_elements(const int64_t* dims, int rank) {
+  uint64_t count = 1;
+  for (int i = 0; i < rank; i++) count *= static_cast<uint64_t>(dims[i]);  // the caller knows that it fits
+  return count;
 }
 
 // ndarray -> serialized TensorProto in one step, or None when the array is not one that can be copied as it lies.
@@ -130,40 +183,111 @@ nb::bytes dense_header(int64_t dtype, nb::tuple shape, int64_t content) {
   return result;
 }
 
-// Serialized TensorProto -> read-only ndarray in one step, or None when it is not the form that TensorFlow writes, which then goes the
-// general way. `copy`: 0 a view where aligned and not tiny, 1 always a copy. The caller has checked nothing; everything is checked here.
+// Serialized TensorProto -> ndarray in one step, or None when it is not the form that TensorFlow writes, which then goes the general way.
+// The caller has checked nothing; everything is checked here.
 nb::object decode_dense(nb::handle object, bool copy) {
   Buffer in(object);
   DenseView view;
   if (!match_dense(in.data(), in.size(), view)) return nb::none();
-  PyArray_Descr* descr = descr_of_enum[view.dtype];
-  if (!descr || is_checked_enum[view.dtype] || view.rank > kFastRank) return nb::none();
-  uint64_t elements = 1;
-  npy_intp dims[kFastRank];
-  for (int i = 0; i < view.rank; i++) {
-    dims[i] = view.dims[i];
-    elements *= static_cast<uint64_t>(view.dims[i]);  // match_dense has checked the product
+  const Row* row = row_of_enum[view.dtype];
+  if (!row || row->checked || view.rank > kFastRank) return nb::none();
+  const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr));
+  if (view.bound > INT64_MAX / item || count_elements(view.dims, view.rank) * item != view.content_size) return nb::none();
+  nb::object base;
+  return take_array(object, base, *row, view.rank, view.dims, in.data() + view.content_offset, view.content_size, copy);
+}
+
+// One array, or a dict of them that needs no more words than its names -> the safetensors file in one step, else None.
+nb::object encode_named(nb::handle value) {
+  struct Part { nb::object array; const Row* row; size_t size; };
+  std::vector<Part> parts;
+  std::string header = "\0\0\0\0\0\0\0\0{"s;
+  uint64_t at = 0;
+  const auto add = [&](std::string_view name, PyObject* object) {
+    if (!PyArray_CheckExact(object)) return false;
+    auto* array = reinterpret_cast<PyArrayObject*>(object);
+    const int type = PyArray_TYPE(array);
+    const Row* row = type < 0 || type >= kTypes ? nullptr : row_of_type[type];
+    if (!row || row->safetensors.empty() || !PyArray_ISCARRAY_RO(array) || !is_plain_name(name)) return false;
+    if (!parts.empty() && PyDataType_ELSIZE(row->descr) > PyDataType_ELSIZE(parts.back().row->descr)) return false;  // another order in the file
+    const size_t size = static_cast<size_t>(PyArray_NBYTES(array));
+    if (header.back() != '{') header.push_back(',');
+    append_entry(header, name, row->safetensors, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), PyArray_NDIM(array), at, at + size);
+    at += size;
+    parts.push_back({nb::borrow(object), row, size});
+    return header.size() <= kMaxHeader;
+  };
+  if (PyDict_CheckExact(value.ptr())) {
+    PyObject *key, *item;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(value.ptr(), &position, &key, &item)) {
+      Py_ssize_t size;
+      const char* name = PyUnicode_CheckExact(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
+      if (!name) PyErr_Clear();  // a lone surrogate: the general way says so
+      if (!name || !add({name, static_cast<size_t>(size)}, item)) return nb::none();
+    }
+  } else {
+    header.append("\"__metadata__\"").append(kLoneMetadata);
+    if (!add("tensor", value.ptr())) return nb::none();
   }
-  const size_t item = static_cast<size_t>(PyDataType_ELSIZE(descr));
-  if (elements != view.content_size / item || view.content_size % item) return nb::none();
-  const uint8_t* from = in.data() + view.content_offset;
-  const size_t align = static_cast<size_t>(PyDataType_ALIGNMENT(descr));
-  Py_INCREF(descr);  // PyArray_NewFromDescr takes one
-  if (!copy && view.content_size > kTiny && reinterpret_cast<uintptr_t>(from) % align == 0) {
-    PyObject* base = PyBytes_CheckExact(object.ptr()) ? (Py_INCREF(object.ptr()), object.ptr()) : PyMemoryView_FromObject(object.ptr());
-    if (!base) { Py_DECREF(descr); throw nb::python_error(); }
-    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, view.rank, dims, nullptr, const_cast<uint8_t*>(from), NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, nullptr);
-    if (!array) { Py_DECREF(base); throw nb::python_error(); }
-    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) { Py_DECREF(array); throw nb::python_error(); }
-    return nb::steal<nb::object>(array);
-  }
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, view.rank, dims, nullptr, nullptr, 0, nullptr);
-  if (!array) throw nb::python_error();
-  nb::object result = nb::steal<nb::object>(array);
-  void* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
-  unlocked(view.content_size, [&] { if (view.content_size) std::memcpy(to, from, view.content_size); return 0; });
-  if (!copy) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
+  header.push_back('}');
+  header.append((64 - header.size() % 64) % 64, ' ');
+  if (header.size() - 8 > kMaxHeader) return nb::none();
+  const uint64_t text = header.size() - 8;
+  std::memcpy(header.data(), &text, 8);  // little-endian hosts
+  uint8_t* out;
+  nb::bytes result = new_bytes(header.size() + at, out);
+  unlocked(at, [&] {
+    std::memcpy(out, header.data(), header.size());
+    uint8_t* to = out + header.size();
+    for (const Part& part : parts) {
+      if (part.size) std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(part.array.ptr())), part.size);
+      to += part.size;
+    }
+    return 0;
+  });
   return result;
+}
+
+// The safetensors file of one array, or of a dict of them in the order of their data -> the value in one step, else None.
+nb::object decode_named(nb::handle object, bool copy) {
+  Buffer in(object);
+  uint64_t text;
+  if (in.size() < 10) return nb::none();
+  std::memcpy(&text, in.data(), 8);
+  if (text > kMaxHeader || text > in.size() - 8) return nb::none();
+  const uint8_t* data = in.data() + 8 + text;
+  const size_t available = in.size() - 8 - text;
+  HeaderReader reader({reinterpret_cast<const char*>(in.data()) + 8, static_cast<size_t>(text)});
+  HeaderEntry entry;
+  nb::dict result;
+  nb::object base, only;
+  uint64_t at = 0;
+  size_t count = 0;
+  for (;;) {
+    const HeaderReader::Step step = reader.next(entry);
+    if (step == HeaderReader::kOther) return nb::none();
+    if (step == HeaderReader::kEnd) break;
+    const Row* row = row_of_name(entry.dtype);
+    if (!row || entry.start != at || entry.stop < at || entry.stop > available || ++count > kMaxNames) return nb::none();
+    const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)), size = entry.stop - at;
+    if (entry.bound > INT64_MAX / item || count_elements(entry.dims, entry.rank) * item != size) return nb::none();
+    if (row->checked)
+      for (size_t i = 0; i < size; i++)
+        if (data[at + i] > 1) return nb::none();
+    PyObject* name = PyUnicode_DecodeUTF8(entry.name.data(), static_cast<Py_ssize_t>(entry.name.size()), nullptr);
+    if (!name) {
+      PyErr_Clear();
+      return nb::none();
+    }
+    nb::object key = nb::steal(name);
+    only = take_array(object, base, *row, entry.rank, entry.dims, data + at, size, copy);
+    result[key] = only;
+    at = entry.stop;
+  }
+  if (at != available || result.size() != count) return nb::none();  // bytes behind the last tensor; a name that stands twice
+  if (!reader.lone()) return result;
+  return count == 1 && entry.name == "tensor" ? only : nb::none();
 }
 
 nb::tuple tensor_scan(nb::handle object, bool strict, bool stop_at_strings) {
@@ -300,6 +424,8 @@ NB_MODULE(_native, m) {
   m.def("register_dtype", &register_dtype);
   m.def("encode_dense", &encode_dense, nb::arg("array").none());
   m.def("decode_dense", &decode_dense);
+  m.def("encode_named", &encode_named, nb::arg("value").none());
+  m.def("decode_named", &decode_named);
   m.def("dense_header", &dense_header);
   m.def("tensor_scan", &tensor_scan);
   m.def("typed_vals", &typed_vals);

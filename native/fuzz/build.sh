@@ -10,16 +10,16 @@ corpus() {
   esac
 }
 
-compile() {  # OBJECT SOURCE: unless nothing has changed
+compile() {  # OBJECT SOURCE, unless nothing has changed; a missing object makes `find` complain, which counts as a change
   [[ -n $(find "$2" native/src/*.h native/fuzz/*.h native/fuzz/build.sh -newer "$1" 2>&1) ]] || return 0
   echo "compiling $2"
   # shellcheck disable=SC2086  # FLAGS is a list
   $CXX -std=c++20 -g -Wall -Wextra $FLAGS -Inative/src -c "$2" -o "$1"
 }
 
-link() {  # TARGET: with every kernel, so that a new one needs no line here
-  local objects=("$OUT"/src/*.o "$OUT/fuzz/$1.o")
-  [[ -z $MAIN ]] || objects+=("$OUT/fuzz/$MAIN.o")
+link() {  # TARGET, with every kernel, so that a new one needs no line here
+  local source objects=("$OUT/fuzz/$1.o" ${MAIN:+"$OUT/fuzz/$MAIN.o"})
+  for source in native/src/*.cc; do objects+=("$OUT/src/$(basename "$source" .cc).o"); done
   # shellcheck disable=SC2086
   $CXX $FLAGS "${objects[@]}" -o "$OUT/$1"
 }
@@ -32,6 +32,6 @@ build() {
   local source
   for source in native/src/*.cc $(targets | sed 's|.*|native/fuzz/&.cc|') ${MAIN:+native/fuzz/$MAIN.cc}; do
     echo "$OUT/$(basename "$(dirname "$source")")/$(basename "$source" .cc).o $source"
-  done | xargs -P 2 -L 1 bash -c 'compile "$@"' -
-  targets | xargs -P 2 -I{} bash -c 'link {}'
+  done | xargs -P 2 -L 1 bash -c 'compile "$@"' - || exit 1
+  targets | xargs -P 2 -I{} bash -c 'link {}' || exit 1
 }

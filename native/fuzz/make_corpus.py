@@ -78,8 +78,8 @@ def group(field: int, inside: bytes) -> bytes:
 
 
 def match_dense() -> dict[str, bytes]:
-    out = {name: dense(enum, (2, 3), bytes(range(6 * width))) for enum, (name, _, width) in DTYPES.items() if not name.startswith("q")}
-    return out | {
+    widths = (1, 2, 3, 4, 8, 10, 18, 19)  # one dtype of each kind and width
+    return {DTYPES[enum][0]: dense(enum, (2, 3), bytes(range(6 * DTYPES[enum][2]))) for enum in widths} | {
         "scalar": dense(FLOAT, (), b"\0\0\x80\x3f"),
         "no_content": dense(FLOAT, (0,), b""),
         "empty_content": dense(FLOAT, (0,), b"") + b"\x22\0",
@@ -199,6 +199,34 @@ def string_vals() -> dict[str, bytes]:
     }
 
 
+def safetensors() -> dict[str, bytes]:
+    def entry(name: str, dtype: str = "F32", shape: str = "[2,3]", offsets: str = "[0,24]") -> str:
+        return f'"{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}'
+
+    lone = r'"__metadata__":{"tensorwire":"{\"version\":1,\"spec\":{}}"}'
+    texts = {
+        "one": "{" + entry("a") + "}",
+        "two": "{" + entry("a") + "," + entry("ü b", "BOOL", "[]", "[24,25]") + "}   ",
+        "none": "{}",
+        "lone": "{" + lone + "," + entry("tensor") + "}",
+        "lone_behind": "{" + entry("tensor") + "," + lone + "}",
+        "lone_twice": "{" + lone + "," + lone + "}",
+        "metadata": '{"__metadata__":{"format":"pt"},' + entry("a") + "}",
+        "spaces": '{ "a" : { "shape" : [ 1 , 0 ] , "data_offsets" : [ 0 , 0 ] , "dtype" : "U8" } } ',
+        "name_twice": "{" + entry("a") + "," + entry("a") + "}",
+        "escape": "{" + entry(r"a\u0062") + "}",
+        "key_twice": '{"a":{"dtype":"F32","dtype":"F32","shape":[]}}',
+        "not_integers": "{" + entry("a", shape="[1.0,1e3,-1,01]") + "}",
+        "comma_behind": "{" + entry("a", shape="[2,]") + ",}",
+        "past_int64": "{" + entry("a", shape="[9223372036854775808]", offsets="[0,99999999999999999999]") + "}",
+        "product_past_int64": "{" + entry("a", shape="[4294967296,0,2147483648]") + "}",
+        "rank_32": "{" + entry("a", shape=str([1] * 32)) + "}",
+        "rank_33": "{" + entry("a", shape=str([1] * 33)) + "}",
+        "cut": "{" + entry("a")[:-5],
+    }
+    return {name: text.encode() for name, text in texts.items()}
+
+
 def string_lengths() -> dict[str, bytes]:
     return {
         "three": b"\3\1\0\2abb",
@@ -278,7 +306,7 @@ def crc32c() -> dict[str, bytes]:
 REGRESSIONS: dict[str, dict[str, str]] = {}
 """Target -> what it was -> the input as hex."""
 
-TARGETS = (crc32c, match_dense, scan_tensor, string_lengths, string_vals, typed, write_header, write_strings)
+TARGETS = (crc32c, match_dense, safetensors, scan_tensor, string_lengths, string_vals, typed, write_header, write_strings)
 
 
 def main() -> None:

@@ -12,11 +12,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(view.rank >= 0 && view.rank <= kMaxRank);
   CHECK(view.content_offset <= size && view.content_size == size - view.content_offset);
 
-  uint64_t elements = 1;  // the bindings multiply without looking
+  uint64_t bound = 1;  // the bindings multiply the dims without looking, and NumPy the bound
   for (int i = 0; i < view.rank; i++) {
     CHECK(view.dims[i] >= 0);
-    if (view.dims[i]) CHECK(!__builtin_mul_overflow(elements, static_cast<uint64_t>(view.dims[i]), &elements) && elements <= INT64_MAX);
+    if (view.dims[i]) CHECK(!__builtin_mul_overflow(bound, static_cast<uint64_t>(view.dims[i]), &bound) && bound <= INT64_MAX);
   }
+  CHECK(view.bound == bound);
 
   TensorScan scan;
   scan_tensor(data, size, true, false, scan);

@@ -194,7 +194,7 @@ bool match_dense(const uint8_t* data, size_t size, DenseView& out) {
   if (r.done() || *r.at++ != 0x12 || !r.length(length)) return false;
   const uint8_t* stop = r.at + length;
   out.rank = 0;
-  uint64_t elements = 1;
+  out.bound = 1;
   while (r.at < stop) {
     if (*r.at++ != 0x12 || !r.length(length) || out.rank == kMaxRank) return false;
     const uint8_t* dim_stop = r.at + length;
@@ -205,7 +205,7 @@ bool match_dense(const uint8_t* data, size_t size, DenseView& out) {
       if (value == 0) return false;  // written as an empty dim by everyone; not the usual form
     }
     if (r.at != dim_stop) return false;
-    if (__builtin_mul_overflow(elements, value ? value : 1, &elements) || elements > INT64_MAX) return false;
+    if (__builtin_mul_overflow(out.bound, value ? value : 1, &out.bound) || out.bound > INT64_MAX) return false;
     out.dims[out.rank++] = static_cast<int64_t>(value);
   }
   if (r.at != stop) return false;

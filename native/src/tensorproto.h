@@ -34,6 +34,7 @@ struct DenseView {
   int64_t dtype;
   int rank;
   int64_t dims[kMaxRank];
+  uint64_t bound;  // product of the dims that are not zero: NumPy refuses shapes whose bound does not fit, empty or not
   size_t content_offset;
   size_t content_size;
 };

@@ -10,14 +10,20 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Scan = tuple[int, int, int, tuple[int, ...], bool, int, int, bool, int, int, tuple[int, ...]]
 
-def register_dtype(dtype: np.dtype[Any], tf_enum: int, writes: bool, checked: bool) -> None:
-    """Adds a row of the dtype table: `checked` types have bytes that are no value (bool, int4 ...)."""
+def register_dtype(dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool) -> None:
+    """Adds a row of the dtype table (0 and "" for names that it lacks): `checked` types have bytes that are no value (bool, int4 ...)."""
 
 def encode_dense(array: Any) -> bytes | None:
     """An ndarray as a TensorProto, exactly as TensorFlow writes it; None if it cannot be copied as it lies, or is past 2 GiB."""
 
 def decode_dense(data: Any, copy: bool) -> Array | None:
     """The array of a TensorProto in TensorFlow's usual form, by the memory rules; None for any other form, valid or not."""
+
+def encode_named(value: Any) -> bytes | None:
+    """One array, or a dict of arrays, as a safetensors file; None if it needs more words than its names, or lies in another order."""
+
+def decode_named(data: Any, copy: bool) -> Any:
+    """The array, or dict of arrays, of a safetensors file with a plain header, by the memory rules; None for any other, valid or not."""
 
 def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
     """dtype, shape, and the content field's tag and length (none if `content` is negative)."""

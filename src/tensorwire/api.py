@@ -17,6 +17,12 @@ DEFAULT_FORMAT = "safetensors"
 _SMALL = 64 << 10
 """Streams get buffers up to this size joined, because each call costs as much as copying so much."""
 _classes: dict[str, Any] = {}
+_plain: dict[str, Codec] = {}
+_FAST = {
+    "safetensors": (kernels.encode_named, kernels.decode_named),
+    "tensorproto": (kernels.encode_dense, kernels.decode_dense),
+}
+"""One native step for plain arrays, by format; None for anything that is not plain, which then goes through the codec."""
 
 
 def formats() -> tuple[Format, ...]:
@@ -29,6 +35,8 @@ def formats() -> tuple[Format, ...]:
 
 
 def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> Codec:
+    if not options and limits is None and name in _plain:
+        return _plain[name]
     if name not in FORMATS:
         raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
     if name not in _classes:
@@ -40,6 +48,8 @@ def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> 
     if strangers:
         raise TypeError(f"format {name!r} has no option {strangers[0]!r}" + (f"; it has {', '.join(known)}" if known else " and no others"))
     codec: Codec = kind(**options, limits=limits or DEFAULT)
+    if not options and limits is None:
+        _plain[name] = codec
     return codec
 
 
@@ -64,8 +74,8 @@ def dumps(value: Any, format: str = DEFAULT_FORMAT, *, keep_device: bool = False
     >>> loads(dumps({"x": np.float32([1, 2]), "step": 7}))
     {'x': array([1., 2.], dtype=float32), 'step': 7}
     """
-    if format == "tensorproto" and not options and not keep_device:
-        whole = kernels.encode_dense(value)  # one step for a plain array; None for anything else
+    if not options and not keep_device and format in _FAST:
+        whole = _FAST[format][0](value)
         if whole is not None:
             return whole
     chunks = buffers(value, format, keep_device=keep_device, **options)
@@ -92,11 +102,12 @@ def loads(
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
     array([1, 2])
     """
-    # No other format that we recognise can begin like TensorFlow's usual message (08 dtype 12 ...), so trying it first is safe.
-    if (format is None or format == "tensorproto") and to == "numpy" and copy is not False and not options and device is None:
-        array = kernels.decode_dense(data, copy is True)
-        if array is not None:
-            return array
+    # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
+    if to == "numpy" and copy is not False and limits is None and not options and device is None and (format is None or format in _FAST):
+        for name in _FAST if format is None else (format,):
+            value = _FAST[name][1](data, copy is True)
+            if value is not None:
+                return value
     view = memory.flat(data)
     value = _decode(view, format, copy, limits, options)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)

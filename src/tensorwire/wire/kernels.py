@@ -13,8 +13,10 @@ if TYPE_CHECKING or not PURE:
     from .._native import (
         crc32c,
         decode_dense,
+        decode_named,
         dense_header,
         encode_dense,
+        encode_named,
         find_string_vals,
         join,
         parse_string_lengths,
@@ -29,20 +31,22 @@ else:
     from ._pure.crc32c import crc32c
     from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
     from ._pure.join import join
+    from ._pure.named import decode_named, encode_named
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
     from ._pure.tensor_scan import tensor_scan
     from ._pure.typed_vals import typed_vals
 
 for _row in dtypes.TABLE:
-    if _row.tf is not None:
-        register_dtype(_row.numpy, _row.tf, not _row.reading_only, _row.name == "bool" or _row.bits < 8)
+    register_dtype(_row.numpy, _row.tf or 0, _row.safetensors or "", not _row.reading_only, _row.name == "bool" or _row.bits < 8)
 
 __all__ = [
     "PURE",
     "crc32c",
     "decode_dense",
+    "decode_named",
     "dense_header",
     "encode_dense",
+    "encode_named",
     "find_string_vals",
     "join",
     "parse_string_lengths",

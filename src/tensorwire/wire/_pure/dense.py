@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -9,17 +9,36 @@ from ... import memory
 from ..protobuf import MAX_MESSAGE, varint
 from .tensor_scan import tensor_scan
 
-_enum_of: dict[np.dtype[Any], int] = {}
-_dtype_of: dict[int, np.dtype[Any]] = {}
-_checked: set[int] = set()
+
+class Row(NamedTuple):
+    dtype: np.dtype[Any]
+    enum: int
+    safetensors: str
+    writes: bool
+    checked: bool
 
 
-def register_dtype(dtype: np.dtype[Any], tf_enum: int, writes: bool, checked: bool) -> None:
-    if writes:
-        _enum_of[dtype] = tf_enum
-    _dtype_of[tf_enum] = dtype
-    if checked:
-        _checked.add(tf_enum)
+class _Rows:
+    """The dtype table, as dtypes.py gives it."""
+
+    def __init__(self) -> None:
+        self.all: list[Row] = []
+
+    def of(self, dtype: np.dtype[Any]) -> Row | None:
+        return next((row for row in self.all if row.writes and row.dtype == dtype), None)
+
+    def enum(self, enum: int) -> Row | None:
+        return next((row for row in self.all if row.enum == enum and enum), None)
+
+    def named(self, safetensors: str) -> Row | None:
+        return next((row for row in self.all if row.safetensors == safetensors and safetensors), None)
+
+
+rows = _Rows()
+
+
+def register_dtype(dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool) -> None:
+    rows.all.append(Row(dtype, tf_enum, safetensors, writes, checked))
 
 
 def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
@@ -34,21 +53,23 @@ def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
 def encode_dense(array: Any) -> bytes | None:
     if type(array) is not np.ndarray:
         return None
-    enum = _enum_of.get(array.dtype)
-    if enum is None or not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
+    row = rows.of(array.dtype)
+    if row is None or not row.enum or not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
         return None
-    head = dense_header(enum, array.shape, array.nbytes or -1)
+    head = dense_header(row.enum, array.shape, array.nbytes or -1)
     return None if len(head) + array.nbytes > MAX_MESSAGE else head + array.tobytes()
 
 
 def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
     view = memory.flat(data)
     code, _, enum, shape, _, _, _, has_content, at, size, _ = tensor_scan(view, True, True)
-    dtype = _dtype_of.get(enum)
-    if code or dtype is None or enum in _checked or len(shape) > 32:
+    row = rows.enum(enum)
+    if code or row is None or row.checked or len(shape) > 32:
         return None
+    if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
+        return None  # NumPy refuses such a shape, empty or not
     # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content at the very end.
     head = dense_header(enum, shape, size if has_content else -1)
-    if bytes(view[: len(head)]) != head or len(view) != len(head) + size or math.prod(shape) * dtype.itemsize != size:
+    if bytes(view[: len(head)]) != head or len(view) != len(head) + size or math.prod(shape) * row.dtype.itemsize != size:
         return None
-    return memory.dense(view, at, dtype, shape, copy or None)
+    return memory.dense(view, at, row.dtype, shape, copy or None)
