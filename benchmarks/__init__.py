@@ -8,5 +8,6 @@ cases       what is measured, case by case
 limits      memory copies and checksums: how far each large case is from what the machine can do
 targets     what we promised, met or missed
 machine     which CPU, which versions
-report      the words, the tables and the JSON
+figures     how numbers are written
+report      the words, the tables and the JSON; `page` makes the tables of docs/benchmarks.md from that JSON
 """

@@ -6,6 +6,7 @@ from typing import Any
 
 from . import limits, machine
 from .cases import Plan, Result
+from .figures import duration, ratio
 from .targets import Target
 from .timing import Timing
 
@@ -27,22 +28,6 @@ def opening() -> str:
     rivals = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     where = f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.1f}, {facts['system']}"
     return f"{OPENING}\n{HOW}\n\nMachine: {where}, huge pages: {facts['huge_pages']}\nPython {facts['python']}: {rivals}\n"
-
-
-def duration(seconds: float) -> str:
-    """Three digits and a unit.
-
-    >>> duration(0.0000123), duration(1.5)
-    ('12.3 us', '1.50 s')
-    """
-    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds / scale >= 100 else f"{seconds / scale:#.3g} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def ratio(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
 def case_table(result: Result) -> str:

@@ -83,6 +83,20 @@ def named(draw):
     return draw(st.dictionaries(names, st.one_of(tws.arrays(), st.just(3)) if draw(st.integers(0, 5)) == 0 else tws.arrays(), max_size=4))
 
 
+SLOW = Safetensors(limits=tw.Limits())  # not the default object, so that the kernel is passed over
+METADATA = st.sampled_from([b"", b"{}", b'{"a":"b"}', b'{"\\u00e9":"\\""}'])
+
+
+@given(st.dictionaries(st.text(max_size=4), tws.arrays(), max_size=4), METADATA)
+def test_named_header(arrays, metadata):
+    args = (list(arrays), list(arrays.values()), metadata)
+    head = native.named_header(*args)
+    assert head == pure_named.named_header(*args)
+    if head is not None:
+        found = native.read_named(head + b"".join(array.tobytes() for array in arrays.values()), False)
+        assert found[0] == metadata and tw.equal(found[1], arrays)
+
+
 @given(named())
 def test_encode_named(value):
     blob = native.encode_named(value)
@@ -103,10 +117,12 @@ def test_decode_named(value, data, copy):
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(blob) - 1))
         blob[at] = data.draw(st.sampled_from([blob[at] ^ 1 << data.draw(st.integers(0, 7)), *b'{}[]:,"\\ \n019-.eE']))
+    a, b = native.read_named(bytes(blob), copy), pure_named.read_named(bytes(blob), copy)
+    assert (a is None) == (b is None) and (a is None or (a[0] == b[0] and tw.equal(a[1], b[1]))), bytes(blob)
     a, b = native.decode_named(bytes(blob), copy), pure_named.decode_named(bytes(blob), copy)
     assert (a is None) == (b is None), bytes(blob)
     if a is not None:
-        general = Safetensors().decode(memoryview(bytes(blob)), copy)
+        general = SLOW.decode(memoryview(bytes(blob)), copy)
         assert tw.equal(a, b) and tw.equal(a, general)
         for x, y in zip(*(value.values() if isinstance(value, dict) else [value] for value in (a, general)), strict=True):
             assert x.flags.writeable == y.flags.writeable or not x.size

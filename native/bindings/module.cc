@@ -22,7 +22,7 @@
 
 namespace nb = nanobind;
 using namespace tensorwire;
-using namespace std::string_literals;
+using namespace std::literals;
 
 namespace {
 
@@ -197,97 +197,154 @@ nb::object decode_dense(nb::handle object, bool copy) {
   return take_array(object, base, *row, view.rank, view.dims, in.data() + view.content_offset, view.content_size, copy);
 }
 
-// One array, or a dict of them that needs no more words than its names -> the safetensors file in one step, else None.
-nb::object encode_named(nb::handle value) {
-  struct Part { nb::object array; const Row* row; size_t size; };
-  std::vector<Part> parts;
-  std::string header = "\0\0\0\0\0\0\0\0{"s;
-  uint64_t at = 0;
-  const auto add = [&](std::string_view name, PyObject* object) {
-    if (!PyArray_CheckExact(object)) return false;
-    auto* array = reinterpret_cast<PyArrayObject*>(object);
+// A safetensors header in the making, entry by entry, and the arrays whose data follow it.
+class NamedWriter {
+ public:
+  // False if the array or its name is not plain: another way must be found to write it.
+  bool add(std::string_view name, nb::handle object) {
+    if (!PyArray_CheckExact(object.ptr())) return false;
+    auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
     const int type = PyArray_TYPE(array);
     const Row* row = type < 0 || type >= kTypes ? nullptr : row_of_type[type];
     if (!row || row->safetensors.empty() || !PyArray_ISCARRAY_RO(array) || !is_plain_name(name)) return false;
-    if (!parts.empty() && PyDataType_ELSIZE(row->descr) > PyDataType_ELSIZE(parts.back().row->descr)) return false;  // another order in the file
-    const size_t size = static_cast<size_t>(PyArray_NBYTES(array));
-    if (header.back() != '{') header.push_back(',');
-    append_entry(header, name, row->safetensors, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), PyArray_NDIM(array), at, at + size);
-    at += size;
-    parts.push_back({nb::borrow(object), row, size});
-    return header.size() <= kMaxHeader;
-  };
-  if (PyDict_CheckExact(value.ptr())) {
-    PyObject *key, *item;
-    Py_ssize_t position = 0;
-    while (PyDict_Next(value.ptr(), &position, &key, &item)) {
-      Py_ssize_t size;
-      const char* name = PyUnicode_CheckExact(key) ? PyUnicode_AsUTF8AndSize(key, &size) : nullptr;
-      if (!name) PyErr_Clear();  // a lone surrogate: the general way says so
-      if (!name || !add({name, static_cast<size_t>(size)}, item)) return nb::none();
-    }
-  } else {
-    header.append("\"__metadata__\"").append(kLoneMetadata);
-    if (!add("tensor", value.ptr())) return nb::none();
+    const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)), size = static_cast<size_t>(PyArray_NBYTES(array));
+    if (item > last_item_) return false;  // it lies before the last one in the file: more words are needed to keep the order
+    last_item_ = item;
+    if (text_.size() > 9) text_.push_back(',');
+    append_entry(text_, name, row->safetensors, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), PyArray_NDIM(array), size_, size_ + size);
+    size_ += size;
+    parts_.push_back(nb::borrow(object));
+    return text_.size() <= kMaxHeader;
   }
-  header.push_back('}');
-  header.append((64 - header.size() % 64) % 64, ' ');
-  if (header.size() - 8 > kMaxHeader) return nb::none();
-  const uint64_t text = header.size() - 8;
-  std::memcpy(header.data(), &text, 8);  // little-endian hosts
-  uint8_t* out;
-  nb::bytes result = new_bytes(header.size() + at, out);
-  unlocked(at, [&] {
-    std::memcpy(out, header.data(), header.size());
-    uint8_t* to = out + header.size();
-    for (const Part& part : parts) {
-      if (part.size) std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(part.array.ptr())), part.size);
-      to += part.size;
-    }
-    return 0;
-  });
-  return result;
+
+  bool add(nb::handle key, nb::handle object) {
+    Py_ssize_t size;
+    const char* name = PyUnicode_CheckExact(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+    if (name) return add({name, static_cast<size_t>(size)}, object);
+    PyErr_Clear();  // a lone surrogate: the general way says so
+    return false;
+  }
+
+  void metadata(std::string_view object) { text_.append("\"__metadata__\":").append(object); }
+
+  // The whole header, padded; empty if it is past the limit.
+  std::string_view header() {
+    text_.push_back('}');
+    text_.append((64 - text_.size() % 64) % 64, ' ');
+    const uint64_t size = text_.size() - 8;
+    if (size > kMaxHeader) return {};
+    std::memcpy(text_.data(), &size, 8);  // little-endian hosts
+    return text_;
+  }
+
+  nb::object file() {
+    const std::string_view head = header();
+    if (head.empty()) return nb::none();
+    uint8_t* out;
+    nb::bytes result = new_bytes(head.size() + size_, out);
+    unlocked(size_, [&] {
+      std::memcpy(out, head.data(), head.size());
+      uint8_t* to = out + head.size();
+      for (const nb::object& part : parts_) {
+        auto* array = reinterpret_cast<PyArrayObject*>(part.ptr());
+        const size_t size = static_cast<size_t>(PyArray_NBYTES(array));
+        if (size) std::memcpy(to, PyArray_DATA(array), size);
+        to += size;
+      }
+      return 0;
+    });
+    return result;
+  }
+
+ private:
+  std::string text_ = "\0\0\0\0\0\0\0\0{"s;
+  std::vector<nb::object> parts_;
+  uint64_t size_ = 0;
+  size_t last_item_ = SIZE_MAX;
+};
+
+// One array, or a dict of them that needs no more words than its names -> the safetensors file in one step, else None.
+nb::object encode_named(nb::handle value) {
+  NamedWriter writer;
+  if (!PyDict_CheckExact(value.ptr())) {
+    writer.metadata(kLoneMetadata);
+    return writer.add("tensor"sv, value) ? writer.file() : nb::none();
+  }
+  PyObject *key, *item;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(value.ptr(), &position, &key, &item))
+    if (!writer.add(nb::handle(key), item)) return nb::none();
+  return writer.file();
 }
 
-// The safetensors file of one array, or of a dict of them in the order of their data -> the value in one step, else None.
-nb::object decode_named(nb::handle object, bool copy) {
-  Buffer in(object);
+// The header alone, for arrays that are in the order of the file; `metadata` is a JSON object or nothing.
+nb::object named_header(nb::list names, nb::list arrays, nb::bytes metadata) {
+  if (names.size() != arrays.size()) throw nb::value_error("as many names as arrays");
+  NamedWriter writer;
+  if (metadata.size()) writer.metadata({metadata.c_str(), metadata.size()});
+  for (size_t i = 0; i < names.size(); i++)
+    if (!writer.add(names[i], arrays[i])) return nb::none();
+  const std::string_view head = writer.header();
+  return head.empty() ? nb::object(nb::none()) : nb::object(nb::bytes(head.data(), head.size()));
+}
+
+struct NamedFile {
+  nb::dict arrays;
+  std::string_view metadata;
+};
+
+// A safetensors file with a plain header and its tensors in the order of their data. False for any other, valid or not.
+bool read_named_file(nb::handle object, const Buffer& in, bool copy, NamedFile& out) {
   uint64_t text;
-  if (in.size() < 10) return nb::none();
+  if (in.size() < 10) return false;
   std::memcpy(&text, in.data(), 8);
-  if (text > kMaxHeader || text > in.size() - 8) return nb::none();
+  if (text > kMaxHeader || text > in.size() - 8) return false;
   const uint8_t* data = in.data() + 8 + text;
   const size_t available = in.size() - 8 - text;
   HeaderReader reader({reinterpret_cast<const char*>(in.data()) + 8, static_cast<size_t>(text)});
   HeaderEntry entry;
-  nb::dict result;
-  nb::object base, only;
+  nb::object base;
   uint64_t at = 0;
   size_t count = 0;
   for (;;) {
     const HeaderReader::Step step = reader.next(entry);
-    if (step == HeaderReader::kOther) return nb::none();
+    if (step == HeaderReader::kOther) return false;
     if (step == HeaderReader::kEnd) break;
     const Row* row = row_of_name(entry.dtype);
-    if (!row || entry.start != at || entry.stop < at || entry.stop > available || ++count > kMaxNames) return nb::none();
+    if (!row || entry.start != at || entry.stop < at || entry.stop > available || ++count > kMaxNames) return false;
     const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)), size = entry.stop - at;
-    if (entry.bound > INT64_MAX / item || count_elements(entry.dims, entry.rank) * item != size) return nb::none();
+    if (entry.bound > INT64_MAX / item || count_elements(entry.dims, entry.rank) * item != size) return false;
     if (row->checked)
       for (size_t i = 0; i < size; i++)
-        if (data[at + i] > 1) return nb::none();
+        if (data[at + i] > 1) return false;
     PyObject* name = PyUnicode_DecodeUTF8(entry.name.data(), static_cast<Py_ssize_t>(entry.name.size()), nullptr);
     if (!name) {
       PyErr_Clear();
-      return nb::none();
+      return false;
     }
     nb::object key = nb::steal(name);
-    only = take_array(object, base, *row, entry.rank, entry.dims, data + at, size, copy);
-    result[key] = only;
+    out.arrays[key] = take_array(object, base, *row, entry.rank, entry.dims, data + at, size, copy);
     at = entry.stop;
   }
-  if (at != available || result.size() != count) return nb::none();  // bytes behind the last tensor; a name that stands twice
-  if (!reader.lone()) return result;
-  return count == 1 && entry.name == "tensor" ? only : nb::none();
+  out.metadata = reader.metadata();
+  return at == available && out.arrays.size() == count;  // bytes behind the last tensor; a name that stands twice
+}
+
+nb::object decode_named(nb::handle object, bool copy) {
+  Buffer in(object);
+  NamedFile file;
+  if (!read_named_file(object, in, copy, file)) return nb::none();
+  if (file.metadata.empty()) return file.arrays;
+  if (file.metadata != kLoneMetadata || file.arrays.size() != 1 || !file.arrays.contains("tensor")) return nb::none();
+  return file.arrays["tensor"];
+}
+
+// -> (metadata, arrays by name), for files that say more.
+nb::object read_named(nb::handle object, bool copy) {
+  Buffer in(object);
+  NamedFile file;
+  if (!read_named_file(object, in, copy, file)) return nb::none();
+  return nb::make_tuple(nb::bytes(file.metadata.data(), file.metadata.size()), file.arrays);
 }
 
 nb::tuple tensor_scan(nb::handle object, bool strict, bool stop_at_strings) {
@@ -426,6 +483,8 @@ NB_MODULE(_native, m) {
   m.def("decode_dense", &decode_dense);
   m.def("encode_named", &encode_named, nb::arg("value").none());
   m.def("decode_named", &decode_named);
+  m.def("named_header", &named_header);
+  m.def("read_named", &read_named);
   m.def("dense_header", &dense_header);
   m.def("tensor_scan", &tensor_scan);
   m.def("typed_vals", &typed_vals);

@@ -66,6 +66,27 @@ bool HeaderReader::entry(HeaderEntry& out) {
   return take('}');
 }
 
+// An object of strings, of which only the end is looked for here.
+bool HeaderReader::object() {
+  if (!take('{')) return false;
+  const char* start = at_ - 1;
+  bool quoted = false;
+  for (; at_ < end_; at_++) {
+    if (quoted && *at_ == '\\') {
+      if (++at_ == end_) return false;
+    } else if (*at_ == '"') {
+      quoted = !quoted;
+    } else if (!quoted && *at_ == '{') {
+      return false;
+    } else if (!quoted && *at_ == '}') {
+      at_++;
+      metadata_ = {start, static_cast<size_t>(at_ - start)};
+      return true;
+    }
+  }
+  return false;
+}
+
 HeaderReader::Step HeaderReader::next(HeaderEntry& out) {
   if (!open_) {
     if (at_ == end_ || *at_ != '{') return kOther;
@@ -81,10 +102,9 @@ HeaderReader::Step HeaderReader::next(HeaderEntry& out) {
     if (!first_ && !take(',')) return kOther;
     if (!string(out.name)) return kOther;
     first_ = false;
-    if (out.name != "__metadata__") return take(':') && entry(out) ? kEntry : kOther;
-    if (lone_ || std::string_view(at_, static_cast<size_t>(end_ - at_)).substr(0, kLoneMetadata.size()) != kLoneMetadata) return kOther;
-    at_ += kLoneMetadata.size();
-    lone_ = true;
+    if (!take(':')) return kOther;
+    if (out.name != "__metadata__") return entry(out) ? kEntry : kOther;
+    if (!metadata_.empty() || !object()) return kOther;
   }
 }
 

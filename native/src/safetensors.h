@@ -25,7 +25,7 @@ class HeaderReader {
   enum Step { kEntry, kEnd, kOther };
   explicit HeaderReader(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
   Step next(HeaderEntry& entry);
-  bool lone() const { return lone_; }  // the metadata say that the file is one tensor, not a dict of one
+  std::string_view metadata() const { return metadata_; }  // the JSON object behind "__metadata__" as it stands, empty if there is none
 
  private:
   bool spaces();
@@ -33,15 +33,16 @@ class HeaderReader {
   bool string(std::string_view& out);
   bool number(uint64_t& out);
   bool entry(HeaderEntry& out);
+  bool object();
   const char* at_;
   const char* end_;
   bool open_ = false;
   bool first_ = true;
-  bool lone_ = false;
+  std::string_view metadata_;
 };
 
-// What stands behind the key "__metadata__" of a lone tensor, in the words of the Python side.
-inline constexpr std::string_view kLoneMetadata = R"(:{"tensorwire":"{\"version\":1,\"spec\":{}}"})";
+// The metadata of a file that is one tensor, not a dict of one, in the words of the Python side.
+inline constexpr std::string_view kLoneMetadata = R"({"tensorwire":"{\"version\":1,\"spec\":{}}"})";
 
 // Whether a name stands in JSON as it is.
 bool is_plain_name(std::string_view name);

@@ -25,6 +25,12 @@ def encode_named(value: Any) -> bytes | None:
 def decode_named(data: Any, copy: bool) -> Any:
     """The array, or dict of arrays, of a safetensors file with a plain header, by the memory rules; None for any other, valid or not."""
 
+def named_header(names: list[str], arrays: list[Array], metadata: bytes) -> bytes | None:
+    """The header of a safetensors file whose tensors are in the order of the file; None if a name or array is not plain."""
+
+def read_named(data: Any, copy: bool) -> tuple[bytes, dict[str, Array]] | None:
+    """(the JSON of the metadata or nothing, arrays by name) of a file with a plain header; None for any other, valid or not."""
+
 def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
     """dtype, shape, and the content field's tag and length (none if `content` is negative)."""
 

@@ -81,6 +81,8 @@ BY_TF = {row.tf: row for row in TABLE if row.tf is not None}
 BY_NAME = {row.name: row for row in TABLE}
 BY_SAFETENSORS = {row.safetensors: row for row in TABLE if row.safetensors}
 _BY_NUMPY = {row.numpy: row for row in TABLE if not row.reading_only}
+_BY_NUMBER = {row.numpy.num: row for row in TABLE if not row.reading_only}
+"""By NumPy's type number, which is the same in every byte order and quicker to look up than a dtype."""
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "bfloat": "bfloat16"}
 
 
@@ -90,7 +92,7 @@ def of(dtype: np.dtype[Any]) -> DType:
     >>> of(np.dtype(">f4")).name
     'float32'
     """
-    row = _BY_NUMPY.get(dtype) or (_BY_NUMPY.get(dtype.newbyteorder("=")) if dtype.kind in "iufc" else None)
+    row = _BY_NUMBER.get(dtype.num) or _BY_NUMPY.get(dtype.newbyteorder("=") if dtype.kind in "iufc" else dtype)
     if row is None:
         hint = {
             "M": "; store x.view('int64') and the unit",

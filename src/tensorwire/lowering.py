@@ -324,10 +324,10 @@ def names(spec: Node, most: int) -> list[str]:
     """
     found: dict[str, None] = {}
     again: dict[str, int] = {}
-    for path in _paths(spec, ()):
+    for base in _names(spec, None, 0):
         if len(found) == most:
             raise DecodeError(f"the spec asks for more than the {most} parts that there are")
-        name = base = "/".join(path) if path else "tensor"
+        name = base
         while name in found:
             again[base] = again.get(base, 0) + 1
             name = f"{base}~{again[base]}"
@@ -335,28 +335,30 @@ def names(spec: Node, most: int) -> list[str]:
     return list(found)
 
 
-def _paths(node: Node, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The way to each part. The spec may be hostile: what is not as it should be has no parts, and `lift` says what is wrong with it."""
-    if not isinstance(node, dict) or len(path) > 2 * DEPTH:
+def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
+    """The name that each part should have. The spec may be hostile: what is not as it should be has no parts; `lift` says what is wrong."""
+    if not isinstance(node, dict) or depth > 2 * DEPTH:
         return
     kind = next(iter(node), None)
     inner = node[kind] if kind else None
+    start = "" if way is None else f"{way}/"
     if kind in (None, "dtype", "text"):
-        yield path
+        yield "tensor" if way is None else way
     elif kind == "strings":
-        yield from ((*path, part) for part in ("data", "offsets"))
+        yield from (f"{start}data", f"{start}offsets")
     elif kind == "sparse":
-        yield (*path, "indices")
-        yield from _paths(inner, (*path, "values"))
-        yield (*path, "dense_shape")
+        yield f"{start}indices"
+        yield from _names(inner, f"{start}values", depth + 1)
+        yield f"{start}dense_shape"
     elif kind == "ragged":
-        yield from _paths(inner, (*path, "values"))
+        yield from _names(inner, f"{start}values", depth + 1)
         splits = node.get("splits")
-        yield from ((*path, "row_splits", str(i)) for i in range(splits if type(splits) is int else 0))
+        yield from (f"{start}row_splits/{i}" for i in range(splits if type(splits) is int else 0))
     elif kind in ("dict", "bundle") and isinstance(inner, dict):
         for key, item in inner.items():
-            yield from _paths(item, (*path, key))
-    elif kind in ("list", "tuple"):
-        items = inner if isinstance(inner, list) else (_DENSE for _ in range(inner)) if type(inner) is int else ()
-        for i, item in enumerate(items):
-            yield from _paths(item, (*path, str(i)))
+            yield from _names(item, f"{start}{key}", depth + 1)
+    elif kind in ("list", "tuple") and type(inner) is int:
+        yield from (f"{start}{i}" for i in range(inner))
+    elif kind in ("list", "tuple") and isinstance(inner, list):
+        for i, item in enumerate(inner):
+            yield from _names(item, f"{start}{i}", depth + 1)

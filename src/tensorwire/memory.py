@@ -14,6 +14,8 @@ import numpy as np
 
 from ._errors import DecodeError
 
+INLINE = 4096
+"""Up to here a copy is cheaper than one more buffer."""
 Buffer = bytes | bytearray | memoryview
 Array = np.ndarray[Any, Any]
 
@@ -59,9 +61,11 @@ def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int,
     return read_only(raw.view(dtype).reshape(shape))
 
 
-def chunk(array: Array) -> memoryview:
-    """A C-contiguous array's own memory as bytes, without a copy; ml_dtypes have no buffer format of their own, hence the view."""
-    return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
+def chunk(array: Array) -> Buffer:
+    """A C-contiguous array's own memory as bytes, copied only where that is quicker; ml_dtypes have no buffer format, hence the view."""
+    if array.nbytes <= INLINE:
+        return array.tobytes()
+    return array.reshape(-1).view(np.uint8).data
 
 
 def fresh(size: int) -> Array:

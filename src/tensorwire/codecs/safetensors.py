@@ -18,7 +18,7 @@ from .. import dtypes, lowering, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import DEFAULT, Limits
 from ..tensors import Bundle
-from ..wire import jsontext
+from ..wire import jsontext, kernels
 
 FORMAT = "safetensors"
 KEY = "tensorwire"
@@ -68,41 +68,38 @@ class Safetensors:
             del spec["metadata"]  # it stands in the format's own place
         names = lowering.names(spec, len(parts))
         order = sorted(range(len(parts)), key=lambda i: -parts[i].dtype.itemsize)  # type: ignore[union-attr]
-        if not _says_it_all(spec, [names[i] for i in order]):
+        names, parts = [names[i] for i in order], [parts[i] for i in order]
+        if not _says_it_all(spec, names):
             metadata[KEY] = jsontext.write({"version": VERSION, "spec": spec}).decode()
-        header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
-        at = 0
-        for i in order:
-            part: Any = parts[i]
-            if names[i] == "__metadata__":
-                raise EncodeError("the name '__metadata__' is taken by the format", format=FORMAT, tensor=names[i])
-            header[names[i]] = {"dtype": dtypes.of(part.dtype).safetensors, "shape": part.shape, "data_offsets": (at, at + part.nbytes)}
-            at += part.nbytes
-        text = jsontext.write(header)
-        text += b" " * (-(8 + len(text)) % _ALIGN)
-        if len(text) > self.limits.safetensors_header:
-            raise EncodeError(f"a header of {len(text)} bytes; readers stop at {self.limits.safetensors_header}", format=FORMAT)
-        return [len(text).to_bytes(8, "little") + text, *(memory.chunk(parts[i]) for i in order if parts[i].nbytes)]  # type: ignore[arg-type]
+        text = jsontext.write(metadata) if metadata else b""
+        head = kernels.named_header(names, parts, text) or _header(names, parts, metadata)  # type: ignore[arg-type]
+        if len(head) - 8 > self.limits.safetensors_header:
+            raise EncodeError(f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}", format=FORMAT)
+        return [head, *(memory.chunk(part) for part in parts if part.nbytes)]  # type: ignore[arg-type]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        header = read_header(data, self.limits)
-        if header.data + max((entry.stop for entry in header.entries.values()), default=0) != len(data):
-            raise DecodeError("bytes behind the last tensor", format=FORMAT, offset=len(data))
         try:
-            return self._value(data, header, copy)
+            plain = kernels.read_named(data, bool(copy)) if copy is not False and self.limits is DEFAULT else None
+            if plain is not None:
+                return self._value(plain[1], _metadata(jsontext.parse(plain[0], FORMAT, 8)) if plain[0] else {})
+            header = read_header(data, self.limits)
+            if header.data + max((entry.stop for entry in header.entries.values()), default=0) != len(data):
+                raise DecodeError("bytes behind the last tensor", offset=len(data))
+            return self._value({name: self._read(data, header, name, copy) for name in header.entries}, header.metadata)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=8) from None  # what has no place of its own is in the header
 
-    def _value(self, data: memoryview, header: Header, copy: bool | None) -> Any:
-        if KEY not in header.metadata:
-            return {name: self._read(data, header, name, copy) for name in header.entries}
-        spec = _spec(header.metadata[KEY])
-        names = lowering.names(spec, len(header.entries))
-        if len(names) != len(header.entries) or not header.entries.keys() <= set(names):
+    def _value(self, arrays: dict[str, Any], metadata: dict[str, str]) -> Any:
+        """What the tensors make up together."""
+        if KEY not in metadata:
+            return arrays
+        spec = _spec(metadata.pop(KEY))
+        names = lowering.names(spec, len(arrays))
+        if len(names) != len(arrays) or not arrays.keys() <= set(names):
             raise DecodeError("the names in the header are not those of the tensorwire spec")
-        if isinstance(spec, dict) and "bundle" in spec and len(header.metadata) > 1:
-            spec = spec | {"metadata": {key: text for key, text in header.metadata.items() if key != KEY}}
-        return lowering.lift(spec, [self._read(data, header, name, copy) for name in names], self.limits)
+        if isinstance(spec, dict) and "bundle" in spec and metadata:
+            spec = spec | {"metadata": metadata}
+        return lowering.lift(spec, [arrays[name] for name in names], self.limits)
 
     def _read(self, data: memoryview, header: Header, name: str, copy: bool | None) -> Any:
         entry = header.entries[name]
@@ -114,6 +111,26 @@ class Safetensors:
         except DecodeError as error:
             raise error.add(format=FORMAT, tensor=name) from None
         return array
+
+
+def _header(names: list[str], parts: list[Any], metadata: dict[str, str]) -> bytes:
+    """What the kernel leaves to us: names that JSON must escape."""
+    header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+    at = 0
+    for name, part in zip(names, parts, strict=True):
+        if name == "__metadata__":
+            raise EncodeError("the name '__metadata__' is taken by the format", format=FORMAT, tensor=name)
+        header[name] = {"dtype": dtypes.of(part.dtype).safetensors, "shape": part.shape, "data_offsets": (at, at + part.nbytes)}
+        at += part.nbytes
+    text = jsontext.write(header)
+    text += b" " * (-(8 + len(text)) % _ALIGN)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _metadata(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise DecodeError("__metadata__ is not an object of strings", format=FORMAT, offset=8)
+    return found
 
 
 def _says_it_all(spec: Any, names: list[str]) -> bool:
@@ -149,9 +166,7 @@ def read_header(data: memoryview, limits: Limits = DEFAULT) -> Header:
     if size == 0 or data[8] != ord("{"):
         raise DecodeError("the header does not begin with '{'", format=FORMAT, offset=8)
     header = jsontext.parse(data[8 : 8 + size], FORMAT, 8)
-    metadata = header.pop("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-        raise DecodeError("__metadata__ is not an object of strings", format=FORMAT, offset=8)
+    metadata = _metadata(header.pop("__metadata__", {}))
     if len(header) > limits.names:
         raise LimitError(f"{len(header)} tensors; Limits(names=...) allows {limits.names}", format=FORMAT, offset=8)
     entries = {name: _entry(name, fields) for name, fields in header.items()}

@@ -6,6 +6,7 @@ TensorProtos of its parts. `tf.io.parse_tensor(..., tf.string)` reads it as stri
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,6 @@ from ..wire import tensorproto as wire
 
 FORMAT = wire.FORMAT
 CONTAINER = b"tensorwire/1"
-_INLINE = 4096
-"""Parts up to this size are copied next to their header: fewer buffers beat fewer copies there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +201,7 @@ def _part(part: Array | Strings) -> list[Any]:
         chunks = [kernels.string_vals(wire.string_header(part.shape), part.data, part.offsets)]
         wire.check_size(len(chunks[0]))
         return chunks
-    if part.nbytes <= _INLINE:
+    if part.nbytes <= memory.INLINE:
         whole = kernels.encode_dense(part)
         if whole is not None:
             return [whole]
@@ -213,4 +212,9 @@ def _part(part: Array | Strings) -> list[Any]:
 
 def _element(chunks: list[Any]) -> list[Any]:
     """A TensorProto as one string of the container's vector."""
-    return [b"\x42" + protobuf.varint(sum(map(len, chunks))), *chunks]
+    return [_tag(sum(map(len, chunks))), *chunks]
+
+
+@functools.lru_cache(4096)
+def _tag(size: int) -> bytes:
+    return b"\x42" + protobuf.varint(size)

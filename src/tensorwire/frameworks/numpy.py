@@ -25,10 +25,11 @@ def about(obj: Any) -> dict[str, str]:
 def plain(array: Array) -> Array:
     """The array as every wire wants it: a known dtype, little-endian, in C order. The same object where it is so already."""
     dtypes.of(array.dtype)
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned and array.dtype.isnative:
+        return array
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if array.flags.c_contiguous and array.flags.aligned:
-        return array
     return np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray makes 0-d arrays 1-d
 
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from .._errors import DecodeError, LimitError
 
-_DIGITS = 1300
-"""Python ints of up to 4096 bits; more digits cost quadratic time."""
-
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
@@ -28,17 +25,11 @@ def _float(text: str) -> float:
     return value
 
 
-def _int(text: str) -> int:
-    if len(text) > _DIGITS:
-        raise ValueError(f"a number of {len(text)} digits")
-    return int(text)
-
-
 def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_int=_int, parse_constant=_constant).decode
+_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant).decode
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -51,7 +42,8 @@ def parse(data: Any, format: str, base: int = 0) -> Any:
     try:
         text = str(data, "utf-8")
         value = _decode(text)
-        text.encode() if "\\u" not in text else json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate can only come escaped
+        if "\\u" in text:  # the only way in for a lone surrogate
+            json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
         raise DecodeError(f"not UTF-8 ({error.reason})", format=format, offset=base + error.start) from None
     except json.JSONDecodeError as error:

@@ -19,8 +19,10 @@ if TYPE_CHECKING or not PURE:
         encode_named,
         find_string_vals,
         join,
+        named_header,
         parse_string_lengths,
         parse_string_vals,
+        read_named,
         register_dtype,
         string_lengths,
         string_vals,
@@ -31,7 +33,7 @@ else:
     from ._pure.crc32c import crc32c
     from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
     from ._pure.join import join
-    from ._pure.named import decode_named, encode_named
+    from ._pure.named import decode_named, encode_named, named_header, read_named
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
     from ._pure.tensor_scan import tensor_scan
     from ._pure.typed_vals import typed_vals
@@ -49,8 +51,10 @@ __all__ = [
     "encode_named",
     "find_string_vals",
     "join",
+    "named_header",
     "parse_string_lengths",
     "parse_string_vals",
+    "read_named",
     "string_lengths",
     "string_vals",
     "tensor_scan",

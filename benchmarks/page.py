@@ -1,0 +1,61 @@
+"""`python -m benchmarks.page FILE`: the tables of docs/benchmarks.md, as Markdown, from the JSON of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+from .figures import ratio
+
+Case = dict[str, Any]
+
+
+def medians(case: Case) -> dict[str, float]:
+    return {one["name"]: statistics.median(one["wall"]) for one in case["contenders"]}
+
+
+def ours(case: Case) -> list[str]:
+    return [one["name"] for one in case["contenders"] if one["role"] == "ours"]
+
+
+def table(cases: list[Case], columns: list[str]) -> str:
+    """One row a contender, one column a case; a cell has a ratio for each of our ways, in the order of `ours`."""
+    times = [medians(case) for case in cases]
+    ways = ours(cases[0])
+    rows = [f"| their time / ours | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
+    for name in max(times, key=len):  # the large sizes have rows that the small ones lack
+        if name not in ways:
+            cells = [" / ".join(ratio(time[name] / time[way]) for way in ways) if name in time else "" for time in times]
+            rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def dense(cases: dict[str, Case], which: str) -> str:
+    found = {name.removeprefix(f"{which} "): case for name, case in cases.items() if re.fullmatch(rf"{which} \d+ \w+", name)}
+    return table(list(found.values()), list(found))
+
+
+def page(run: dict[str, Any]) -> str:
+    """Every table, each under its title."""
+    cases: dict[str, Case] = {case["name"]: case for case in run["cases"]}
+    found = []
+    for which in ("dumps", "loads"):
+        found.append(f"### {which}, one float32 tensor (tensorproto / safetensors)\n\n{dense(cases, which)}")
+    for name in ("many, one by one", "many, one list", "strings", "sparse"):
+        pair = [cases[f"dumps {name}"], cases[f"loads {name}"]]
+        ways = " / ".join(way.removeprefix("tensorwire ") for way in ours(pair[0]))
+        found.append(f"### {pair[0]['about'].removeprefix('dumps of ')} ({ways})\n\n{table(pair, ['dumps', 'loads'])}")
+    rows = [f"| {target['what']} | {target['measured']:.2f} | {_needed(target)} |" for target in run["targets"]]
+    return "\n\n".join([*found, "\n".join(["### Targets\n", "| target | measured | needed |", "|---|---:|---|", *rows])])
+
+
+def _needed(target: dict[str, Any]) -> str:
+    return f"{'<=' if target['at_most'] else '>='} {target['needed']:g}{'' if target['met'] else ', **MISSED**'}"
+
+
+if __name__ == "__main__":
+    print(page(json.loads(Path(sys.argv[1]).read_text())))
