@@ -81,7 +81,8 @@ def test_forms_that_mean_one_tensor(data, expected):
         (proto(7, [3], block(8, b"a"), block(8, b"b")), tw.TruncatedError, "2 of 3 strings"),
         (proto(7, [2], block(4, b"\x01\x05abb")), tw.TruncatedError, "past the end"),
         (proto(7, [2], block(4, b"\x01\x01abb")), tw.DecodeError, "more values"),
-        (proto(7, [1 << 40], block(4, b"\x01")), tw.TruncatedError, "strings"),
+        (proto(7, [1 << 40], block(4, b"\x01")), tw.LimitError, "strings"),
+        (proto(7, [1 << 20], block(4, b"\x01")), tw.TruncatedError, "strings"),
         (proto(7, [1], packed(7, 1)), tw.DecodeError, "field 7"),
         (proto(3, [1 << 40, 1 << 40], block(4, b"")), tw.DecodeError, "larger than any memory"),
         (proto(3, [1 << 62, 1 << 62, 0]), tw.DecodeError, "larger than any memory"),
@@ -97,6 +98,8 @@ def test_forms_that_mean_one_tensor(data, expected):
         (proto(3, [1], packed(7, 1), field(3, 5, bytes(4))), tw.DecodeError, "wire type"),
         (field(1, 0, varint(3)) + block(2, field(3, 0, b"\x01")) + packed(7, 1), tw.DecodeError, "unknown rank"),
         (field(1, 0, varint(3)) + block(2, block(2, block(2, b"\xff"))) + packed(7, 1), tw.DecodeError, "UTF-8"),
+        (b"\x88\x80\x80\x80\x80\x00\x03" + shape_field([1]) + packed(7, 1), tw.DecodeError, "no protobuf tag"),
+        (proto(3, [1], b"\x3a\x81\x80\x80\x80\x80\x00\x01"), tw.DecodeError, "varint"),
         (b"", tw.DecodeError, "dtype 0"),
         (b"\x00", tw.DecodeError, "no protobuf tag"),
         (b"\x08" + b"\xff" * 11, tw.DecodeError, "varint"),
@@ -127,6 +130,12 @@ class TestLimits:
             tw.loads(proto(1, [1 << 29]), "tensorproto", tf_compat=True)
         with pytest.raises(tw.LimitError):
             tw.loads(proto(7, [1 << 24], block(8, b"abc")))
+
+    def test_offsets_of_strings_count(self):
+        many = proto(7, [1000], block(4, bytes(1000)))
+        assert tw.loads(many).size == 1000
+        with pytest.raises(tw.LimitError, match="offsets"):
+            tw.loads(many, limits=tw.Limits(tensor=5000))
 
     def test_limits_can_be_raised_and_lowered(self):
         blob = proto(1, [1 << 10], block(5, bytes(4)))

@@ -359,8 +359,10 @@ nb::tuple tensor_scan(nb::handle object, bool strict, bool stop_at_strings) {
 }
 
 nb::tuple typed_vals(nb::handle object, unsigned field, bool strict, size_t width, int64_t lowest, uint64_t highest, size_t room) {
-  if (width != 1 && width != 2 && width != 4 && width != 8) throw nb::value_error("width must be 1, 2, 4 or 8");
+  const size_t fixed = field == 5 || field == 9 ? 4 : field == 6 || field == 12 ? 8 : field == 18 ? 1 : 0;
+  if ((width != 1 && width != 2 && width != 4 && width != 8) || (fixed && width != fixed)) throw nb::value_error("no such width in this field");
   Buffer in(object);
+  if (room > in.size()) throw nb::value_error("more values than bytes");  // each takes one at least
   uint8_t* out;
   nb::object array = new_array(NPY_UINT8, width * room, out);
   const TypedOutcome o = unlocked(in.size(), [&] { return read_typed(in.data(), in.size(), field, strict, width, lowest, highest, out, room); });
@@ -403,14 +405,14 @@ nb::bytes string_vals(nb::handle prefix, nb::handle data, nb::handle offsets) {
 nb::bytes string_lengths(nb::handle prefix, nb::handle data, nb::handle offsets) {
   const StringsIn in(data, offsets);
   return write_strings(prefix, in, string_lengths_size, [&](uint8_t* out, size_t room) {
-    return write_string_lengths(out, room, in.offsets, in.n);
+    return write_string_lengths(out, room, in.data.size(), in.offsets, in.n);
   });
 }
 
 // -> (status, offset, count, used, data, offsets); `room` bounds the strings' bytes.
 nb::tuple parse_string_vals(nb::handle object, size_t start, bool only_strings, size_t n, size_t room) {
   Buffer in(object);
-  if (start > in.size()) throw nb::value_error("start is past the end");
+  if (start > in.size() || n > in.size() || room > in.size()) throw nb::value_error("more strings than bytes");
   uint8_t* data;
   int64_t* offsets;
   nb::object data_array = new_array(NPY_UINT8, room, data);
@@ -422,7 +424,7 @@ nb::tuple parse_string_vals(nb::handle object, size_t start, bool only_strings, 
 // -> (status, offset, count, starts, sizes)
 nb::tuple find_strings(nb::handle object, size_t start, bool only_strings, size_t n) {
   Buffer in(object);
-  if (start > in.size()) throw nb::value_error("start is past the end");
+  if (start > in.size() || n > in.size()) throw nb::value_error("more strings than bytes");
   int64_t *starts, *sizes;
   nb::object starts_array = new_array(NPY_INT64, n, starts);
   nb::object sizes_array = new_array(NPY_INT64, n, sizes);
@@ -433,6 +435,7 @@ nb::tuple find_strings(nb::handle object, size_t start, bool only_strings, size_
 // -> (status, offset, offsets): where the strings' bytes begin in `object`, and their offsets.
 nb::tuple parse_string_lengths(nb::handle object, size_t n) {
   Buffer in(object);
+  if (n > in.size()) throw nb::value_error("more strings than bytes");
   int64_t* offsets;
   nb::object array = new_array(NPY_INT64, n + 1, offsets);
   const Outcome o = unlocked(in.size(), [&] { return read_string_lengths(in.data(), in.size(), n, offsets); });

@@ -11,13 +11,15 @@ using namespace tensorwire;
 namespace {
 
 // All entries of a header; false if it is not in the plain form.
-bool read(std::string_view text, std::vector<HeaderEntry>& entries, bool& lone) {
+bool read(std::string_view text, std::vector<HeaderEntry>& entries, std::string_view& metadata) {
   HeaderReader reader(text);
   const auto check_inside = [&](std::string_view part) { CHECK(part.data() >= text.data() && part.data() + part.size() <= text.data() + text.size()); };
   for (;;) {
     HeaderEntry e;
     const HeaderReader::Step step = reader.next(e);
-    lone = reader.lone();
+    metadata = reader.metadata();
+    if (!metadata.empty()) check_inside(metadata);
+    CHECK(metadata.empty() || (metadata.front() == '{' && metadata.back() == '}'));
     if (step != HeaderReader::kEntry) return step == HeaderReader::kEnd;
     check_inside(e.name);
     check_inside(e.dtype);
@@ -43,11 +45,11 @@ bool same(const HeaderEntry& a, const HeaderEntry& b) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<HeaderEntry> entries, again;
-  bool lone, lone_again;
-  if (!read({reinterpret_cast<const char*>(data), size}, entries, lone)) return 0;
+  std::string_view metadata, metadata_again;
+  if (!read({reinterpret_cast<const char*>(data), size}, entries, metadata)) return 0;
 
   std::string text = "{";
-  if (lone) text.append("\"__metadata__\"").append(kLoneMetadata);
+  if (!metadata.empty()) text.append("\"__metadata__\":").append(metadata);
   for (const HeaderEntry& e : entries) {
     if (text.size() > 1) text.push_back(',');
     append_entry(text, e.name, e.dtype, e.dims, e.rank, e.start, e.stop);
@@ -55,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   text.push_back('}');
   CHECK(text.size() <= size);  // ours has no spaces
   const fuzz::Exact<char> exact(text.data(), text.size());
-  CHECK(read({exact.data(), exact.size()}, again, lone_again) && lone == lone_again && entries.size() == again.size());
+  CHECK(read({exact.data(), exact.size()}, again, metadata_again) && metadata == metadata_again && entries.size() == again.size());
   for (size_t i = 0; i < entries.size(); i++) CHECK(same(entries[i], again[i]));
   return 0;
 }

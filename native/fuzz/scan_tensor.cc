@@ -68,9 +68,20 @@ void check_group(const uint8_t* data, size_t size) {
   CHECK(scan(group.data(), group.size(), false, false).status == kBadGroup);
 }
 
+// Groups call themselves: past 100 levels the scan must give up, or a long enough message would use up the stack.
+bool check_depth() {
+  for (const size_t depth : {100, 101}) {
+    fuzz::Exact<uint8_t> groups(4 * depth, 0x01);
+    for (size_t i = 0; i < 2 * depth; i++) groups[2 * i] = i < depth ? 0xa3 : 0xa4;
+    CHECK(scan(groups.data(), groups.size(), false, false).status == (depth == 100 ? kOk : kBadGroup));
+  }
+  return true;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  [[maybe_unused]] static const bool once = check_depth();
   for (const bool strict : {true, false}) {
     const TensorScan full = scan(data, size, strict, false), stop = scan(data, size, strict, true);
     CHECK(full.status != kOk || full.offset == size);

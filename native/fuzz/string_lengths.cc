@@ -18,12 +18,12 @@ void check(const uint8_t* data, size_t size, size_t n) {
 
   fuzz::Exact<uint8_t> lengths(string_lengths_size(offsets.data(), n));
   CHECK(lengths.size() <= o.offset);  // ours are as short as can be
-  const Outcome written = write_string_lengths(lengths.data(), lengths.size(), offsets.data(), n);
+  const Outcome written = write_string_lengths(lengths.data(), lengths.size(), o.used, offsets.data(), n);
   CHECK(written.status == kOk && written.used == lengths.size());
   CHECK(lengths.size() != o.offset || o.offset == 0 || std::memcmp(lengths.data(), data, o.offset) == 0);
   if (n) {
     fuzz::Exact<uint8_t> tight(lengths.size() - 1);
-    CHECK(write_string_lengths(tight.data(), tight.size(), offsets.data(), n).status == kNoSpace);
+    CHECK(write_string_lengths(tight.data(), tight.size(), o.used, offsets.data(), n).status == kNoSpace);
   }
 }
 

@@ -40,7 +40,7 @@ void honest(fuzz::Source source, size_t n) {
   // The other form: all lengths, then all bytes.
   const size_t head = string_lengths_size(offsets.data(), n);
   fuzz::Exact<uint8_t> content(head + total);
-  CHECK(write_string_lengths(content.data(), head, offsets.data(), n).used == head);
+  CHECK(write_string_lengths(content.data(), head, text.size(), offsets.data(), n).used == head);
   if (total) std::memcpy(content.data() + head, text.data() + first, total);
   const Outcome l = read_string_lengths(content.data(), content.size(), n, places.data());
   CHECK(l.status == kOk && l.offset == head && l.used == total);
@@ -68,8 +68,10 @@ void hostile(fuzz::Source source, size_t n) {
   CHECK(lengths <= 10 * n);
   for (const size_t size : {std::min(room, lengths), lengths}) {
     fuzz::Exact<uint8_t> out(size);
-    const Outcome o = write_string_lengths(out.data(), size, offsets.data(), n);
+    const Outcome o = write_string_lengths(out.data(), size, text.size(), offsets.data(), n);
     CHECK(o.used <= size && o.count <= n && (o.status == kOk || o.status == kNoSpace));
+    if (o.status != kOk) continue;
+    for (size_t i = 0; i < n; i++) CHECK(offsets[i] >= 0 && offsets[i] <= offsets[i + 1] && offsets[i + 1] <= static_cast<int64_t>(text.size()));
   }
 }
 

@@ -70,13 +70,15 @@ struct Reader {
     if (!varint(value)) return false;
     field = static_cast<unsigned>(value >> 3);
     wire = value & 7;
-    if (value > 0xffffffffu || field == 0 || wire > kFixed32) return fail(kBadTag, start);
+    // Numbers may be padded, but a tag is of 32 bits, and protobuf looks at no more than five bytes for it.
+    if (value > 0xffffffffu || at - start > 5 || field == 0 || wire > kFixed32) return fail(kBadTag, start);
     return true;
   }
 
   bool length(uint64_t& size) {
     const uint8_t* start = at;
     if (!varint(size)) return false;
+    if (at - start > 5) return fail(kBadVarint, start);
     if (size > static_cast<uint64_t>(end - at)) return fail(kTruncated, start);
     return true;
   }

@@ -9,6 +9,11 @@ namespace {
 
 constexpr uint8_t kStringVal = 0x42;
 
+// Offsets may be anything until they are checked; unsigned arithmetic wraps where signed would be undefined.
+inline uint64_t length_of(const int64_t* offsets, size_t i) {
+  return static_cast<uint64_t>(offsets[i + 1]) - static_cast<uint64_t>(offsets[i]);
+}
+
 // Strings are mostly short. Two overlapping 16-byte moves need no loop and no call, but touch up to 32 bytes on both sides, so
 // they are for strings with that much room behind them.
 inline void copy_short(uint8_t* to, const uint8_t* from, size_t size, size_t from_room, size_t to_room) {
@@ -28,7 +33,7 @@ inline void copy_short(uint8_t* to, const uint8_t* from, size_t size, size_t fro
 size_t string_vals_size(const int64_t* offsets, size_t n) {
   size_t total = 0;
   for (size_t i = 0; i < n; i++) {
-    const uint64_t length = static_cast<uint64_t>(offsets[i + 1] - offsets[i]);
+    const uint64_t length = length_of(offsets, i);
     total += 1 + varint_size(length) + length;
   }
   return total;
@@ -110,16 +115,17 @@ Outcome find_string_vals(const uint8_t* in, size_t size, size_t start, bool only
 
 size_t string_lengths_size(const int64_t* offsets, size_t n) {
   size_t total = 0;
-  for (size_t i = 0; i < n; i++) total += varint_size(static_cast<uint64_t>(offsets[i + 1] - offsets[i]));
+  for (size_t i = 0; i < n; i++) total += varint_size(length_of(offsets, i));
   return total;
 }
 
-Outcome write_string_lengths(uint8_t* out, size_t room, const int64_t* offsets, size_t n) {
+Outcome write_string_lengths(uint8_t* out, size_t room, size_t data_size, const int64_t* offsets, size_t n) {
   uint8_t* p = out;
   uint8_t* end = out + room;
   for (size_t i = 0; i < n; i++) {
-    const uint64_t length = static_cast<uint64_t>(offsets[i + 1] - offsets[i]);
-    if (static_cast<size_t>(end - p) < varint_size(length)) return {kNoSpace, i, i, static_cast<size_t>(p - out)};
+    const uint64_t length = length_of(offsets, i);
+    const uint64_t to = static_cast<uint64_t>(offsets[i + 1]);
+    if (to > data_size || length > to || static_cast<size_t>(end - p) < varint_size(length)) return {kNoSpace, i, i, static_cast<size_t>(p - out)};
     p = write_varint(p, length);
   }
   return {kOk, n, n, static_cast<size_t>(p - out)};

@@ -26,7 +26,7 @@ Outcome find_string_vals(const uint8_t* in, size_t size, size_t start, bool only
 
 // tensor_content of a string tensor: all lengths as varints, then all bytes.
 size_t string_lengths_size(const int64_t* offsets, size_t n);
-Outcome write_string_lengths(uint8_t* out, size_t room, const int64_t* offsets, size_t n);
+Outcome write_string_lengths(uint8_t* out, size_t room, size_t data_size, const int64_t* offsets, size_t n);
 Outcome read_string_lengths(const uint8_t* in, size_t size, size_t n, int64_t* offsets);
 
 }  // namespace tensorwire

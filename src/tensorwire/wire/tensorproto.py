@@ -130,6 +130,10 @@ def _typed(
 def strings(view: memoryview, message: Message, strict: bool, limits: Limits) -> tuple[tuple[int, ...], Array, Array]:
     """(shape, data, offsets) of a string tensor, from string_val or from tensor_content."""
     count = check_shape(message, strict, 1)
+    if 8 * count > len(view) and 8 * count > limits.tensor:
+        raise LimitError(
+            f"{len(view)} bytes claim {count} strings; Limits(tensor=...) allows {limits.tensor} bytes of offsets", format=FORMAT
+        )
     if message.strings_at is not None and message.content is None and not any(message.counts[field] for field in _VALUE_FIELDS - {8}):
         quick = _string_vals(view, message.strings_at, count, limits)
         if quick is not None:

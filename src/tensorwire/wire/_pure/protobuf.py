@@ -34,7 +34,7 @@ def varint(data: Any, at: int, end: int, strict: bool = True) -> tuple[int, int]
 def tag(data: Any, at: int, end: int) -> tuple[int, int, int]:
     """(field, wire type, position after it)"""
     value, after = varint(data, at, end)
-    if value > 0xFFFFFFFF or value >> 3 == 0 or value & 7 > FIXED32:
+    if value > 0xFFFFFFFF or after - at > 5 or value >> 3 == 0 or value & 7 > FIXED32:
         raise Fault(status.BAD_TAG, at)
     return value >> 3, value & 7, after
 
@@ -42,6 +42,8 @@ def tag(data: Any, at: int, end: int) -> tuple[int, int, int]:
 def length(data: Any, at: int, end: int) -> tuple[int, int]:
     """(size, position of the first byte)"""
     size, after = varint(data, at, end)
+    if after - at > 5:
+        raise Fault(status.BAD_VARINT, at)
     if size > end - after:
         raise Fault(status.TRUNCATED, at)
     return size, after

@@ -31,14 +31,14 @@ def string_lengths(prefix: Any, data: Any, offsets: Array) -> bytes:
     return bytes(prefix) + b"".join(status.varint(len(piece)) for piece in _pieces(data, offsets))
 
 
-def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[int, int]]:
+def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[int, int, int]]:
     at, end = start, len(view)
     while at < end:
         begin = at
         field, wire, at = tag(view, at, end)
         if (field, wire) == (8, LEN):
             size, at = length(view, at, end)
-            yield at, size
+            yield begin, at, size
             at += size
         elif only_strings:
             raise Fault(status.MIXED_FIELDS, begin)
@@ -47,10 +47,10 @@ def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[in
 
 
 def find_string_vals(data: Any, start: int, only_strings: bool, n: int) -> tuple[int, int, int, Array, Array]:
-    view = flat(data)
+    view = _bounded(data, start, n)
     starts, sizes, count, code, offset = np.empty(n, np.int64), np.empty(n, np.int64), 0, 0, len(view)
     try:
-        for at, size in _walk(view, start, only_strings):
+        for _, at, size in _walk(view, start, only_strings):
             if count < n:
                 starts[count], sizes[count] = at, size
             count += 1
@@ -60,21 +60,31 @@ def find_string_vals(data: Any, start: int, only_strings: bool, n: int) -> tuple
 
 
 def parse_string_vals(data: Any, start: int, only_strings: bool, n: int, room: int) -> tuple[int, int, int, int, Array, Array]:
+    view = _bounded(data, start, n, room)
+    out, offsets, used, count = np.empty(room, np.uint8), np.zeros(n + 1, np.int64), 0, 0
+    try:
+        for begin, at, size in _walk(view, start, only_strings):
+            if count < n:
+                if size > room - used:
+                    raise Fault(status.NO_SPACE, begin)
+                out[used : used + size] = np.frombuffer(view[at : at + size], np.uint8)
+                used += size
+                offsets[count + 1] = used
+            count += 1
+    except Fault as fault:
+        return fault.status, fault.offset, count, used, out, offsets
+    return 0, len(view), count, used, out, offsets
+
+
+def _bounded(data: Any, start: int, n: int, room: int = 0) -> memoryview:
     view = flat(data)
-    code, offset, count, starts, sizes = find_string_vals(view, start, only_strings, n)
-    out, offsets, used = np.empty(room, np.uint8), np.zeros(n + 1, np.int64), 0
-    for i in range(min(count, n)):
-        at, size = int(starts[i]), int(sizes[i])
-        if size > room - used:
-            return status.NO_SPACE, at, i, used, out, offsets
-        out[used : used + size] = np.frombuffer(view[at : at + size], np.uint8)
-        used += size
-        offsets[i + 1] = used
-    return code, offset, count, used, out, offsets
+    if max(start, n, room) > len(view):
+        raise ValueError("more strings than bytes")
+    return view
 
 
 def parse_string_lengths(data: Any, n: int) -> tuple[int, int, Array]:
-    view = flat(data)
+    view = _bounded(data, 0, n)
     offsets, total, at = np.zeros(n + 1, np.int64), 0, 0
     try:
         for i in range(n):

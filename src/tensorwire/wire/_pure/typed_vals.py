@@ -14,6 +14,8 @@ FIXED = {5: (4, FIXED32), 9: (4, FIXED32), 6: (8, FIXED64), 12: (8, FIXED64)}
 
 
 def typed_vals(data: Any, field: int, strict: bool, width: int, lowest: int, highest: int, room: int) -> tuple[int, int, int, Array]:
+    if room > len(flat(data)) or FIXED.get(field, (width,))[0] != width or (field == FLOAT8 and width != 1):
+        raise ValueError("more values than bytes, or no such width in this field")
     view, out, values = flat(data), np.empty(width * room, np.uint8), []  # values: little-endian, `width` bytes each
     size, wire_type = FIXED.get(field, (1, LEN if field == FLOAT8 else VARINT))
     end = len(view)
