@@ -89,7 +89,7 @@ def test_lists_that_make_no_array(obj):
 
 
 def test_plain_arrays_are_not_copied():
-    array = np.arange(10.0)
+    array = np.arange(1000.0)
     assert tw.tensor(array) is array and tw.tensor(array[3:]).base is array
     assert np.shares_memory(tw.buffers(array, "raw")[0], array) and np.shares_memory(tw.buffers(array)[1], array)
 

@@ -14,8 +14,10 @@ The map, from the ground up; imports go only downward, and a test keeps it so:
     tensors                       Strings, Sparse, Ragged, Bundle
     frameworks                    foreign objects to tensors and back
     lowering equality             any value as JSON and dense parts; whether two values are the same to the bit
+    files                         where bytes are read from, and how a file is replaced whole
     codecs                        one module a format
-    api                           dumps loads buffers write read
+    api                           dumps loads buffers save: chooses the codec, moves the bytes
+    streams lazy shards summary   write read; open load; a model in many files; inspect verify
     io                            tf.io's names, without TensorFlow
     cli testing                   the command; what proves codecs and frameworks, for your own too
 """
@@ -44,18 +46,24 @@ if TYPE_CHECKING:
         UnknownFormatError,
     )
     from ._limits import Limits
-    from .api import buffers, dumps, formats, loads, read, write
+    from .api import buffers, dumps, formats, loads, save
     from .equality import equal
     from .frameworks import tensor, to
+    from .lazy import load, open
+    from .streams import read, write
+    from .summary import inspect, verify
     from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
 
 _HOME = {
     "_errors": "ChecksumError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
     "TensorwireError TransportError TruncatedError UnknownFormatError",
     "_limits": "Limits",
-    "api": "buffers dumps formats loads read write",
+    "api": "buffers dumps formats loads save",
     "equality": "equal",
     "frameworks": "tensor to",
+    "lazy": "load open",
+    "streams": "read write",
+    "summary": "inspect verify",
     "tensors": "Bundle Ragged Sparse Strings Tensor",
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -83,11 +91,16 @@ __all__ = [
     "dumps",
     "equal",
     "formats",
+    "inspect",
     "io",
+    "load",
     "loads",
+    "open",
     "read",
+    "save",
     "tensor",
     "to",
+    "verify",
     "write",
 ]
 

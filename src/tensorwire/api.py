@@ -1,21 +1,21 @@
-"""The verbs: choose the codec, move the bytes. `dumps loads buffers` for bytes, `write read` for streams."""
+"""The verbs for bytes, `dumps loads buffers`, and for writing files, `save`. They choose the codec and move the bytes."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from dataclasses import fields
 from typing import Any
 
-from . import dtypes, frameworks, memory
-from ._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, UnknownFormatError, choices
+from . import dtypes, files, frameworks, memory
+from ._errors import EncodeError, TensorwireError, TruncatedError, UnknownFormatError, choices
 from ._limits import DEFAULT, Limits
 from .codecs import FORMATS, Codec, Format
+from .codecs.container import Container
 from .tensors import Bundle
-from .wire import kernels, tfrecord
+from .wire import kernels
 
 DEFAULT_FORMAT = "safetensors"
-_SMALL = 64 << 10
-"""Streams get buffers up to this size joined, because each call costs as much as copying so much."""
 _classes: dict[str, Any] = {}
 _plain: dict[str, Codec] = {}
 _FAST = {
@@ -53,7 +53,15 @@ def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> 
     return codec
 
 
-def buffers(value: Any, format: str = DEFAULT_FORMAT, *, keep_device: bool = False, **options: Any) -> list[Any]:
+def buffers(
+    value: Any,
+    format: str = DEFAULT_FORMAT,
+    *,
+    metadata: dict[str, str] | None = None,
+    drop_metadata: bool = False,
+    keep_device: bool = False,
+    **options: Any,
+) -> list[Any]:
     """The bytes of `dumps` as a list of buffers, large data not copied: they are the tensor's own memory, so send them before changing it.
 
     >>> import numpy as np
@@ -61,24 +69,34 @@ def buffers(value: Any, format: str = DEFAULT_FORMAT, *, keep_device: bool = Fal
     [15, 4000000]
     """
     codec = _codec(format, options)
-    return codec.encode(frameworks.tensor(value, keep_device=True) if keep_device else value)
+    if keep_device:
+        value = frameworks.tensor(value, keep_device=True)
+    if drop_metadata:
+        return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
+    if not metadata:
+        return codec.encode(value)
+    if isinstance(value, Bundle):
+        return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
+    if not FORMATS[format].metadata:
+        raise EncodeError("this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out", format=format)
+    return codec.encode(value, metadata)  # type: ignore[call-arg]
 
 
-def dumps(value: Any, format: str = DEFAULT_FORMAT, *, keep_device: bool = False, **options: Any) -> bytes:
+def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
     """Any tensor, of any framework, or nested dicts, lists and tuples of them, as bytes.
 
-    `options` are the format's own (see `tw.formats()` and docs/formats.md). `keep_device=True` writes a Bundle that also says each tensor's
-    device and name.
+    `metadata={...}` adds text, where the format keeps it (or pass a Bundle); `drop_metadata=True` leaves all such text out.
+    `keep_device=True` writes a Bundle that also says each tensor's device and name. Other options are the format's own (docs/formats.md).
 
     >>> import numpy as np
     >>> loads(dumps({"x": np.float32([1, 2]), "step": 7}))
     {'x': array([1., 2.], dtype=float32), 'step': 7}
     """
-    if not options and not keep_device and format in _FAST:
+    if not options and format in _FAST:
         whole = _FAST[format][0](value)
         if whole is not None:
             return whole
-    chunks = buffers(value, format, keep_device=keep_device, **options)
+    chunks = buffers(value, format, **options)
     return chunks[0] if len(chunks) == 1 and type(chunks[0]) is bytes else kernels.join(chunks)
 
 
@@ -109,11 +127,11 @@ def loads(
             if value is not None:
                 return value
     view = memory.flat(data)
-    value = _decode(view, format, copy, limits, options)
+    value = decode(view, format, copy, limits, options)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
 
 
-def _decode(
+def decode(
     view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits | None, options: dict[str, Any]
 ) -> Any:
     if isinstance(format, str):
@@ -128,17 +146,20 @@ def _decode(
         raise error.add(format=name) from None
 
 
-def recognise(data: Any) -> str:
+def recognise(data: Any, size: int | None = None) -> str:
     """The name of the format that bytes are in; UnknownFormatError if none fits. The order is documented in docs/formats.md.
+
+    The first bytes are enough if `size` says how many there are in all.
 
     >>> recognise(b"\\x08\\x01\\x12\\x00\\x22\\x04\\x00\\x00\\x80?")
     'tensorproto'
     """
     view = memory.flat(data)
+    total = len(view) if size is None else size
     if len(view) > 8 and view[8] == ord("{") and int.from_bytes(view[:8], "little") <= DEFAULT.safetensors_header:
-        size = int.from_bytes(view[:8], "little")
-        if size > len(view) - 8:
-            raise TruncatedError(f"a safetensors header of {size} bytes in {len(view)}", format="safetensors", offset=len(view))
+        header = int.from_bytes(view[:8], "little")
+        if header > total - 8:
+            raise TruncatedError(f"a safetensors header of {header} bytes in {total}", format="safetensors", offset=total)
         return "safetensors"
     if len(view) > 1 and view[0] == 0x08 and (view[1] in dtypes.BY_TF or view[1] in (dtypes.STRING, dtypes.VARIANT)):
         return "tensorproto"  # which then parses strictly, or says where it does not
@@ -147,98 +168,50 @@ def recognise(data: Any) -> str:
     raise UnknownFormatError(f"these bytes ({start} ...) are in no format that is recognised ({known}); pass format=")
 
 
-def write(stream: Any, value: Any, format: str = DEFAULT_FORMAT, *, keep_device: bool = False, **options: Any) -> int:
-    """Writes one value to a socket, pipe or binary file object, framed by its length and checksums; returns the number of bytes.
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format that a file's name asks for.
 
-    The frame is TFRecord's, so a file of such values is a TFRecord file. Large tensors are sent from their own memory.
-
-    >>> import io, numpy as np
-    >>> stream = io.BytesIO()
-    >>> write(stream, np.arange(3)), write(stream, ["two", 2])
-    (168, 144)
-    >>> _ = stream.seek(0)
-    >>> read(stream), read(stream)
-    (array([0, 1, 2]), ['two', 2])
+    >>> format_of("model.safetensors")
+    'safetensors'
     """
-    chunks = buffers(value, format, keep_device=keep_device, **options)
-    size = sum(map(len, chunks))
-    parts = [tfrecord.header(size), *chunks, tfrecord.footer(chunks)]
-    if size <= _SMALL:
-        parts = [kernels.join(parts)]
-    send = getattr(stream, "sendall", None)
-    for part in parts:
-        if send is not None:
-            send(part)
-        else:
-            _write_all(stream, part)
-    return tfrecord.HEADER + size + tfrecord.FOOTER
+    name = os.fspath(path)
+    for row in FORMATS.values():
+        if name.endswith(row.suffixes):
+            return row.name
+    known = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
+    raise UnknownFormatError(f"no format has files named like this (known: {known}); pass format=", path=name)
 
 
-def _write_all(stream: Any, part: Any) -> None:
-    """Raw streams may take less than they are given."""
-    rest = memoryview(part)
-    while len(rest):
-        count = stream.write(rest)
-        if count is None:
-            raise BlockingIOError("the stream is not blocking, and took nothing")
-        rest = rest[count:]
+def save(where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any) -> None:
+    """Writes a value to a file, whole or not at all, or to a binary file object.
 
+    The format is the one that the name asks for, unless given. A file is replaced through a temporary sibling, fsync and rename: a reader
+    sees the old or the new one, and so does whoever comes after a crash; `durable=False` skips the fsync. Options are those of `dumps`.
 
-def read(
-    stream: Any,
-    format: str | tuple[str, ...] | None = None,
-    *,
-    to: str = "numpy",
-    device: Any = None,
-    cast: bool = False,
-    copy: bool | None = None,
-    limits: Limits | None = None,
-    **options: Any,
-) -> Any:
-    """Reads the next value that `write` wrote. EOFError when the stream ends between two values, TruncatedError inside one.
-
-    >>> import io
-    >>> read(io.BytesIO())
-    Traceback (most recent call last):
-    EOFError: no more values on this stream
+    >>> import tempfile, numpy as np
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(f"{folder}/x.safetensors", {"x": np.arange(3)}, metadata={"model": "nmt-v2"})
+    ...     os.path.getsize(f"{folder}/x.safetensors")
+    152
     """
-    allowed = (limits or DEFAULT).record
-    head = memory.fresh(tfrecord.HEADER)
-    got = _fill(stream, head)
-    if got == 0:
-        raise EOFError("no more values on this stream")
-    if got < tfrecord.HEADER:
-        raise TruncatedError("the stream ends inside the header of a value", format="tfrecord", offset=got)
-    size = tfrecord.length(head.tobytes())
-    if size > allowed:
-        raise LimitError(f"a value of {size} bytes; Limits(record=...) allows {allowed}", format="tfrecord", offset=0)
-    body = memory.fresh(size + tfrecord.FOOTER)
-    got = _fill(stream, body)
-    if got < len(body):
-        raise TruncatedError(
-            f"the stream ends after {got} of {len(body)} bytes of a value", format="tfrecord", offset=tfrecord.HEADER + got
-        )
-    tfrecord.check(body[:size], body[size:].tobytes())
-    return loads(body.data[:size], format, to=to, device=device, cast=cast, copy=copy, limits=limits, **options)
+    if hasattr(where, "write"):
+        for part in buffers(value, format or DEFAULT_FORMAT, **options):
+            files.write_all(where, part)
+        return
+    try:
+        files.replace(where, buffers(value, format or format_of(where), **options), durable)
+    except TensorwireError as error:
+        raise error.add(path=os.fspath(where)) from None
 
 
-def _fill(stream: Any, buffer: Any) -> int:
-    """Reads until the buffer is full or the stream ends; returns how much."""
-    rest, done = memoryview(buffer), 0
-    into = getattr(stream, "recv_into", None) or getattr(stream, "readinto", None)
-    while done < len(rest):
-        if into is not None:
-            count = into(rest[done:])
-            if count is None:
-                raise BlockingIOError("the stream is not blocking, and had nothing")
-        else:
-            piece = stream.read(len(rest) - done)
-            count = len(piece)
-            rest[done : done + count] = piece
-        if not count:
-            break
-        done += count
-    return done
-
-
-__all__ = ["Bundle", "DecodeError", "EncodeError", "buffers", "dumps", "formats", "loads", "read", "recognise", "write"]
+def open_container(
+    source: files.Source, format: str | tuple[str, ...] | None, limits: Limits | None, options: dict[str, Any]
+) -> tuple[Container, str]:
+    """(a lazy container where the format has one, else the value read whole; the format)"""
+    name = format if isinstance(format, str) else recognise(source.read_at(0, min(source.size, 64)), source.size)
+    if isinstance(format, tuple) and name not in format:
+        raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+    codec: Any = _codec(name, options, limits)
+    if FORMATS[name].lazy:
+        return codec.open(source), name
+    return Container.of(codec.decode(source.read_at(0, source.size))), name

@@ -7,7 +7,7 @@ A spec is a tree of nodes; parts are consumed in the order in which the tree is 
                                         (complex128: as float64 with a trailing 2)
     {"text": true}                      the next part, a string tensor whose strings are text (containers that hold strings themselves)
     {"strings": [3], "text": true}      two parts, data (uint8) and offsets (int64); the list is the shape
-    {"sparse": NODE}                    indices, then the values as NODE says, then dense_shape
+    {"sparse": NODE, "sorted": true}    indices, then the values as NODE says, then dense_shape; sorted: rows never go back
     {"ragged": NODE, "splits": 2, "uniform": [2, null]}   the values as NODE says, then 2 row_splits, outer to inner
     {"list": [NODE, ...]}  {"tuple": [NODE, ...]}  {"dict": {"key": NODE, ...}}
     {"list": 3}            {"tuple": 3}            all of {}: three parts as they are
@@ -112,7 +112,9 @@ class _Lower:
             return {"strings": list(value.shape)} | ({"text": True} if value.text else {})
         if isinstance(value, Sparse):
             self.parts.append(np.ascontiguousarray(value.indices))
-            node = {"sparse": self.tensor(value.values)}
+            node: dict[str, Any] = {"sparse": self.tensor(value.values)}
+            if value.indices.shape[1] and validate.rows_sorted(value.indices):
+                node["sorted"] = True
             self.parts.append(np.ascontiguousarray(value.dense_shape))
             return node
         if isinstance(value, Ragged):
@@ -292,6 +294,7 @@ _KINDS: dict[str, Callable[[_Lift, Node, int], Any]] = {
 _KEYS = {kind: {kind} for kind in _KINDS} | {
     "bundle": {"bundle", "metadata", "tensor_metadata"},
     "strings": {"strings", "text"},
+    "sparse": {"sparse", "sorted"},
     "ragged": {"ragged", "splits", "uniform"},
 }
 
@@ -333,6 +336,36 @@ def names(spec: Node, most: int) -> list[str]:
             name = f"{base}~{again[base]}"
         found[name] = None
     return list(found)
+
+
+def tensors(spec: Node, most: int) -> Iterator[tuple[str, Node, int]]:
+    """Each tensor of a value: the way to it, its node, and how many parts it takes.
+
+    >>> list(tensors({"dict": {"x": {"sparse": {}}, "n": 3, "y": {"list": 2}}}, 5))
+    [('x', {'sparse': {}}, 3), ('y/0', {}, 1), ('y/1', {}, 1)]
+    """
+    for way, node in _tensors(spec, None, 0):
+        size = len(names(node, most))
+        most -= size
+        yield "tensor" if way is None else way, node, size
+
+
+def _tensors(node: Node, way: str | None, depth: int) -> Iterator[tuple[str | None, Node]]:
+    if not isinstance(node, dict) or depth > 2 * DEPTH:
+        return
+    kind = next(iter(node), None)
+    inner = node[kind] if kind else None
+    start = "" if way is None else f"{way}/"
+    if kind in ("dict", "bundle", "list", "tuple"):
+        items = inner.items() if isinstance(inner, dict) else enumerate(inner if isinstance(inner, list) else _dense(inner))
+        for key, item in items:
+            yield from _tensors(item, f"{start}{key}", depth + 1)
+    elif kind not in ("float", "bytes"):
+        yield way, node
+
+
+def _dense(count: Any) -> Iterator[Node]:
+    return (_DENSE for _ in range(count if type(count) is int else 0))
 
 
 def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:

@@ -44,8 +44,8 @@ def read_only(array: Array) -> Array:
     return array
 
 
-def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], copy: bool | None) -> Array:
-    """The array at `offset`, by the rules above. The caller has checked that the bytes are there."""
+def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], copy: bool | None, base: int = 0) -> Array:
+    """The array at `offset`, by the rules above. The caller has checked that the bytes are there; `base` is where the view begins."""
     size = math.prod(shape) * dtype.itemsize
     if size == 0:
         empty: Array = np.empty(shape, dtype)
@@ -53,12 +53,29 @@ def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int,
     raw: Array = np.frombuffer(view, np.uint8, size, offset)
     aligned = raw.__array_interface__["data"][0] % dtype.alignment == 0
     if copy is False and not aligned:
-        raise DecodeError(f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out", offset=offset)
+        raise DecodeError(
+            f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out", offset=base + offset
+        )
     if copy or not aligned or (size <= TINY and copy is None):
         own: Array = np.empty(shape, dtype)
         own.reshape(-1).view(np.uint8)[...] = raw
         return own if copy else read_only(own)
     return read_only(raw.view(dtype).reshape(shape))
+
+
+def make_writable(value: Any) -> None:
+    """Gives arrays over memory that is the caller's own back their flag, however deep they are in a value."""
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = True
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            make_writable(item)
+    elif hasattr(value, "values") and callable(value.values):  # a dict or Bundle
+        for item in value.values():
+            make_writable(item)
+    elif hasattr(value, "__slots__"):
+        for name in value.__slots__:
+            make_writable(getattr(value, name))
 
 
 def chunk(array: Array) -> Buffer:

@@ -115,6 +115,16 @@ def order(indices: Array) -> Order:
     return Order(False, bool((_compare(ordered) == 0).any()), first)
 
 
+def rows_sorted(indices: Array) -> bool:
+    """Whether the first column never goes back, which is what reading some rows needs.
+
+    >>> rows_sorted(np.array([[0, 1], [0, 0], [2, 0]]))
+    True
+    """
+    rows = indices[:, 0]
+    return bool((rows[1:] >= rows[:-1]).all())
+
+
 def ragged(count: int, row_splits: Sequence[Array], uniform: Sequence[int | None], blame: Blame = EncodeError) -> None:
     """Splits start at 0, never decrease, and end at the number of rows of the next partition, the last at the number of values."""
     if not row_splits:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import api
+from .. import api, streams
 from ..equality import equal
 from ..tensors import Ragged, Sparse, Strings, describe
 
@@ -76,11 +76,11 @@ def _stream(file: Path, value: dict[str, Any]) -> Trip:
     def write() -> None:
         with file.open("wb") as stream:
             for item in value.items():
-                api.write(stream, item)
+                streams.write(stream, item)
 
     def read() -> dict[str, Any]:
         with file.open("rb") as stream:
-            return dict(api.read(stream) for _ in value)
+            return dict(streams.read(stream) for _ in value)
 
     encode, _ = _best(write)
     decode, back = _best(read)

@@ -29,6 +29,10 @@ class Format(NamedTuple):
     recognised: bool
     """Whether `loads` finds it without being told."""
     suffixes: tuple[str, ...] = ()
+    lazy: bool = False
+    """Whether `tw.open` reads only what is asked for."""
+    metadata: bool = False
+    """Whether it keeps text about any value; others keep it for a Bundle only."""
     extra: str | None = None
     """The pip extra that it needs."""
 
@@ -36,7 +40,15 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
-        Format("safetensors", "safetensors:Safetensors", "named tensors of every kind, aligned, read in place", True, (".safetensors",)),
+        Format(
+            "safetensors",
+            "safetensors:Safetensors",
+            "named tensors of every kind, aligned, read in place",
+            True,
+            (".safetensors",),
+            True,
+            True,
+        ),
         Format(
             "tensorproto",
             "tensorproto:TensorProto",

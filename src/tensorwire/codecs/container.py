@@ -1,0 +1,219 @@
+"""Reading one tensor, or some rows of one, out of many: what every lazy container shares.
+
+A container is a spec of `lowering` and parts that can be read row by row. Its keys are the tensors of the value, by their way ("tokens",
+"layers/2/kernel"); what is read for `rows` are those rows' bytes only, through the offsets of strings and the splits of ragged tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .. import dtypes, lowering
+from .._errors import DecodeError
+from .._limits import DEFAULT, Limits
+from ..tensors import Array, Bundle, Sparse, Strings
+
+Rows = tuple[int, int] | None
+"""From, to; None for all."""
+
+
+class Part(Protocol):
+    """One stored array."""
+
+    dtype: str
+    """A name of the dtype table, or "bytes" for a string tensor."""
+    shape: tuple[int, ...]
+    nbytes: int
+
+    def read(self, rows: Rows = None) -> Any:
+        """The array, or some rows of it."""
+
+
+class TensorSpec(NamedTuple):
+    """What is known of a tensor before it is read."""
+
+    kind: str
+    """dense, strings, sparse or ragged"""
+    dtype: str
+    shape: tuple[int | None, ...]
+    nbytes: int
+
+
+class MemoryPart:
+    """A part that is in memory already."""
+
+    def __init__(self, array: Any) -> None:
+        self.dtype = "bytes" if isinstance(array, Strings) else dtypes.of(array.dtype).name
+        self.shape, self.nbytes, self._array = array.shape, array.nbytes, array
+
+    def read(self, rows: Rows = None) -> Any:
+        return self._array if rows is None else self._array[rows[0] : rows[1]]
+
+
+class _Leaf(NamedTuple):
+    node: Any
+    first: int
+    size: int
+
+
+class Container:
+    """Tensors by name, read when they are asked for."""
+
+    def __init__(self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], limits: Limits = DEFAULT) -> None:
+        self.tree, self.parts, self.metadata, self._limits = spec, parts, metadata, limits
+        self._leaves = dict(_leaves(spec, len(parts)))
+        self.tensor_metadata: dict[str, dict[str, str]] = {}
+        if isinstance(spec, dict) and "bundle" in spec and isinstance(spec.get("tensor_metadata", {}), dict):
+            self.tensor_metadata = spec.get("tensor_metadata", {})
+
+    @classmethod
+    def of(cls, value: Any) -> Container:
+        """A value that had to be read whole, as if it were lazy."""
+        spec, parts = lowering.lower(value, strings=True)
+        metadata = value.metadata if isinstance(value, Bundle) else {}
+        return cls(spec, [MemoryPart(part) for part in parts], metadata)
+
+    def keys(self) -> list[str]:
+        return list(self._leaves)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._leaves
+
+    def part(self, name: str) -> Part:
+        """The stored array of a dense tensor, for those who join containers."""
+        return self.parts[self._leaves[name].first]
+
+    @property
+    def checksums(self) -> bool:
+        """Whether reading a tensor whole notices any change of its data."""
+        return bool(self.parts) and all(getattr(part, "checksum", False) for part in self.parts)
+
+    def spec(self, name: str) -> TensorSpec:
+        leaf = self._leaves[name]
+        parts = self.parts[leaf.first : leaf.first + leaf.size]
+        return TensorSpec(*_describe(leaf.node, parts), sum(part.nbytes for part in parts))
+
+    def read(self, name: str, rows: Rows = None) -> Any:
+        """A tensor, or the rows from, to of its first dimension."""
+        leaf = self._leaves[name]
+        parts = self.parts[leaf.first : leaf.first + leaf.size]
+        try:
+            if rows is not None:
+                return _read_rows(leaf.node, parts, rows, self._limits)
+            return lowering.lift(leaf.node, [part.read() for part in parts], self._limits)
+        except DecodeError as error:
+            raise error.add(tensor=name) from None
+
+    def value(self) -> Any:
+        """All of it."""
+        return lowering.lift(self.tree, [part.read() for part in self.parts], self._limits)
+
+
+def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
+    """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
+    seen: dict[str, int] = {}
+    at = 0
+    for way, node, size in lowering.tensors(spec, count):
+        name = way
+        while name in seen:
+            seen[way] += 1
+            name = f"{way}~{seen[way]}"
+        seen[name] = 0
+        yield name, _Leaf(node, at, size)
+        at += size
+
+
+def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | None, ...]]:
+    kind = next(iter(node), None)
+    if kind == "dtype":
+        row = dtypes.BY_NAME[node["dtype"]]
+        return "dense", row.name, parts[0].shape[: -1 if row.numpy.kind == "c" else None]
+    if kind == "strings":
+        return "strings", "text" if node.get("text") else "bytes", tuple(node["strings"])
+    if kind == "sparse":
+        _, dtype, _ = _describe(node["sparse"], parts[1:-1])
+        return "sparse", dtype, tuple(parts[-1].read().tolist())
+    if kind == "ragged":
+        splits = node["splits"]
+        _, dtype, shape = _describe(node["ragged"], parts[:-splits])
+        rows = parts[len(parts) - splits].shape[0] - 1
+        return "ragged", dtype, (rows, *node.get("uniform", [None] * splits), *shape[1:])
+    if parts[0].dtype == "bytes":
+        return "strings", "text" if kind == "text" else "bytes", parts[0].shape
+    return "dense", parts[0].dtype, parts[0].shape
+
+
+def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], limits: Limits) -> Any:
+    kind = next(iter(node), None)
+    start, stop = rows
+    if kind == "strings":
+        return _string_rows(node, parts, start, stop)
+    if kind == "ragged":
+        return _ragged_rows(node, parts, start, stop, limits)
+    if kind == "sparse":
+        return _sparse_rows(node, parts, start, stop, limits)
+    return lowering.lift(node, [parts[0].read(rows)], limits)
+
+
+def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Strings:
+    shape = node["strings"]
+    inner = int(np.prod(shape[1:], dtype=np.int64))
+    offsets: Array = parts[1].read((start * inner, stop * inner + 1))
+    low, high = int(offsets[0]), int(offsets[-1])
+    if not 0 <= low <= high <= parts[0].shape[0]:
+        raise DecodeError(f"offsets of strings go from {low} to {high}, and there are {parts[0].shape[0]} bytes")
+    spec = {**node, "strings": [stop - start, *shape[1:]]}
+    found: Strings = lowering.lift(spec, [parts[0].read((low, high)), offsets - offsets[0]])
+    return found
+
+
+def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
+    count = node["splits"]
+    values, splits = parts[:-count], []
+    low, high = start, stop
+    for part in parts[len(parts) - count :]:
+        cut = part.read((low, high + 1))
+        low, high = int(cut[0]), int(cut[-1])
+        if not 0 <= low <= high:
+            raise DecodeError(f"row_splits go from {low} to {high}")
+        splits.append(cut - cut[0])
+    inner = _read_rows(node["ragged"], values, (low, high), limits)
+    stored = [inner] if isinstance(inner, np.ndarray) else [inner.data, inner.offsets]
+    flat: Any = {} if isinstance(inner, np.ndarray) else {"strings": list(inner.shape)} | ({"text": True} if inner.text else {})
+    return lowering.lift({**node, "ragged": flat}, [*stored, *splits], limits)
+
+
+def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
+    """Sorted indices are searched, a few bytes at a time; others have to be read."""
+    indices, shape = parts[0], parts[-1].read()
+    nnz = indices.shape[0]
+    if node.get("sorted"):
+        low, high = (_search(indices, nnz, row) for row in (start, stop))
+        chosen: Any = indices.read((low, high))
+        if len(chosen) and (chosen[0, 0] < start or chosen[-1, 0] >= stop):
+            raise DecodeError("the indices of a sparse tensor are said to be sorted, and are not")
+        values = _read_rows(node["sparse"], parts[1:-1], (low, high), limits)
+    else:
+        everything = indices.read()
+        keep = np.flatnonzero((everything[:, 0] >= start) & (everything[:, 0] < stop))
+        chosen, values = everything[keep], lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], limits)[keep]
+    moved = chosen.copy()
+    moved[:, 0] -= start
+    dims = shape.copy()
+    dims[0] = stop - start
+    return Sparse(moved, values, dims)
+
+
+def _search(indices: Any, nnz: int, row: int) -> int:
+    """The first index whose row is not below `row`."""
+    low, high = 0, nnz
+    while low < high:
+        middle = (low + high) // 2
+        if int(indices.read((middle, middle + 1))[0, 0]) < row:
+            low = middle + 1
+        else:
+            high = middle
+    return low

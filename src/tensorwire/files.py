@@ -1,0 +1,227 @@
+"""Bytes at rest: where they are read from, and how a file is replaced whole or not at all.
+
+A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads may read from it at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap as _mmap
+import os
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from . import memory
+from ._errors import TruncatedError
+
+_VECTOR = 1000
+"""Buffers in one system call; the kernel's own ceiling is 1024."""
+
+
+class Source(Protocol):
+    """Bytes that can be read at any place."""
+
+    size: int
+    path: str | None
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        """Exactly so many bytes; TruncatedError if they are not there."""
+
+    def close(self) -> None: ...
+
+
+class BytesSource:
+    """Bytes in memory: reading is a view."""
+
+    def __init__(self, data: Any, path: str | None = None) -> None:
+        self.view, self.path = memory.flat(data), path
+        self.size = len(self.view)
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        _check(self, offset, count, self.size)
+        return self.view[offset : offset + count]
+
+    def close(self) -> None:
+        """Nothing of ours is open: arrays keep the memory alive as long as they need it."""
+
+
+class FileSource:
+    """A file, read by `pread` into fresh memory that starts at a multiple of 64."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: str | None = os.fspath(path)
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        out = memory.fresh(count)
+        view, done = out.data, 0
+        while done < count:
+            got = os.preadv(self._fd, [view[done:]], offset + done)
+            if got == 0:
+                _check(self, offset, count, offset + done)
+            done += got
+        return view
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):
+            self.close()
+
+
+def map_file(path: str | os.PathLike[str]) -> BytesSource:
+    """A private, read-only mapping, for files that nobody truncates meanwhile: touching a page that is gone kills the process."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            return BytesSource(b"", os.fspath(path))
+        mapping = _mmap.mmap(file.fileno(), 0, flags=_mmap.MAP_PRIVATE, prot=_mmap.PROT_READ)
+    return BytesSource(mapping, os.fspath(path))
+
+
+class StreamSource:
+    """A file object that can seek, one read at a time."""
+
+    def __init__(self, stream: Any) -> None:
+        self.path: str | None = None
+        self._stream, self._lock = stream, threading.Lock()
+        self.size = stream.seek(0, os.SEEK_END)
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        out = memory.fresh(count)
+        with self._lock:
+            self._stream.seek(offset)
+            got = fill(self._stream, out)
+        _check(self, offset, count, offset + got)
+        return out.data
+
+    def close(self) -> None:
+        """The stream belongs to whoever opened it."""
+
+
+def _check(source: Source, offset: int, count: int, end: int) -> None:
+    if offset + count > end:
+        raise TruncatedError(f"{count} bytes wanted, and the file ends at {end}", path=source.path, offset=offset)
+
+
+def source(where: Any, mmap: bool = False) -> Source:
+    """The Source for a path, bytes, or a file object."""
+    if isinstance(where, (str, os.PathLike)):
+        return map_file(where) if mmap else FileSource(where)
+    if hasattr(where, "read"):
+        return StreamSource(where)
+    return BytesSource(where)
+
+
+def fill(stream: Any, buffer: Any) -> int:
+    """Reads from a socket or file object until the buffer is full or the stream ends; returns how much."""
+    rest, done = memoryview(buffer), 0
+    into = getattr(stream, "recv_into", None) or getattr(stream, "readinto", None)
+    while done < len(rest):
+        if into is not None:
+            count = into(rest[done:])
+            if count is None:
+                raise BlockingIOError("the stream is not blocking, and had nothing")
+        else:
+            piece = stream.read(len(rest) - done)
+            count = len(piece)
+            rest[done : done + count] = piece
+        if not count:
+            break
+        done += count
+    return done
+
+
+def write_all(stream: Any, part: Any) -> None:
+    """Writes all of a buffer; raw streams may take less than they are given."""
+    rest = memoryview(part)
+    while len(rest):
+        count = stream.write(rest)
+        if count is None:
+            raise BlockingIOError("the stream is not blocking, and took nothing")
+        rest = rest[count:]
+
+
+def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool = True) -> None:
+    """Makes `path` hold exactly these bytes, or leaves it as it was: a temporary sibling, fsync, rename, fsync of the folder.
+
+    `durable=False` skips both fsyncs: still whole or not at all for every reader, but a power cut may bring the old file back, or an empty
+    one on some file systems.
+    """
+    target = os.path.realpath(path)  # a link stays a link
+    with _sibling(target) as (fd, temporary):
+        _write_vector(fd, chunks)
+        if durable:
+            os.fsync(fd)
+        os.replace(temporary, target)
+    if durable:
+        folder = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+@contextlib.contextmanager
+def _sibling(target: str) -> Iterator[tuple[int, str]]:
+    """A locked temporary file next to the target, gone after an error.
+
+    Its name follows from the target's, and a live writer holds a lock on it. So what a killed writer left behind is found without a
+    search: the next one to write the same file takes it over, or sweeps it away.
+    """
+    folder, name = os.path.split(target)
+    number, taken = 0, None
+    while True:
+        path = os.path.join(folder, f".{name}.{number}.tensorwire")
+        number += 1
+        if taken is not None and not os.path.lexists(path):
+            break
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        if not _lock(fd, path):
+            os.close(fd)
+        elif taken is None:
+            taken = fd, path
+        else:
+            os.unlink(path)
+            os.close(fd)
+    fd, path = taken
+    try:
+        os.ftruncate(fd, 0)
+        with contextlib.suppress(FileNotFoundError):
+            os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
+        yield fd, path
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        raise
+    finally:
+        os.close(fd)
+
+
+def _lock(fd: int, path: str) -> bool:
+    """Whether nobody else holds the file, and it still is the one at that path (its writer may have renamed it just now)."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _write_vector(fd: int, chunks: Sequence[Any]) -> None:
+    """Many buffers in few system calls."""
+    for start in range(0, len(chunks), _VECTOR):
+        batch = [memoryview(chunk) for chunk in chunks[start : start + _VECTOR]]
+        while batch:
+            done = os.writev(fd, batch)
+            while batch and done >= len(batch[0]):
+                done -= len(batch.pop(0))
+            if done:
+                batch[0] = batch[0][done:]

@@ -1,0 +1,251 @@
+"""Reading files: `tw.open` gives a mapping of tensors that know their shape and read only what is asked for, `tw.load` reads it all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import api, files, frameworks, memory
+from ._errors import SchemaError, TensorwireError, choices
+from ._limits import Limits
+from .codecs.container import Container, TensorSpec
+from .shards import is_index, open_shards
+from .tensors import Array, Strings
+
+
+class LazyTensor:
+    """A tensor in a file: `shape`, `dtype` and `kind` are known, `[...]` reads those rows, `read()` and `np.asarray` read all.
+
+    A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
+    """
+
+    __slots__ = ("_container", "_path", "_spec", "name")
+
+    def __init__(self, container: Container, name: str, path: str | None) -> None:
+        self.name, self._container, self._path = name, container, path
+        self._spec: TensorSpec = self._guard(lambda: container.spec(name))
+
+    @property
+    def kind(self) -> str:
+        """dense, strings, sparse or ragged"""
+        return self._spec.kind
+
+    @property
+    def dtype(self) -> str:
+        """The name in the dtype table; "text" or "bytes" for strings."""
+        return self._spec.dtype
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        return self._spec.shape
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return self._spec.nbytes
+
+    def read(self) -> Any:
+        """All of it."""
+        return self._guard(lambda: self._container.read(self.name))
+
+    def __getitem__(self, key: Any) -> Any:
+        first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
+        count = self.shape[0] if self.shape else None
+        if count is None or first is Ellipsis or (isinstance(key, tuple) and not key):
+            found = self.read()
+            return found if first is Ellipsis and not rest else found[key]
+        if isinstance(first, (int, np.integer)):
+            row = range(count)[first]
+            found = self._rows(row, row + 1)[0] if self.kind != "sparse" else _drop_row(self._rows(row, row + 1))
+            return found[rest] if rest else found
+        if isinstance(first, slice):
+            chosen = range(count)[first]
+            low, high = (min(chosen), max(chosen) + 1) if len(chosen) else (0, 0)
+            found = self._rows(low, high)
+            if chosen.step != 1:
+                found = found[:: chosen.step]
+            return found[(slice(None), *rest)] if rest else found
+        return self.read()[key]
+
+    def _rows(self, start: int, stop: int) -> Any:
+        return self._guard(lambda: self._container.read(self.name, (start, stop)))
+
+    def _guard(self, work: Any) -> Any:
+        try:
+            return work()
+        except TensorwireError as error:
+            raise error.add(path=self._path, tensor=self.name) from None
+
+    def __len__(self) -> int:
+        if not self.shape or self.shape[0] is None:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        found = self.read()
+        if not isinstance(found, (np.ndarray, Strings)):
+            raise TypeError(f"a {self.kind} tensor is no array; .read() gives it as it is")
+        return np.asarray(found, dtype)
+
+    def __repr__(self) -> str:
+        return f"<{self.name!r}: {self.kind} {self.dtype} {self.shape}, {self.nbytes} bytes, not read>"
+
+
+def _drop_row(sparse: Any) -> Any:
+    """One row of a sparse tensor, without the dimension that it was a row of."""
+    return type(sparse)(sparse.indices[:, 1:], sparse.values, sparse.dense_shape[1:])
+
+
+class File(Mapping[str, LazyTensor]):
+    """An open file: a mapping name -> LazyTensor. Any number of threads may read at once. Opened by a path or from bytes, it pickles.
+
+    Closing drops our handle. Arrays that were read, and mappings that they look into, live as long as they are needed.
+    """
+
+    def __init__(self, where: Any, options: dict[str, Any], source: files.Source, container: Container, format: str) -> None:
+        self._where, self._options, self._source, self._container = where, options, source, container
+        self.format = format
+        """The format's name."""
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Text about the whole file (a copy)."""
+        return dict(self._container.metadata)
+
+    @property
+    def tensor_metadata(self) -> dict[str, dict[str, str]]:
+        """Text about each tensor (a copy)."""
+        return {name: dict(texts) for name, texts in self._container.tensor_metadata.items()}
+
+    @property
+    def path(self) -> str | None:
+        return self._source.path
+
+    @property
+    def checksums(self) -> bool:
+        """Whether reading a tensor whole notices any change of its data."""
+        return self._container.checksums
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._source.size
+
+    def load(self) -> Any:
+        """The whole value, as `tw.load` gives it."""
+        return self._container.value()
+
+    def __getitem__(self, name: str) -> LazyTensor:
+        if name not in self._container:
+            raise KeyError(f"no tensor {name!r}{choices(name, self._container.keys()[:1000])}")
+        return LazyTensor(self._container, name, self._source.path)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._container.keys())
+
+    def __len__(self) -> int:
+        return len(self._container.keys())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._container
+
+    def close(self) -> None:
+        self._source.close()
+
+    def __enter__(self) -> File:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> Any:
+        if hasattr(self._where, "read"):
+            raise TypeError("a file opened from a file object cannot be pickled; open it by its path")
+        return _reopen, (self._where if isinstance(self._where, str) else bytes(self._where), self._options)
+
+    def __repr__(self) -> str:
+        where = self._source.path or f"{self.size} bytes"
+        return f"<{where}: {self.format}, {len(self)} tensors>"
+
+
+def _reopen(where: Any, options: dict[str, Any]) -> File:
+    return open(where, **options)
+
+
+def open(
+    where: Any, format: str | tuple[str, ...] | None = None, *, mmap: bool = False, limits: Limits | None = None, **options: Any
+) -> File:
+    """Opens a file (a path, bytes, a binary file object, or a hub's *.safetensors.index.json) without reading its tensors.
+
+    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates meanwhile.
+
+    >>> import numpy as np
+    >>> with open(api.dumps({"logits": np.arange(20).reshape(10, 2), "n": 3})) as f:
+    ...     print(f.keys(), f["logits"].shape, f["logits"][3:5].tolist())
+    KeysView(<352 bytes: safetensors, 1 tensors>) (10, 2) [[6, 7], [8, 9]]
+    """
+    path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
+    if path is not None and is_index(path):
+        source, container = open_shards(path, mmap, limits)
+        name = "safetensors"
+    else:
+        source = files.source(where, mmap)
+        try:
+            container, name = api.open_container(source, format, limits, options)
+        except BaseException as error:
+            source.close()
+            if isinstance(error, TensorwireError):
+                error.add(path=path)
+            raise
+    return File(path if path is not None else where, {"format": format, "mmap": mmap, "limits": limits, **options}, source, container, name)
+
+
+def load(
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    to: str = "numpy",
+    names: Iterable[str] | None = None,
+    *,
+    device: Any = None,
+    cast: bool = False,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Any:
+    """Reads the value of a file (whatever `tw.open` takes) into fresh, aligned, writable memory.
+
+    `names` reads only those tensors, as a dict.
+
+    >>> import io, numpy as np
+    >>> file = io.BytesIO()
+    >>> api.save(file, {"a": np.arange(3), "b": np.zeros(2)})
+    >>> load(file, names=["b"])
+    {'b': array([0., 0.])}
+    """
+    path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
+    if names is not None or (path is not None and is_index(path)):
+        with open(where, format, limits=limits, **options) as file:
+            value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
+    else:
+        source = files.source(where)
+        try:
+            data = source.read_at(0, source.size)
+            if isinstance(source, files.BytesSource):
+                data = memory.flat(bytearray(data))  # what is loaded is one's own
+            value = api.decode(data, format, None, limits, options)
+        except TensorwireError as error:
+            raise error.add(path=path) from None
+        finally:
+            source.close()
+    memory.make_writable(value)
+    return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def _known(names: Iterable[str], file: File) -> list[str]:
+    wanted = [names] if isinstance(names, str) else list(names)
+    for name in wanted:
+        if name not in file:
+            raise SchemaError(f"no tensor {name!r}{choices(name, list(file)[:1000])}", path=file.path)
+    return wanted

@@ -1,0 +1,111 @@
+"""What is in a file (`inspect`), and whether it is whole (`verify`)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from . import lazy
+from ._errors import TensorwireError
+from ._limits import Limits
+
+
+@dataclass(frozen=True)
+class TensorSummary:
+    """One tensor, not read."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    nbytes: int
+    metadata: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A file at a glance. `json()` is for machines, `str()` for people."""
+
+    path: str | None
+    format: str
+    size: int
+    checksums: bool
+    metadata: dict[str, str]
+    tensors: list[TensorSummary]
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        sums = ", checksums" if self.checksums else ""
+        lines = [f"{self.path or 'bytes'}: {self.format}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
+        lines += [f"  {key}: {text}" for key, text in self.metadata.items()]
+        width = max((len(tensor.name) for tensor in self.tensors), default=0)
+        for tensor in self.tensors:
+            shape = ", ".join(map(str, tensor.shape))
+            texts = "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
+            lines.append(f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape})  {tensor.nbytes:,} bytes{texts}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a file is whole: `ok`, and if not, what is wrong. It is true or false by itself."""
+
+    ok: bool
+    path: str | None
+    format: str | None
+    tensors: int
+    """Read and checked."""
+    nbytes: int
+    checksums: bool
+    """Whether changed data would have been seen; without checksums only the structure is checked."""
+    problems: list[str]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+
+def inspect(where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Summary:
+    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors.
+
+    >>> import numpy as np
+    >>> from .api import dumps
+    >>> print(inspect(dumps({"x": np.zeros((2, 3), np.float32)})))
+    bytes: safetensors, 152 bytes, 1 tensors
+      x  dense    float32 (2, 3)  24 bytes
+    """
+    with lazy.open(where, format, limits=limits, **options) as file:
+        texts = file.tensor_metadata
+        tensors = [TensorSummary(t.name, t.kind, t.dtype, t.shape, t.nbytes, texts.get(t.name, {})) for t in file.values()]
+        return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors)
+
+
+def verify(where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Verification:
+    """Reads everything, one tensor at a time, and says whether the file is whole.
+
+    >>> import numpy as np
+    >>> from .api import dumps
+    >>> blob = bytearray(dumps({"x": np.zeros(9)}, checksum=True))
+    >>> bool(verify(blob)), blob.append(0), verify(blob).problems
+    (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
+    """
+    problems: list[str] = []
+    count = nbytes = 0
+    try:
+        file = lazy.open(where, format, limits=limits, **options)
+    except TensorwireError as error:
+        return Verification(False, error.path, error.format, 0, 0, False, [str(error)])
+    with file:
+        for tensor in file.values():
+            try:
+                tensor.read()
+                count, nbytes = count + 1, nbytes + tensor.nbytes
+            except TensorwireError as error:
+                problems.append(str(error))
+        return Verification(not problems, file.path, file.format, count, nbytes, file.checksums, problems)
