@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/* native/bindings/*)
+# An editable install knows modules by name, so a moved one needs a new install; a changed one does not.
+MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' ' -f1)
 
 .PHONY: demo test bench lint torture clean
 
@@ -12,8 +14,11 @@ lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests ; scripts/torture
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-.venv/ready: pyproject.toml $(NATIVE)
+$(MODULES):
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	rm -f .venv/modules-* && touch $@
+
+.venv/ready: pyproject.toml $(NATIVE) $(MODULES)
 	$(BIN)/pip install --quiet --editable .
 	touch $@
 

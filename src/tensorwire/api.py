@@ -120,12 +120,13 @@ def loads(
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
     array([1, 2])
     """
-    # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
     if to == "numpy" and copy is not False and limits is None and not options and device is None and (format is None or format in _FAST):
-        for name in _FAST if format is None else (format,):
-            value = _FAST[name][1](data, copy is True)
-            if value is not None:
-                return value
+        # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
+        value = kernels.decode_dense(data, copy is True) if format is None else _FAST[format][1](data, copy is True)
+        if value is None and format is None:
+            value = kernels.decode_named(data, copy is True)
+        if value is not None:
+            return value
     view = memory.flat(data)
     value = decode(view, format, copy, limits, options)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)

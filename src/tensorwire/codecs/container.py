@@ -116,13 +116,17 @@ def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
     """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
     seen: dict[str, int] = {}
     at = 0
+    made: dict[int, _Leaf] = {}
     for way, node, size in lowering.tensors(spec, count):
         name = way
         while name in seen:
             seen[way] += 1
             name = f"{way}~{seen[way]}"
         seen[name] = 0
-        yield name, _Leaf(node, at, size)
+        leaf = made.setdefault(node.get("same", at), _Leaf(node, at, size))
+        if "same" in leaf.node:
+            raise DecodeError("a spec says that a tensor is the same as one that is none", tensor=name)
+        yield name, leaf
         at += size
 
 

@@ -1,0 +1,139 @@
+"""A value to its spec and parts."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes, frameworks, validate
+from .._errors import EncodeError
+from ..tensors import Array, Bundle, Ragged, Sparse, Strings
+from .names import DENSE, DEPTH, Node
+
+Part = Array | Strings
+
+
+class Lowered(NamedTuple):
+    spec: Node
+    parts: list[Part]
+
+
+def holds_everything(row: dtypes.DType) -> bool:
+    """For containers that can name every dtype of the table."""
+    return True
+
+
+class _Lower:
+    def __init__(self, holds: Callable[[dtypes.DType], bool], strings: bool) -> None:
+        self.holds, self.strings = holds, strings
+        self.parts: list[Part] = []
+        self.tied: dict[Any, int] = {}
+
+    def node(self, value: Any, depth: int) -> Node:
+        kind = type(value)
+        if kind is np.ndarray and value.dtype.kind not in "OSUT":
+            return self.dense(value)
+        if value is None or kind is bool or kind is int or kind is str:
+            return self.leaf(value)
+        if kind is float:
+            return value if math.isfinite(value) else {"float": struct.pack(">d", value).hex()}
+        if kind is bytes:
+            return {"bytes": base64.b64encode(value).decode()}
+        if depth >= DEPTH:
+            raise EncodeError(f"values nested more than {DEPTH} deep, or inside themselves")
+        if kind is list or kind is tuple:
+            nodes = [self.node(item, depth + 1) for item in value]
+            return {kind.__name__: len(nodes) if all(node is DENSE for node in nodes) else nodes}
+        if isinstance(value, dict):  # state_dict() of torch is an OrderedDict
+            return {"dict": {self.key(key): self.named(key, item, depth) for key, item in value.items()}}
+        if kind is Bundle:
+            node = {"bundle": {self.key(name): self.named(name, item, depth) for name, item in value.items()}}
+            texts = {"metadata": value.metadata, "tensor_metadata": value.tensor_metadata}
+            return node | {key: text for key, text in texts.items() if text}
+        return self.foreign(value, depth)
+
+    def foreign(self, value: Any, depth: int) -> Node:
+        """An object of a framework. Where two are one memory, the second says so."""
+        identity = frameworks.identity(value)
+        if identity in self.tied and identity is not None:
+            return {"same": self.tied[identity]}
+        tensor = frameworks.leaf(value)
+        if isinstance(tensor, list):
+            return self.node(tensor, depth)
+        if identity is not None and isinstance(tensor, np.ndarray):
+            self.tied[identity] = len(self.parts)
+        return self.tensor(tensor)
+
+    def named(self, name: str, value: Any, depth: int) -> Node:
+        try:
+            return self.node(value, depth + 1)
+        except EncodeError as error:
+            error.tensor = name if error.tensor is None else f"{name}/{error.tensor}"
+            raise
+
+    def leaf(self, value: Any) -> Node:
+        if type(value) is str:
+            self.key(value)
+        elif type(value) is int and abs(value) >= 1 << 4096:
+            raise EncodeError("a Python int of more than 4096 bits")
+        return value
+
+    def key(self, key: Any) -> str:
+        if type(key) is not str:
+            raise EncodeError(f"keys must be str, not {type(key).__name__} ({key!r:.40})")
+        try:
+            key.encode()
+        except UnicodeEncodeError:
+            raise EncodeError(f"{key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
+        return key
+
+    def tensor(self, value: Any) -> Node:
+        if isinstance(value, Strings):
+            if self.strings:
+                self.parts.append(value)
+                return {"text": True} if value.text else DENSE
+            self.parts += [np.ascontiguousarray(value.data), np.ascontiguousarray(value.offsets)]
+            return {"strings": list(value.shape)} | ({"text": True} if value.text else {})
+        if isinstance(value, Sparse):
+            self.parts.append(np.ascontiguousarray(value.indices))
+            node: dict[str, Any] = {"sparse": self.tensor(value.values)}
+            if value.indices.shape[1] and validate.rows_sorted(value.indices):
+                node["sorted"] = True
+            self.parts.append(np.ascontiguousarray(value.dense_shape))
+            return node
+        if isinstance(value, Ragged):
+            node = {"ragged": self.tensor(value.values), "splits": len(value.row_splits)}
+            self.parts += [np.ascontiguousarray(splits) for splits in value.row_splits]
+            return node | ({"uniform": list(value.uniform)} if any(length is not None for length in value.uniform) else {})
+        return self.dense(value)
+
+    def dense(self, array: Array) -> Node:
+        array = frameworks.plain(array)
+        row = dtypes.of(array.dtype)
+        if self.holds(row):
+            self.parts.append(array)
+            return DENSE
+        self.parts.append(stored(array))
+        return {"dtype": row.name}
+
+
+def stored(array: Array) -> Array:
+    """An array of a dtype that a container lacks, as integers of the same width, or as floats with a trailing 2."""
+    if array.dtype.kind == "c":
+        return np.ascontiguousarray(array).reshape(*array.shape, 1).view(np.dtype(f"f{array.dtype.itemsize // 2}"))
+    return array.view(np.dtype(f"u{array.dtype.itemsize}"))
+
+
+def lower(value: Any, *, holds: Callable[[dtypes.DType], bool] = holds_everything, strings: bool = False) -> Lowered:
+    """Takes a value apart. `holds` says which dtypes the container has, `strings` whether it has string tensors.
+
+    >>> lower({"a": np.float32([1]), "n": 3}).spec
+    {'dict': {'a': {}, 'n': 3}}
+    """
+    work = _Lower(holds, strings)
+    return Lowered(work.node(value, 0), work.parts)
