@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -48,7 +50,7 @@ class Plan:
     """For large tensors, strings and sparse tensors, where one measurement may be one call."""
     many_rounds: int = 3
     """For lists of small tensors, where one call takes seconds."""
-    import_rounds: int = 7
+    import_rounds: int = 15
     seconds: float = 0.03
     """How long one measurement should take at least."""
 
@@ -119,7 +121,7 @@ def cases(plan: Plan) -> Iterator[Case]:
     yield from _many(plan)
     yield from _strings(plan)
     yield from _sparse(plan)
-    for size in (KiB, plan.large):
+    for size in (KiB, 4 * MiB, plan.large):
         yield _buffers(plan, size)
     for size in (64 * KiB, plan.large):
         yield _checksums(plan, size)
@@ -205,7 +207,7 @@ def _buffers(plan: Plan, size: int) -> Case:
             Contender("pickle 5, out of band", "pickle_dumps(x, 5, buffer_callback=[].append)", names),
         ]
 
-    about = f"buffers of one float32 tensor {list(SHAPES[size])}, {size_name(size)}: nothing of it is copied"
+    about = f"buffers of one float32 tensor {list(SHAPES[size])}, {size_name(size)}; large data is not copied"
     return Case(f"buffers {size_name(size)}", about, build, plan.rounds, plan.seconds, size)
 
 
@@ -232,11 +234,14 @@ IMPORTS = {
 
 
 def _imports(plan: Plan) -> Case:
+    compiled = tempfile.TemporaryDirectory()  # everyone's modules compiled, whatever this environment says about writing bytecode
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled.name}
+
     def run(code: str) -> None:
-        subprocess.run([sys.executable, "-c", code], check=True)
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
     def build() -> list[Contender]:
-        found = [Contender(name, f"run({code!r})", {"run": run}) for name, code in IMPORTS.items()]
+        found = [Contender(name, f"run({code!r})", {"run": run, "kept": compiled}) for name, code in IMPORTS.items()]
         return [replace(one, role="ours") if one.name.startswith("tensorwire") else one for one in found]
 
     return Case("import", "a new Python process that imports and ends", build, plan.import_rounds)

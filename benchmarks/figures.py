@@ -18,7 +18,9 @@ def duration(seconds: float) -> str:
 def ratio(value: float) -> str:
     """Two or three digits.
 
-    >>> ratio(15.04), ratio(0.951), ratio(0.0002)
-    ('15.0', '0.95', '<0.01')
+    >>> ratio(266_395), ratio(15.04), ratio(0.951), ratio(0.0002)
+    ('266k', '15.0', '0.95', '<0.01')
     """
+    if value >= 10_000:
+        return f"{value / 1000:.0f}k"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.005 else "<0.01"

@@ -49,12 +49,12 @@ def page(run: dict[str, Any]) -> str:
         pair = [cases[f"dumps {name}"], cases[f"loads {name}"]]
         ways = " / ".join(way.removeprefix("tensorwire ") for way in ours(pair[0]))
         found.append(f"### {pair[0]['about'].removeprefix('dumps of ')} ({ways})\n\n{table(pair, ['dumps', 'loads'])}")
-    rows = [f"| {target['what']} | {target['measured']:.2f} | {_needed(target)} |" for target in run["targets"]]
+    rows = [f"| {target['what']} | {target['measured']:.2f}{target['unit']} | {_needed(target)} |" for target in run["targets"]]
     return "\n\n".join([*found, "\n".join(["### Targets\n", "| target | measured | needed |", "|---|---:|---|", *rows])])
 
 
 def _needed(target: dict[str, Any]) -> str:
-    return f"{'<=' if target['at_most'] else '>='} {target['needed']:g}{'' if target['met'] else ', **MISSED**'}"
+    return f"{'<=' if target['at_most'] else '>='} {target['needed']:g}{target['unit']}{'' if target['met'] else ', **MISSED**'}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from . import limits, machine
@@ -132,14 +133,5 @@ def as_json(plan: Plan, results: list[Result], targets: list[Target]) -> dict[st
             }
             for result in results
         ],
-        "targets": [
-            {
-                "what": target.what,
-                "measured": target.measured,
-                "needed": target.needed,
-                "at_most": target.at_most,
-                "met": target.met,
-            }
-            for target in targets
-        ],
+        "targets": [{**asdict(target), "met": target.met} for target in targets],
     }

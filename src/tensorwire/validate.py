@@ -79,12 +79,10 @@ def sparse(indices: Array, values_shape: tuple[int, ...], dense_shape: Array, bl
         raise blame(f"dense_shape {_brief(shape)} has a negative dimension")
     if len(shape) != rank + len(values_shape) - 1 or tuple(shape[rank:]) != values_shape[1:]:
         raise blame(f"dense_shape {_brief(shape)} does not match indices of rank {rank} and values {values_shape}")
-    if nnz and rank:
-        low, high = indices.min(axis=0), indices.max(axis=0)
-        bad = np.flatnonzero((low < 0) | (high >= dense_shape[:rank]))
-        if len(bad):
-            axis = int(bad[0])
-            row = int(np.flatnonzero((indices[:, axis] < 0) | (indices[:, axis] >= shape[axis]))[0])
+    unsigned = indices.view(np.uint64)  # where a negative number is a very large one: one comparison for both ends
+    for axis in range(rank if nnz else 0):
+        if unsigned[:, axis].max() >= shape[axis]:
+            row = int(np.flatnonzero(unsigned[:, axis] >= shape[axis])[0])
             raise blame(f"index {indices[row].tolist()} of value {row} is outside the dense_shape {_brief(shape)}")
 
 
@@ -147,9 +145,8 @@ def ragged(count: int, row_splits: Sequence[Array], uniform: Sequence[int | None
 def _steps(offsets: Array, end: int, what: str, blame: Blame) -> None:
     if offsets[0] != 0:
         raise blame(f"{what} must start at 0, not {int(offsets[0])}")
-    down = offsets[1:] < offsets[:-1]
-    if down.any():
-        row = int(np.flatnonzero(down)[0])
+    if not (offsets[1:] >= offsets[:-1]).all():
+        row = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
         raise blame(f"{what} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}")
     if offsets[-1] != end:
         raise blame(f"{what} must end at {end}, not {int(offsets[-1])}")

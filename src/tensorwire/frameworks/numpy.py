@@ -25,6 +25,11 @@ def about(obj: Any) -> dict[str, str]:
 def plain(array: Array) -> Array:
     """The array as every wire wants it: a known dtype, little-endian, in C order. The same object where it is so already."""
     dtypes.of(array.dtype)
+    return layout(array)
+
+
+def layout(array: Array) -> Array:
+    """The same for an array whose dtype is known already."""
     flags = array.flags
     if flags.c_contiguous and flags.aligned and array.dtype.isnative:
         return array

@@ -113,8 +113,8 @@ class _Lower:
         return self.dense(value)
 
     def dense(self, array: Array) -> Node:
-        array = frameworks.plain(array)
         row = dtypes.of(array.dtype)
+        array = frameworks.layout(array)
         if self.holds(row):
             self.parts.append(array)
             return DENSE

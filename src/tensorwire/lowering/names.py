@@ -20,6 +20,9 @@ def names(spec: Node, most: int) -> list[str]:
     >>> names({"dict": {"x": {"sparse": {}}, "y": {"list": 2}}}, 5)
     ['x/indices', 'x/values', 'x/dense_shape', 'y/0', 'y/1']
     """
+    kind = next(iter(spec)) if isinstance(spec, dict) and len(spec) == 1 else None
+    if kind in ("list", "tuple") and type(spec[kind]) is int and 0 <= spec[kind] <= most:
+        return list(map(str, range(spec[kind])))  # the long list of arrays, which needs no second look
     found: dict[str, None] = {}
     again: dict[str, int] = {}
     for base in _names(spec, None, 0):
