@@ -123,6 +123,11 @@ def test_specs_that_lie(spec):
         pass
 
 
+def test_inner_splits_that_are_no_vector():
+    with pytest.raises(tw.DecodeError, match="vector"):
+        lowering.lift({"ragged": {}, "splits": 2}, [np.zeros(1), np.array([0, 1]), np.array(0)])
+
+
 def test_hostile_depth():
     spec = {}
     for _ in range(70):

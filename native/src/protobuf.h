@@ -5,7 +5,7 @@
 
 namespace tensorwire {
 
-// What is wrong with a message, in the order of wire/_status.py; 0 is "nothing".
+// What is wrong with a message, in the order of wire/status.py; 0 is "nothing".
 enum Status : int {
   kOk = 0,
   kTruncated = 1,        // a field or number runs past the end

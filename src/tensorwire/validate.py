@@ -132,9 +132,10 @@ def ragged(count: int, row_splits: Sequence[Array], uniform: Sequence[int | None
     if len({splits.dtype for splits in row_splits}) > 1:
         raise blame("all row_splits of a ragged tensor must have the same dtype")
     for depth, splits in enumerate(row_splits):
-        what = f"row_splits {depth}"
         if splits.dtype not in (np.int32, np.int64) or splits.ndim != 1 or len(splits) == 0:
-            raise blame(f"{what} must be an int32 or int64 vector of at least one number, not {splits.dtype} {splits.shape}")
+            raise blame(f"row_splits {depth} must be an int32 or int64 vector of at least one number, not {splits.dtype} {splits.shape}")
+    for depth, splits in enumerate(row_splits):
+        what = f"row_splits {depth}"
         inner = row_splits[depth + 1] if depth + 1 < len(row_splits) else None
         _steps(splits, count if inner is None else len(inner) - 1, what, blame)
         length = uniform[depth]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import api, streams
+from .. import api, lazy, streams, summary
 from ..equality import equal
 from ..tensors import Ragged, Sparse, Strings, describe
 
@@ -70,6 +70,17 @@ def trip(format: str, file: Path, what: str, value: Any, **reading: Any) -> Trip
     return Trip(format, str(file), what, len(blob), encode, decode, equal(back, value))
 
 
+def _saved(file: Path, value: dict[str, Any]) -> Trip:
+    """A durable file with checksums, and back, some of it by opening it only."""
+    encode, _ = _best(lambda: api.save(file, value, checksum=True, metadata={"model": "demo"}))
+    decode, back = _best(lambda: lazy.load(file))
+    with lazy.open(file) as opened:
+        exact = equal(back, value) and equal(opened["logits"][3:5], value["logits"][3:5]) and equal(opened["words"][7], value["words"][7])
+    return Trip(
+        "safetensors", str(file), "saved durably, with checksums", file.stat().st_size, encode, decode, exact and bool(summary.verify(file))
+    )
+
+
 def _stream(file: Path, value: dict[str, Any]) -> Trip:
     """Value by value through one stream, as over a socket."""
 
@@ -95,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         trip("tensorproto", args.out / "predictions.pb", "all of it", value),
         trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", value["logits"]),
         trip("raw", args.out / "logits.raw", "the logits", value["logits"], dtype="float32", shape=value["logits"].shape),
+        _saved(args.out / "predictions.checked.safetensors", value),
         _stream(args.out / "predictions.tfrecord", value),
     ]
     if args.json:
@@ -134,4 +146,4 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
                 cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
-    print(f"\nIn Python:\n  import tensorwire as tw\n  value = tw.loads(open({trips[0].file!r}, 'rb').read())")
+    print(f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])")

@@ -18,6 +18,7 @@ from .._limits import DEFAULT, Limits
 from ..tensors import Array, Ragged, Strings, trusted
 from ..wire import jsontext, kernels, protobuf
 from ..wire import tensorproto as wire
+from ..wire.status import problem
 
 FORMAT = wire.FORMAT
 CONTAINER = b"tensorwire/1"
@@ -118,7 +119,7 @@ class TensorProto:
             raise DecodeError(f"a container of {message.shape} elements holds {count}")
         code, at, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
         if code:
-            raise protobuf.problem(code, at, FORMAT)
+            raise problem(code, at, FORMAT)
         spans = [(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
         spec = jsontext.parse(data[slice(*spans[0])], FORMAT, spans[0][0])
         parts = [self._part_at(data, start, stop, copy) for start, stop in spans[1:]]
@@ -135,7 +136,7 @@ class TensorProto:
         offset, size = message.content
         code, at, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
         if code:
-            raise protobuf.problem(code, offset + at, FORMAT)
+            raise problem(code, offset + at, FORMAT)
         bounds = (offset + at + offsets).tolist()
         rows = [self._variant_parts(data, start, stop, copy) for start, stop in zip(bounds, bounds[1:], strict=False)]
         splits, values = _stack(rows) if message.shape else (rows[0][:-1], rows[0][-1])

@@ -15,7 +15,7 @@ from .. import dtypes, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import Limits
 from . import kernels
-from .protobuf import BAD_BOOL, MAX_MESSAGE, OUT_OF_RANGE, TOO_MANY, problem
+from .status import BAD_BOOL, MAX_MESSAGE, OUT_OF_RANGE, TOO_MANY, problem
 
 FORMAT = "tensorproto"
 Array = np.ndarray[Any, Any]

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import memory
-from ..protobuf import MAX_MESSAGE, varint
+from ..status import MAX_MESSAGE
+from .protobuf import to_varint
 from .tensor_scan import tensor_scan
 
 
@@ -44,10 +45,10 @@ def register_dtype(dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes:
 def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
     dims = b""
     for dim in shape:
-        body = b"\x08" + varint(dim) if dim else b""
-        dims += b"\x12" + varint(len(body)) + body
-    head = b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims
-    return head if content < 0 else head + b"\x22" + varint(content)
+        body = b"\x08" + to_varint(dim) if dim else b""
+        dims += b"\x12" + to_varint(len(body)) + body
+    head = b"\x08" + to_varint(dtype) + b"\x12" + to_varint(len(dims)) + dims
+    return head if content < 0 else head + b"\x22" + to_varint(content)
 
 
 def encode_dense(array: Any) -> bytes | None:

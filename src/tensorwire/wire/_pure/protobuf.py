@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import protobuf as status
+from .. import status
 
 VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
 
@@ -13,6 +13,20 @@ class Fault(Exception):
     def __init__(self, status: int, offset: int) -> None:
         super().__init__(status, offset)
         self.status, self.offset = status, offset
+
+
+def to_varint(value: int) -> bytes:
+    """An unsigned integer in protobuf's variable length.
+
+    >>> to_varint(300)
+    b'\\xac\\x02'
+    """
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def varint(data: Any, at: int, end: int, strict: bool = True) -> tuple[int, int]:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...memory import flat
-from .. import protobuf as status
-from .protobuf import LEN, Fault, length, skip, tag, varint
+from .. import status
+from .protobuf import LEN, Fault, length, skip, tag, to_varint, varint
 
 Array = np.ndarray[Any, Any]
 
@@ -23,12 +23,12 @@ def _pieces(data: Any, offsets: Array) -> Iterator[Any]:
 def string_vals(prefix: Any, data: Any, offsets: Array) -> bytes:
     out = bytearray(prefix)
     for piece in _pieces(data, offsets):
-        out += b"\x42" + status.varint(len(piece)) + piece
+        out += b"\x42" + to_varint(len(piece)) + piece
     return bytes(out)
 
 
 def string_lengths(prefix: Any, data: Any, offsets: Array) -> bytes:
-    return bytes(prefix) + b"".join(status.varint(len(piece)) for piece in _pieces(data, offsets))
+    return bytes(prefix) + b"".join(to_varint(len(piece)) for piece in _pieces(data, offsets))
 
 
 def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[int, int, int]]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...memory import flat
-from .. import protobuf as status
+from .. import status
 from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, length, skip, tag, varint
 
 MAX_RANK = 254

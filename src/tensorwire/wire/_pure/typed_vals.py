@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ...memory import flat
-from .. import protobuf as status
+from .. import status
 from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, fixed, length, skip, tag, varint
 
 Array = np.ndarray[Any, Any]

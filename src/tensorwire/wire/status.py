@@ -1,0 +1,36 @@
+"""What can be wrong with a protobuf message, in words; the numbers are those of native/src/protobuf.h."""
+
+from __future__ import annotations
+
+from .._errors import DecodeError, TruncatedError
+
+TRUNCATED, BAD_VARINT, BAD_TAG, UNKNOWN_FIELD, REPEATED, NEGATIVE_DIM, TOO_MANY_DIMS, BAD_UTF8 = range(1, 9)
+BAD_PACKED, OUT_OF_RANGE, TOO_FEW, TOO_MANY, BAD_BOOL, MIXED_FIELDS, BAD_GROUP, NO_SPACE = range(9, 17)
+
+PROBLEMS = {
+    TRUNCATED: "a field or number runs past the end",
+    BAD_VARINT: "a varint is longer than 64 bits",
+    BAD_TAG: "this is no protobuf tag",
+    UNKNOWN_FIELD: "a field that this message does not have, or not in this wire type",
+    REPEATED: "a field that may stand once stands twice: are these two messages joined?",
+    NEGATIVE_DIM: "a dimension is negative",
+    TOO_MANY_DIMS: "more than 254 dimensions",
+    BAD_UTF8: "a name is not UTF-8",
+    BAD_PACKED: "a packed run is not a whole number of values",
+    OUT_OF_RANGE: "a value does not fit the dtype",
+    TOO_FEW: "too few values for the shape",
+    TOO_MANY: "more values than the shape holds",
+    BAD_BOOL: "a bool is neither 0 nor 1",
+    MIXED_FIELDS: "something else stands between the strings",
+    BAD_GROUP: "a group does not close, or nests too deep",
+    NO_SPACE: "the buffer changed while it was being read",
+}
+
+MAX_MESSAGE = (1 << 31) - 1
+"""Protobuf's ceiling, and TensorFlow's: it crashes above."""
+
+
+def problem(status: int, offset: int, format: str) -> DecodeError:
+    """The error for a kernel's status."""
+    kind = TruncatedError if status == TRUNCATED else DecodeError
+    return kind(PROBLEMS[status], format=format, offset=offset)
