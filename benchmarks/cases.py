@@ -18,7 +18,7 @@ import numpy as np
 import tensorwire as tw
 from tensorwire.wire.crc import crc32c
 
-from . import kinds, limits, rivals
+from . import kinds, limits, rivals, rows, stores
 from .timing import Contender, Timing, race
 from .ways import Way, dense_differences, prove, with_bfloat16
 
@@ -45,6 +45,10 @@ class Plan:
     tensors: int = 100_000
     strings: int = 1_000_000
     nonzeros: int = 1_000_000
+    state: int = 1_000_000_000
+    """Bytes of a model's state in a file."""
+    table: int = 100_000
+    """Rows of a tensor that is read row by row."""
     rounds: int = 15
     large_rounds: int = 9
     """For large tensors, strings and sparse tensors, where one measurement may be one call."""
@@ -64,6 +68,7 @@ QUICK = Plan(
     tensors=5_000,
     strings=100_000,
     nonzeros=100_000,
+    state=64_000_000,
     rounds=3,
     large_rounds=3,
     many_rounds=2,
@@ -82,9 +87,10 @@ class Case:
     """How long one measurement should take at least; 0 for one call."""
     size: int = 0
     """Bytes of the tensor, where that is what the case is about."""
+    race: Callable[[list[Contender], int, float], list[Timing]] = race
 
     def run(self) -> Result:
-        return Result(self.name, self.about, self.size, race(self.build(), self.rounds, self.seconds))
+        return Result(self.name, self.about, self.size, self.race(self.build(), self.rounds, self.seconds))
 
 
 @dataclass(frozen=True)
@@ -125,6 +131,7 @@ def cases(plan: Plan) -> Iterator[Case]:
         yield _buffers(plan, size)
     for size in (64 * KiB, plan.large):
         yield _checksums(plan, size)
+    yield from _stores(plan)
     yield _imports(plan)
 
 
@@ -223,6 +230,25 @@ def _checksums(plan: Plan, size: int) -> Case:
 
     about = f"checksum of {size_name(size)}, against copying as much"
     return Case(f"crc32c {size_name(size)}", about, build, plan.rounds, plan.seconds, size)
+
+
+def _stores(plan: Plan) -> Iterator[Case]:
+    def several(name: str, what: str, build: Callable[[], dict[str, list[Contender]]], verbs: str, rounds: int, seconds: float = 0) -> Any:
+        proved = cache(build)
+        for which in verbs.split():
+            run = stores.settled if which == "save" and not seconds else race
+            yield Case(f"{which} {name}", f"{which}: {what}", lambda which=which: proved()[which], rounds, seconds, race=run)  # type: ignore[misc]
+
+    one, tiny = "float32[8] as {'x': x}", f"a dict of {plan.tensors:,} float32[4]"
+    state = f"{stores.TENSORS} tensors, float32 and bfloat16, {plan.state / 1e6:,.0f} MB"
+    slow = plan.large_rounds
+    yield from several("store small", one, lambda: stores.in_bytes(stores.small()), "dumps loads", plan.rounds, plan.seconds)
+    yield from several("store small", f"{one}, a file", lambda: stores.in_files(stores.small()), "save load", plan.rounds, plan.seconds)
+    yield from several("store many", tiny, lambda: stores.in_bytes(stores.tiny(plan.tensors), False), "dumps loads", slow)
+    yield from several("store many", f"{tiny}, a file", lambda: stores.in_files(stores.tiny(plan.tensors), False), "save load", slow)
+    yield from several("store state", state, lambda: stores.in_files(stores.state(plan.state)), "save load touch", slow)
+    table = f"float32 [{plan.table:,}, 256] in a file; 1,000 rows, 100 slices of 64 rows, or opened anew for one row"
+    yield from several("store table", table, lambda: rows.contenders(plan.table), "rows slices open", plan.rounds, plan.seconds)
 
 
 IMPORTS = {

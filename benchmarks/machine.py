@@ -9,7 +9,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-DISTRIBUTIONS = "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso safetensors protobuf"
+DISTRIBUTIONS = (
+    "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso safetensors protobuf torch h5py joblib"
+)
 
 
 def cpu() -> str:

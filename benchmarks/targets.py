@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import machine
+from . import machine, stores
 from .cases import DIRECTIONS, KiB, MiB, Result, size_name
 from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from .timing import Timing
@@ -37,7 +37,8 @@ class Target:
 def check(results: list[Result]) -> list[Target]:
     """Every target whose cases were run."""
     found = {result.name: result for result in results}
-    return [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
+    usual = [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
+    return [*usual, *_stores(found), *_state(found)]
 
 
 def _fastest(timings: list[Timing]) -> Timing:
@@ -102,3 +103,29 @@ def _imports(found: dict[str, Result]) -> Iterator[Target]:
                 True,
                 " ms",
             )
+
+
+def _stores(found: dict[str, Result]) -> Iterator[Target]:
+    """What safetensors writes is not durable, so files are compared with ours that are not, either."""
+    for name in [f"{which} store {what}" for what in ("small", "many") for which in ("dumps", "loads", "save", "load")]:
+        if name in found:
+            ours = stores.NOT_DURABLE if name.startswith("save") else stores.OURS
+            ratio = found[name].timing(stores.SAFETENSORS).median / found[name].timing(ours).median
+            yield Target(f"{name}: {ours} over {stores.SAFETENSORS}", ratio, 3)
+
+
+def _state(found: dict[str, Result]) -> Iterator[Target]:
+    save = found.get("save store state")
+    if save:
+        ratio = save.timing(stores.OURS).median / save.timing(stores.PLAIN_FSYNC).median
+        yield Target(f"{save.name}: {stores.OURS}, durable, over a {stores.PLAIN_FSYNC} of the same bytes", ratio, 1.1, at_most=True)
+    load, touch = found.get("load store state"), found.get("touch store state")
+    if load:
+        theirs = [one for one in load.timings if one.name.startswith("safetensors") and stores.LAZY not in one.contender.note]
+        best = _fastest(theirs)
+        ratio = best.median / load.timing(stores.OURS).median
+        yield Target(f"{load.name}: never slower into memory; {stores.OURS} over {best.name}", ratio, NOISE)
+    if touch:
+        best = _fastest([one for one in touch.timings if one.name.startswith("safetensors")])
+        ratio = best.median / touch.timing(stores.MAPPED).median
+        yield Target(f"{touch.name}: never slower, mapped and read; {stores.MAPPED} over {best.name}", ratio, NOISE)

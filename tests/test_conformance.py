@@ -10,6 +10,7 @@ from tensorwire.codecs.raw import Raw
 from tensorwire.codecs.safetensors import Safetensors
 from tensorwire.codecs.tensorproto import TensorProto
 from tensorwire.testing import check_codec
+from tensorwire.testing.samples import DTYPES
 
 PAGE = Path(__file__).parent.parent / "docs" / "matrix.md"
 
@@ -27,11 +28,15 @@ def test_tensorproto_holds_everything():
 @pytest.mark.parametrize("byteorder", ["little", "big"])
 def test_raw_holds_dense_tensors(byteorder):
     report = check_codec(Raw(byteorder=byteorder), lambda value: Raw(value.dtype, value.shape, byteorder))
-    assert {kind for (kind, _), found in report.items() if found == "exact"} == {"dense"}
-    assert all(found == "exact" for (kind, _), found in report.items() if kind == "dense")
+    exact = {cell for cell, found in report.items() if found == "exact"}
+    assert exact == {(kind, row.name) for kind in ("scalar", "dense") for row in DTYPES}
 
 
 @pytest.mark.tensorflow
+@pytest.mark.torch
+@pytest.mark.jax
+@pytest.mark.scipy
+@pytest.mark.arrow
 def test_the_matrix_is_current(tf):
     from tensorwire.testing.matrix import page
 

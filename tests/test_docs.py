@@ -1,4 +1,4 @@
-"""Every Python block of the README and of docs/ runs, in page order; those behind `<!-- needs: tensorflow -->` with TensorFlow."""
+"""Every Python block of the README and of docs/ runs, in page order; those behind `<!-- needs: torch -->` once more with that framework."""
 
 import os
 import re
@@ -34,12 +34,16 @@ def test_blocks_run_without_any_framework(page, tmp_path):
     run(page, tmp_path, {None})
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(needs == "tensorflow" for needs, _, _ in blocks(page))], ids=lambda page: page.name
+    ("page", "framework"),
+    [
+        pytest.param(page, framework, marks=getattr(pytest.mark, framework), id=f"{page.name}-{framework}")
+        for page in PAGES
+        for framework in sorted({needs for needs, _, _ in blocks(page) if needs})
+    ],
 )
-def test_blocks_run_with_tensorflow(page, tmp_path, tf):
-    run(page, tmp_path, {None, "tensorflow"})
+def test_blocks_run_with_their_framework(page, framework, tmp_path):
+    run(page, tmp_path, {None, framework})
 
 
 def test_there_is_something_to_run():

@@ -127,8 +127,9 @@ def loads(
             value = kernels.decode_named(data, copy is True)
         if value is not None:
             return value
-    view = memory.flat(data)
-    value = decode(view, format, copy, limits, options)
+    if copy is None and to in ("torch", "jax"):
+        copy = True  # they take no read-only memory, and would copy it again
+    value = decode(memory.flat(data), format, copy, limits, options)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
 
 

@@ -23,8 +23,8 @@ def equal(a: Any, b: Any) -> bool:
             isinstance(a, Bundle) and isinstance(b, Bundle)
             and a.metadata == b.metadata and a.tensor_metadata == b.tensor_metadata and _items(dict(a), dict(b))
         )  # fmt: skip
-    if isinstance(a, dict) or isinstance(b, dict):
-        return isinstance(a, dict) and isinstance(b, dict) and _items(a, b)
+    if _is_dict(a) or _is_dict(b):
+        return _is_dict(a) and _is_dict(b) and _items(a, b)
     if isinstance(a, (list, tuple)) or isinstance(b, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(equal, a, b))
     if type(a) is float and type(b) is float:
@@ -35,7 +35,14 @@ def equal(a: Any, b: Any) -> bool:
         left, right = frameworks.leaf(a), frameworks.leaf(b)
     except EncodeError:
         return False
+    if isinstance(left, list) or isinstance(right, list):  # what torch calls a nested tensor
+        return equal(left, right)
     return type(left) is type(right) and _tensors(left, right)
+
+
+def _is_dict(value: Any) -> bool:
+    """SciPy's DOK arrays are dicts to Python, and tensors to us."""
+    return isinstance(value, dict) and frameworks.is_python(value)
 
 
 def _items(a: dict[str, Any], b: dict[str, Any]) -> bool:

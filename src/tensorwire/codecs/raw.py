@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes, frameworks, memory, validate
 from .._errors import DecodeError, EncodeError, TruncatedError
 from .._limits import DEFAULT, Limits
-from ..tensors import Array, describe
+from ..tensors import KINDS, Array, describe
 
 FORMAT = "raw"
 
@@ -35,7 +35,7 @@ class Raw:
     def encode(self, value: Any) -> list[Any]:
         tensor = None if frameworks.is_python(value) else frameworks.leaf(value)
         if not isinstance(tensor, np.ndarray):
-            what = describe(tensor) if tensor is not None else type(value).__name__
+            what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__
             raise EncodeError(f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT)
         if self.dtype is not None and dtypes.named(self.dtype).numpy != tensor.dtype:
             raise EncodeError(

@@ -1,47 +1,62 @@
 """Foreign objects to our tensors and back, one module a framework.
 
 A framework is recognised by the packages that an object's class comes from, so nothing is imported before the user has done so. Each module
-has `to_tensor(obj)` and `about(obj)` (name and device, as text), and a target of `to` also has `from_tensor(tensor, device, cast)`.
+has `to_tensor(obj)` and `about(obj)` (name and device, as text); a target of `to` also has `from_tensor(tensor, device, cast)`, and one
+whose tensors can be tied has `identity(obj)`.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
 
 from .._errors import EncodeError, choices
 from .._optional import roots
-from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings, Tensor
+from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings
 from . import numpy as _numpy
 
 plain = _numpy.plain
+layout = _numpy.layout
 
-_MODULES = ("keras", "tensorflow", "numpy")
+_MODULES = {
+    "keras": "keras",
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "scipy": "scipy",
+    "pyarrow": "arrow",
+    "numpy": "numpy",
+}
 """Packages that a class may come from, each with its module here. A Keras variable is TensorFlow's too, so Keras is asked first."""
-_TARGETS = ("numpy", "object", "tensorflow")
-_found: dict[type, str | None] = {}
+_TARGETS = ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")
+_ON_HOST = {"numpy": "NumPy", "object": "NumPy", "scipy": "SciPy", "arrow": "Arrow"}
+"""Targets that have no devices."""
+_found: dict[type, Any] = {}
 
 
 def _module(kind: type) -> Any:
     """The module for a class, or None. Classes are few, so the answer is kept."""
     if kind not in _found:
-        names = [name for name in _MODULES if name in roots(kind)]
-        _found[kind] = names[0] if names else None
-    name = _found[kind]
-    return None if name is None else importlib.import_module(f"{__name__}.{name}")
+        names = [module for package, module in _MODULES.items() if package in roots(kind)]
+        _found[kind] = importlib.import_module(f"{__name__}.{names[0]}") if names else None
+    return _found[kind]
 
 
-def leaf(obj: Any) -> Tensor:
-    """One object of any framework as our tensor. Python's own lists and numbers are not objects of a framework; see `tensor`."""
+def leaf(obj: Any) -> Any:
+    """One object of any framework as our tensor. Python's own lists and numbers are not objects of a framework; see `tensor`.
+
+    One kind of object is no tensor but a list of arrays: torch's nested tensors of the strided layout.
+    """
     if isinstance(obj, (Strings, Sparse, Ragged)):
         return obj
     module = _module(type(obj))
     if module is None:
         raise EncodeError(_refusal(obj))
-    found: Tensor = module.to_tensor(obj)
-    return found
+    return module.to_tensor(obj)
 
 
 def is_python(obj: Any) -> bool:
@@ -50,7 +65,9 @@ def is_python(obj: Any) -> bool:
     >>> is_python([1]), is_python(np.float64(1))
     (True, False)
     """
-    return obj is None or (isinstance(obj, (dict, list, tuple, bool, int, float, str, bytes, Bundle)) and not isinstance(obj, np.generic))
+    if isinstance(obj, dict):
+        return "scipy" not in roots(type(obj))  # a DOK array is a dict too
+    return obj is None or (isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle)) and not isinstance(obj, np.generic))
 
 
 def _refusal(obj: Any) -> str:
@@ -69,6 +86,9 @@ def _refusal(obj: Any) -> str:
 def tensor(obj: Any, *, keep_device: bool = False) -> Any:
     """Any framework's tensor, a NumPy array, or nested lists, as our Tensor: ndarray, Strings, Sparse or Ragged.
 
+    Nothing is copied that need not be: in host memory the result shares the object's. (A nested tensor of torch's strided layout is a list
+    of arrays.)
+
     With `keep_device=True` the result is a Bundle, because an array has no room for what else is known: its `tensor_metadata` says the
     device, and the name where there is one. A dict of tensors keeps its keys.
 
@@ -81,7 +101,7 @@ def tensor(obj: Any, *, keep_device: bool = False) -> Any:
     return Bundle({name: _one(item) for name, item in items.items()}, tensor_metadata={name: about(item) for name, item in items.items()})
 
 
-def _one(obj: Any) -> Tensor:
+def _one(obj: Any) -> Any:
     if isinstance(obj, complex) and not isinstance(obj, np.generic):
         return _numpy.from_python(obj)
     if is_python(obj) and not isinstance(obj, (dict, Bundle, type(None))):
@@ -99,10 +119,22 @@ def about(obj: Any) -> dict[str, str]:
     return {"device": "cpu"} if module is None else module.about(obj)
 
 
+def identity(obj: Any) -> Hashable | None:
+    """The same for two living tensors that are one memory seen in one way, as tied weights of torch are; None where nobody can say.
+
+    >>> identity(np.zeros(3)) is None
+    True
+    """
+    module = _module(type(obj))
+    found: Hashable | None = module.identity(obj) if hasattr(module, "identity") else None
+    return found
+
+
 def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A tensor as an object of `framework`: "numpy", "object" (object arrays for strings), or "tensorflow".
+    """A tensor as an object of `framework`: "numpy", "object" (object arrays for strings), "tensorflow", "torch", "jax", "scipy", "arrow".
 
     `device` places it, where the framework has devices. `cast=True` allows a dtype that the framework lacks to become one that it has.
+    Memory is shared where the framework cannot write to what is not the caller's to change, else copied.
 
     >>> to(Strings.of(["a", "b"]), "object")
     array(['a', 'b'], dtype=object)
@@ -110,24 +142,34 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     if framework not in _TARGETS:
         raise EncodeError(f"unknown framework {framework!r}{choices(framework, _TARGETS)}")
     value = x if isinstance(x, KINDS) else tensor(x)
+    if isinstance(value, list):
+        return each(value, framework, device, cast)
+    if framework in _ON_HOST and device is not None:
+        raise EncodeError(f"{_ON_HOST[framework]} has no devices; device={device!r} means nothing with to={framework!r}")
     if framework in ("numpy", "object"):
-        if device is not None:
-            raise EncodeError(f"NumPy has no devices; device={device!r} means nothing with to={framework!r}")
         return np.asarray(value) if framework == "object" and isinstance(value, Strings) else value
     return importlib.import_module(f"{__name__}.{framework}").from_tensor(value, device, cast)
 
 
 def each(value: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A nested value with every tensor in it as an object of `framework`; a Bundle becomes a dict unless it can stay one."""
+    """A nested value with every tensor in it as an object of `framework`; a Bundle becomes a dict unless it can stay one.
+
+    A tensor that stands in several places is converted once, so that tied weights are tied again.
+    """
+    return _each(value, framework, device, cast, {})
+
+
+def _each(value: Any, framework: str, device: Any, cast: bool, done: dict[int, Any]) -> Any:
     if isinstance(value, KINDS):
-        return to(value, framework, device, cast)
-    if isinstance(value, list):
-        return [each(item, framework, device, cast) for item in value]
-    if isinstance(value, tuple):
-        return tuple(each(item, framework, device, cast) for item in value)
+        if id(value) not in done:
+            done[id(value)] = to(value, framework, device, cast)
+        return done[id(value)]
+    if isinstance(value, (list, tuple)):
+        items = [_each(item, framework, device, cast, done) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
     if isinstance(value, (dict, Bundle)):
-        return {key: each(item, framework, device, cast) for key, item in value.items()}
+        return {key: _each(item, framework, device, cast, done) for key, item in value.items()}
     return value
 
 
-__all__ = ["about", "each", "is_python", "leaf", "plain", "tensor", "to"]
+__all__ = ["about", "each", "identity", "is_python", "layout", "leaf", "plain", "tensor", "to"]

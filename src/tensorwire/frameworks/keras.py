@@ -11,7 +11,8 @@ from ..tensors import Tensor
 def to_tensor(obj: Any) -> Tensor:
     from . import leaf
 
-    return leaf(_value(obj))
+    found: Tensor = leaf(_value(obj))
+    return found
 
 
 def about(obj: Any) -> dict[str, str]:

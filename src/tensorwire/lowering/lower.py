@@ -32,7 +32,8 @@ class _Lower:
     def __init__(self, holds: Callable[[dtypes.DType], bool], strings: bool) -> None:
         self.holds, self.strings = holds, strings
         self.parts: list[Part] = []
-        self.tied: dict[Any, int] = {}
+        self.tied: dict[Any, tuple[int, Any]] = {}
+        """Part number, and the tensor itself: an identity is one only as long as the tensor lives."""
 
     def node(self, value: Any, depth: int) -> Node:
         kind = type(value)
@@ -49,7 +50,7 @@ class _Lower:
         if kind is list or kind is tuple:
             nodes = [self.node(item, depth + 1) for item in value]
             return {kind.__name__: len(nodes) if all(node is DENSE for node in nodes) else nodes}
-        if isinstance(value, dict):  # state_dict() of torch is an OrderedDict
+        if isinstance(value, dict) and frameworks.is_python(value):  # state_dict() of torch is an OrderedDict
             return {"dict": {self.key(key): self.named(key, item, depth) for key, item in value.items()}}
         if kind is Bundle:
             node = {"bundle": {self.key(name): self.named(name, item, depth) for name, item in value.items()}}
@@ -61,12 +62,12 @@ class _Lower:
         """An object of a framework. Where two are one memory, the second says so."""
         identity = frameworks.identity(value)
         if identity in self.tied and identity is not None:
-            return {"same": self.tied[identity]}
+            return {"same": self.tied[identity][0]}
         tensor = frameworks.leaf(value)
         if isinstance(tensor, list):
             return self.node(tensor, depth)
         if identity is not None and isinstance(tensor, np.ndarray):
-            self.tied[identity] = len(self.parts)
+            self.tied[identity] = len(self.parts), value
         return self.tensor(tensor)
 
     def named(self, name: str, value: Any, depth: int) -> Node:

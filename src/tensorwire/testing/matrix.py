@@ -6,19 +6,24 @@ from ..codecs.raw import Raw
 from ..codecs.tensorproto import TensorProto
 from ..tensors import Strings
 from .conformance import Report, check_codec, check_framework
+from .samples import DTYPES
 
 HEAD = """# What fits where
 
 Made by the conformance checks (`python -m tensorwire.testing.matrix`), which write and read every cell; a test keeps this page true.
 **exact**: comes back bit for bit, in every shape tried. **refused**: an `EncodeError` says so before anything is written. Nothing is ever
-rounded, truncated or dropped in silence.
+rounded, truncated or dropped in silence. All numbers: {numbers}.
 """
 NOTES = """
 - A lone string tensor in `tensorproto` is exactly TensorFlow's bytes, which cannot say whether it is text: it comes back as bytes unless
   `loads(..., text=True)`. Inside a dict, list or tuple text stays text.
 - `raw` holds the numbers only; the reader passes `dtype` and `shape`.
+- scalar: no dimensions. ragged: one ragged dimension, its row_splits int64 or int32. ragged deep: more of them, also of uniform length.
 - TensorFlow has bytes only, so text goes in as UTF-8 and comes back as bytes.
 - Object arrays of strings come back as text if their elements are str.
+- JAX is shown as it starts. With x64, float64, int64, uint64 and complex128 are exact too (tested).
+- `scipy`: dense tensors stay NumPy arrays.
+- `tw.to(..., cast=True)` takes what is refused for its dtype where a wider dtype holds every value; see [frameworks.md](frameworks.md).
 """
 
 
@@ -29,7 +34,7 @@ def reports() -> tuple[dict[str, Report], dict[str, Report]]:
         "tensorproto": check_codec("tensorproto", lambda value: TensorProto(text=isinstance(value, Strings) and value.text)),
         "raw": check_codec("raw", lambda value: Raw(dtype=value.dtype, shape=value.shape)),
     }
-    return codecs, {name: check_framework(name) for name in ("numpy", "object", "tensorflow")}
+    return codecs, {name: check_framework(name) for name in ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")}
 
 
 def table(found: dict[str, Report]) -> list[str]:
@@ -40,12 +45,20 @@ def table(found: dict[str, Report]) -> list[str]:
         outcome = tuple(report[kind, dtype] for report in found.values())  # a missing cell is a KeyError: none may be empty
         alike.setdefault((kind, outcome), []).append(dtype)
     lines = [f"| kind | dtypes | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
-    return lines + [f"| {kind} | {', '.join(dtypes)} | {' | '.join(outcome)} |" for (kind, outcome), dtypes in alike.items()]
+    kinds = list(dict.fromkeys(kind for kind, _ in alike))
+    rows = sorted(alike.items(), key=lambda row: kinds.index(row[0][0]))
+    return lines + [f"| {kind} | {_names(dtypes)} | {' | '.join(outcome)} |" for (kind, outcome), dtypes in rows]
+
+
+def _names(dtypes: list[str]) -> str:
+    numbers = [row.name for row in DTYPES]
+    return ", ".join(["all numbers", *dtypes[len(numbers) :]] if dtypes[: len(numbers)] == numbers else dtypes)
 
 
 def page() -> str:
     formats, frameworks = reports()
-    return "\n".join([HEAD, "## Formats", *table(formats), "", "## Frameworks, both ways", *table(frameworks), NOTES])
+    head = HEAD.format(numbers=", ".join(row.name for row in DTYPES))
+    return "\n".join([head, "## Formats", *table(formats), "", "## Frameworks, both ways", *table(frameworks), NOTES])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ DTYPES = tuple(row for row in dtypes.TABLE if not row.reading_only)
 
 class Sample(NamedTuple):
     kind: str
-    """The row of the matrix: dense, strings, sparse, ragged, list ..."""
+    """The row of the matrix: dense, strings, sparse, ragged, list ... What some can hold and some cannot is a kind of its own."""
     dtype: str
     value: Any
 
@@ -57,7 +57,6 @@ def _strings(text: bool) -> Iterator[Strings]:
     )
     yield Strings.of(words)
     yield Strings.of(words, (2, 1, 3))
-    yield Strings.of(words[2:3], ())
     yield Strings.of([], (0,), text)
     yield Strings.of([], (2, 0), text)
 
@@ -73,38 +72,39 @@ def _sparse(row: dtypes.DType | None) -> Iterator[Sparse]:
     yield Sparse([[5]], _values(row, 1), (1 << 40,))
 
 
-def _ragged(row: dtypes.DType | None) -> Iterator[Ragged]:
-    yield Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int64))
-    yield Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int32))
-    yield Ragged(_values(row, 5), [np.array([0, 2, 2, 3], np.int64), np.array([0, 1, 1, 5], np.int64)])
-    yield Ragged(_values(row, 6), [np.array([0, 2, 4], np.int64), np.array([0, 3, 3, 4, 6], np.int64)], [2, None])
-    yield Ragged(_values(row, 0), np.array([0], np.int64))
+def _ragged(row: dtypes.DType | None) -> Iterator[tuple[str, Ragged]]:
+    yield "ragged", Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int64))
+    yield "ragged", Ragged(_values(row, 0), np.array([0], np.int64))
     if row is not None:
-        yield Ragged(numbers(row, (3, 2), 2), np.array([0, 1, 3], np.int64))
+        yield "ragged", Ragged(numbers(row, (3, 2), 2), np.array([0, 1, 3], np.int64))
+    yield "ragged int32", Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int32))
+    yield "ragged deep", Ragged(_values(row, 5), [np.array([0, 2, 2, 3], np.int64), np.array([0, 1, 1, 5], np.int64)])
+    yield "ragged deep", Ragged(_values(row, 6), [np.array([0, 2, 4], np.int64), np.array([0, 3, 3, 4, 6], np.int64)], [2, None])
 
 
 def samples() -> Iterator[Sample]:
     """Every kind with every dtype that it can have.
 
-    >>> sorted({sample.kind for sample in samples()})
-    ['bundle', 'dense', 'dict', 'hybrid', 'list', 'nested', 'python', 'ragged', 'sparse', 'strings', 'tuple']
+    >>> print(*dict.fromkeys(sample.kind for sample in samples()), sep=", ")
+    scalar, dense, sparse, hybrid, ragged, ragged int32, ragged deep, strings, list, tuple, dict, python, nested, bundle
     """
     for row in DTYPES:
         for shape in SHAPES:
-            yield Sample("dense", row.name, numbers(row, shape))
+            yield Sample("dense" if shape else "scalar", row.name, numbers(row, shape))
         yield from (Sample("sparse", row.name, value) for value in _sparse(row))
         yield Sample("hybrid", row.name, Sparse([[0], [2]], numbers(row, (2, 3)), (4, 3)))
-        yield from (Sample("ragged", row.name, value) for value in _ragged(row))
+        yield from (Sample(kind, row.name, value) for kind, value in _ragged(row))
     for text in (False, True):
         yield from (Sample("strings", "text" if text else "bytes", value) for value in _strings(text))
+        yield Sample("scalar", "text" if text else "bytes", Strings.of(["é"] if text else [b"\xff"], ()))
     yield from (Sample("sparse", "bytes", value) for value in _sparse(None))
-    yield from (Sample("ragged", "bytes", value) for value in _ragged(None))
+    yield from (Sample(kind, "bytes", value) for kind, value in _ragged(None))
     dense: Any
     words: Any
     dense, words = numbers(dtypes.named("float32"), (2, 3)), Strings.of(["é", ""])
     ragged: Any
     sparse: Any
-    ragged, sparse = next(_ragged(dtypes.named("int64"))), next(_sparse(dtypes.named("bfloat16")))
+    ragged, sparse = next(_ragged(dtypes.named("int64")))[1], next(_sparse(dtypes.named("bfloat16")))
     yield Sample("list", "dense", [dense, np.array([1], np.int8), np.array(2.0)])
     yield Sample("list", "mixed", [dense, words, ragged, sparse, []])
     yield Sample("tuple", "dense", (dense, np.array([1], np.int8)))

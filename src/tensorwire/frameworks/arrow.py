@@ -1,0 +1,175 @@
+"""PyArrow: arrays and chunked arrays of numbers, strings and lists, fixed-shape tensors, and its Tensor and SparseCOOTensor.
+
+Arrow counts rows: an array has at least one dimension; lists are ragged dimensions, fixed-size lists dense ones. Its memory is read-only.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, memory
+from .._errors import EncodeError
+from .._optional import require
+from ..tensors import Array, Ragged, Sparse, Strings, Tensor
+from .casting import fit
+from .numpy import plain
+
+
+def _pa() -> Any:
+    return require("pyarrow", extra="arrow")
+
+
+def to_tensor(obj: Any) -> Tensor:
+    pa = _pa()
+    if isinstance(obj, pa.Tensor):
+        return plain(obj.to_numpy())
+    if isinstance(obj, pa.SparseCOOTensor):
+        values, indices = obj.to_numpy()
+        return Sparse(indices, plain(values.reshape(-1)), obj.shape)
+    if not isinstance(obj, (pa.Array, pa.ChunkedArray)):
+        hints = {
+            (pa.Table, pa.RecordBatch): "many columns; pass dict(zip(x.column_names, x.columns))",
+            (pa.SparseCSRMatrix, pa.SparseCSCMatrix): "not of a layout that is read here; pass x.to_scipy()",
+            (pa.SparseCSFTensor,): "not of a layout that is read here; pass x.to_tensor()",
+            (pa.Scalar,): "no array; pass x.as_py()",
+        }
+        found = next((hint for kinds, hint in hints.items() if isinstance(obj, kinds)), "no array")
+        raise EncodeError(f"Arrow's {type(obj).__name__} is {found}")
+    splits: list[Array] = []
+    uniform: list[int | None] = []
+    rows = _whole(obj)
+    while _is_ragged(rows.type):
+        if pa.types.is_fixed_size_list(rows.type):
+            splits.append(np.arange(len(rows) + 1) * rows.type.list_size)
+            uniform.append(rows.type.list_size)
+            rows = _whole(rows.flatten())
+        else:
+            bounds = rows.offsets.to_numpy()
+            splits.append(bounds - bounds[0] if bounds[0] else bounds)
+            uniform.append(None)
+            rows = _whole(rows.values.slice(bounds[0], bounds[-1] - bounds[0]))
+    if not splits:
+        return _items(rows)
+    lists = {part.dtype for part, length in zip(splits, uniform, strict=True) if length is None}
+    small = lists == {np.dtype(np.int32)} and all(part[-1] <= np.iinfo(np.int32).max for part in splits)
+    return Ragged(_items(rows), [part.astype(np.int32 if small else np.int64, copy=False) for part in splits], uniform)
+
+
+def about(obj: Any) -> dict[str, str]:
+    return {"device": "cpu"}
+
+
+def _is_ragged(kind: Any) -> bool:
+    types = _pa().types
+    return types.is_list(kind) or types.is_large_list(kind) or (types.is_fixed_size_list(kind) and _is_ragged(kind.value_type))
+
+
+def _whole(rows: Any) -> Any:
+    """One array without a dictionary and without nulls."""
+    pa = _pa()
+    if isinstance(rows, pa.ChunkedArray):
+        if pa.types.is_string(rows.type) or pa.types.is_binary(rows.type):  # together they may need 64-bit offsets
+            rows = rows.cast(pa.large_string() if pa.types.is_string(rows.type) else pa.large_binary())
+        rows = rows.chunk(0) if rows.num_chunks == 1 else rows.combine_chunks()  # which would copy a single one
+    if pa.types.is_dictionary(rows.type):
+        rows = rows.dictionary_decode()
+    if rows.null_count:
+        raise EncodeError(f"{rows.null_count} nulls, which tensors do not have; fill_null(...) or drop_null() first")
+    return rows
+
+
+def _items(rows: Any) -> Array | Strings:
+    """One element, or one dense row, for each row."""
+    pa, kind = _pa(), rows.type
+    if isinstance(kind, pa.FixedShapeTensorType):
+        cells = _items(_whole(rows.storage)).reshape(len(rows), *kind.shape)
+        order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
+        return plain(np.asarray(cells).transpose(order))
+    if pa.types.is_fixed_size_list(kind):
+        inner = _items(_whole(rows.flatten()))
+        return inner.reshape(len(rows), kind.list_size, *inner.shape[1:])
+    for text, names in ((True, ("string", "large_string", "string_view")), (False, ("binary", "large_binary", "binary_view"))):
+        if any(getattr(pa.types, f"is_{name}")(kind) for name in names):
+            return _strings(rows, text)
+    if pa.types.is_boolean(kind):
+        return memory.read_only(rows.to_numpy(zero_copy_only=False))  # a bit each in Arrow
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return plain(rows.to_numpy())
+    hint = "; cast it to int64 and keep the unit" if pa.types.is_temporal(kind) else "; pass each field" if pa.types.is_struct(kind) else ""
+    raise EncodeError(f"no tensor holds Arrow's {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}")
+
+
+def _strings(rows: Any, text: bool) -> Strings:
+    pa = _pa()
+    kind = rows.type
+    if not (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
+        rows = rows.cast(pa.large_string() if text else pa.large_binary())  # copies offsets; of views also the data
+    _, bounds, data = rows.buffers()
+    if not len(rows):  # such an array need not have any offsets
+        return Strings(b"", [0], text=text)
+    offsets = memory.read_only(np.frombuffer(bounds, np.int64, len(rows) + 1, rows.offset * 8))
+    data = memory.read_only(np.frombuffer(data, np.uint8))
+    return Strings(data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets, text=text)
+
+
+def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
+    pa = _pa()
+    if isinstance(tensor, Sparse):
+        return _sparse(tensor, cast)
+    if isinstance(tensor, Ragged):
+        return _lists(tensor, cast)
+    if not tensor.shape:
+        raise EncodeError("Arrow has no arrays without dimensions; pass x.reshape(1)")
+    if isinstance(tensor, Strings) or tensor.ndim == 1:
+        return _rows(tensor, cast)
+    count, *inner = tensor.shape
+    storage = _rows(tensor.reshape(count, math.prod(inner)), cast)
+    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(storage.type.value_type, inner), storage)
+
+
+def _rows(values: Array | Strings, cast: bool) -> Any:
+    """Flat values, in fixed-size lists for each further dimension."""
+    pa = _pa()
+    if isinstance(values, Strings):
+        parts = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
+        found = pa.Array.from_buffers(pa.large_string() if values.text else pa.large_binary(), values.size, parts)
+    else:
+        found = pa.array(fit(values, _holds, "Arrow", cast).reshape(-1))
+    for axis in range(len(values.shape) - 1, 0, -1):
+        size = values.shape[axis]
+        if size > np.iinfo(np.int32).max:
+            raise EncodeError(f"rows of {size} elements are too long for Arrow's fixed-size lists, which end at 2**31 - 1")
+        count = math.prod(values.shape[:axis])
+        found = pa.Array.from_buffers(pa.list_(found.type, size), count, [None], children=[found])
+    return found
+
+
+def _lists(tensor: Ragged, cast: bool) -> Any:
+    pa = _pa()
+    if tensor.uniform[-1] is not None:
+        raise EncodeError("Arrow cannot tell a last ragged dimension of one length from a dense one; reshape x.values")
+    found = _rows(tensor.values, cast)
+    for splits, length in zip(reversed(tensor.row_splits), reversed(tensor.uniform), strict=True):
+        if length is not None:
+            found = pa.Array.from_buffers(pa.list_(found.type, length), len(splits) - 1, [None], children=[found])
+        else:
+            kind = pa.ListArray if splits.dtype == np.int32 else pa.LargeListArray
+            found = kind.from_arrays(pa.array(plain(splits)), found)
+    return found
+
+
+def _sparse(tensor: Sparse, cast: bool) -> Any:
+    if len(tensor.values.shape) != 1:
+        raise EncodeError("Arrow has no hybrid sparse tensors; pass x.to_dense()")
+    values = fit(tensor.values, lambda row: _holds(row) and row.name != "bool", "Arrow's SparseCOOTensor", cast)
+    indices = plain(tensor.indices)
+    if not indices.size:  # Arrow takes the strides that NumPy gives to empty arrays for gaps
+        indices = np.lib.stride_tricks.as_strided(indices, strides=(8, 8))
+    return _pa().SparseCOOTensor.from_numpy(values, indices, tensor.shape)
+
+
+def _holds(row: dtypes.DType) -> bool:
+    return row.arrow is not None
