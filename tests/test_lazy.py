@@ -285,3 +285,64 @@ class TestInspectAndVerify:
         found = tw.verify(blob)
         assert not found and found.tensors == 1 and len(found.problems) == 1 and "tensor b" in found.problems[0]
         assert not tw.verify(b"garbage") and not tw.verify(bytes(blob[:-1])) and tw.verify(b"garbage").format is None
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 9)
+    | st.just(1 << 70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["list", "dict", "sparse", "ragged", "strings", "dtype", "same"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+def edited(draw, node):
+    """A spec with one thing in it replaced by something else."""
+    if draw(st.integers(0, 3)) == 0 or not isinstance(node, (dict, list)) or not node:
+        return draw(JSON)
+    keys = list(node) if isinstance(node, dict) else range(len(node))
+    key = draw(st.sampled_from(list(keys)))
+    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy[key] = edited(draw, copy[key])
+    return copy
+
+
+@given(st.data())
+def test_specs_that_lie_give_our_errors_only(data):
+    """Through loads, and through every way to look at a tensor of an open file."""
+    value = data.draw(st.sampled_from([{name: VALUE[name]} for name in VALUE] + [VALUE]))
+    blob = tw.dumps(value)
+    size = int.from_bytes(blob[:8], "little")
+    header = json.loads(blob[8 : 8 + size])
+    ours = json.loads(header.get("__metadata__", {}).get("tensorwire", '{"version":1,"spec":{"dict":{"logits":{}}}}'))
+    ours["spec"] = edited(data.draw, ours["spec"])
+    header["__metadata__"] = {"tensorwire": json.dumps(ours)}
+    text = json.dumps(header).encode()
+    damaged = len(text).to_bytes(8, "little") + text + blob[8 + size :]
+    for limits in (None, tw.Limits()):  # with the kernel and without
+        try:
+            tw.loads(damaged, limits=limits)
+        except tw.DecodeError:
+            pass
+    try:
+        f = tw.open(damaged)
+    except tw.DecodeError:
+        return
+    for name in f:
+        for look in (lambda t: repr(t), lambda t: t.read(), lambda t: t[1:3], lambda t: t[0], lambda t: len(t)):
+            try:
+                look(f[name])
+            except (tw.DecodeError, IndexError, TypeError) as error:
+                assert (
+                    isinstance(error, tw.DecodeError)
+                    or "row" in str(error)
+                    or "0-d" in str(error)
+                    or "range" in str(error)
+                    or "string" in str(error)
+                ), error

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import dtypes, lowering
+from .. import dtypes, lowering, validate
 from .._errors import DecodeError
 from .._limits import DEFAULT, Limits
-from ..tensors import Array, Bundle, Sparse, Strings
+from ..tensors import Array, Bundle, Sparse, Strings, trusted
 
 Rows = tuple[int, int] | None
 """From, to; None for all."""
@@ -91,19 +91,27 @@ class Container:
         """Whether reading a tensor whole notices any change of its data."""
         return bool(self.parts) and all(getattr(part, "checksum", False) for part in self.parts)
 
-    def spec(self, name: str) -> TensorSpec:
+    def _leaf(self, name: str) -> tuple[Any, Sequence[Part]]:
+        """A tensor's node and parts, which fit each other."""
         leaf = self._leaves[name]
         parts = self.parts[leaf.first : leaf.first + leaf.size]
-        return TensorSpec(*_describe(leaf.node, parts), sum(part.nbytes for part in parts))
+        _check(leaf.node, parts)
+        return leaf.node, parts
+
+    def spec(self, name: str) -> TensorSpec:
+        try:
+            node, parts = self._leaf(name)
+            return TensorSpec(*_describe(node, parts), sum(part.nbytes for part in parts))
+        except DecodeError as error:
+            raise error.add(tensor=name) from None
 
     def read(self, name: str, rows: Rows = None) -> Any:
         """A tensor, or the rows from, to of its first dimension."""
-        leaf = self._leaves[name]
-        parts = self.parts[leaf.first : leaf.first + leaf.size]
         try:
+            node, parts = self._leaf(name)
             if rows is not None:
-                return _read_rows(leaf.node, parts, rows, self._limits)
-            return lowering.lift(leaf.node, [part.read() for part in parts], self._limits)
+                return _read_rows(node, parts, rows, self._limits)
+            return lowering.lift(node, [part.read() for part in parts], self._limits)
         except DecodeError as error:
             raise error.add(tensor=name) from None
 
@@ -123,11 +131,57 @@ def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
             seen[way] += 1
             name = f"{way}~{seen[way]}"
         seen[name] = 0
-        leaf = made.setdefault(node.get("same", at), _Leaf(node, at, size))
-        if "same" in leaf.node:
-            raise DecodeError("a spec says that a tensor is the same as one that is none", tensor=name)
+        if "same" in node:
+            leaf = made.get(node["same"]) if type(node["same"]) is int else None
+            if leaf is None:
+                raise DecodeError("a spec says that a tensor is the same as one that is none", tensor=name)
+        else:
+            leaf = made[at] = _Leaf(node, at, size)
         yield name, leaf
         at += size
+
+
+def _check(node: Any, parts: Sequence[Part]) -> None:
+    """That a tensor's parts have the dtypes and shapes that its node needs, as far as it can be told without reading them.
+
+    Whoever made the file may lie. After this, describing a tensor and reading rows of it rest on what is known; what the parts hold is
+    checked when they are read.
+    """
+    kind = next(iter(node), None)
+    if kind == "dtype":
+        row = dtypes.BY_NAME.get(node["dtype"]) if isinstance(node["dtype"], str) else None
+        ok = row is not None and not row.reading_only and (row.numpy.kind != "c" or parts[0].shape[-1:] == (2,))
+    elif kind == "strings":
+        shape = node["strings"]
+        ok = isinstance(shape, list) and all(type(dim) is int and dim >= 0 for dim in shape)
+        ok = ok and _is_vector(parts[0], "uint8") and _is_vector(parts[1], "int64")
+        ok = ok and parts[1].shape[0] == validate.elements(shape, DecodeError) + 1
+    elif kind == "sparse":
+        ok = parts[0].dtype == "int64" and len(parts[0].shape) == 2 and _is_vector(parts[-1], "int64")
+        _check_values(node["sparse"], parts[1:-1])
+    elif kind == "ragged":
+        count, uniform = node.get("splits"), node.get("uniform")
+        ok = type(count) is int and 0 < count < len(parts) and (uniform is None or (isinstance(uniform, list) and len(uniform) == count))
+        ok = ok and all(_is_vector(part, "int32", "int64") and part.shape[0] for part in parts[len(parts) - count :])
+        ok = ok and all(length is None or type(length) is int for length in uniform or [])
+        if ok:
+            _check_values(node["ragged"], parts[:-count])
+    else:
+        ok = kind in (None, "text") and len(parts) == 1
+    if not ok:
+        raise DecodeError(f"a spec has a {kind or 'dense'} tensor whose parts do not fit it")
+
+
+def _check_values(node: Any, parts: Sequence[Part]) -> None:
+    if not isinstance(node, dict) or next(iter(node), None) not in (None, "dtype", "text", "strings"):
+        raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
+    _check(node, parts)
+    if not (node.get("strings") if "strings" in node else parts[0].shape):
+        raise DecodeError("the values of a sparse or ragged tensor have rows")
+
+
+def _is_vector(part: Part, *kinds: str) -> bool:
+    return part.dtype in kinds and len(part.shape) == 1
 
 
 def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | None, ...]]:
@@ -193,7 +247,9 @@ def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
 def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
     """Sorted indices are searched, a few bytes at a time; others have to be read."""
     indices, shape = parts[0], parts[-1].read()
-    nnz = indices.shape[0]
+    nnz, rank = indices.shape
+    if not rank or not len(shape):
+        raise DecodeError("a sparse tensor without dimensions has no rows")
     if node.get("sorted"):
         low, high = (_search(indices, nnz, row) for row in (start, stop))
         chosen: Any = indices.read((low, high))
@@ -208,7 +264,8 @@ def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
     moved[:, 0] -= start
     dims = shape.copy()
     dims[0] = stop - start
-    return Sparse(moved, values, dims)
+    validate.sparse(moved, values.shape, dims, DecodeError)
+    return trusted(Sparse, moved, values, dims)
 
 
 def _search(indices: Any, nnz: int, row: int) -> int:
