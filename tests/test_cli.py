@@ -46,6 +46,23 @@ def test_demo(tmp_path):
     assert all(row["exact"] for row in rows) and {row["format"] for row in rows} >= {row.name for row in tw.formats()}
 
 
+def test_inspect_and_verify(tmp_path):
+    path = tmp_path / "x.safetensors"
+    tw.save(path, {"x": tw.Ragged.of([[1], [2, 3]])}, checksum=True, metadata={"model": "nmt"})
+    found = run("inspect", str(path))
+    assert found.returncode == 0 and "ragged" in found.stdout and "nmt" in found.stdout
+    assert json.loads(run("inspect", str(path), "--json").stdout)["tensors"][0]["shape"] == [2, None]
+    assert run("verify", str(path)).stdout.startswith(f"{path}: whole, 1 tensors")
+    piped = subprocess.run([sys.executable, "-m", "tensorwire", "verify", "-", "--json"], input=path.read_bytes(), capture_output=True)
+    assert piped.returncode == 0 and json.loads(piped.stdout)["ok"]
+    damaged = bytearray(path.read_bytes())
+    damaged[-1] ^= 1
+    path.write_bytes(damaged)
+    found = run("verify", str(path))
+    assert found.returncode == 1 and "NOT whole" in found.stdout and "checksum" in found.stdout
+    assert run("inspect", str(tmp_path / "nothing")).returncode == 1 and run("inspect").returncode == 2
+
+
 def test_errors_are_one_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
     found = run("demo", "--out", str(tmp_path / "file"))

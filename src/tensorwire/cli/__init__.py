@@ -15,6 +15,8 @@ from .._errors import TensorwireError
 COMMANDS = {
     "demo": "take a translation model's predictions through every format",
     "formats": "list the formats and what each is for",
+    "inspect": "show what is in a file: names, kinds, dtypes, shapes, sizes, metadata",
+    "verify": "read everything in a file and say whether it is whole",
 }
 
 

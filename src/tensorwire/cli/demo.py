@@ -14,6 +14,7 @@ import numpy as np
 from .. import api, lazy, streams, summary
 from ..equality import equal
 from ..tensors import Ragged, Sparse, Strings, describe
+from .arguments import add_json
 
 ROUNDS = 5
 WORDS = "das ist ein kleines Beispiel für die Übersetzung von Sätzen in eine andere Sprache .".split()
@@ -21,7 +22,7 @@ WORDS = "das ist ein kleines Beispiel für die Übersetzung von Sätzen in eine 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("demo"), help="the folder to leave the files in (default: demo)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def predictions(sentences: int = 64, vocabulary: int = 2000) -> dict[str, Any]:

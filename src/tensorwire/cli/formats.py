@@ -6,10 +6,11 @@ import argparse
 import json
 
 from .. import api
+from .arguments import add_json
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
