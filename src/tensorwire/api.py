@@ -114,7 +114,7 @@ def loads(
     """The value that `dumps` wrote, or that TensorFlow or safetensors did.
 
     Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). Arrays are read-only, views
-    of `data` where it is aligned; `copy=True` gives writable ones, `copy=False` demands views. `to`, `device` and `cast` are those of `tw.to`.
+    of `data` where it is aligned; `copy=True` gives writable ones, `copy=False` demands views. `to`, `device`, `cast` are those of `tw.to`.
 
     >>> import numpy as np
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
