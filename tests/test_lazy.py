@@ -81,6 +81,7 @@ class TestReading:
             "bytes",
         )
         assert [opened[name].kind for name in ("z", "words", "deep", "text")] == ["dense", "strings", "ragged", "sparse"]
+        assert opened["logits"].dtype == np.float64 and opened["tokens"].dtype == np.int64
         assert opened["z"].dtype == "complex128" and opened["nested/1/k"].shape == ()
 
     def test_whole_tensors(self, opened):
@@ -115,6 +116,9 @@ class TestReading:
         assert opened["sorted"][3].shape == (7,) and opened["sorted"][3].to_dense()[3] == 1
         with pytest.raises(IndexError):
             lazy[100]
+        for name in ("sorted", "tokens"):
+            with pytest.raises(IndexError, match="steps of 1"):
+                opened[name][::2]
 
     def test_unknown_names(self, opened):
         with pytest.raises(KeyError, match="did you mean 'logits'"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import api, files, frameworks, memory
+from . import api, dtypes, files, frameworks, memory
 from ._errors import SchemaError, TensorwireError, choices
 from ._limits import Limits
 from .codecs.container import Container, TensorSpec
@@ -34,9 +34,10 @@ class LazyTensor:
         return self._spec.kind
 
     @property
-    def dtype(self) -> str:
-        """The name in the dtype table; "text" or "bytes" for strings."""
-        return self._spec.dtype
+    def dtype(self) -> Any:
+        """NumPy's dtype; "text" or "bytes" for strings."""
+        row = dtypes.BY_NAME.get(self._spec.dtype)
+        return self._spec.dtype if row is None else row.numpy
 
     @property
     def shape(self) -> tuple[int | None, ...]:
@@ -66,6 +67,8 @@ class LazyTensor:
             low, high = (min(chosen), max(chosen) + 1) if len(chosen) else (0, 0)
             found = self._rows(low, high)
             if chosen.step != 1:
+                if self.kind in ("sparse", "ragged"):
+                    raise IndexError(f"rows of a {self.kind} tensor are sliced in steps of 1")
                 found = found[:: chosen.step]
             return found[(slice(None), *rest)] if rest else found
         return self.read()[key]

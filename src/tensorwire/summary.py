@@ -82,7 +82,7 @@ def inspect(where: Any, format: str | tuple[str, ...] | None = None, *, limits: 
     """
     with lazy.open(where, format, limits=limits, **options) as file:
         texts = file.tensor_metadata
-        tensors = [TensorSummary(t.name, t.kind, t.dtype, t.shape, t.nbytes, texts.get(t.name, {})) for t in file.values()]
+        tensors = [TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {})) for t in file.values()]
         return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors)
 
 
