@@ -25,13 +25,13 @@ _FAST = {
 """One native step for plain arrays, by format; None for anything that is not plain, which then goes through the codec."""
 
 
-def formats() -> tuple[Format, ...]:
-    """Every format there is: its name, what it is for, whether `loads` recognises it, its file suffixes.
+def formats() -> dict[str, Format]:
+    """Every format there is, by name: what it is for, whether `loads` recognises it, its file suffixes.
 
-    >>> [row.name for row in formats()]
+    >>> list(formats())
     ['safetensors', 'tensorproto', 'raw']
     """
-    return tuple(FORMATS.values())
+    return dict(FORMATS)
 
 
 def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> Codec:

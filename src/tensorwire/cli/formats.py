@@ -14,7 +14,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    rows = api.formats()
+    rows = api.formats().values()
     if args.json:
         print(json.dumps([{**row._asdict(), "suffixes": list(row.suffixes)} for row in rows], indent=2))
         return 0

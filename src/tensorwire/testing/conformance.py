@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .. import api, frameworks, memory
 from .._errors import DecodeError, EncodeError
 from ..codecs import Codec
 from ..equality import equal
-from ..tensors import KINDS
+from ..tensors import KINDS, Strings
 from .samples import Sample, samples
 
 Report = dict[tuple[str, str], str]
@@ -24,16 +25,25 @@ def _note(report: Report, sample: Sample, found: str) -> None:
         raise AssertionError(f"{key} is {report[key]} for one sample and {found} for {sample.value!r:.200}")
 
 
+_READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "raw": lambda value: {"dtype": value.dtype, "shape": value.shape},
+    "tensorproto": lambda value: {"text": isinstance(value, Strings) and value.text},
+}
+"""What must be said to read a value of our formats whose bytes do not say it all."""
+
+
 def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = None, *, hostile: int = 40) -> Report:
     """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and flips give a value or DecodeError.
 
-    `writer` is a format's name or a codec. `reader` makes the codec that reads a given value, for formats whose bytes do not say it all
-    (raw). `hostile` is how many damaged copies of each encoding are tried.
+    `writer` is a format's name or a codec. `reader` makes the codec that reads a given value, for codecs whose bytes do not say it all (for
+    our own formats it is known). `hostile` is how many damaged copies of each encoding are tried.
 
     >>> check_codec("safetensors", hostile=0)["sparse", "bfloat16"]
     'exact'
     """
     codec = api._codec(writer, {}) if isinstance(writer, str) else writer
+    if reader is None and isinstance(writer, str) and writer in _READERS:
+        reader = partial(_reader, writer)
     report: Report = {}
     for sample in samples():
         try:
@@ -46,6 +56,10 @@ def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = Non
         _check_damage(back, data, hostile)
         _note(report, sample, "exact")
     return report
+
+
+def _reader(name: str, value: Any) -> Codec:
+    return api._codec(name, _READERS[name](value))
 
 
 def _check_read(codec: Codec, data: bytes, value: Any) -> None:

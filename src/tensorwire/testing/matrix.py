@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from ..codecs.raw import Raw
-from ..codecs.tensorproto import TensorProto
-from ..tensors import Strings
+from .. import api
 from .conformance import Report, check_codec, check_framework
 from .samples import DTYPES
 
@@ -29,11 +27,7 @@ NOTES = """
 
 def reports() -> tuple[dict[str, Report], dict[str, Report]]:
     """(formats, frameworks)"""
-    codecs = {
-        "safetensors": check_codec("safetensors"),
-        "tensorproto": check_codec("tensorproto", lambda value: TensorProto(text=isinstance(value, Strings) and value.text)),
-        "raw": check_codec("raw", lambda value: Raw(dtype=value.dtype, shape=value.shape)),
-    }
+    codecs = {name: check_codec(name) for name in api.formats()}
     return codecs, {name: check_framework(name) for name in ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")}
 
 
