@@ -54,6 +54,8 @@ class Plan:
     """For large tensors, strings and sparse tensors, where one measurement may be one call."""
     many_rounds: int = 3
     """For lists of small tensors, where one call takes seconds."""
+    state_rounds: int = 5
+    """For a gigabyte in a file."""
     import_rounds: int = 15
     seconds: float = 0.03
     """How long one measurement should take at least."""
@@ -72,6 +74,7 @@ QUICK = Plan(
     rounds=3,
     large_rounds=3,
     many_rounds=2,
+    state_rounds=3,
     import_rounds=3,
     seconds=0.01,
 )
@@ -236,7 +239,7 @@ def _stores(plan: Plan) -> Iterator[Case]:
     def several(name: str, what: str, build: Callable[[], dict[str, list[Contender]]], verbs: str, rounds: int, seconds: float = 0) -> Any:
         proved = cache(build)
         for which in verbs.split():
-            run = stores.settled if which == "save" and not seconds else race
+            run = race if seconds else {"save": stores.write_race, "load": stores.read_race, "touch": stores.read_race}.get(which, race)
             yield Case(f"{which} {name}", f"{which}: {what}", lambda which=which: proved()[which], rounds, seconds, race=run)  # type: ignore[misc]
 
     one, tiny = "float32[8] as {'x': x}", f"a dict of {plan.tensors:,} float32[4]"
@@ -246,7 +249,7 @@ def _stores(plan: Plan) -> Iterator[Case]:
     yield from several("store small", f"{one}, a file", lambda: stores.in_files(stores.small()), "save load", plan.rounds, plan.seconds)
     yield from several("store many", tiny, lambda: stores.in_bytes(stores.tiny(plan.tensors), False), "dumps loads", slow)
     yield from several("store many", f"{tiny}, a file", lambda: stores.in_files(stores.tiny(plan.tensors), False), "save load", slow)
-    yield from several("store state", state, lambda: stores.in_files(stores.state(plan.state)), "save load touch", slow)
+    yield from several("store state", state, lambda: stores.in_files(stores.state(plan.state)), "save load touch", plan.state_rounds)
     table = f"float32 [{plan.table:,}, 256] in a file; 1,000 rows, 100 slices of 64 rows, or opened anew for one row"
     yield from several("store table", table, lambda: rows.contenders(plan.table), "rows slices open", plan.rounds, plan.seconds)
 

@@ -7,6 +7,8 @@ import os
 from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from . import dtypes, files, frameworks, memory
 from ._errors import EncodeError, TensorwireError, TruncatedError, UnknownFormatError, choices
 from ._limits import DEFAULT, Limits
@@ -68,6 +70,10 @@ def buffers(
     >>> [len(part) for part in buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
     [15, 4000000]
     """
+    if not options and not metadata and not keep_device and not drop_metadata and format in _FAST and _is_small(value):
+        whole = _FAST[format][0](value)
+        if whole is not None:
+            return [whole]
     codec = _codec(format, options)
     if keep_device:
         value = frameworks.tensor(value, keep_device=True)
@@ -80,6 +86,18 @@ def buffers(
     if not FORMATS[format].metadata:
         raise EncodeError("this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out", format=format)
     return codec.encode(value, metadata)  # type: ignore[call-arg]
+
+
+def _is_small(value: Any) -> bool:
+    """Whether all arrays would be copied next to their header anyway, so that one buffer is best."""
+    if type(value) is not dict:
+        return type(value) is np.ndarray and value.nbytes <= memory.INLINE
+    total = 0
+    for item in value.values():
+        if type(item) is not np.ndarray:
+            return False
+        total += item.nbytes
+    return total <= memory.INLINE * len(value)
 
 
 def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:

@@ -51,22 +51,29 @@ class BytesSource:
 class FileSource:
     """A file, read by `pread` into fresh memory that starts at a multiple of 64."""
 
+    _fd = -1
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str | None = os.fspath(path)
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
 
     def read_at(self, offset: int, count: int) -> memoryview:
+        view = memory.fresh(count).data
+        self.read_into(offset, view)
+        return view
+
+    def read_into(self, offset: int, buffer: Any) -> None:
+        """Fills a buffer of bytes, for those who have made the memory themselves."""
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
-        out = memory.fresh(count)
-        view, done = out.data, 0
+        count = len(buffer)
+        done = os.preadv(self._fd, [buffer], offset)
         while done < count:
-            got = os.preadv(self._fd, [view[done:]], offset + done)
+            got = os.preadv(self._fd, [memoryview(buffer)[done:]], offset + done)
             if got == 0:
                 _check(self, offset, count, offset + done)
             done += got
-        return view
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -74,7 +81,7 @@ class FileSource:
             os.close(fd)
 
     def __del__(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):
+        if self._fd >= 0:
             self.close()
 
 
@@ -156,14 +163,14 @@ def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool =
     `durable=False` skips both fsyncs: still whole or not at all for every reader, but a power cut may bring the old file back, or an empty
     one on some file systems.
     """
-    target = os.path.realpath(path)  # a link stays a link
+    target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)  # a link stays a link
     with _sibling(target) as (fd, temporary):
         _write_vector(fd, chunks)
         if durable:
             os.fsync(fd)
         os.replace(temporary, target)
     if durable:
-        folder = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = os.open(os.path.dirname(target) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
         finally:
@@ -194,7 +201,8 @@ def _sibling(target: str) -> Iterator[tuple[int, str]]:
             os.close(fd)
     fd, path = taken
     try:
-        os.ftruncate(fd, 0)
+        if os.fstat(fd).st_size:  # ext4 flushes a truncated file when it is closed, so only where there is something to cut
+            os.ftruncate(fd, 0)
         with contextlib.suppress(FileNotFoundError):
             os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
         yield fd, path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,12 @@ class LazyTensor:
     A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
     """
 
-    __slots__ = ("_container", "_path", "_spec", "name")
+    __slots__ = ("_container", "_part", "_path", "_spec", "name")
 
     def __init__(self, container: Container, name: str, path: str | None) -> None:
         self.name, self._container, self._path = name, container, path
         self._spec: TensorSpec = self._guard(lambda: container.spec(name))
+        self._part = container.plain_part(name)
 
     @property
     def kind(self) -> str:
@@ -74,6 +76,8 @@ class LazyTensor:
         return self.read()[key]
 
     def _rows(self, start: int, stop: int) -> Any:
+        if self._part is not None:
+            return self._guard(partial(self._part.read, (start, stop)))
         return self._guard(lambda: self._container.read(self.name, (start, stop)))
 
     def _guard(self, work: Any) -> Any:
@@ -138,7 +142,10 @@ class File(Mapping[str, LazyTensor]):
         return self._source.size
 
     def load(self) -> Any:
-        """The whole value, as `tw.load` gives it."""
+        """The whole value; by a mapping or from bytes, arrays are views."""
+        if isinstance(self._source, files.BytesSource):
+            options = {key: option for key, option in self._options.items() if key not in ("format", "mmap")}
+            return api.loads(self._source.view, self.format, **options)
         return self._container.value()
 
     def __getitem__(self, name: str) -> LazyTensor:
@@ -237,7 +244,7 @@ def load(
             data = source.read_at(0, source.size)
             if isinstance(source, files.BytesSource):
                 data = memory.flat(bytearray(data))  # what is loaded is one's own
-            value = api.decode(data, format, None, limits, options)
+            value = api.loads(data, format, limits=limits, **options)
         except TensorwireError as error:
             raise error.add(path=path) from None
         finally:

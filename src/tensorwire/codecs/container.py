@@ -86,6 +86,11 @@ class Container:
         """The stored array of a dense tensor, for those who join containers."""
         return self.parts[self._leaves[name].first]
 
+    def plain_part(self, name: str) -> Part | None:
+        """The stored array of a tensor that is just that, whose rows need no more than reading."""
+        leaf = self._leaves[name]
+        return None if leaf.node else self.parts[leaf.first]
+
     @property
     def checksums(self) -> bool:
         """Whether reading a tensor whole notices any change of its data."""

@@ -25,6 +25,9 @@ from . import safetensors_header as headers
 from .container import Container, Rows
 from .safetensors_header import FORMAT, KEY, VERSION, Entry
 
+_FIRST = 16 << 10
+"""Bytes of the first read, which holds most headers whole."""
+
 
 def _holds(row: dtypes.DType) -> bool:
     return row.safetensors is not None
@@ -78,8 +81,9 @@ class Safetensors:
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the header, and each tensor when it is asked for."""
         try:
-            size = headers.size(source.read_at(0, min(8, source.size)), source.size, self.limits)
-            header = headers.read(source.read_at(0, 8 + size), source.size, self.limits)
+            head = source.read_at(0, min(_FIRST, source.size))
+            size = 8 + headers.size(head, source.size, self.limits)
+            header = headers.read(head[:size] if size <= len(head) else source.read_at(0, size), source.size, self.limits)
             parts = {name: _Part(source, name, entry, header.data, copy) for name, entry in header.entries.items()}
             spec, ordered = _assign(header.spec, header.metadata, parts)
             return Container(spec, ordered, header.metadata, self.limits)
@@ -122,11 +126,19 @@ class _Part:
                 raise DecodeError(f"rows {start} to {stop} of a tensor of shape {list(shape)}", tensor=self.name, offset=self._data + at)
             stride = math.prod(shape[1:]) * self.row.numpy.itemsize
             at, size, shape = at + start * stride, (stop - start) * stride, (stop - start, *shape[1:])
-        view = self._source.read_at(self._data + at, size)
+        into = getattr(self._source, "read_into", None)
+        view: Any
+        if into is not None:  # straight into the array, which is nobody else's
+            array = np.empty(shape, self.row.numpy)
+            view = array.reshape(-1).view(np.uint8)
+            into(self._data + at, view)
+        else:
+            view = self._source.read_at(self._data + at, size)
         try:
             if rows is None and entry.crc is not None and kernels.crc32c(view) != entry.crc:
                 raise ChecksumError("the data do not match their checksum", offset=self._data + at)
-            array = memory.dense(view, 0, self.row.numpy, shape, self._copy, base=self._data + at)
+            if into is None:
+                array = memory.dense(view, 0, self.row.numpy, shape, self._copy, base=self._data + at)
             bad = dtypes.noncanonical(self.row, array.reshape(-1).view(np.uint8)) if self.row.name == "bool" else None
             if bad is not None:
                 raise DecodeError("a bool is neither 0 nor 1", offset=self._data + at + bad)
