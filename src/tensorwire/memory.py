@@ -46,21 +46,16 @@ def read_only(array: Array) -> Array:
 
 def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], copy: bool | None, base: int = 0) -> Array:
     """The array at `offset`, by the rules above. The caller has checked that the bytes are there; `base` is where the view begins."""
-    size = math.prod(shape) * dtype.itemsize
-    if size == 0:
-        empty: Array = np.empty(shape, dtype)
-        return empty if copy else read_only(empty)
-    raw: Array = np.frombuffer(view, np.uint8, size, offset)
-    aligned = raw.__array_interface__["data"][0] % dtype.alignment == 0
+    count = math.prod(shape)
+    # frombuffer keeps the view, and with it the lock on a bytearray's size; np.ndarray(buffer=...) would let go of it.
+    array: Array = np.frombuffer(view, dtype, count, offset).reshape(shape) if count else np.empty(shape, dtype)
+    aligned = array.flags.aligned
     if copy is False and not aligned:
-        raise DecodeError(
-            f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out", offset=base + offset
-        )
-    if copy or not aligned or (size <= TINY and copy is None):
-        own: Array = np.empty(shape, dtype)
-        own.reshape(-1).view(np.uint8)[...] = raw
-        return own if copy else read_only(own)
-    return read_only(raw.view(dtype).reshape(shape))
+        why = f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out"
+        raise DecodeError(why, offset=base + offset)
+    if copy or not aligned or (copy is None and array.nbytes <= TINY):
+        array = array.copy()
+    return array if copy else read_only(array)
 
 
 def make_writable(value: Any) -> None:
