@@ -14,6 +14,15 @@ from .figures import ratio
 Case = dict[str, Any]
 
 
+STORES = {
+    "Bytes": ("dumps store small", "loads store small", "dumps store many", "loads store many"),
+    "Save, files": ("save store small", "save store many", "save store state"),
+    "Load, files": ("load store small", "load store many", "load store state", "touch store state"),
+    "Rows of a table": ("rows store table", "slices store table", "open store table"),
+}
+"""Tables of the cases about files."""
+
+
 def medians(case: Case) -> dict[str, float]:
     return {one["name"]: statistics.median(one["wall"]) for one in case["contenders"]}
 
@@ -25,7 +34,7 @@ def ours(case: Case) -> list[str]:
 def table(cases: list[Case], columns: list[str]) -> str:
     """One row a contender, one column a case; a cell has a ratio for each of our ways, in the order of `ours`."""
     times = [medians(case) for case in cases]
-    ways = ours(cases[0])
+    ways = [way for way in ours(cases[0]) if all(way in time for time in times)]
     rows = [f"| their time / ours | {' | '.join(columns)} |", f"|---|{'---:|' * len(columns)}"]
     for name in max(times, key=len):  # the large sizes have rows that the small ones lack
         if name not in ways:
@@ -49,6 +58,11 @@ def page(run: dict[str, Any]) -> str:
         pair = [cases[f"dumps {name}"], cases[f"loads {name}"]]
         ways = " / ".join(way.removeprefix("tensorwire ") for way in ours(pair[0]))
         found.append(f"### {pair[0]['about'].removeprefix('dumps of ')} ({ways})\n\n{table(pair, ['dumps', 'loads'])}")
+    for title, names in STORES.items():
+        some = [cases[name] for name in names if name in cases]
+        if some:
+            ways = " / ".join(way.removeprefix("tensorwire, ") for way in ours(some[0]))
+            found.append(f"### {title} ({ways})\n\n{table(some, [case['name'].replace(' store', ',') for case in some])}")
     rows = [f"| {target['what']} | {target['measured']:.2f}{target['unit']} | {_needed(target)} |" for target in run["targets"]]
     return "\n\n".join([*found, "\n".join(["### Targets\n", "| target | measured | needed |", "|---|---:|---|", *rows])])
 
