@@ -4,6 +4,7 @@ timing      contenders race in interleaved rounds
 ways        one way to serialize: how to write, how to read, proved before it is timed
 rivals      the ways for dense tensors; `handmade` is the TensorProto written by hand
 kinds       the ways for lists, strings and sparse tensors
+stores      named tensors in bytes and files, from one small tensor to 1 GB; `rows` reads some of a table
 cases       what is measured, case by case
 limits      memory copies and checksums: how far each large case is from what the machine can do
 targets     what we promised, met or missed
