@@ -16,21 +16,16 @@ class Limits:
     """
 
     tensor: int = 2048 * MiB
-    """Bytes of one tensor that the input does not itself carry (varints that widen, splats, decompression)."""
+    """Bytes of one tensor that the input does not itself carry (varints that widen, offsets of strings)."""
     splat: int = 64 * MiB
     """Bytes that one repeated value may become ..."""
     splat_ratio: int = 1024
     """... or this many times the input, if that is more."""
-    ratio: int = 200
-    """Decompressed over compressed size, past `ratio_from` bytes."""
-    ratio_from: int = 16 * MiB
     record: int = 1024 * MiB
     """Bytes of one record, or of one value on a stream."""
     safetensors_header: int = 100_000_000
-    npy_header: int = 64 * 1024
-    rank: int = 254
     json_depth: int = 64
-    protobuf_depth: int = 100
+    """How deep lists and dicts may nest."""
     names: int = 1_000_000
     """Tensors in one container."""
 
