@@ -138,7 +138,7 @@ class ModelError(ServingError):
 
 
 def choices(name: object, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known: all the known ones, and the nearest.
+    """The end of a message about a name that is not known: the known ones, as far as they fit, and the nearest.
 
     >>> choices("tensorprot", ["raw", "tensorproto"])
     "; known: raw, tensorproto; did you mean 'tensorproto'?"
@@ -147,4 +147,5 @@ def choices(name: object, known: Iterable[str]) -> str:
 
     names = list(known)
     near = difflib.get_close_matches(str(name), names, 1)
-    return f"; known: {', '.join(names)}" + (f"; did you mean {near[0]!r}?" if near else "")
+    shown = ", ".join(names[:16]) + (f", ... ({len(names)} in all)" if len(names) > 16 else "")
+    return f"; known: {shown}" + (f"; did you mean {near[0]!r}?" if near else "")
