@@ -38,9 +38,19 @@ class TestSaveAndLoad:
         found["words"].data[0] = 1
         assert found["x"].__array_interface__["data"][0] % 64 == 0
         assert tw.load(tmp_path / "a.safetensors")["x"][0] == 0
-        blob = tw.dumps(VALUE)
-        tw.load(blob)["x"][0] = 9
-        assert tw.loads(blob)["x"][0] == 0
+        for blob in (tw.dumps(VALUE), bytearray(tw.dumps(VALUE))):
+            tw.load(blob)["x"][0] = 9
+            tw.load(blob, names=["x"])["x"][0] = 9
+            assert tw.loads(blob)["x"][0] == 0
+
+    def test_small_files(self, tmp_path):
+        for size in (0, 1, 20, 40, 64, 100, 600):
+            tw.save(tmp_path / "s.safetensors", {"x": np.arange(size)})
+            found = tw.load(tmp_path / "s.safetensors")
+            assert tw.equal(found, {"x": np.arange(size)}) and found["x"].flags.writeable
+            with pytest.raises(tw.DecodeError):
+                (tmp_path / "s.safetensors").write_bytes(tw.dumps({"x": np.arange(size)})[:-1] + (b"" if size else b"xx"))
+                tw.load(tmp_path / "s.safetensors")
 
     def test_file_objects(self, tmp_path):
         file = io.BytesIO()

@@ -17,6 +17,8 @@ from typing import Any, Protocol
 from . import memory
 from ._errors import TruncatedError
 
+SMALL = memory.TINY + 64
+"""Up to this size all tensors of a file are tiny: no header of ours is shorter than 64 bytes."""
 _VECTOR = 1000
 """Buffers in one system call; the kernel's own ceiling is 1024."""
 
@@ -83,6 +85,22 @@ class FileSource:
     def __del__(self) -> None:
         if self._fd >= 0:
             self.close()
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
+    """A whole file in fresh memory; as bytes if it is so small that whatever is decoded from it will be a copy anyway."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        if size <= SMALL:
+            return os.pread(fd, SMALL, 0)
+    finally:
+        os.close(fd)
+    source = FileSource(path)
+    try:
+        return source.read_at(0, source.size)
+    finally:
+        source.close()
 
 
 def map_file(path: str | os.PathLike[str]) -> BytesSource:

@@ -235,22 +235,26 @@ def load(
     {'b': array([0., 0.])}
     """
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
+    if path is None:
+        where = _own(where)
     if names is not None or (path is not None and is_index(path)):
         with open(where, format, limits=limits, **options) as file:
             value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
     else:
-        source = files.source(where)
         try:
-            data = source.read_at(0, source.size)
-            if isinstance(source, files.BytesSource):
-                data = memory.flat(bytearray(data))  # what is loaded is one's own
-            value = api.loads(data, format, limits=limits, **options)
+            data = where if path is None else files.read_file(path)
+            value = api.loads(data, format, copy=True if type(data) is bytes else None, limits=limits, **options)
         except TensorwireError as error:
             raise error.add(path=path) from None
-        finally:
-            source.close()
     memory.make_writable(value)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def _own(where: Any) -> memoryview:
+    """The bytes of a file object, or a copy of bytes: what is loaded is the caller's own."""
+    source = files.source(where)
+    data = source.read_at(0, source.size)
+    return memory.flat(bytearray(data)) if isinstance(source, files.BytesSource) else data
 
 
 def _known(names: Iterable[str], file: File) -> list[str]:
