@@ -127,15 +127,10 @@ class Container:
 
 def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
     """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
-    seen: dict[str, int] = {}
+    tensors = list(lowering.tensors(spec, count))
     at = 0
     made: dict[int, _Leaf] = {}
-    for way, node, size in lowering.tensors(spec, count):
-        name = way
-        while name in seen:
-            seen[way] += 1
-            name = f"{way}~{seen[way]}"
-        seen[name] = 0
+    for name, (_, node, size) in zip(lowering.unique(way for way, _, _ in tensors), tensors, strict=True):
         if "same" in node:
             leaf = made.get(node["same"]) if type(node["same"]) is int else None
             if leaf is None:

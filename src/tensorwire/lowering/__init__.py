@@ -22,6 +22,6 @@ Parts have names, which follow from the spec alone: the keys and positions on th
 
 from .lift import lift
 from .lower import Lowered, lower
-from .names import names, tensors
+from .names import names, tensors, unique
 
-__all__ = ["Lowered", "lift", "lower", "names", "tensors"]
+__all__ = ["Lowered", "lift", "lower", "names", "tensors", "unique"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .._errors import DecodeError
@@ -23,17 +23,29 @@ def names(spec: Node, most: int) -> list[str]:
     kind = next(iter(spec)) if isinstance(spec, dict) and len(spec) == 1 else None
     if kind in ("list", "tuple") and type(spec[kind]) is int and 0 <= spec[kind] <= most:
         return list(map(str, range(spec[kind])))  # the long list of arrays, which needs no second look
-    found: dict[str, None] = {}
-    again: dict[str, int] = {}
-    for base in _names(spec, None, 0):
+    found: list[str] = []
+    for name in unique(_names(spec, None, 0)):
         if len(found) == most:
             raise DecodeError(f"the spec asks for more than the {most} parts that there are")
+        found.append(name)
+    return found
+
+
+def unique(names: Iterable[str]) -> Iterator[str]:
+    """Each name once: one that is taken gets ~1, ~2 and so on.
+
+    >>> list(unique(["a", "b", "a", "a"]))
+    ['a', 'b', 'a~1', 'a~2']
+    """
+    taken: set[str] = set()
+    again: dict[str, int] = {}
+    for base in names:
         name = base
-        while name in found:
+        while name in taken:
             again[base] = again.get(base, 0) + 1
             name = f"{base}~{again[base]}"
-        found[name] = None
-    return list(found)
+        taken.add(name)
+        yield name
 
 
 def tensors(spec: Node, most: int) -> Iterator[tuple[str, Node, int]]:
