@@ -1,5 +1,7 @@
 """Each native kernel and its readable twin give the same result, on good bytes, odd bytes and garbage."""
 
+import importlib
+import pkgutil
 import random
 
 import numpy as np
@@ -13,7 +15,7 @@ from tensorwire import _native as native
 from tensorwire import dtypes, memory
 from tensorwire.codecs.safetensors import Safetensors
 from tensorwire.testing import strategies as tws
-from tensorwire.wire import kernels
+from tensorwire.wire import _pure, kernels
 from tensorwire.wire._pure import crc32c as pure_crc
 from tensorwire.wire._pure import dense as pure_dense
 from tensorwire.wire._pure import join as pure_join
@@ -200,7 +202,7 @@ def test_join(chunks):
 
 
 def test_every_kernel_has_a_twin():
-    modules = (pure_crc, pure_dense, pure_join, pure_named, pure_strings, pure_scan, pure_typed)
+    modules = [importlib.import_module(f"{_pure.__name__}.{info.name}") for info in pkgutil.iter_modules(_pure.__path__)]
     twins = {name for module in modules for name in vars(module)}
     assert {name for name in dir(native) if not name.startswith("_")} - {"crc32c_software"} <= twins
 

@@ -2,10 +2,11 @@
 
 targets() { (cd native/fuzz && ls -- *.cc) | sed -n '/^replay/!s/\.cc$//p'; }
 
-# The targets that take a TensorProto start from all of them.
+# The targets that take a TensorProto start from all of them, and those that take Examples share theirs.
 corpus() {
   case $1 in
     scan_tensor | match_dense | typed | string_vals) echo native/fuzz/corpus/{scan_tensor,match_dense,typed,string_vals} ;;
+    example_decode | example_survey) echo native/fuzz/corpus/example_decode ;;
     *) echo "native/fuzz/corpus/$1" ;;
   esac
 }

@@ -291,6 +291,50 @@ def write_header() -> dict[str, bytes]:
     }
 
 
+def snappy() -> dict[str, bytes]:
+    def literal(data: bytes, bytes_of_length: int = 0) -> bytes:
+        size = len(data) - 1
+        head = bytes([(59 + bytes_of_length) << 2]) + size.to_bytes(bytes_of_length, "little") if bytes_of_length else bytes([size << 2])
+        return head + data
+
+    def copy(offset: int, size: int, kind: int = 2) -> bytes:
+        if kind == 1:
+            return bytes([offset >> 8 << 5 | (size - 4) << 2 | 1, offset & 255])
+        return bytes([(size - 1) << 2 | kind]) + offset.to_bytes(2 if kind == 2 else 4, "little")
+
+    def sized(size: int, *elements: bytes) -> bytes:
+        return varint(size) + b"".join(elements)
+
+    text = bytes(range(60))
+    patterns = b"".join(copy(offset, 64) for offset in range(1, 33))
+    return {
+        "empty": sized(0),
+        "literal": sized(5, literal(b"hello")),
+        "literals": sized(372, literal(text), literal(text, 1), literal(bytes(240), 2), literal(text[:7], 3), literal(text[:5], 4)),
+        "copies": sized(60 + 11 + 64 + 64 + 4, literal(text), copy(60, 11, 1), copy(20, 64), copy(130, 64, 3), copy(9, 4, 1)),
+        "patterns": sized(60 + 32 * 64, literal(text), patterns),
+        "patterns_and_room": sized(60 + 32 * 64 + 240, literal(text), patterns, literal(text) * 4),
+        "far_copy": sized(60 + 2048 + 11, literal(text), copy(1, 64) * 32, copy(2047, 11, 1)),
+        "zeros": sized(1 + 64 * 20, literal(b"\0"), copy(1, 64) * 20),
+        "short_copies": sized(60 + 100, literal(text), copy(59, 1) * 100),
+        "copy_before_start": sized(160, literal(text), copy(61, 64), literal(text) * 2),
+        "copy_first": sized(4, copy(1, 4)),
+        "offset_zero": sized(160, literal(text), copy(0, 40), literal(text) * 2),
+        "offset_max": sized(160, literal(text), copy((1 << 32) - 1, 40, 3), literal(text) * 2),
+        "length_too_small": sized(59, literal(text), literal(b"a")),
+        "length_too_large": sized(61, literal(text)),
+        "length_not_to_be_had": sized(1 << 31, literal(text)),
+        "length_past_32_bits": sized(1 << 32, literal(text)),
+        "length_of_6": b"\xbc\x80\x80\x80\x80\0" + literal(text),
+        "length_padded": b"\xbc\x80\0" + literal(text),
+        "length_cut": b"\xbc\x80",
+        "literal_max": sized(60, b"\xfc\xff\xff\xff\xff" + text),
+        "literal_cut": sized(60, literal(text)[:-1]),
+        "literal_length_cut": sized(300, literal(bytes(300), 2)[:2]),
+        "copy_cut": sized(124, literal(text), copy(1, 64)[:2]),
+    }
+
+
 def crc32c() -> dict[str, bytes]:
     def split(size: int, at: int, start: int = 0, alignment: int = 0) -> bytes:
         return struct.pack("<HHIBQ", size, at, start, alignment, 0x123456789ABCDEF)
@@ -312,11 +356,13 @@ def crc32c() -> dict[str, bytes]:
 REGRESSIONS: dict[str, dict[str, str]] = {}
 """Target -> what it was -> the input as hex."""
 
-TARGETS = (crc32c, match_dense, safetensors, scan_tensor, string_lengths, string_vals, typed, write_header, write_strings)
+TARGETS = (crc32c, match_dense, safetensors, scan_tensor, snappy, string_lengths, string_vals, typed, write_header, write_strings)
 
 
 def main() -> None:
-    for target in TARGETS:
+    import record_corpus  # here, since it imports this file
+
+    for target in (*TARGETS, *record_corpus.TARGETS):
         folder = HERE / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

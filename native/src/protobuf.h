@@ -23,7 +23,15 @@ enum Status : int {
   kBadBool = 13,         // a bool that is neither 0 nor 1
   kMixedFields = 14,     // where only string_val may stand, something else does
   kBadGroup = 15,        // groups nest too deep or do not close
-  kNoSpace = 16,         // the input changed under us: what was measured no longer fits
+  kNoSpace = 16,         // what was measured no longer fits (the input changed under us), or the caller is asked for more room
+  kWrongKind = 17,       // a feature holds another kind of list than the column
+  kWrongLength = 18,     // a feature holds more or fewer values than the column
+  kBadLengthCrc = 19,    // a record's length does not match its checksum
+  kBadDataCrc = 20,      // a record's data does not match its checksum
+  kTooLong = 21,         // a record is longer than allowed
+  kBadCopy = 30,         // Snappy: a copy from before the start, or of offset 0
+  kOverrun = 31,         // Snappy: more data than the length at the start says
+  kOverLimit = 32,       // Snappy: the data is longer than allowed
 };
 
 enum WireType : unsigned { kVarint = 0, kFixed64 = 1, kLen = 2, kStartGroup = 3, kEndGroup = 4, kFixed32 = 5 };

@@ -63,3 +63,86 @@ def crc32c(data: Any, value: int = 0) -> int:
 
 def crc32c_software(data: Any, value: int = 0) -> int:
     """The same without the CRC instructions, for the tests."""
+
+def frame_scan(data: Any, start: int, check: bool, longest: int, most: int) -> tuple[int, int, Array, Array]:
+    """(status, offset, starts, sizes): where the data of whole TFRecord frames lie from `start` on, at most `most` of them.
+
+    OK: the buffer ends with the last frame, or there are `most`; offset is where the next one begins. Otherwise offset is where the frame
+    at fault begins: TRUNCATED (it is not whole), BAD_LENGTH_CRC, BAD_DATA_CRC (only with `check`), TOO_LONG (past `longest` bytes).
+    """
+
+def frame_find(data: Any, start: int, longest: int) -> int:
+    """The first offset from `start` on where a header stands whose checksum holds and whose length is at most `longest`, or len(data)."""
+
+def frame_list(data: Any, starts: Array, sizes: Array) -> list[bytes]:
+    """Parts of a buffer as bytes objects."""
+
+def frame(data: Any) -> bytes:
+    """One record in its frame."""
+
+def frames(data: Any, offsets: Array) -> bytes:
+    """Records data[offsets[i]:offsets[i + 1]], each in its frame."""
+
+Input = tuple[bytes, int, bool, int, Array, Array | None, Array | None, Array | None, Array | None]
+
+def example_encode(
+    columns: list[Input], sequence: bool, first: int, step: int, count: int, framed: bool, out: Array, ends: Array | None
+) -> tuple[int, int, int, int]:
+    """(status, done, used, wanted): rows first, first + step, ... (`count` of them) as Examples or SequenceExamples, written into `out`.
+
+    A column is (name, kind, is a feature list, length, values, offsets, splits, steps, present): arrays as `ExampleDecoder.decode` makes
+    them; present may be None (all are). Columns stand in a message in the order given. With `framed` each message is in a TFRecord
+    frame; ends[i], if wanted, is where message i (with its frame) ends in `out`. NO_SPACE: the next message takes `wanted` bytes, more than
+    are left. OUT_OF_RANGE: a column contradicts itself, or a message is past 2 GiB. `done` messages of `used` bytes were written.
+    """
+
+class ExampleSurvey:
+    """Which features Examples (and SequenceExamples) have: kinds, presence, numbers of values, ranges; at most `most_names` of them."""
+
+    def __init__(self, most_names: int) -> None: ...
+    def add(self, data: Any, starts: Array, sizes: Array, checked: bool) -> tuple[int, int, int]:
+        """(status, offset, done): counts the messages in; a message at fault counts nothing. TOO_MANY: too many names."""
+
+    def result(self) -> tuple[int, int, list[Any]]:
+        """(messages, those with a feature_lists field, features), features in the order of (is a list, name), each a tuple of
+
+        name (bytes), is a feature list, messages that have it, instances by kind (no list, bytes, float, int64; a feature without a list
+        counts only there), fewest and most values of an instance, values in all, (least, most) int64 (INT64_MAX, INT64_MIN if none),
+        (least, most) float (inf, -inf if none; NaN does not count), NaNs, (shortest, longest) string, (fewest, most) steps of a list.
+        A name that stands twice in a message counts once, as its last one.
+        """
+
+Output = tuple[Array, Array | None, Array | None, Array | None, Array]
+
+class ExampleDecoder:
+    """Serialized tf.train.Example or SequenceExample messages into columns.
+
+    A column is a feature's name (bytes), its kind (1 bytes, 2 float, 3 int64: the field numbers of tf.train.Feature), how many values every
+    feature of it must have (-1: any number), and whether it is a feature list (of a SequenceExample; then each of its Features counts as
+    an instance, else each record has one instance). Kind 4 is a bytes list of fixed length of which the column has not the strings but
+    their places: (start, size) of each in `data`.
+    """
+
+    def __init__(self, names: list[bytes], kinds: list[int], lengths: list[int], lists: list[bool], sequence: bool) -> None: ...
+    def decode(
+        self, data: Any, starts: Array, sizes: Array, first: int, row: int, outputs: list[Output], checked: bool
+    ) -> tuple[int, int, int, int, int]:
+        """(status, offset, done, column, found): messages from number `first` on, into rows from number `row` on, until either is used up.
+
+        Message i is data[starts[i]:starts[i] + sizes[i]]; `checked` says that the masked CRC32C of each was checked already, else it is
+        checked here (it stands in the four bytes behind the message). An output is (values, offsets, splits, steps, present), writable:
+
+        values    float32, int64, or for kind 1 uint8, 1-d: all values, one after the other (kind 4: int64, two numbers a value)
+        offsets   int64, for kind 1 only: value i is values[offsets[i]:offsets[i + 1]]
+        splits    int64, for length -1 only: instance j has the values from number splits[j] to number splits[j + 1]
+        steps     int64 [rows + 1], for feature lists only: row r has the instances from number steps[r] to steps[r + 1]
+        present   bool [rows]: whether the record has the feature at all; its length is the number of rows
+
+        The caller has set offsets[0], splits[0] and steps[0] to 0; what earlier calls wrote says where to go on. A feature that is
+        missing gets zeros (empty strings) where the length is fixed, no values elsewhere. Status NO_SPACE names a column whose buffers are
+        full: message first + done was not decoded, and as many more values, bytes and splits as it has bytes are enough. With WRONG_KIND
+        and WRONG_LENGTH `found` is the kind or the number of values found. Offsets are those of `data`.
+        """
+
+def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:
+    """(status, offset, the data of a raw Snappy block, or None if something is wrong with it): at most `limit` bytes."""

@@ -11,19 +11,28 @@ PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
 
 if TYPE_CHECKING or not PURE:
     from .._native import (
+        ExampleDecoder,
+        ExampleSurvey,
         crc32c,
         decode_dense,
         decode_named,
         dense_header,
         encode_dense,
         encode_named,
+        example_encode,
         find_string_vals,
+        frame,
+        frame_find,
+        frame_list,
+        frame_scan,
+        frames,
         join,
         named_header,
         parse_string_lengths,
         parse_string_vals,
         read_named,
         register_dtype,
+        snappy_decode,
         string_lengths,
         string_vals,
         tensor_scan,
@@ -32,10 +41,15 @@ if TYPE_CHECKING or not PURE:
 else:
     from ._pure.crc32c import crc32c
     from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
+    from ._pure.example import ExampleDecoder
+    from ._pure.example_encode import example_encode
+    from ._pure.example_survey import ExampleSurvey
     from ._pure.join import join
     from ._pure.named import decode_named, encode_named, named_header, read_named
+    from ._pure.snappy import snappy_decode
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
     from ._pure.tensor_scan import tensor_scan
+    from ._pure.tfrecord import frame, frame_find, frame_list, frame_scan, frames
     from ._pure.typed_vals import typed_vals
 
 for _row in dtypes.TABLE:
@@ -43,18 +57,27 @@ for _row in dtypes.TABLE:
 
 __all__ = [
     "PURE",
+    "ExampleDecoder",
+    "ExampleSurvey",
     "crc32c",
     "decode_dense",
     "decode_named",
     "dense_header",
     "encode_dense",
     "encode_named",
+    "example_encode",
     "find_string_vals",
+    "frame",
+    "frame_find",
+    "frame_list",
+    "frame_scan",
+    "frames",
     "join",
     "named_header",
     "parse_string_lengths",
     "parse_string_vals",
     "read_named",
+    "snappy_decode",
     "string_lengths",
     "string_vals",
     "tensor_scan",

@@ -1,11 +1,13 @@
-"""What can be wrong with a protobuf message, in words; the numbers are those of native/src/protobuf.h."""
+"""What can be wrong with a protobuf message or a record, in words; the numbers are those of native/src/protobuf.h."""
 
 from __future__ import annotations
 
-from .._errors import DecodeError, TruncatedError
+from .._errors import ChecksumError, DecodeError, LimitError, TruncatedError
 
 TRUNCATED, BAD_VARINT, BAD_TAG, UNKNOWN_FIELD, REPEATED, NEGATIVE_DIM, TOO_MANY_DIMS, BAD_UTF8 = range(1, 9)
 BAD_PACKED, OUT_OF_RANGE, TOO_FEW, TOO_MANY, BAD_BOOL, MIXED_FIELDS, BAD_GROUP, NO_SPACE = range(9, 17)
+WRONG_KIND, WRONG_LENGTH, BAD_LENGTH_CRC, BAD_DATA_CRC, TOO_LONG = range(17, 22)
+BAD_COPY, OVERRUN, OVER_LIMIT = range(30, 33)
 
 PROBLEMS = {
     TRUNCATED: "a field or number runs past the end",
@@ -24,6 +26,22 @@ PROBLEMS = {
     MIXED_FIELDS: "something else stands between the strings",
     BAD_GROUP: "a group does not close, or nests too deep",
     NO_SPACE: "the buffer changed while it was being read",
+    WRONG_KIND: "a feature holds another kind of values than its column",
+    WRONG_LENGTH: "a feature holds more or fewer values than its column",
+    BAD_LENGTH_CRC: "the length of a record does not match its checksum",
+    BAD_DATA_CRC: "the data of a record does not match its checksum",
+    TOO_LONG: "a record is longer than the limit",
+    BAD_COPY: "a copy from before the start of the data",
+    OVERRUN: "more data than the length at the start says",
+    OVER_LIMIT: "the data is longer than the limit",
+}
+
+_KINDS = {
+    TRUNCATED: TruncatedError,
+    BAD_LENGTH_CRC: ChecksumError,
+    BAD_DATA_CRC: ChecksumError,
+    TOO_LONG: LimitError,
+    OVER_LIMIT: LimitError,
 }
 
 MAX_MESSAGE = (1 << 31) - 1
@@ -32,5 +50,5 @@ MAX_MESSAGE = (1 << 31) - 1
 
 def problem(status: int, offset: int, format: str) -> DecodeError:
     """The error for a kernel's status."""
-    kind = TruncatedError if status == TRUNCATED else DecodeError
+    kind = _KINDS.get(status, DecodeError)
     return kind(PROBLEMS[status], format=format, offset=offset)

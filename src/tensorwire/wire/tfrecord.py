@@ -38,6 +38,11 @@ def length(head: bytes) -> int:
     return int(size)
 
 
+def length_at(data: Any, offset: int) -> int:
+    """The length in a header that is known to hold."""
+    return int.from_bytes(bytes(data[offset : offset + 8]), "little")
+
+
 def check(data: Any, foot: bytes) -> None:
     """Whether the data is what was written."""
     if mask(crc32c(data)) != struct.unpack("<I", foot)[0]:

@@ -1,0 +1,192 @@
+"""tf.train.Example and SequenceExample messages into columns of arrays that grow with what is in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import memory
+from .._errors import SchemaError, TensorwireError
+from . import kernels, status
+from ._pure.example import ExampleDecoder as Reference
+
+Array = np.ndarray[Any, Any]
+
+FORMAT = "example"
+BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4
+"""Kinds of lists; a column of PLACES says where the strings of a bytes list lie instead of copying them."""
+KINDS = {BYTES: "bytes", FLOAT: "float", INT64: "int64", PLACES: "bytes"}
+_DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}
+_WIDTH = {FLOAT: 1, INT64: 1, PLACES: 2}
+"""Numbers in a value."""
+_LEAST = 64
+"""Room that a buffer starts with, in elements."""
+
+
+class Column(NamedTuple):
+    """What to read: a feature's name, its kind, and the number of values that it must have (-1: any)."""
+
+    name: bytes
+    kind: int
+    length: int = -1
+    list: bool = False
+    """Whether it is a feature list of a SequenceExample."""
+
+
+class Filled(NamedTuple):
+    """What was read of a column; the fields mean what they mean to `ExampleDecoder`."""
+
+    values: Array
+    offsets: Array | None
+    splits: Array | None
+    steps: Array | None
+    present: Array
+
+
+class Decoder:
+    """A choice of columns, prepared; threads may share it."""
+
+    def __init__(self, columns: Sequence[Column], sequence: bool = False, compat: int = 0) -> None:
+        self.columns = list(columns)
+        names, kinds, lengths, lists = (list(part) for part in zip(*self.columns, strict=True)) if self.columns else ([], [], [], [])
+        # Where TensorFlow departs from protobuf there is only the readable decoder: nobody needs that to be quick.
+        made: Any = Reference(names, kinds, lengths, lists, sequence, compat) if compat else None
+        self.decode = (made or kernels.ExampleDecoder(names, kinds, lengths, lists, sequence)).decode
+
+
+class _Room(NamedTuple):
+    """Numbers of instances, values, and bytes of strings."""
+
+    instances: int = 0
+    values: int = 0
+    data: int = 0
+
+
+class Columns:
+    """Buffers for a number of rows, filled message by message.
+
+    >>> columns = Columns([Column(b"a", INT64)], rows=2)
+    >>> record = bytes.fromhex("0a0d 0a0b 0a0161 1206 1a04 0a02 0503".replace(" ", ""))
+    >>> columns.fill(record * 2, [0, len(record)], [len(record)] * 2)
+    2
+    >>> filled = columns.take()[0]
+    >>> filled.values, filled.splits
+    (array([5, 3, 5, 3]), array([0, 2, 4]))
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[Column] | Decoder,
+        rows: int,
+        *,
+        sequence: bool = False,
+        compat: int = 0,
+        pool: memory.Pool | None = None,
+        like: Columns | None = None,
+    ) -> None:
+        self._made = columns if isinstance(columns, Decoder) else Decoder(columns, sequence, compat)
+        self.columns = self._made.columns
+        self.rows = rows
+        self.row = 0
+        """How many rows are filled."""
+        self._pool = pool
+        rooms = [_Room()] * len(self.columns) if like is None else like.used()
+        self._buffers: list[Any] = [self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)]
+
+    def _new(self, column: Column, room: _Room) -> Filled:
+        instances = max(_LEAST, room.instances) if column.list else self.rows
+        values = instances * column.length if column.length >= 0 else max(_LEAST, room.values)
+        return Filled(
+            self._array(max(_LEAST, room.data) if column.kind == BYTES else values * _WIDTH[column.kind], _DTYPES[column.kind]),
+            self._array(values + 1, np.int64) if column.kind == BYTES else None,
+            self._array(instances + 1, np.int64) if column.length < 0 else None,
+            self._array(self.rows + 1, np.int64) if column.list else None,
+            self._array(self.rows, np.bool_),
+        )
+
+    def _array(self, size: int, dtype: Any) -> Array:
+        """Room for so many; the first is zero, because offsets, splits and steps begin there."""
+        wanted = size * np.dtype(dtype).itemsize
+        array: Array = np.empty(size, dtype) if self._pool is None else self._pool.take(wanted).view(dtype)
+        array[:1] = 0
+        return array
+
+    def used(self) -> list[_Room]:
+        """How much of the buffers is in use, and somewhat more: the room that the next rows of the same file will need."""
+        rooms = [self._used(column, filled) for column, filled in zip(self.columns, self._buffers, strict=True)]
+        return [_Room(*(count + count // 8 + _LEAST for count in room)) for room in rooms]
+
+    def clear(self) -> None:
+        """Starts over in the same memory."""
+        self.row = 0
+
+    def fill(self, data: Any, starts: Any, sizes: Any, first: int = 0, checked: bool = True) -> int:
+        """How many messages were read, from number `first` on, until either they or the rows are used up.
+
+        Message i is data[starts[i]:starts[i] + sizes[i]]; unless `checked`, its masked CRC32C stands behind it and is checked. Errors say
+        which message (`record`) and feature (`tensor`), and the offset inside the message.
+        """
+        starts, sizes, begin = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64), first
+        while True:
+            code, offset, done, column, found = self._made.decode(data, starts, sizes, first, self.row, self._buffers, checked)
+            first += done
+            self.row += done
+            if code == 0:
+                return first - begin
+            if code != status.NO_SPACE:
+                raise self._error(code, offset, column, found).add(record=first, base=-int(starts[first]))
+            self._grow(column, int(sizes[first]))
+
+    def _grow(self, number: int, size: int) -> None:
+        """Room for all that a message of `size` bytes can hold, and at least twice what there was, so that copying stays cheap."""
+        column, old = self.columns[number], self._buffers[number]
+        instances, values, data = self._used(column, old)
+        used = data if column.kind == BYTES else values
+        self._buffers[number] = Filled(
+            self._longer(old.values, used, used + size),
+            None if old.offsets is None else self._longer(old.offsets, values + 1, values + 1 + size),
+            None if old.splits is None else self._longer(old.splits, instances + 1, instances + 1 + size),
+            old.steps,
+            old.present,
+        )
+
+    def _longer(self, array: Array, used: int, least: int) -> Array:
+        """The same with at least `least` elements, of which the first `used` are kept."""
+        if len(array) >= least:
+            return array
+        new = self._array(max(least, 2 * len(array)), array.dtype)
+        new[:used] = array[:used]
+        return new
+
+    def _used(self, column: Column, filled: Filled) -> _Room:
+        """What the rows so far take."""
+        instances = self.row if filled.steps is None else int(filled.steps[self.row])
+        values = instances * column.length if filled.splits is None else int(filled.splits[instances])
+        return _Room(instances, values, 0 if filled.offsets is None else int(filled.offsets[values]))
+
+    def take(self) -> list[Filled]:
+        """What was read, without the spare room. The arrays are parts of the buffers: filling on overwrites none of it."""
+        return [self._trimmed(column, filled) for column, filled in zip(self.columns, self._buffers, strict=True)]
+
+    def _trimmed(self, column: Column, filled: Filled) -> Filled:
+        instances, values, data = self._used(column, filled)
+        return Filled(
+            filled.values[: data if column.kind == BYTES else values * _WIDTH[column.kind]],
+            None if filled.offsets is None else filled.offsets[: values + 1],
+            None if filled.splits is None else filled.splits[: instances + 1],
+            None if filled.steps is None else filled.steps[: self.row + 1],
+            filled.present[: self.row],
+        )
+
+    def _error(self, code: int, offset: int, column: int, found: int) -> TensorwireError:
+        if code not in (status.WRONG_KIND, status.WRONG_LENGTH):
+            return status.problem(code, offset, FORMAT)
+        name, kind, length, _ = self.columns[column]
+        shown = name.decode(errors="backslashreplace")
+        if code == status.WRONG_KIND:
+            why = f"feature {shown!r} is a {KINDS[found]} list, and {KINDS[kind]} was asked for"
+        else:
+            why = f"feature {shown!r} has {found} values, and {length} were asked for"
+        return SchemaError(why, tensor=shown, format=FORMAT, offset=offset)
