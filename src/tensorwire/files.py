@@ -77,6 +77,12 @@ class FileSource:
                 _check(self, offset, count, offset + done)
             done += got
 
+    def read_some(self, offset: int, buffer: Any) -> int:
+        """Fills a buffer as far as the file goes now, which may be further than when it was opened; 0 at its end."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        return os.preadv(self._fd, [buffer], offset)
+
     def close(self) -> None:
         fd, self._fd = self._fd, -1
         if fd >= 0:
@@ -176,23 +182,35 @@ def write_all(stream: Any, part: Any) -> None:
 
 
 def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool = True) -> None:
-    """Makes `path` hold exactly these bytes, or leaves it as it was: a temporary sibling, fsync, rename, fsync of the folder.
+    """Makes `path` hold exactly these bytes, or leaves it as it was; see `replacing`."""
+    with replacing(path, durable) as fd:
+        write_vector(fd, chunks)
 
-    `durable=False` skips both fsyncs: still whole or not at all for every reader, but a power cut may bring the old file back, or an empty
-    one on some file systems.
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[int]:
+    """A descriptor to write a new file through, which takes the place of `path` at the end, and is gone after an error.
+
+    A temporary sibling, fsync, rename, fsync of the folder. `durable=False` skips both fsyncs: still whole or not at all for every reader,
+    but a power cut may bring the old file back, or an empty one on some file systems.
     """
     target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)  # a link stays a link
     with _sibling(target) as (fd, temporary):
-        _write_vector(fd, chunks)
+        yield fd
         if durable:
             os.fsync(fd)
         os.replace(temporary, target)
     if durable:
-        folder = os.open(os.path.dirname(target) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(target)
+
+
+def sync_folder(path: str) -> None:
+    """Makes the name of a new file as durable as its bytes."""
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @contextlib.contextmanager
@@ -241,7 +259,7 @@ def _lock(fd: int, path: str) -> bool:
         return False
 
 
-def _write_vector(fd: int, chunks: Sequence[Any]) -> None:
+def write_vector(fd: int, chunks: Sequence[Any]) -> None:
     """Many buffers in few system calls."""
     for start in range(0, len(chunks), _VECTOR):
         batch = [memoryview(chunk) for chunk in chunks[start : start + _VECTOR]]

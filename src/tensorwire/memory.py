@@ -8,6 +8,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -82,6 +84,44 @@ def chunk(array: Array) -> Buffer:
 
 def fresh(size: int) -> Array:
     """New, writable bytes that start at a multiple of 64, so that any array in a well-made file is aligned, for JAX too."""
-    raw: Array = np.empty(size + 64, np.uint8)
+    return _aligned(np.empty(size + 64, np.uint8), size)
+
+
+class Pool:
+    """Buffers that are used again once nobody holds an array over them: fresh memory costs more in page faults than filling it does.
+
+    An array keeps the buffer under it alive, and so does every view of it, so a buffer that only the pool holds is free.
+
+    >>> pool = Pool()
+    >>> first = pool.take(1000)
+    >>> first[:8] = 1
+    >>> del first
+    >>> pool.take(900)[:8].tolist()
+    [1, 1, 1, 1, 1, 1, 1, 1]
+    """
+
+    _KEPT = 64
+    """Buffers beyond this number are let go when they are free."""
+
+    def __init__(self) -> None:
+        self._buffers: list[Array] = []
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> Array:
+        """Bytes to write on, starting at a multiple of 64; what is in them is left over from before."""
+        with self._lock:
+            buffers = self._buffers
+            for i in range(len(buffers)):
+                # One reference is the list's, one the call's own: nobody else has any, so nobody can make more.
+                if size <= len(buffers[i]) - 64 <= 4 * size + 65536 and sys.getrefcount(buffers[i]) <= 2:
+                    return _aligned(buffers[i], size)
+            if len(buffers) >= self._KEPT:
+                self._buffers = [buffer for buffer in buffers if sys.getrefcount(buffer) > 3]
+            buffer: Array = np.empty(size + 64, np.uint8)
+            self._buffers.append(buffer)
+            return _aligned(buffer, size)
+
+
+def _aligned(raw: Array, size: int) -> Array:
     start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + size]
