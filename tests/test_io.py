@@ -18,7 +18,13 @@ def test_every_name_is_tf_ios(request):
     assert set(tw.io.__all__) == {
         "serialize_tensor", "parse_tensor", "serialize_sparse", "parse_sparse", "serialize_many_sparse", "deserialize_many_sparse",
         "decode_raw", "encode_base64", "decode_base64",
+        "parse_example", "parse_single_example", "parse_sequence_example", "parse_single_sequence_example",
+        "FixedLenFeature", "VarLenFeature", "SparseFeature", "RaggedFeature", "FixedLenSequenceFeature",
+        "TFRecordWriter", "TFRecordOptions", "tf_record_iterator",
     }  # fmt: skip
+    assert set(tw.io.__all__) == set(tw.io._WHERE) <= set(dir(tw.io)) and all(getattr(tw.io, name) for name in tw.io.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        tw.io.nothing  # noqa: B018
 
 
 class TestTensor:

@@ -1,36 +1,18 @@
-"""tf.io's names, arguments and meaning, without TensorFlow.
-
-Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a scalar is bytes). dtypes are tf.DType,
-NumPy dtypes or names; `name=` is ignored. Inside `tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep
-`tf.io` there. Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
-"""
+"""Tensors as serialized TensorProtos, dense and sparse."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
 
 import numpy as np
 
-from . import dtypes, frameworks, memory, validate
-from ._errors import DecodeError, EncodeError, SchemaError, TensorwireError
-from .codecs.tensorproto import TensorProto
-from .tensors import Array, Ragged, Sparse, Strings, describe, trusted
-from .wire import kernels
-from .wire import tensorproto as wire
-
-__all__ = [
-    "decode_base64",
-    "decode_raw",
-    "deserialize_many_sparse",
-    "encode_base64",
-    "parse_sparse",
-    "parse_tensor",
-    "serialize_many_sparse",
-    "serialize_sparse",
-    "serialize_tensor",
-]
+from .. import dtypes, frameworks, memory, validate
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from ..codecs.tensorproto import TensorProto
+from ..tensors import Array, Ragged, Sparse, Strings, describe, trusted
+from ..wire import kernels
+from ..wire import tensorproto as wire
+from . import arguments
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
@@ -39,7 +21,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
     >>> serialize_tensor([1.0]) == serialize_tensor(np.array([1], np.float32))
     True
     """
-    value = _tensor(tensor)
+    value = arguments.tensor(tensor)
     if isinstance(value, (Sparse, Ragged)):
         raise EncodeError(
             f"serialize_tensor takes a dense or string tensor, not {describe(value)}; serialize_sparse and tw.dumps take others"
@@ -53,7 +35,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None, *, tf_
     >>> parse_tensor(serialize_tensor(np.int32([1, 2])), "int32")
     array([1, 2], dtype=int32)
     """
-    data = memory.flat(_scalar(serialized))
+    data = memory.flat(arguments.scalar(serialized))
     value = TensorProto(tf_compat=tf_compat).decode(data)
     if isinstance(value, (np.ndarray, Strings)):
         found = wire.scan(data, not tf_compat).dtype
@@ -63,7 +45,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None, *, tf_
             raise SchemaError(
                 f"these bytes hold {held}, not the {getattr(out_type, 'name', out_type)} that was asked for", format=wire.FORMAT
             )
-        return _objects(value)
+        return arguments.objects(value)
     if isinstance(value, Ragged) and getattr(out_type, "name", out_type) == "variant":
         return value
     raise SchemaError("these bytes hold a nested value of tensorwire's; tw.loads reads it", format=wire.FORMAT)
@@ -89,7 +71,7 @@ def parse_sparse(
     >>> parse_sparse(serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))))
     Sparse([0, 0]: np.float32(1.0), [1, 2]: np.float32(4.0); shape=(2, 3), nnz=2, float32)
     """
-    rows = _rows(serialized)
+    rows = arguments.rows(serialized)
     if rows.shape != (3,):
         raise SchemaError(f"a serialized sparse tensor is 3 strings, not {rows.shape}; deserialize_many_sparse takes [N, 3]")
     sparse = _parse_row(rows, dtype, tf_compat)
@@ -128,7 +110,7 @@ def deserialize_many_sparse(
     >>> deserialize_many_sparse(rows, "float32").shape
     (2, 3)
     """
-    rows = _rows(serialized_sparse)
+    rows = arguments.rows(serialized_sparse)
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
         raise SchemaError(f"serialized sparse tensors are strings [N, 3] with at least one row, not {rows.shape}")
     found = [_parse_row(row, dtype, tf_compat, number) for number, row in enumerate(rows)]
@@ -139,130 +121,6 @@ def deserialize_many_sparse(
     indices = np.column_stack([batch, np.concatenate([sparse.indices for sparse in found])])
     shape = np.concatenate([[len(found)], np.max([sparse.dense_shape for sparse in found], axis=0)]).astype(np.int64)
     return Sparse(indices.astype(np.int64), _concatenate([sparse.values for sparse in found]), shape)
-
-
-def decode_raw(
-    input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None, name: str | None = None
-) -> Array:
-    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings must be of one length, unless
-    `fixed_length` cuts them or pads them with zeros.
-
-    >>> decode_raw([b"\\x01\\x00", b"\\x02\\x00"], "int16")
-    array([[1],
-           [2]], dtype=int16)
-    """
-    row = dtypes.named(out_type)
-    strings = _strings(input_bytes)
-    item, lengths = row.numpy.itemsize, np.diff(strings.offsets)
-    if fixed_length is not None:
-        if fixed_length <= 0 or fixed_length % item:
-            raise SchemaError(f"fixed_length={fixed_length} is not a positive multiple of the {item} bytes of {row.name}")
-        width = fixed_length
-    else:
-        width = int(lengths[0]) if len(lengths) else 0
-        if len(lengths) and (lengths != width).any():
-            odd = int(np.flatnonzero(lengths != width)[0])
-            raise DecodeError(f"string {odd} has {lengths[odd]} bytes, the first one {width}; fixed_length= cuts and pads", format="raw")
-        if width % item:
-            raise DecodeError(f"strings of {width} bytes are not whole numbers of {row.name}", format="raw")
-    cells: Array = np.zeros((strings.size, width), np.uint8)
-    kept = np.minimum(lengths, width)
-    inside = np.arange(width) < kept[:, None]
-    cells[inside] = strings.data[(strings.offsets[:-1, None] + np.arange(width))[inside]]
-    bad = dtypes.noncanonical(row, cells.reshape(-1))
-    if bad is not None:
-        raise DecodeError(f"a byte that is no value of {row.name}", format="raw", offset=bad)
-    numbers = cells.reshape(-1).view(row.numpy).reshape(*strings.shape, width // item)
-    return numbers if little_endian or item == 1 else numbers.byteswap()
-
-
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
-    """Each string in the URL-safe alphabet, without padding unless `pad`.
-
-    >>> encode_base64(b"\\xfb\\xff"), encode_base64([b"a"], pad=True)
-    (b'-_8', array([b'YQ=='], dtype=object))
-    """
-    encoded = [base64.urlsafe_b64encode(item) for item in _strings(input).reshape(-1).tolist()]
-    return _like(input, encoded if pad else [item.rstrip(b"=") for item in encoded])
-
-
-def decode_base64(input: Any, name: str | None = None) -> Any:
-    """The inverse of `encode_base64`, with or without padding.
-
-    >>> decode_base64(b"-_8")
-    b'\\xfb\\xff'
-    """
-    return _like(input, [_decode64(item, number) for number, item in enumerate(_strings(input).reshape(-1).tolist())])
-
-
-_URL_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
-
-
-def _decode64(item: bytes, number: int) -> bytes:
-    body = item.rstrip(b"=")
-    padding = len(item) - len(body)
-    bad = next((at for at, byte in enumerate(body) if byte not in _URL_SAFE), None)
-    if bad is not None:
-        raise DecodeError(
-            f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet", format="base64", offset=bad
-        )
-    if len(body) % 4 == 1 or (padding and (padding > 2 or len(item) % 4)):
-        raise DecodeError(f"string {number} has a length that no base64 has", format="base64", offset=len(item))
-    try:
-        return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
-    except binascii.Error as error:
-        raise DecodeError(f"string {number}: {error}", format="base64") from None
-
-
-def _tensor(obj: Any) -> Any:
-    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else int64; Python's floats become float32."""
-    value = frameworks.tensor(obj)
-    if not isinstance(value, np.ndarray) or not isinstance(obj, (list, tuple, int, float)) or isinstance(obj, (bool, np.generic)):
-        return value
-    if value.dtype.kind in "iu":
-        small = not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)
-        return value.astype(np.int32 if small else np.int64) if value.dtype != np.uint64 or small else value
-    return value.astype(np.float32) if value.dtype == np.float64 and _all_python(obj) else value
-
-
-def _all_python(obj: Any) -> bool:
-    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float)
-
-
-def _strings(obj: Any) -> Strings:
-    value = frameworks.tensor(obj)
-    if not isinstance(value, Strings):
-        raise EncodeError(f"this takes a string tensor, not {describe(value)}")
-    return value.astext(False)
-
-
-def _rows(obj: Any) -> Array:
-    """Strings of any kind, as an object array of bytes."""
-    if isinstance(obj, np.ndarray) and obj.dtype == object:
-        return obj
-    return np.asarray(_strings(obj))
-
-
-def _scalar(obj: Any) -> Any:
-    """One byte string, given as bytes, a buffer, or a 0-d string tensor."""
-    if isinstance(obj, (bytes, bytearray, memoryview)):
-        return obj
-    strings = _strings(obj)
-    if strings.shape != ():
-        raise SchemaError(f"this takes one string, not a tensor of shape {strings.shape}")
-    return strings[()]
-
-
-def _objects(value: Any) -> Any:
-    """As `.numpy()` gives string tensors: object arrays of bytes, a scalar as bytes."""
-    if not isinstance(value, Strings):
-        return value
-    return np.asarray(value) if value.shape else value[()]
-
-
-def _like(given: Any, items: list[bytes]) -> Any:
-    shape = _strings(given).shape
-    return _objects(Strings.of(items, shape, text=False)) if shape else items[0]
 
 
 def _sparse(obj: Any, out_type: Any) -> Sparse:

@@ -1,0 +1,72 @@
+"""tf.io's names, arguments and meaning, without TensorFlow.
+
+Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a scalar is bytes). dtypes are tf.DType,
+NumPy dtypes or names; `name=` is ignored. Inside `tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep
+`tf.io` there. Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .examples import parse_example, parse_single_example
+    from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+    from .records import TFRecordOptions, TFRecordWriter, tf_record_iterator
+    from .sequences import parse_sequence_example, parse_single_sequence_example
+    from .strings import decode_base64, decode_raw, encode_base64
+    from .tensors import (
+        deserialize_many_sparse,
+        parse_sparse,
+        parse_tensor,
+        serialize_many_sparse,
+        serialize_sparse,
+        serialize_tensor,
+    )
+
+_HOME = {
+    "examples": "parse_example parse_single_example",
+    "features": "FixedLenFeature FixedLenSequenceFeature RaggedFeature SparseFeature VarLenFeature",
+    "records": "TFRecordOptions TFRecordWriter tf_record_iterator",
+    "sequences": "parse_sequence_example parse_single_sequence_example",
+    "strings": "decode_base64 decode_raw encode_base64",
+    "tensors": "deserialize_many_sparse parse_sparse parse_tensor serialize_many_sparse serialize_sparse serialize_tensor",
+}
+_WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "RaggedFeature",
+    "SparseFeature",
+    "TFRecordOptions",
+    "TFRecordWriter",
+    "VarLenFeature",
+    "decode_base64",
+    "decode_raw",
+    "deserialize_many_sparse",
+    "encode_base64",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+    "parse_sparse",
+    "parse_tensor",
+    "serialize_many_sparse",
+    "serialize_sparse",
+    "serialize_tensor",
+    "tf_record_iterator",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    globals()[name] = value  # the next look-up finds it without us
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

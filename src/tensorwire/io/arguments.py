@@ -1,0 +1,85 @@
+"""What the functions here take and give: tensors and strings of any framework in, arrays and bytes out, as TensorFlow would."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import frameworks
+from .._errors import EncodeError, SchemaError
+from ..tensors import Array, Strings, describe
+
+
+def tensor(obj: Any) -> Any:
+    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else int64; Python's floats become float32."""
+    value = frameworks.tensor(obj)
+    if not isinstance(value, np.ndarray) or not isinstance(obj, (list, tuple, int, float)) or isinstance(obj, (bool, np.generic)):
+        return value
+    if value.dtype.kind in "iu":
+        small = not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)
+        return value.astype(np.int32 if small else np.int64) if value.dtype != np.uint64 or small else value
+    return value.astype(np.float32) if value.dtype == np.float64 and _all_python(obj) else value
+
+
+def _all_python(obj: Any) -> bool:
+    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float)
+
+
+def strings(obj: Any) -> Strings:
+    value = frameworks.tensor(obj)
+    if not isinstance(value, Strings):
+        raise EncodeError(f"this takes a string tensor, not {describe(value)}")
+    return value.astext(False)
+
+
+def rows(obj: Any) -> Array:
+    """Strings of any kind, as an object array of bytes."""
+    if isinstance(obj, np.ndarray) and obj.dtype == object:
+        return obj
+    return np.asarray(strings(obj))
+
+
+def scalar(obj: Any) -> Any:
+    """One byte string, given as bytes, a buffer, or a 0-d string tensor."""
+    if isinstance(obj, (bytes, bytearray, memoryview)):
+        return obj
+    value = strings(obj)
+    if value.shape != ():
+        raise SchemaError(f"this takes one string, not a tensor of shape {value.shape}")
+    return value[()]
+
+
+def objects(value: Any) -> Any:
+    """As `.numpy()` gives string tensors: object arrays of bytes, a scalar as bytes."""
+    if not isinstance(value, Strings):
+        return value
+    return np.asarray(value) if value.shape else value[()]
+
+
+class Messages(NamedTuple):
+    """Serialized messages: message i is data[starts[i]:starts[i] + sizes[i]]. `one` says that it was given as a scalar, not as a vector."""
+
+    data: Any
+    starts: Array
+    sizes: Array
+    one: bool
+
+
+def messages(serialized: Any, names: Any, one: bool = False) -> Messages:
+    """bytes, or a string tensor of rank 0 or 1; with `one` only rank 0. `names` has a name for each, or is None."""
+    if isinstance(serialized, (bytes, bytearray, memoryview)):
+        found = Messages(serialized, np.zeros(1, np.int64), np.array([memoryview(serialized).nbytes]), True)
+    elif isinstance(serialized, (list, tuple)) and all(isinstance(item, bytes) for item in serialized):
+        sizes = np.fromiter(map(len, serialized), np.int64, len(serialized))
+        found = Messages(b"".join(serialized), np.cumsum(sizes) - sizes, sizes, False)
+    else:
+        value = strings(serialized)
+        if value.ndim > 1:
+            raise SchemaError(f"serialized messages are one string or a vector of them, not a tensor of shape {value.shape}")
+        found = Messages(value.data, value.offsets[:-1], np.diff(value.offsets), not value.shape)
+    if one and not found.one:
+        raise SchemaError(f"this takes one serialized message, not a vector of {len(found.sizes)}")
+    if names is not None and ((rank := np.ndim(names)) != (0 if found.one else 1) or (rank and len(names) not in (0, len(found.sizes)))):
+        raise SchemaError(f"example_names of shape {np.shape(names)} do not fit {len(found.sizes)} messages; they need the same shape")
+    return found

@@ -1,0 +1,197 @@
+"""From features to the columns that they need, and from columns to tensors. No loop here runs over values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._errors import LimitError, SchemaError
+from .._limits import DEFAULT
+from ..tensors import Array, Sparse, Strings, trusted
+from ..wire.example import BYTES, FORMAT, INT64, Column, Columns, Filled
+from .arguments import Messages
+from .features import (
+    NUMPY,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    SparseFeature,
+    UniformRowLength,
+    VarLenFeature,
+    kind_of,
+    shape_of,
+    splits_dtype,
+)
+
+DENSE, SPARSE, RAGGED = "dense", "sparse", "ragged"
+
+
+class Need(NamedTuple):
+    """A column, and what is made of it: TensorFlow lets no key be two of dense, sparse and ragged."""
+
+    kind: int
+    length: int
+    role: str
+    splits: Any = None
+    """The dtype of row splits, where it is ragged."""
+
+
+Needs = dict[Any, Need]
+
+
+def needs(features: Mapping[Any, Any], in_list: bool = False) -> Needs:
+    """The columns that features are made of, by key. `in_list` says that they are feature lists, whose steps have a shape each."""
+    found: Needs = {}
+    for key, feature in features.items():
+        kind = kind_of(feature.dtype)
+        if isinstance(feature, FixedLenFeature):
+            _add(found, key, Need(kind, math.prod(shape_of(feature.shape, key)), DENSE))
+        elif isinstance(feature, FixedLenSequenceFeature):
+            block = math.prod(shape_of(feature.shape, key))
+            if not block:
+                raise SchemaError(f"blocks of shape {feature.shape} have no values, so nobody can count them", tensor=str(key))
+            _add(found, key, Need(kind, block if in_list else -1, DENSE))
+        elif isinstance(feature, VarLenFeature):
+            _add(found, key, Need(kind, -1, SPARSE))
+        elif isinstance(feature, SparseFeature):
+            for index in _index_keys(feature, key):
+                _add(found, index, Need(INT64, -1, SPARSE))
+            _add(found, feature.value_key, Need(kind, -1, SPARSE))
+        else:
+            _add_ragged(found, key, feature, kind)
+    return found
+
+
+def _add(found: Needs, key: Any, need: Need) -> None:
+    known = found.setdefault(key, need)
+    if known != need or (known is not need and need.role == DENSE):
+        raise SchemaError(
+            f"two features want {key!r} in different ways: {known.role} and {need.role}, or of different types", tensor=str(key)
+        )
+
+
+def _index_keys(feature: SparseFeature, key: Any) -> list[Any]:
+    keys = [feature.index_key] if isinstance(feature.index_key, str) else list(feature.index_key or ())
+    sizes = [feature.size] if isinstance(feature.index_key, str) else feature.size
+    if not keys or not feature.value_key:
+        raise SchemaError(f"the SparseFeature {key!r} needs an index_key and a value_key", tensor=str(key))
+    sizes = list(sizes) if isinstance(sizes, Iterable) else []
+    if len(sizes) != len(keys) or not all(isinstance(size, (int, np.integer)) for size in sizes):
+        raise SchemaError(f"the SparseFeature {key!r} needs a size for each index_key, not {feature.size!r}", tensor=str(key))
+    return keys
+
+
+def _add_ragged(found: Needs, key: Any, feature: RaggedFeature, kind: int) -> None:
+    splits = splits_dtype(feature.row_splits_dtype)
+    _add(found, value_key(key, feature), Need(kind, -1, RAGGED, splits))
+    for partition in feature.partitions:
+        if not isinstance(partition, UniformRowLength):
+            _add(found, partition.key, Need(INT64, -1, RAGGED, splits))
+
+
+def value_key(key: Any, feature: RaggedFeature) -> Any:
+    return key if feature.value_key is None else feature.value_key
+
+
+def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[Any, Filled]:
+    """The columns of Examples."""
+    if not tf_compat or messages.one:
+        return _read(messages, wanted, int(tf_compat))
+    # In a batch TensorFlow passes over unset Features for dense tensors, and lets them count for others.
+    dense = {key: need for key, need in wanted.items() if need.role == DENSE}
+    others = {key: need for key, need in wanted.items() if need.role != DENSE}
+    return {**_read(messages, dense, 1), **_read(messages, others, 2)}
+
+
+def _read(messages: Messages, wanted: Needs, compat: int) -> dict[Any, Filled]:
+    columns = Columns([Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()], len(messages.sizes), compat=compat)
+    columns.fill(messages.data, messages.starts, messages.sizes)
+    return dict(zip(wanted, columns.take(), strict=True))
+
+
+def read_sequences(messages: Messages, context: Needs, lists: Needs, tf_compat: bool) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
+    """The columns of SequenceExamples: of their contexts, and of their feature lists."""
+    wanted = [Column(_bytes(key), need.kind, need.length) for key, need in context.items()]
+    wanted += [Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()]
+    columns = Columns(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
+    columns.fill(messages.data, messages.starts, messages.sizes)
+    filled = columns.take()
+    return dict(zip(context, filled, strict=False)), dict(zip(lists, filled[len(context) :], strict=True))
+
+
+def _bytes(key: Any) -> bytes:
+    return key if isinstance(key, bytes) else str(key).encode()
+
+
+def values_of(filled: Filled) -> Array | Strings:
+    """All values of a column, flat."""
+    if filled.offsets is None:
+        return filled.values
+    return trusted(Strings, filled.values, filled.offsets, (len(filled.offsets) - 1,), False)
+
+
+def objects_of(filled: Filled) -> Array:
+    """The same with an array of bytes objects for strings, as `.numpy()` gives."""
+    return np.asarray(values_of(filled))
+
+
+def dense(filled: Filled, key: Any, shape: tuple[int, ...], default: Array | None, one: bool) -> Any:
+    """[rows, *shape], with the default where a record lacks the feature."""
+    values = objects_of(filled).reshape(len(filled.present), *shape)
+    missing = np.flatnonzero(~filled.present)
+    if len(missing):
+        if default is None or not default.size:
+            raise missing_error(key, int(missing[0]), "; default_value= fills in")
+        values[missing] = default
+    if not one:
+        return values
+    return values.item() if filled.offsets is not None and not shape else values.reshape(shape)
+
+
+def missing_error(key: Any, record: int, hint: str) -> SchemaError:
+    return SchemaError(f"the feature {key!r} is missing{hint}", tensor=str(key), record=record, format=FORMAT)
+
+
+def padded(values: Array, counts: Array, padding: Any) -> Array:
+    """Rows of `values`, one after the other, as a matrix as wide as the longest."""
+    rows, width = len(counts), int(counts.max(initial=0))
+    size = rows * width * math.prod(values.shape[1:]) * values.dtype.itemsize
+    if size > max(DEFAULT.tensor, 2 * values.nbytes):
+        raise LimitError(f"padding {rows} records to {width} steps would take {size} bytes; read fewer at once", format=FORMAT)
+    out: Array = np.full((rows, width, *values.shape[1:]), padding, values.dtype)
+    out[np.arange(width) < counts[:, None]] = values
+    return out
+
+
+def blocks(filled: Filled, key: Any, shape: tuple[int, ...], padding: Any, one: bool) -> Array:
+    """A feature of any number of blocks of `shape`: [rows, most blocks, *shape]."""
+    assert filled.splits is not None
+    block, counts = math.prod(shape), np.diff(filled.splits)
+    if (counts % block).any():
+        row = int(np.flatnonzero(counts % block)[0])
+        why = f"the feature {key!r} has {counts[row]} values, which are no whole blocks of shape {shape}"
+        raise SchemaError(why, tensor=str(key), record=row, format=FORMAT)
+    values = objects_of(filled).reshape(-1, *shape)
+    return values if one else padded(values, counts // block, padding)
+
+
+def places(splits: Array) -> tuple[Array, Array]:
+    """For each value the number of its row, and its place in the row."""
+    counts = np.diff(splits)
+    return np.repeat(np.arange(len(counts)), counts), np.arange(splits[-1]) - np.repeat(splits[:-1], counts)
+
+
+def sparse(filled: Filled, one: bool) -> Sparse:
+    """[rows, most values]; in a single one [values]."""
+    assert filled.splits is not None
+    row, column = places(filled.splits)
+    widest = int(np.diff(filled.splits).max(initial=0))
+    indices = column[:, None] if one else np.column_stack([row, column])
+    return trusted(Sparse, indices, values_of(filled), np.array([widest] if one else [len(filled.splits) - 1, widest]))
+
+
+def padding_of(kind: int) -> Any:
+    return b"" if kind == BYTES else NUMPY[kind].type(0)

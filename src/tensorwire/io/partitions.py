@@ -1,0 +1,137 @@
+"""Ragged tensors from a record's values and the features that split them into rows.
+
+A `Rows` starts as [records, values]; each partition, from the innermost to the outermost, puts one more dimension behind the first. A
+single record is a batch of one whose first dimension is taken off in the end.
+
+TensorFlow checks partitions only with `validate=True`, and even then not that each record's partitions cover its own values. Here the whole
+is always checked, since a Ragged is one or is none, and the records unless `tf_compat`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._errors import EncodeError, LimitError, SchemaError
+from .._limits import DEFAULT
+from ..tensors import Array, Ragged, Strings
+from ..wire.example import FORMAT, Filled
+from .columns import value_key, values_of
+from .features import RaggedFeature, RowLengths, RowLimits, RowSplits, RowStarts, UniformRowLength, ValueRowIds, splits_dtype
+
+
+class Rows(NamedTuple):
+    values: Any
+    splits: list[Array]
+    """int64, outer to inner."""
+    uniform: list[int | None]
+
+
+def rows_of(filled: Filled) -> Rows:
+    """[records, values], or for a feature list [steps of all records, values]."""
+    assert filled.splits is not None
+    return Rows(values_of(filled), [filled.splits], [None])
+
+
+def ragged(key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool) -> Any:
+    """The tensor of a RaggedFeature: of one record without partitions an array, else a Ragged."""
+    name, dtype = value_key(key, feature), splits_dtype(feature.row_splits_dtype)
+    try:
+        rows = rows_of(found[name])
+        steps = found[name].steps
+        for partition in reversed(feature.partitions):
+            if isinstance(partition, UniformRowLength):
+                rows = _uniform(rows, partition.length, tf_compat)
+                continue
+            part = found[partition.key]
+            if steps is not None and not np.array_equal(steps, part.steps):  # type: ignore[arg-type]
+                raise EncodeError(f"{partition.key!r} has other numbers of steps")
+            if one and steps is None and isinstance(partition, RowSplits):
+                _check_splits(partition, part.values, feature.validate)
+            # TensorFlow casts before it looks
+            rows = _partitioned(rows, partition, part, part.values.astype(dtype).astype(np.int64) if tf_compat else part.values, tf_compat)
+        if steps is not None and not one:
+            rows = Rows(rows.values, [steps, *rows.splits], [None, *rows.uniform])
+        elif steps is None and one:
+            rows = Rows(rows.values, rows.splits[1:], rows.uniform[1:])
+        if not rows.splits:
+            return np.asarray(rows.values) if isinstance(rows.values, Strings) else rows.values
+        return Ragged(rows.values, [_cast(splits, dtype) for splits in rows.splits], rows.uniform)
+    except EncodeError as error:
+        raise SchemaError(f"the partitions of {key!r} do not fit its values: {error.message}", tensor=str(key), format=FORMAT) from None
+
+
+def _cast(splits: Array, dtype: np.dtype[Any]) -> Array:
+    if dtype == np.int32 and splits[-1] > np.iinfo(np.int32).max:
+        raise EncodeError("they do not fit int32; row_splits_dtype='int64' does")
+    return splits.astype(dtype)
+
+
+def _check_splits(partition: RowSplits, splits: Array, validate: bool) -> None:
+    """The row splits of a single record are taken as they are, also by TensorFlow; none at all mean no rows, unless they are validated."""
+    if splits[:1].any() or (validate and not len(splits)):
+        raise EncodeError(f"the row splits in {partition.key!r} do not begin with 0")
+
+
+def _partitioned(rows: Rows, partition: Any, part: Filled, numbers: Array, tf_compat: bool) -> Rows:
+    assert part.splits is not None
+    outer = rows.splits[0]
+    new, inner = _split(partition, numbers, part.splits, outer, not tf_compat)
+    if not tf_compat and not np.array_equal(inner[new], outer):
+        record = int(np.flatnonzero(inner[new] != outer)[0]) - 1
+        raise EncodeError(f"{partition.key!r} does not cover all values, and no others, of record or step {max(record, 0)}")
+    return Rows(rows.values, [new, inner, *rows.splits[1:]], [None, None, *rows.uniform[1:]])
+
+
+def _uniform(rows: Rows, length: int, tf_compat: bool) -> Rows:
+    outer = rows.splits[0]
+    if not isinstance(length, (int, np.integer)) or length <= 0:
+        raise EncodeError(f"UniformRowLength({length}) is no length of a row")
+    if outer[-1] % length or (not tf_compat and (np.diff(outer) % length).any()):
+        raise EncodeError(f"the values are no whole rows of length {length}")
+    if len(rows.splits) == 1:  # nothing ragged inside: the values themselves take another shape
+        return Rows(rows.values.reshape(-1, length, *rows.values.shape[1:]), [outer // length], [None])
+    inner = np.arange(outer[-1] // length + 1) * length
+    return Rows(rows.values, [outer // length, inner, *rows.splits[1:]], [None, int(length), *rows.uniform[1:]])
+
+
+def _split(partition: Any, numbers: Array, splits: Array, outer: Array, strict: bool) -> tuple[Array, Array]:
+    """(where the rows of each record begin, where the values of each row begin).
+
+    `numbers` are the partition's own, `splits` where those of each record begin, `outer` where its values do.
+    """
+    counts = np.diff(splits)
+    if isinstance(partition, ValueRowIds):
+        return _by_row_ids(partition, numbers, splits)
+    if isinstance(partition, RowLengths):
+        return splits, _cumulated(numbers)
+    if isinstance(partition, RowSplits):
+        first = splits[:-1][counts > 0]
+        if strict and numbers[first].any():
+            raise EncodeError(f"the row splits in {partition.key!r} do not begin with 0")
+        numbers, counts = np.delete(numbers, first), np.maximum(counts - 1, 0)
+        splits = _cumulated(counts)
+    moved = numbers + np.repeat(outer[:-1], counts)
+    if isinstance(partition, RowStarts):
+        return splits, np.append(moved, outer[-1])
+    assert isinstance(partition, (RowSplits, RowLimits))
+    return splits, np.concatenate([[0], moved])
+
+
+def _by_row_ids(partition: ValueRowIds, ids: Array, splits: Array) -> tuple[Array, Array]:
+    counts = np.diff(splits)
+    inside = np.repeat(np.arange(len(counts)), counts)
+    if len(ids) and (ids.min() < 0 or ((np.diff(ids) < 0) & (np.diff(inside) == 0)).any()):
+        raise EncodeError(f"the row ids in {partition.key!r} are negative or not in order")
+    rows: Array = np.zeros(len(counts), np.int64)
+    rows[counts > 0] = ids[splits[1:][counts > 0] - 1] + 1
+    new = _cumulated(rows)
+    if new[-1] > DEFAULT.tensor // 8 or (len(ids) and ids.max() > DEFAULT.tensor // 8):
+        raise LimitError(f"the row ids in {partition.key!r} ask for {new[-1]} rows", format=FORMAT)
+    return new, _cumulated(np.bincount(ids + np.repeat(new[:-1], counts), minlength=int(new[-1])))
+
+
+def _cumulated(counts: Array) -> Array:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
