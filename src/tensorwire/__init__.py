@@ -15,10 +15,11 @@ The map, from the ground up; imports go only downward, and a test keeps it so:
     frameworks                    foreign objects to tensors and back
     lowering equality             any value as JSON and dense parts; whether two values are the same to the bit
     files                         where bytes are read from, and how a file is replaced whole
-    codecs                        one module a format
+    codecs transforms             one module a format; compression and quantization
+    records                       TFRecord files, Examples as columns, schemas, repair
     api                           dumps loads buffers save: chooses the codec, moves the bytes
     streams lazy shards summary   write read; open load; a model in many files; inspect verify
-    io                            tf.io's names, without TensorFlow
+    io torch                      tf.io's names, without TensorFlow; datasets for PyTorch
     cli testing                   the command; what proves codecs and frameworks, for your own too
 """
 
@@ -50,6 +51,14 @@ if TYPE_CHECKING:
     from .equality import equal
     from .frameworks import tensor, to
     from .lazy import load, open
+    from .records.examples import read_examples
+    from .records.infer import infer_schema
+    from .records.reader import RecordReader
+    from .records.repair import repair
+    from .records.schema import Feature, Schema
+    from .records.sequences import read_sequence_examples, write_sequence_examples
+    from .records.write import write_examples
+    from .records.writer import RecordWriter
     from .streams import read, write
     from .summary import inspect, verify
     from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
@@ -62,6 +71,14 @@ _HOME = {
     "equality": "equal",
     "frameworks": "tensor to",
     "lazy": "load open",
+    "records.examples": "read_examples",
+    "records.infer": "infer_schema",
+    "records.reader": "RecordReader",
+    "records.repair": "repair",
+    "records.schema": "Feature Schema",
+    "records.sequences": "read_sequence_examples write_sequence_examples",
+    "records.write": "write_examples",
+    "records.writer": "RecordWriter",
     "streams": "read write",
     "summary": "inspect verify",
     "tensors": "Bundle Ragged Sparse Strings Tensor",
@@ -73,11 +90,15 @@ __all__ = [
     "ChecksumError",
     "DecodeError",
     "EncodeError",
+    "Feature",
     "LimitError",
     "Limits",
     "MissingDependencyError",
     "ModelError",
     "Ragged",
+    "RecordReader",
+    "RecordWriter",
+    "Schema",
     "SchemaError",
     "ServingError",
     "Sparse",
@@ -91,17 +112,23 @@ __all__ = [
     "dumps",
     "equal",
     "formats",
+    "infer_schema",
     "inspect",
     "io",
     "load",
     "loads",
     "open",
     "read",
+    "read_examples",
+    "read_sequence_examples",
+    "repair",
     "save",
     "tensor",
     "to",
     "verify",
     "write",
+    "write_examples",
+    "write_sequence_examples",
 ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from . import lazy
 from ._errors import TensorwireError
 from ._limits import Limits
+from .records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,16 @@ class Verification:
         """Plain dicts and lists."""
         return asdict(self)
 
+    def __str__(self) -> str:
+        how = "with checksums" if self.checksums else "the structure only: the file has no checksums"
+        state = "whole" if self.ok else "NOT whole"
+        return "\n  ".join([f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}", *self.problems])
 
-def inspect(where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Summary:
-    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors.
+
+def inspect(
+    where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
+) -> Summary | RecordSummary:
+    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a record file its records and schema.
 
     >>> import numpy as np
     >>> from .api import dumps
@@ -80,14 +88,18 @@ def inspect(where: Any, format: str | tuple[str, ...] | None = None, *, limits: 
     bytes: safetensors, 152 bytes, 1 tensors
       x  dense    float32 (2, 3)  24 bytes
     """
+    if is_record_file(where, format):
+        return inspect_records(where, limits)
     with lazy.open(where, format, limits=limits, **options) as file:
         texts = file.tensor_metadata
         tensors = [TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {})) for t in file.values()]
         return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors)
 
 
-def verify(where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Verification:
-    """Reads everything, one tensor at a time, and says whether the file is whole.
+def verify(
+    where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
+) -> Verification | RecordVerification:
+    """Reads everything, one tensor (or block of records) at a time, and says whether the file is whole.
 
     >>> import numpy as np
     >>> from .api import dumps
@@ -95,6 +107,8 @@ def verify(where: Any, format: str | tuple[str, ...] | None = None, *, limits: L
     >>> bool(verify(blob)), blob.append(0), verify(blob).problems
     (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
     """
+    if is_record_file(where, format):
+        return verify_records(where, limits)
     problems: list[str] = []
     count = nbytes = 0
     try:

@@ -16,11 +16,5 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     found = summary.verify(read_from(args.file), args.format)
-    if args.json:
-        print(json.dumps(found.json(), indent=2))
-    else:
-        how = "with checksums" if found.checksums else "the structure only: the file has no checksums"
-        print(f"{args.file}: {'whole' if found.ok else 'NOT whole'}, {found.tensors} tensors, {found.nbytes:,} bytes read, {how}")
-        for problem in found.problems:
-            print(f"  {problem}")
+    print(json.dumps(found.json(), indent=2) if args.json else found)
     return 0 if found.ok else 1

@@ -1,0 +1,1 @@
+"""Record files: TFRecord framing and compression, random access, Examples as columns, schemas, repair."""

@@ -1,0 +1,266 @@
+"""Whole records out of a file, a block of some hundred kilobytes at a time, so that what is read is still in the cache when it is used.
+
+A block's memory belongs to a pool: it is used again as soon as nobody holds the block any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .. import files, memory
+from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, choices
+from .._limits import DEFAULT, Limits
+from ..transforms import compression as compressions
+from ..wire import kernels, status, tfrecord
+
+Array = np.ndarray[Any, Any]
+
+BLOCK = 512 << 10
+"""Bytes read at once: small enough for the second cache, large enough that calls from Python do not count."""
+_HEAD = 64 << 10
+_NOTHING = 64
+"""Bytes that a compressed stream without content takes at most."""
+MOST = 1 << 62
+
+
+class Block(NamedTuple):
+    """Records as they lie in memory: record `first + i` of the file is data[starts[i] : starts[i] + sizes[i]]."""
+
+    data: Array
+    starts: Array
+    sizes: Array
+    first: int
+    offset: int
+    """Where data[0] is in the file (uncompressed)."""
+    path: str
+    chosen: tuple[Array, Array] | None = None
+    """For records that are not neighbours: the number of each, and where its frame begins in the file."""
+
+    def where(self, index: int) -> tuple[int, int]:
+        """(number of a record in its file, where its data begins there)"""
+        if self.chosen is None:
+            return self.first + index, self.offset + int(self.starts[index])
+        return int(self.chosen[0][index]), int(self.chosen[1][index]) + tfrecord.HEADER
+
+    def strings(self) -> list[bytes]:
+        """The records as Python objects."""
+        return kernels.frame_list(self.data, self.starts, self.sizes)
+
+
+class Stream(Protocol):
+    """Bytes of a file in order, decompressed."""
+
+    def fill(self, buffer: Array) -> int:
+        """Writes what there is into the buffer; 0 at the end of the file as it is now."""
+
+    def finish(self) -> None:
+        """Raises TruncatedError if the end came too early."""
+
+
+class _Plain:
+    def __init__(self, source: files.FileSource, offset: int) -> None:
+        self._source, self._at = source, offset
+
+    def fill(self, buffer: Array) -> int:
+        count = self._source.read_some(self._at, buffer)
+        self._at += count
+        return count
+
+    def finish(self) -> None: ...
+
+
+class Compressed:
+    """A compressed file from one of the places where decompression can start."""
+
+    def __init__(self, source: files.FileSource, name: str, offset: int, limits: Limits) -> None:
+        self._source, self._at, self._base = source, offset, offset
+        self._decompressor = compressions.decompressor(name, limit=limits.record)
+        self._pieces: Iterator[Any] = iter(())
+        self._piece = memoryview(b"")
+        self._raw = memory.fresh(BLOCK)
+
+    def fill(self, buffer: Array) -> int:
+        try:
+            while not len(self._piece):
+                piece = next(self._pieces, None)
+                if piece is None:
+                    count = self._source.read_some(self._at, self._raw)
+                    if count == 0:
+                        return 0
+                    self._at += count
+                    self._pieces = iter(self._decompressor.feed(self._raw[:count]))
+                else:
+                    self._piece = memoryview(piece)
+        except DecodeError as error:
+            error.add(base=self._base)
+            raise
+        count = min(len(self._piece), len(buffer))
+        buffer[:count] = np.frombuffer(self._piece[:count], np.uint8)
+        self._piece = self._piece[count:]
+        return count
+
+    @property
+    def units(self) -> list[tuple[int, int]]:
+        """Such places so far: (in the file, uncompressed)."""
+        return self._decompressor.units
+
+    def finish(self) -> None:
+        try:
+            self._decompressor.finish()
+        except DecodeError as error:
+            error.add(base=self._base)
+            raise
+
+
+def compression_of(source: files.FileSource, asked: str | None = None) -> str | None:
+    """How a file is compressed: as the caller says (None for not at all is ""), or as its first bytes say.
+
+    Plain comes first: its header has a checksum. zlib and Snappy, whose marks are weak, must decompress to such a header.
+    """
+    if asked is not None:
+        return compression_named(asked)
+    head = bytes(source.read_at(0, min(source.size, _HEAD)))
+    if not head or is_header(head):
+        return None
+    found = compressions.recognise(head)
+    if found == "gzip" or (found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)):
+        return found
+    return next((name for name in ("zlib", "snappy") if is_header(compressions.peek(name, head, tfrecord.HEADER))), None)
+
+
+def _is_empty(name: str, data: bytes) -> bool:
+    """Whether this is a whole stream with nothing in it."""
+    stream = compressions.decompressor(name, limit=0)
+    with contextlib.suppress(DecodeError):
+        pieces = list(stream.feed(data))
+        stream.finish()
+        return not any(len(piece) for piece in pieces)
+    return False
+
+
+def compression_named(name: str | None) -> str | None:
+    """None for no compression; TensorFlow's capitals are understood.
+
+    >>> compression_named("GZIP"), compression_named("")
+    ('gzip', None)
+    """
+    lower = (name or "").lower()
+    if lower in ("", "none"):
+        return None
+    if lower not in compressions.TABLE:
+        raise EncodeError(f"unknown compression {name!r}{choices(lower, compressions.TABLE)}")
+    return lower
+
+
+def is_header(head: bytes) -> bool:
+    """Whether bytes begin with the header of a record."""
+    with contextlib.suppress(DecodeError):
+        return len(head) >= tfrecord.HEADER and tfrecord.length(head[: tfrecord.HEADER]) >= 0
+    return False
+
+
+def blocks(
+    path: str,
+    *,
+    compression: str | None = None,
+    check: bool = True,
+    limits: Limits | None = None,
+    pool: memory.Pool | None = None,
+    offset: int = 0,
+    first: int = 0,
+    wait: Callable[[], bool] | None = None,
+) -> Iterator[Block]:
+    """The records of one file from `offset` on, which is where record number `first` begins.
+
+    The first thing that is wrong is raised, after the records before it were given. Without `check` the caller checks the data's
+    checksums. `wait` is called at the end of the file, and says whether to look again.
+    """
+    source = files.FileSource(path)
+    try:
+        name = compression_of(source, compression)
+        if name and offset:
+            raise ValueError("a compressed file is read from its start")
+        stream: Stream = Compressed(source, name, 0, limits or DEFAULT) if name else _Plain(source, offset)
+        size = None if name or wait else source.size
+        yield from frames(stream, path, size, check, limits or DEFAULT, pool or memory.Pool(), offset, first, wait)
+    except TensorwireError as error:
+        raise error.add(path=path, format="tfrecord") from error.__cause__
+    finally:
+        source.close()
+
+
+def of_stream(stream: Stream, path: str, limits: Limits) -> Iterator[Block]:
+    """All records of a stream, checked."""
+    return frames(stream, path, None, True, limits, memory.Pool(), 0, 0)
+
+
+def frames(
+    stream: Stream,
+    path: str,
+    size: int | None,
+    check: bool,
+    limits: Limits,
+    pool: memory.Pool,
+    base: int,
+    record: int,
+    wait: Callable[[], bool] | None = None,
+) -> Iterator[Block]:
+    """Blocks of whole records out of a stream; `size` is that of the file where it is known and final."""
+    buffer, have = pool.take(BLOCK), 0
+    while True:
+        got = stream.fill(buffer[have:])
+        if not got:
+            if wait is not None and wait():
+                continue
+            stream.finish()
+            if have:
+                raise torn(record, base, have)
+            return
+        have += got
+        code, at, starts, sizes = kernels.frame_scan(buffer[:have], 0, check, limits.record, MOST)
+        if len(starts):
+            yield Block(buffer[:have], starts, sizes, record, base, path)
+            record += len(starts)
+        if code not in (0, status.TRUNCATED):
+            raise fault(code, buffer, at, limits).add(record=record, base=base)
+        rest = have - at
+        wanted = rest
+        if rest >= tfrecord.HEADER:
+            wanted = tfrecord.HEADER + tfrecord.length_at(buffer, at) + tfrecord.FOOTER
+            if size is not None and wanted > size - base - at:
+                raise torn(record, base + at, size - base - at)
+        # Memory grows with what has arrived, not with what a header claims.
+        room = max(BLOCK, min(wanted, 4 * have) + 1)
+        if len(starts) or room > len(buffer):
+            old, buffer = buffer, pool.take(room)
+            buffer[:rest] = old[at:have]
+            del old
+        base, have = base + at, rest
+
+
+def fault(code: int, buffer: Array, at: int, limits: Limits) -> DecodeError:
+    """The error for what is wrong with the frame at a place in a buffer."""
+    if code == status.TOO_LONG:
+        length = tfrecord.length_at(buffer, at)
+        return LimitError(f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at)
+    return status.problem(code, at, "tfrecord")
+
+
+def torn(record: int, offset: int, left: int) -> TruncatedError:
+    """The error for a file that ends inside a record."""
+    return TruncatedError(
+        f"the file ends inside a record ({left} bytes of it are there) after {record} whole records; tw.repair keeps those",
+        record=record,
+        offset=offset,
+    )
+
+
+def stat_of(path: str) -> tuple[int, int]:
+    """(size, mtime in ns): what tells whether a file has changed."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns

@@ -1,0 +1,153 @@
+"""What the decoder has filled in, as the tensors that the schema names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, validate
+from .._errors import DecodeError, SchemaError, TensorwireError
+from .._limits import Limits
+from ..tensors import Array, Ragged, Strings, trusted
+from ..wire.example import Filled
+from . import encodings
+from .batch import Batch
+from .schema import BYTES, FLOAT, Feature
+
+
+def batch(features: dict[str, Feature], filled: list[Filled], rows: int, limits: Limits | None = None) -> Batch:
+    """A Batch. Errors name the feature, and as `record` the row in this batch."""
+    columns, present = {}, {}
+    for (name, feature), part in zip(features.items(), filled, strict=True):
+        try:
+            columns[name] = column(feature, part, rows, limits)
+            present[name] = part.present
+        except TensorwireError as error:
+            raise error.add(tensor=name) from None
+    return Batch(columns, present, rows)
+
+
+def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = None) -> Any:
+    """One column."""
+    there = filled.present
+    if not there.all():
+        if feature.required:
+            row = int(np.flatnonzero(~there)[0])
+            raise SchemaError("the record does not have this feature, and the schema says that all do", record=row)
+        if feature.default is not None:
+            filled = _with_default(feature, filled, rows)
+    try:
+        return _column(feature, filled, rows, limits)
+    except TensorwireError as error:
+        if error.record is not None and feature.encoding in ("", "base64"):
+            error.record = row_of(error.record, filled.splits, feature.length)
+        raise
+
+
+def row_of(value: int | None, splits: Array | None, length: int) -> int:
+    """The row that a value belongs to, by the splits or by the values that each row has."""
+    if splits is not None:
+        return int(np.searchsorted(splits, value or 0, side="right")) - 1
+    return (value or 0) // max(length, 1)
+
+
+def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> Any:
+    there = filled.present
+    if feature.kind == BYTES:
+        assert filled.offsets is not None  # the decoder gives them for bytes
+        strings = trusted(Strings, filled.values, filled.offsets, (len(filled.offsets) - 1,), False)
+        if feature.encoding == "tensor":
+            return encodings.unpack_tensors(strings, there, feature, limits)
+        if feature.encoding == "raw":
+            return encodings.unpack_raw(strings, there, feature)
+        if feature.encoding == "quantized":
+            assert filled.splits is not None
+            return encodings.unpack_quantized(strings, filled.splits, there, feature, limits)
+        if feature.encoding == "base64":
+            strings = encodings.unpack_base64(strings)
+        values: Any = text(strings) if feature.text else strings
+    else:
+        values = numbers(filled.values, feature)
+    if filled.splits is not None:
+        return trusted(Ragged, values, (filled.splits,), (None,))
+    shape = (rows, *(dim or 0 for dim in feature.shape or ()))
+    return values.reshape(shape)
+
+
+def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> Any:
+    """One column of a feature list: Ragged, a row a record, in it a step each."""
+    assert filled.steps is not None
+    steps = int(filled.steps[-1])
+    inner = column(
+        Feature(feature.kind, feature.shape, feature.dtype, False, None, feature.encoding, feature.text),
+        filled._replace(present=np.ones(steps, np.bool_)),
+        steps,
+        limits,
+    )
+    if isinstance(inner, Ragged):
+        return trusted(Ragged, inner.values, (filled.steps, *inner.row_splits), (None, *inner.uniform))
+    if isinstance(inner, Strings) and inner.ndim > 1:
+        width = inner.shape[1]
+        splits = np.arange(steps + 1, dtype=np.int64) * width
+        return trusted(Ragged, inner.reshape(-1), (filled.steps, splits), (None, width))
+    return trusted(Ragged, inner, (filled.steps,), (None,))
+
+
+def text(strings: Strings) -> Strings:
+    """Strings as text, once it is UTF-8."""
+    try:
+        validate.utf8(strings.data, strings.offsets, blame=DecodeError)
+    except DecodeError as error:
+        raise error.add(record=_first_bytes(strings)) from None
+    return trusted(Strings, strings.data, strings.offsets, strings.shape, True)
+
+
+def _first_bytes(strings: Strings) -> int | None:
+    """Which string is no text."""
+    for number, item in enumerate(strings):
+        try:
+            item.decode()
+        except UnicodeDecodeError:
+            return number
+    return None
+
+
+def numbers(values: Array, feature: Feature) -> Array:
+    """Numbers in the column's own dtype, which must hold each of them."""
+    if feature.dtype in ("int64", "float32"):
+        return values
+    row = dtypes.named(feature.dtype)
+    if feature.kind == FLOAT:
+        if row.numpy.kind in "iub" or row.name in ("complex64", "complex128"):
+            raise SchemaError(f"a float list cannot become {row.name}")
+        with np.errstate(invalid="ignore", over="ignore"):  # of NaNs and of what does not fit, which is found below
+            out: Array = values.astype(row.numpy)
+            wrong = np.flatnonzero((out.astype(np.float32) != values) & (values == values))
+        if row.name == "bfloat16" and (kept := (values != values) & (values.view(np.uint32) & 0xFFFF == 0)).any():
+            out.view(np.uint16)[kept] = values.view(np.uint32)[kept] >> 16  # the cast has made all NaNs one
+    else:
+        if row.name == "bool":
+            low, high = 0, 1
+        elif row.name in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128") or row.name.startswith("float"):
+            raise SchemaError(f"an int64 list cannot become {row.name}")
+        else:
+            low, high = (int(bound) for bound in dtypes.bounds(row))
+        wrong = np.flatnonzero((values < low) | (values > min(high, validate.INT64_MAX)))
+        out = values.astype(row.numpy)
+    if len(wrong):
+        raise SchemaError(f"the value {values[wrong[0]]} does not fit {row.name}", record=int(wrong[0]))
+    return out
+
+
+def _with_default(feature: Feature, filled: Filled, rows: int) -> Filled:
+    """The default in place of what is missing, for features of a fixed shape."""
+    if feature.kind == BYTES:
+        strings: Any = trusted(Strings, filled.values, filled.offsets, (rows, feature.length), False).__array__()
+        default = np.asarray(feature.default, object).reshape(-1)
+        strings[~filled.present] = [item.encode() if isinstance(item, str) else item for item in np.broadcast_to(default, feature.length)]
+        joined = Strings.of(strings.reshape(-1).tolist(), text=False)
+        return filled._replace(values=joined.data, offsets=joined.offsets)
+    values = filled.values.reshape(rows, feature.length)
+    values[~filled.present] = np.broadcast_to(np.asarray(feature.default, values.dtype).reshape(-1), feature.length)
+    return filled

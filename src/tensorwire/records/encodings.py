@@ -1,0 +1,219 @@
+"""Tensors inside bytes features: TensorProtos, raw bytes, base64, quantized numbers.
+
+Each has a quick way for rows that all look alike, which is how they are in practice: their bytes are one rectangle.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, memory
+from .._errors import DecodeError, SchemaError
+from .._limits import DEFAULT, Limits
+from ..codecs.tensorproto import TensorProto
+from ..tensors import Array, Ragged, Strings, trusted
+from ..transforms import quantization
+from ..wire import kernels
+from .schema import Feature
+
+
+def pack_tensors(rows: Any) -> Strings:
+    """Each row as the TensorProto that tf.io.parse_tensor reads."""
+    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSUT" and dtypes.of(rows.dtype).tf and rows.ndim and rows.size:
+        one = rows[0].nbytes
+        head = kernels.dense_header(dtypes.of(rows.dtype).tf or 0, rows.shape[1:], one)
+        out: Array = np.empty((len(rows), len(head) + one), np.uint8)
+        out[:, : len(head)] = np.frombuffer(head, np.uint8)
+        out[:, len(head) :] = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+        offsets = np.arange(len(rows) + 1, dtype=np.int64) * out.shape[1]
+        return trusted(Strings, out.reshape(-1), offsets, (len(rows),), False)
+    codec = TensorProto()
+    return Strings.of([kernels.join(codec.encode(row)) for row in rows], text=False)
+
+
+def unpack_tensors(strings: Strings, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
+    """The inverse, as one column: dense if the shape is fixed, Ragged if only its first dimension varies, else an array of tensors."""
+    return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
+
+
+def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Array:
+    """The tensor of each row (None where the feature is missing), or all of them as one array."""
+    if len(present) and present.all():
+        same = _rectangle(strings)
+        if same is not None:
+            first = kernels.decode_dense(same[0].tobytes(), True)
+            if first is not None and first.nbytes and (same[:, : -first.nbytes] == same[0, : -first.nbytes]).all():
+                content = np.ascontiguousarray(same[:, -first.nbytes :])
+                return content.reshape(-1).view(first.dtype).reshape(len(same), *first.shape)
+    codec = TensorProto(limits=limits)
+    data, bounds = memory.flat(strings.data), strings.offsets.tolist()
+    tensors: list[Any] = []
+    for row, there in enumerate(present.tolist()):
+        try:
+            tensors.append(codec.decode(data[bounds[row] : bounds[row + 1]], True) if there else None)
+        except DecodeError as error:
+            raise error.add(record=row) from None
+    return tensors
+
+
+def _rectangle(strings: Strings) -> Array | None:
+    """The bytes of strings that are all of one length, a row each."""
+    if not strings.size:
+        return None
+    length = int(strings.offsets[1] - strings.offsets[0])
+    if not length or (np.diff(strings.offsets) != length).any():
+        return None
+    return strings.data[strings.offsets[0] : strings.offsets[-1]].reshape(-1, length)
+
+
+def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
+    shape, wanted = feature.shape, feature.dtype
+    ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows  # of an array one row stands for all
+    for row, tensor in enumerate(ones if shape is not None else ()):
+        if tensor is None:
+            continue
+        dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name if isinstance(tensor, np.ndarray) else "?"
+        fits = len(tensor.shape) == len(shape or ()) and all(a in (None, b) for a, b in zip(shape or (), tensor.shape, strict=True))
+        if (wanted not in ("string", dtype)) or not fits:
+            raise SchemaError(f"a {dtype} tensor of shape {tensor.shape}, and the schema says {wanted} {shape}", record=row)
+    if shape is None:
+        out: Array = np.empty(len(rows), object)
+        for row, tensor in enumerate(rows):
+            out[row] = tensor
+        return out
+    if isinstance(rows, np.ndarray) and feature.fixed:
+        return rows
+    if wanted == "string":
+        return _strings_column(list(rows), feature)
+    empty = np.zeros(tuple(dim or 0 for dim in shape), dtypes.named(wanted).numpy)
+    filled = [empty if tensor is None else tensor for tensor in rows]
+    if feature.fixed:
+        return np.stack(filled) if filled else np.zeros((0, *empty.shape), empty.dtype)
+    if None in shape[1:]:
+        raise SchemaError(f"the shape {shape} varies in more than its first dimension; shape=None gives an array of tensors")
+    splits = np.zeros(len(filled) + 1, np.int64)
+    np.cumsum([len(tensor) for tensor in filled], out=splits[1:])
+    return trusted(Ragged, np.concatenate([*filled, empty[:0]]), (splits,), (None,))
+
+
+def _strings_column(rows: list[Any], feature: Feature) -> Any:
+    flat = [item for tensor in rows if tensor is not None for item in tensor.astext(feature.text).reshape(-1)]
+    if feature.fixed:
+        if any(tensor is None for tensor in rows):
+            raise SchemaError("a string tensor is missing: make it optional with shape=None")
+        return Strings.of(flat, (len(rows), *(dim or 0 for dim in feature.shape or ())), text=feature.text)
+    splits = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([0 if tensor is None else tensor.size for tensor in rows], out=splits[1:])
+    return Ragged(Strings.of(flat, text=feature.text), splits)
+
+
+def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Any:
+    """`tobytes()` of each row, of the dtype and shape that the schema says; vectors of any length are Ragged."""
+    dtype = dtypes.named(feature.dtype).numpy
+    if not feature.fixed:
+        return _raw_vectors(strings, dtype)
+    shape = tuple(dim or 0 for dim in feature.shape or ())
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    lengths = np.diff(strings.offsets)
+    wrong = np.flatnonzero((lengths != size) & present)
+    if len(wrong):
+        found = int(lengths[wrong[0]])
+        raise SchemaError(f"{found} bytes, and {feature.dtype} of shape {shape} takes {size}", record=int(wrong[0]))
+    content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
+    if present.all():
+        array: Array = content.view(dtype).reshape(len(present), *shape)
+        return array if array.flags.aligned else array.copy()
+    out: Array = np.zeros((len(present), size), np.uint8)
+    out[present] = content.reshape(-1, size) if size else 0
+    return out.reshape(-1).view(dtype).reshape(len(present), *shape)
+
+
+def _raw_vectors(strings: Strings, dtype: Any) -> Ragged:
+    wrong = np.flatnonzero(np.diff(strings.offsets) % dtype.itemsize)
+    if len(wrong):
+        row = int(wrong[0])
+        raise SchemaError(f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are no whole number of {dtype}", record=row)
+    content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
+    values = content.view(dtype) if content.ctypes.data % dtype.alignment == 0 else content.copy().view(dtype)
+    return trusted(Ragged, values, ((strings.offsets - strings.offsets[0]) // dtype.itemsize,), (None,))
+
+
+def pack_base64(strings: Strings) -> Strings:
+    """As tf.io.encode_base64 writes: the URL-safe alphabet, no padding."""
+    flat = strings.astext(False).reshape(-1)
+    return Strings.of([base64.urlsafe_b64encode(item).rstrip(b"=") for item in flat], strings.shape, text=False)
+
+
+def unpack_base64(strings: Strings) -> Strings:
+    """The inverse. Padding is allowed, anything outside the alphabet is not."""
+    flat = strings.reshape(-1)
+    out = []
+    for number, item in enumerate(flat):
+        try:
+            body = item.rstrip(b"=")
+            out.append(binascii.a2b_base64(body.translate(_URL_SAFE) + b"=" * (-len(body) % 4), strict_mode=True))
+        except (binascii.Error, ValueError) as error:
+            raise DecodeError(f"this is not base64: {error}", format="base64", record=number) from None
+    return Strings.of(out, strings.shape, text=False)
+
+
+_URL_SAFE = bytes.maketrans(b"-_+/", b"+/\x00\x00")  # the standard alphabet's own two signs are errors here
+
+
+def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
+    """Rows of floats as (strings, splits): for a cast the TensorProto of the codes, else also those of the scale and the zero point."""
+    quantized = quantization.quantize_rows(np.asarray(array), scheme)
+    codes = pack_tensors(quantized.codes)
+    count = len(array)
+    if quantized.scale is None or quantized.zero_point is None:
+        return codes, np.arange(count + 1, dtype=np.int64)
+    parts = [codes, pack_tensors(quantized.scale), pack_tensors(quantized.zero_point)]
+    items = [part._objects() for part in parts]
+    flat = [item for row in zip(*items, strict=True) for item in row]
+    return Strings.of(flat, text=False), np.arange(count + 1, dtype=np.int64) * 3
+
+
+def unpack_quantized(strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
+    """The floats of each row, in their original dtype."""
+    limits = limits or DEFAULT
+    lengths = np.diff(splits)
+    if ((lengths != 1) & (lengths != 3) & present).any():
+        row = int(np.flatnonzero((lengths != 1) & (lengths != 3) & present)[0])
+        raise SchemaError(f"{int(lengths[row])} strings, and a quantized feature has one or three", record=row)
+    affine = bool((lengths == 3).any())
+    if affine and ((lengths == 1) & present).any():
+        raise SchemaError("some rows are quantized by a cast and some by a scale", record=int(np.flatnonzero((lengths == 1) & present)[0]))
+    step = 3 if affine else 1
+    every = np.ones(int(present.sum()), np.bool_)
+    codes = _parsed(strings[::step], every, limits)
+    rows: list[Any] = []
+    if isinstance(codes, np.ndarray):
+        array = _dequantized(codes, strings, affine, every, feature, limits)
+        if present.all():
+            return _column(array, present, feature)
+        rows = [array[row, ...] for row in range(len(array))]
+    else:
+        for number, one in enumerate(codes):
+            part = strings[number * step : (number + 1) * step]
+            rows.append(_dequantized(np.asarray(one)[None], part, affine, np.ones(1, np.bool_), feature, limits)[0, ...])
+    placed: list[Any] = [None] * len(present)
+    for row, value in zip(np.flatnonzero(present).tolist(), rows, strict=True):
+        placed[row] = value
+    return _column(placed, present, feature)
+
+
+def _dequantized(codes: Array, strings: Strings, affine: bool, every: Array, feature: Feature, limits: Limits) -> Array:
+    scheme = dtypes.of(codes.dtype).name
+    scale = zero = None
+    if affine:
+        scale = np.asarray(_parsed(strings[1::3], every, limits))
+        zero = np.asarray(_parsed(strings[2::3], every, limits))
+        if scale.shape != (len(codes),) or zero.shape != (len(codes),):
+            raise DecodeError("a scale or zero point is not one number", format="example")
+    quantized = quantization.Quantized(codes, scheme, 0 if affine else None, scale, zero, feature.dtype)
+    quantization.check(quantized, DecodeError)
+    return quantization.dequantize(quantized, DecodeError)

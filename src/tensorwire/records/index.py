@@ -1,0 +1,197 @@
+"""Where each record of a file begins, kept in a file beside it, so that record 123,456 is one read.
+
+`NAME.idx`, little-endian:
+
+    8 bytes    "TWINDEX1"
+    u64        length of the JSON
+    JSON       {"size", "mtime_ns": of the record file; "compression"; "records"; "units": how many; "crc32c": of the two arrays;
+               "schema": what a full scan found, or null}
+    u32        CRC32C of all bytes before
+    padding    to a multiple of 64
+    int64      where each record's frame begins (uncompressed), and where the last one ends: records + 1 numbers
+    int64      units x 2: places from which decompression can start: (in the file, uncompressed)
+
+An index is stale, and is not used, when the record file's size or time of change is another, or when its own checksums do not hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import files, memory
+from .._errors import TensorwireError
+from .._limits import DEFAULT, Limits
+from ..wire import kernels, status, tfrecord
+from ..wire.crc import crc32c
+from . import blocks as _blocks
+from . import paths
+
+Array = np.ndarray[Any, Any]
+
+MAGIC = b"TWINDEX1"
+_MUCH, _LITTLE = 256 << 10, 4 << 10
+"""Bytes read at once when only headers are wanted: much where records are small, little where they are large."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where the records of one file are."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    compression: str | None
+    offsets: Array
+    """int64 [records + 1]"""
+    units: Array
+    """int64 [n, 2]"""
+    schema: dict[str, Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+def build(path: str, compression: str | None = None, limits: Limits | None = None) -> Index:
+    """Reads the headers of a plain file, or all of a compressed one."""
+    limits = limits or DEFAULT
+    size, mtime_ns = _blocks.stat_of(path)
+    source = files.FileSource(path)
+    try:
+        name = _blocks.compression_of(source, compression)
+        if name is None:
+            return Index(path, size, mtime_ns, None, _offsets(source, limits), np.zeros((0, 2), np.int64))
+        stream = _blocks.Compressed(source, name, 0, limits)
+        parts, end = [], 0
+        for block in _blocks.frames(stream, path, None, False, limits, memory.Pool(), 0, 0):
+            parts.append(block.offset + block.starts - tfrecord.HEADER)
+            end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
+        units = np.array(stream.units, np.int64).reshape(-1, 2)
+        return Index(path, size, mtime_ns, name, np.concatenate([*parts, [end]]).astype(np.int64), units)
+    except TensorwireError as error:
+        raise error.add(path=path, format="tfrecord") from error.__cause__
+    finally:
+        source.close()
+
+
+def count(path: str, compression: str | None = None, limits: Limits | None = None) -> int:
+    """How many records a file has: from its index where that is fresh, else from the headers alone."""
+    known = load(path)
+    return len(known if known is not None else build(path, compression, limits))
+
+
+def _offsets(source: files.FileSource, limits: Limits) -> Array:
+    """Frame after frame; the data between two headers is only read where it is so short that reading it is quicker than not."""
+    parts, found, at, step = [], 0, 0, _MUCH
+    window = memory.fresh(_MUCH)
+    while at < source.size:
+        count = min(step, source.size - at)
+        source.read_into(at, window[:count])
+        code, end, starts, _ = kernels.frame_scan(window[:count], 0, False, limits.record, _blocks.MOST)
+        parts.append(at + starts - tfrecord.HEADER)
+        found += len(starts)
+        if code not in (0, status.TRUNCATED):
+            raise _blocks.fault(code, window, end, limits).add(record=found, base=at)
+        if count - end >= tfrecord.HEADER:  # a header whose record goes on behind the window
+            following = end + tfrecord.HEADER + tfrecord.length_at(window, end) + tfrecord.FOOTER
+            if at + following > source.size:
+                raise _blocks.torn(found, at + end, source.size - at - end)
+            parts.append(np.array([at + end]))
+            found += 1
+            step = _LITTLE if following - end > _MUCH else _MUCH
+            end = following
+        elif end == 0:  # less than a header is left
+            raise _blocks.torn(found, at, count)
+        at += end
+    return np.concatenate([*parts, [at]]).astype(np.int64)
+
+
+def _about(path: str) -> tuple[dict[str, Any], int] | None:
+    """What the index beside a file says of itself, and where its arrays begin; None if there is none that holds."""
+    try:
+        with open(paths.index_beside(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(16)
+            if len(head) < 16 or head[:8] != MAGIC:
+                return None
+            length = struct.unpack("<Q", head[8:])[0]
+            if length > size:
+                return None
+            text, checksum = file.read(length), file.read(4)
+        if len(checksum) < 4 or crc32c(head + text) != struct.unpack("<I", checksum)[0]:
+            return None
+        about = json.loads(text)
+        start = -(-(16 + length + 4) // 64) * 64
+        return (about, start) if size == start + 8 * (about["records"] + 1 + 2 * about["units"]) else None
+    except (OSError, KeyError, TypeError, ValueError):  # missing, or not ours
+        return None
+
+
+def load(path: str) -> Index | None:
+    """The index beside a file, if there is one and it is true."""
+    found = _about(path)
+    if found is None:
+        return None
+    about, start = found
+    try:
+        size, mtime_ns = _blocks.stat_of(path)
+        if (about["size"], about["mtime_ns"]) != (size, mtime_ns):
+            return None
+        # Mapped, so that an index of a billion records costs only the pages that are looked at; it is replaced whole, never cut.
+        numbers: Array = np.asarray(np.memmap(paths.index_beside(path), np.dtype("<i8"), "r", start))
+        records = about["records"]
+        if crc32c(numbers) != about["crc32c"]:
+            return None
+        return Index(
+            path, size, mtime_ns, about["compression"], numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2), about["schema"]
+        )
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def size_when_indexed(path: str) -> int | None:
+    """How large a file was when its index was made, fresh or stale."""
+    found = _about(path)
+    return None if found is None else found[0].get("size")
+
+
+def save(index: Index) -> bool:
+    """Puts an index beside its file; False where that is not allowed, which is no fault: it can be built again."""
+    numbers = np.concatenate([index.offsets, index.units.reshape(-1)]).astype("<i8")
+    about = {
+        "size": index.size,
+        "mtime_ns": index.mtime_ns,
+        "compression": index.compression,
+        "records": len(index),
+        "units": len(index.units),
+        "crc32c": crc32c(numbers),
+        "schema": index.schema,
+    }
+    text = json.dumps(about).encode()
+    head = MAGIC + struct.pack("<Q", len(text)) + text
+    head += struct.pack("<I", crc32c(head))
+    try:
+        files.replace(paths.index_beside(index.path), [head + bytes(-len(head) % 64), memory.chunk(numbers)], durable=False)
+    except OSError:
+        return False
+    return True
+
+
+def open_index(path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True) -> Index:
+    """The index of a file: the one beside it if it is fresh, else a new one, which is put there if `keep`."""
+    known = load(path)
+    if known is None:
+        known = build(path, compression, limits)
+        if keep:
+            save(known)
+    return known
+
+
+def add_schema(index: Index, schema: dict[str, Any]) -> Index:
+    """The same index with what a full scan found."""
+    return replace(index, schema=schema)

@@ -1,0 +1,174 @@
+"""Finding out what features a file has, from a sample of it or from all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .. import files, memory
+from .._errors import SchemaError
+from .._limits import DEFAULT, Limits
+from ..wire import kernels, status
+from . import blocks as _blocks
+from . import index as _index
+from . import paths
+from .schema import BYTES, FLOAT, INT64, Feature, Schema
+
+SAMPLE = 64 << 20
+"""Bytes that a sample reads at most, over all files."""
+_PIECE = 1 << 20
+_FILES = 256
+"""Files that a sample looks into at most, spread over all of them."""
+_BY_NUMBER = {1: BYTES, 2: FLOAT, 3: INT64}
+
+
+def infer_schema(
+    path: Any,
+    *,
+    full: bool = False,
+    compression: str | None = None,
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Schema:
+    """The features of a file, a pattern or a list: kinds, shapes, presence and ranges.
+
+    A sample is the first, middle and last blocks of the files, 64 MiB in all at most (of a compressed file, its beginning). With
+    `full=True` every record is looked at, and the index beside each file keeps the result. `progress(done, total)` is told of bytes.
+
+    A feature that always has one value is a scalar column, one that always has n has shape (n,), any other varies.
+
+    >>> import os, tempfile, tensorwire as tw
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}], schema_file=False)
+    >>> infer_schema(path)
+    Schema of 2 features from all 2 records
+      ids: Feature(int64 (None,))  present 2, lengths [0, 2], range [1, 2]
+      label: Feature(int64 ())  present 2, lengths [1, 1], range [0, 1]
+    """
+    names = paths.expand(path)
+    limits = limits or DEFAULT
+    survey = kernels.ExampleSurvey(limits.names)
+    complete = full or len(names) <= _FILES
+    chosen = names if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
+    total, done = len(chosen), 0
+    sizes = [_blocks.stat_of(name)[0] for name in chosen] if progress else []
+    for number, name in enumerate(chosen):
+        if full:
+            for block in _blocks.blocks(name, compression=compression, check=False, limits=limits):
+                _add(survey, block, False)
+        else:
+            whole = add_sample(survey, name, SAMPLE // total, compression, limits)
+            complete = complete and whole
+        if progress:
+            done += sizes[number]
+            progress(done, sum(sizes))
+    schema = schema_of(survey.result(), complete)
+    if full:
+        for name in names:
+            known = _index.open_index(name, compression, limits)
+            _index.save(_index.add_schema(known, schema.json()))
+    return schema
+
+
+def add_sample(survey: Any, path: str, budget: int, compression: str | None, limits: Limits) -> bool:
+    """Counts in a sample of one file; True if that was all of it."""
+    source = files.FileSource(path)
+    try:
+        plain, size = _blocks.compression_of(source, compression) is None, source.size
+    finally:
+        source.close()
+    if not plain or size <= budget:  # what a compressed file has in the middle only shows when all before it is unpacked
+        read = 0
+        for block in _from(path, 0, budget, compression, limits):
+            _add(survey, block, False)
+            read += int(block.sizes.sum())
+        return read < budget
+    for offset in (0, size // 2, max(size - budget // 3, size * 2 // 3)):
+        for block in _from(path, offset, budget // 3, "", limits):
+            _add(survey, block, False)
+    return False
+
+
+def _from(path: str, offset: int, budget: int, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
+    """Records from the first one that begins behind an offset, up to a number of bytes; at least one, if there is any."""
+    if offset:
+        source = files.FileSource(path)
+        try:
+            offset = _boundary(source, offset, limits)
+        finally:
+            source.close()
+        if offset < 0:
+            return
+    for block in _blocks.blocks(path, compression=compression, check=False, limits=limits, offset=offset):
+        ends = np.cumsum(block.sizes)
+        count = int(np.searchsorted(ends, budget)) + 1
+        yield block._replace(starts=block.starts[:count], sizes=block.sizes[:count])
+        budget -= int(ends[-1])
+        if budget <= 0:
+            return
+
+
+def _boundary(source: files.FileSource, offset: int, limits: Limits) -> int:
+    """Where the next record begins, or -1 if none is found nearby: a header that holds, and one that holds behind it (or the end)."""
+    window = memory.fresh(min(_PIECE, source.size - offset))
+    source.read_into(offset, window)
+    at = 0
+    while (at := kernels.frame_find(window, at, limits.record)) < len(window):
+        following = offset + at + 16 + int(np.frombuffer(window, "<u8", 1, at)[0])
+        if following == source.size:
+            return offset + at
+        if following + 12 <= source.size and kernels.frame_find(source.read_at(following, 12), 0, limits.record) == 0:
+            return offset + at
+        at += 1
+    return -1
+
+
+def _add(survey: Any, block: _blocks.Block, checked: bool) -> None:
+    code, offset, done = survey.add(block.data, block.starts, block.sizes, checked)
+    if code == status.TOO_MANY:
+        raise SchemaError("more features than Limits(names=...) allows", path=block.path, record=block.first + done)
+    if code:
+        raise status.problem(code, offset, "example").add(path=block.path, record=block.first + done, base=block.offset)
+
+
+def schema_of(found: tuple[int, int, list[Any]], complete: bool) -> Schema:
+    """The schema that a survey amounts to."""
+    records, _, rows = found
+    features: dict[str, Feature] = {}
+    sequences: dict[str, Feature] = {}
+    for name, is_list, present, kinds, shortest, longest, _, ints, floats, nans, sizes, steps in rows:
+        shown = name.decode(errors="backslashreplace")
+        there = [number for number in (1, 2, 3) if kinds[number]]
+        if not there:
+            continue  # it never has a value, so it has no kind
+        if len(there) > 1:
+            counts = ", ".join(f"{_BY_NUMBER[number]} in {kinds[number]}" for number in there)
+            raise SchemaError(f"feature {shown!r} is of several kinds: {counts} records", tensor=shown)
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            raise SchemaError(f"the name {shown!r} is not UTF-8") from None
+        kind = _BY_NUMBER[there[0]]
+        if is_list and kinds[0]:
+            shortest = 0  # a step without a list has no values
+        shape: tuple[int | None, ...] = (None,) if shortest != longest or longest == 0 else () if longest == 1 else (longest,)
+        seen: dict[str, Any] = {"present": present, "lengths": [shortest, longest]}
+        if kind == INT64 and ints[0] <= ints[1]:
+            seen["range"] = list(ints)
+        if kind == FLOAT and floats[0] <= floats[1]:
+            seen["range"] = [_number(bound) for bound in floats]
+        if nans:
+            seen["nan"] = nans
+        if kind == BYTES and longest:
+            seen["sizes"] = list(sizes)
+        if is_list:
+            seen["steps"] = list(steps)
+        (sequences if is_list else features)[name.decode()] = Feature(kind, shape, seen=seen)
+    return Schema(features, sequences, records=records, complete=complete)
+
+
+def _number(bound: float) -> float | str:
+    """Infinities as text: JSON has none."""
+    return bound if np.isfinite(bound) else str(bound)

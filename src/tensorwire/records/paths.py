@@ -1,0 +1,96 @@
+"""Which files a dataset has, and what the files beside them are called."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from .._errors import EncodeError
+
+INDEX = ".idx"
+SCHEMA = ".schema.json"
+_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
+_SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
+
+
+def expand(where: Any) -> list[str]:
+    """The files that a path, a pattern, or a list of either names: patterns in the order of names, lists in their own.
+
+    >>> expand("no such file")
+    ['no such file']
+    """
+    if isinstance(where, (str, os.PathLike)):
+        path = os.fspath(where)
+        if not isinstance(path, str):
+            raise EncodeError(f"paths are str, not bytes: {path!r}")
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "a folder; name its files with a pattern", os.path.join(path, "*.tfrecord"))
+        if os.path.lexists(path) or not glob.has_magic(path):
+            return [path]
+        found = sorted(name for name in glob.glob(path) if not name.endswith((INDEX, SCHEMA)) and not os.path.isdir(name))
+        if not found:
+            raise FileNotFoundError(f"no file matches {path!r}")
+        _check_one_set(found)
+        return found
+    if isinstance(where, Iterable) and not isinstance(where, (bytes, bytearray)):
+        paths = [path for part in where for path in expand(part)]
+        if not paths:
+            raise EncodeError("an empty list of files")
+        return paths
+    raise EncodeError(f"a path, a pattern or a list of them, not {type(where).__name__}")
+
+
+def _check_one_set(names: list[str]) -> None:
+    """A pattern that matches the shards of two writings of one dataset would read its records twice."""
+    counts: dict[str, str] = {}
+    for name in names:
+        match = _SHARD.search(os.path.basename(name))
+        count = match[0].rpartition("-")[2] if match is not None else ""
+        if count and (other := counts.setdefault(dataset(name), count)) != count:
+            raise EncodeError(f"the pattern matches shards of {other} and of {count}; remove the old ones, or say which", path=name)
+
+
+def shard(path: str, number: int, count: int) -> str:
+    """The name of one of many files, with the number before the suffix.
+
+    >>> shard("data/train.tfrecord.gz", 7, 16)
+    'data/train-00007-of-00016.tfrecord.gz'
+    """
+    root, suffix = os.path.splitext(path)
+    if suffix in _COMPRESSED:
+        root, inner = os.path.splitext(root)
+        suffix = inner + suffix
+    return f"{root}-{number:05d}-of-{count:05d}{suffix}"
+
+
+def dataset(path: str) -> str:
+    """The name that all shards share.
+
+    >>> dataset("data/train-00007-of-00016.tfrecord.gz")
+    'data/train.tfrecord.gz'
+    """
+    folder, name = os.path.split(path)
+    return os.path.join(folder, _SHARD.sub("", name))
+
+
+def schema_beside(path: str) -> str:
+    """Where the schema of a file is kept: its own, if it has one, else that of the dataset whose shard it is.
+
+    >>> schema_beside("train-00007-of-00016.tfrecord")
+    'train.tfrecord.schema.json'
+    """
+    own = path + SCHEMA
+    return own if os.path.exists(own) else dataset(path) + SCHEMA
+
+
+def index_beside(path: str) -> str:
+    """Where the index of a file is kept.
+
+    >>> index_beside("train.tfrecord")
+    'train.tfrecord.idx'
+    """
+    return path + INDEX

@@ -1,0 +1,358 @@
+"""What the features of a file of Examples are: their kinds, shapes and dtypes, and whether each record has them.
+
+A file of Examples knows only int64, float and bytes lists of any length. Everything else that a column is (a fixed shape, bool, text, a
+tensor kept as bytes, base64, quantized numbers) stands in the schema, which is JSON beside the file, or is given by the reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+from .. import dtypes, files
+from .._errors import DecodeError, EncodeError, SchemaError, choices
+from ..wire import example, jsontext
+
+BYTES, FLOAT, INT64 = "bytes", "float", "int64"
+KINDS = {BYTES: example.BYTES, FLOAT: example.FLOAT, INT64: example.INT64}
+NATURAL = {BYTES: "string", FLOAT: "float32", INT64: "int64"}
+"""The dtype that a kind of list has by itself."""
+ENCODINGS = ("tensor", "raw", "base64", "quantized")
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column.
+
+    >>> Feature("int64", (), "bool"), Feature("float", (None,))
+    (Feature(int64 () as bool), Feature(float (None,)))
+    """
+
+    kind: str
+    """The list in the Example: "bytes", "float" or "int64"."""
+    shape: tuple[int | None, ...] | None = ()
+    """Of one row: () for one value, (n,) or (a, b) for a fixed number, (None,) for a varying one; for encoded tensors also (None, n), and
+    None where even the rank varies."""
+    dtype: str = ""
+    """What the column comes back as; the kind's own if empty."""
+    required: bool = False
+    """Whether a record without it is an error; else its values are `default`, zero or nothing, and `batch.present` says so."""
+    default: Any = None
+    encoding: str = ""
+    """How a bytes list holds something else: "tensor" (a TensorProto), "raw" (`tobytes()`: dtype and shape from here), "base64" (URL-safe,
+    as tf.io.encode_base64), "quantized" (codes and, for integer schemes, scale and zero point, as TensorProtos)."""
+    text: bool = False
+    """Whether strings are text (UTF-8) rather than bytes."""
+    seen: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What a scan counted: "present", "lengths", "range", "sizes", "steps"."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise SchemaError(f"unknown kind {self.kind!r}{choices(self.kind, KINDS)}")
+        if self.encoding and self.encoding not in ENCODINGS:
+            raise SchemaError(f"unknown encoding {self.encoding!r}{choices(self.encoding, ENCODINGS)}")
+        if self.encoding and self.kind != BYTES:
+            raise SchemaError(f"only bytes can be encoded as {self.encoding}, not {self.kind}")
+        if isinstance(self.shape, (int, str)):
+            raise SchemaError(f"a shape is a tuple, such as ({self.shape},), not {self.shape!r}")
+        shape = None if self.shape is None else tuple(None if dim is None else int(dim) for dim in self.shape)
+        if shape is not None and any(dim is not None and dim < 0 for dim in shape):
+            raise SchemaError(f"no dimension is negative: {shape}")
+        holds_tensors = self.encoding in ("tensor", "quantized")
+        if not holds_tensors and shape != (None,) and (shape is None or None in shape):
+            raise SchemaError(f"the shape of a plain feature is fixed or (None,), not {shape}")
+        object.__setattr__(self, "shape", shape)
+        dtype = self.dtype or NATURAL[self.kind]
+        if dtype != "string":
+            dtype = dtypes.named(dtype).name if isinstance(dtype, str) else dtypes.of(np.dtype(dtype)).name
+        if self.kind == BYTES and self.encoding in ("", "base64") and dtype != "string":
+            raise SchemaError(f"a bytes list holds strings; to read {dtype} from it say how: encoding='raw' or 'tensor'")
+        if (self.kind != BYTES or self.encoding in ("raw", "quantized")) and dtype == "string":
+            raise SchemaError(f"a {self.encoding or self.kind} feature holds numbers: dtype says which")
+        object.__setattr__(self, "dtype", dtype)
+        if self.default is not None:
+            self._check_default()
+
+    def _check_default(self) -> None:
+        if self.encoding or not self.fixed:
+            raise SchemaError("a default is for plain features of a fixed shape")
+        values = np.asarray(self.default, object if self.kind == BYTES else None)
+        if self.kind == BYTES:
+            good = all(isinstance(value, (str, bytes)) for value in values.reshape(-1))
+        else:
+            good = values.dtype.kind in ("iub" if self.kind == INT64 else "iubf")
+        if not good or values.size not in (1, self.length):
+            raise SchemaError(f"the default {self.default!r:.60} does not fit {self.kind} values of shape {self.shape}")
+
+    @property
+    def fixed(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def length(self) -> int:
+        """How many values the list in an Example has; -1 for any number."""
+        if self.encoding in ("tensor", "raw"):
+            return 1
+        if self.encoding == "quantized":
+            return -1  # one for casts, two with the parameters
+        return math.prod(dim or 0 for dim in self.shape or ()) if self.fixed else -1
+
+    def column(self, name: str, is_list: bool = False) -> example.Column:
+        """What the decoder is asked for."""
+        return example.Column(name.encode(), KINDS[self.kind], self.length, is_list)
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists; what has its default is left out."""
+        out: dict[str, Any] = {"kind": self.kind, "shape": None if self.shape is None else list(self.shape)}
+        if self.dtype != NATURAL[self.kind]:
+            out["dtype"] = self.dtype
+        for name in ("required", "default", "encoding", "text", "seen"):
+            value = getattr(self, name)
+            if value not in (None, False, "", {}):
+                out[name] = _plain(value)
+        return out
+
+    @classmethod
+    def from_json(cls, about: Any) -> Self:
+        """The inverse of `json`."""
+        if not isinstance(about, dict) or not isinstance(about.get("kind"), str):
+            raise DecodeError("a feature in a schema is an object with a kind", format="schema")
+        known = {"kind", "shape", "dtype", "required", "default", "encoding", "text", "seen"}
+        if strangers := about.keys() - known:
+            raise DecodeError(f"unknown entries {sorted(strangers)} in a schema; it may be of a newer version", format="schema")
+        shape = about.get("shape")
+        if shape is not None and not (isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)):
+            raise DecodeError(f"a shape is a list of numbers or null, not {shape!r}", format="schema")
+        default = about.get("default")
+        return cls(
+            about["kind"],
+            None if shape is None else tuple(shape),
+            about.get("dtype", ""),
+            bool(about.get("required", False)),
+            default["bytes"].encode("latin-1") if isinstance(default, dict) else default,
+            about.get("encoding", ""),
+            bool(about.get("text", False)),
+            about.get("seen", {}),
+        )
+
+    def __repr__(self) -> str:
+        words = [self.kind, str(self.shape)]
+        if self.dtype != NATURAL[self.kind]:
+            words.append(f"as {self.dtype}")
+        words += [word for word in (self.encoding, "text" if self.text else "", "required" if self.required else "") if word]
+        return f"Feature({' '.join(words)})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": value.decode("latin-1")}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+class Schema(Mapping[str, Feature]):
+    """Features by name; those of a SequenceExample's feature lists are in `sequences`.
+
+    >>> schema = Schema({"label": Feature("int64", ()), "x": Feature("float", (4,))})
+    >>> Schema.from_json(schema.json()) == schema
+    True
+    """
+
+    def __init__(
+        self,
+        features: Mapping[str, Any] | None = None,
+        sequences: Mapping[str, Any] | None = None,
+        *,
+        records: int = 0,
+        complete: bool = False,
+    ) -> None:
+        self._features = {_name(name): _feature(name, feature) for name, feature in (features or {}).items()}
+        self.sequences = {_name(name): _feature(name, feature) for name, feature in (sequences or {}).items()}
+        self.records = records
+        """How many records it was inferred from."""
+        self.complete = complete
+        """Whether these were all."""
+
+    def __getitem__(self, name: str) -> Feature:
+        return self._features[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._features)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __eq__(self, other: object) -> Any:
+        if not isinstance(other, Schema):
+            return NotImplemented
+        return self._features == other._features and self.sequences == other.sequences
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def select(self, columns: Any) -> Schema:
+        """Only some of the features, in that order.
+
+        >>> list(Schema({"a": Feature("int64"), "b": Feature("int64")}).select(["b"]))
+        ['b']
+        """
+        if isinstance(columns, (str, bytes)):
+            raise EncodeError(f"columns is a list of names, not {columns!r}")
+        chosen = list(columns)
+        for name in chosen:
+            if name not in self._features and name not in self.sequences:
+                known = [*self._features, *self.sequences]
+                raise SchemaError(f"no feature {name!r}{choices(name, known) if known else ': the records have none'}")
+        return Schema(
+            {name: self._features[name] for name in chosen if name in self._features},
+            {name: self.sequences[name] for name in chosen if name in self.sequences},
+            records=self.records,
+            complete=self.complete,
+        )
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        out: dict[str, Any] = {"tensorwire_schema": VERSION, "features": {name: feature.json() for name, feature in self.items()}}
+        if self.sequences:
+            out["sequences"] = {name: feature.json() for name, feature in self.sequences.items()}
+        if self.records:
+            out["records"], out["complete"] = self.records, self.complete
+        return out
+
+    @classmethod
+    def from_json(cls, about: Any) -> Self:
+        """The inverse of `json`; text is parsed first."""
+        if isinstance(about, (str, bytes)):
+            about = jsontext.parse(about.encode() if isinstance(about, str) else about, "schema")
+        if not isinstance(about, dict) or about.get("tensorwire_schema") != VERSION or not isinstance(about.get("features"), dict):
+            raise DecodeError(f"this is no schema of version {VERSION}", format="schema")
+        try:
+            features = {name: Feature.from_json(feature) for name, feature in about["features"].items()}
+            sequences = {name: Feature.from_json(feature) for name, feature in about.get("sequences", {}).items()}
+        except (AttributeError, KeyError, TypeError, SchemaError) as error:
+            raise DecodeError(f"this is no schema: {error}", format="schema") from error
+        return cls(features, sequences, records=int(about.get("records", 0)), complete=bool(about.get("complete", False)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the schema as JSON that people can read and change."""
+        files.replace(path, [json.dumps(self.json(), indent=1, ensure_ascii=False).encode() + b"\n"])
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads what `save` wrote."""
+        try:
+            return cls.from_json(bytes(files.read_file(path)))
+        except DecodeError as error:
+            raise error.add(path=os.fspath(path)) from None
+
+    @classmethod
+    def from_feature_spec(cls, spec: Mapping[str, Any], sequences: Mapping[str, Any] | None = None) -> Self:
+        """From `tf.io.FixedLenFeature` and its relatives, TensorFlow's or `tensorwire.io`'s.
+
+        >>> from tensorwire import io
+        >>> Schema.from_feature_spec({"x": io.FixedLenFeature([4], "float32"), "ids": io.VarLenFeature("int64")})
+        Schema of 2 features
+          x: Feature(float (4,) required)
+          ids: Feature(int64 (None,))
+        """
+        return cls(
+            {name: _from_spec(name, item) for name, item in spec.items()},
+            {name: _from_spec(name, item) for name, item in (sequences or {}).items()},
+        )
+
+    def to_feature_spec(self, io: Any) -> dict[str, Any]:
+        """The schema as feature classes of a module, `tf.io` or `tensorwire.io`: what its parse_example takes to read the same columns.
+
+        Encoded features are strings there, for parse_tensor or decode_raw.
+
+        >>> from tensorwire import io
+        >>> Schema({"x": Feature("float", (4,), required=True)}).to_feature_spec(io)
+        {'x': FixedLenFeature(shape=[4], dtype='float32', default_value=None)}
+        """
+        return {name: _to_spec(feature, io) for name, feature in self.items()}
+
+    def __repr__(self) -> str:
+        of = f" from {'all ' if self.complete else 'a sample of '}{self.records} records" if self.records else ""
+        rows = [f"\n  {name}: {feature!r}{_counted(feature)}" for name, feature in self.items()]
+        rows += [f"\n  {name} (list): {feature!r}{_counted(feature)}" for name, feature in self.sequences.items()]
+        return f"Schema of {len(rows)} features{of}{''.join(rows)}"
+
+
+def _counted(feature: Feature) -> str:
+    words = [f"{key} {value}" for key, value in feature.seen.items()]
+    return f"  {', '.join(words)}" if words else ""
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise SchemaError(f"names of features are str, not {type(name).__name__}")
+    return name
+
+
+def _feature(name: str, feature: Any) -> Feature:
+    if isinstance(feature, Feature):
+        return feature
+    if isinstance(feature, dict):
+        return Feature.from_json(feature)
+    return _from_spec(name, feature)
+
+
+def as_schema(value: Any) -> Schema:
+    """A schema, a dict of features or feature specs, or the path of a JSON file."""
+    if isinstance(value, Schema):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return Schema.load(value)
+    if isinstance(value, Mapping):
+        return Schema.from_json(dict(value)) if "tensorwire_schema" in value else Schema(value)
+    raise SchemaError(f"a schema is a tw.Schema, a dict of features or a path, not {type(value).__name__}")
+
+
+_BY_DTYPE = {"string": BYTES, "float32": FLOAT, "int64": INT64}
+
+
+def _from_spec(name: str, spec: Any) -> Feature:
+    """One of TensorFlow's feature classes, recognised by name, so that TensorFlow's own and ours both are."""
+    known = ("FixedLenFeature", "VarLenFeature", "RaggedFeature", "FixedLenSequenceFeature")
+    kind = type(spec).__name__
+    if kind not in known:
+        raise SchemaError(f"a column is a Feature, or one of {', '.join(known)}, not {kind}", tensor=name)
+    dtype = spec.dtype
+    dtype = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or np.dtype(dtype).name
+    if dtype not in _BY_DTYPE:
+        raise SchemaError(f"an Example holds float32, int64 and string, not {dtype}", tensor=name)
+    if kind == "FixedLenFeature":
+        shape = getattr(spec.shape, "as_list", lambda: spec.shape)()
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        return Feature(_BY_DTYPE[dtype], shape, required=spec.default_value is None, default=_default(spec.default_value))
+    if kind == "RaggedFeature" and (spec.partitions or (spec.value_key or name) != name):
+        raise SchemaError("a RaggedFeature with partitions or another key is for tw.io.parse_example", tensor=name)
+    return Feature(_BY_DTYPE[dtype], (None,))
+
+
+def _default(value: Any) -> Any:
+    return None if value is None else np.asarray(value).tolist()
+
+
+def _to_spec(feature: Feature, io: Any) -> Any:
+    dtype: Any = NATURAL[feature.kind]
+    if io.__name__.startswith("tensorflow"):
+        dtype = sys.modules["tensorflow"].as_dtype(dtype)
+    if feature.length < 0:
+        return io.VarLenFeature(dtype)
+    shape = [] if feature.encoding in ("tensor", "raw") else [dim or 0 for dim in feature.shape or ()]
+    default = feature.default
+    if default is None and not feature.required:
+        empty: Any = b"" if feature.kind == BYTES else 0
+        default = np.full(shape, empty, np.dtype(object)).tolist() if shape else empty
+    return io.FixedLenFeature(shape, dtype, default)

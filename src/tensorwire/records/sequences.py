@@ -1,0 +1,221 @@
+"""tf.train.SequenceExample: a context, and lists of features, one for each step."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from .._errors import EncodeError, TensorwireError
+from .._limits import Limits
+from ..tensors import Array
+from ..wire import example
+from ..wire.example_order import key_order
+from . import columns as _columns
+from . import gather
+from .batch import Batch, SequenceBatch
+from .examples import Examples, Piece
+from .schema import BYTES, FLOAT, INT64, Feature, Schema
+from .write import ExampleSink, before, schema_place
+from .writer import RecordWriter
+
+_ROWS = 256
+"""Records gathered at once."""
+
+
+def read_sequence_examples(
+    path: Any,
+    schema: Any = None,
+    columns: Sequence[str] | None = None,
+    *,
+    batch_size: int = 256,
+    to: str = "numpy",
+    device: Any = None,
+    cast: bool = False,
+    workers: int | None = None,
+    prefetch: int | None = None,
+    shuffle: int | bool | None = None,
+    shard: tuple[int, int] | None = None,
+    on_corrupt: Literal["raise", "skip"] = "raise",
+    drop_last: bool = False,
+    compression: str | None = None,
+    limits: Limits | None = None,
+) -> SequenceExamples:
+    """Batches of tf.train.SequenceExample: `batch.context` and `batch.sequences`, each columns by name. Arguments as for `read_examples`.
+
+    A column of a feature list is Ragged: (batch, None) if every step has one value, (batch, None, n) if every step has n, and
+    (batch, None, None) if that varies.
+
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
+    2
+    >>> batch = next(iter(read_sequence_examples(path)))
+    >>> batch.context["id"], batch.sequences["token"].tolist(), batch.sequences["score"].shape
+    (array([7, 8]), [[b'a', b'b'], []], (2, None, 2))
+    """
+    return SequenceExamples(
+        path,
+        schema,
+        columns,
+        batch_size,
+        to,
+        device,
+        cast,
+        workers,
+        prefetch,
+        shuffle,
+        shard,
+        on_corrupt,
+        drop_last,
+        False,
+        (),
+        compression,
+        limits,
+    )
+
+
+class SequenceExamples(Examples):
+    """What `read_sequence_examples` returns."""
+
+    def tf_dataset(self) -> Any:
+        raise EncodeError("only read_examples gives a tf.data.Dataset; iterate, and take batch.context and batch.sequences")
+
+    def arrow(self) -> Any:
+        raise EncodeError("only read_examples gives Arrow tables; iterate, and take batch.context and batch.sequences")
+
+    def _sequences(self) -> dict[str, Feature] | None:
+        return {}
+
+    def _decoder(self) -> example.Decoder:
+        wanted = [feature.column(name) for name, feature in self.schema.items()]
+        wanted += [feature.column(name, True) for name, feature in self.schema.sequences.items()]
+        return example.Decoder(wanted, sequence=True)
+
+    def _batch(self, filled: list[example.Filled], job: list[Piece], rows: int) -> Any:
+        context, lists = filled[: len(self.schema)], filled[len(self.schema) :]
+        columns, present = {}, {}
+        for (name, feature), part in zip(self.schema.sequences.items(), lists, strict=True):
+            try:
+                columns[name] = _columns.sequence(feature, part, self.limits)
+            except TensorwireError as error:
+                error.record = None  # it counts steps
+                raise error.add(tensor=name) from None
+            present[name] = part.present
+        sequences = Batch(columns, present, rows)
+        return SequenceBatch(self._given(_columns.batch(dict(self.schema), context, rows, self.limits)), self._given(sequences))
+
+
+def write_sequence_examples(
+    path: str | os.PathLike[str],
+    rows: Any,
+    *,
+    shards: int | None = None,
+    compression: str | None = None,
+    level: int | None = None,
+    threads: int | None = None,
+    mode: Literal["w", "live", "a"] = "w",
+    schema_file: bool = True,
+    durable: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Writes tf.train.SequenceExample records; returns their number.
+
+    `rows` is an iterable of pairs (context, sequences): the context a row as for `write_examples`, the sequences a dict of lists with one
+    entry a step (a number, a string, or a list of them; a 2-d array is a step a row). `SequenceBatch`es are taken too.
+
+    >>> import tempfile
+    >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1], [2, 3]]})])
+    1
+    """
+    name, options = os.fspath(path), gather.Options()
+    known = before(name, mode, shards)
+    lists: dict[str, Feature] = {} if known is None else dict(known.sequences)
+    with RecordWriter(name, compression=compression, mode=mode, shards=shards, level=level, threads=threads, durable=durable) as writer:
+        sink = ExampleSink(writer, options, progress)
+        sink.features.update(known or {})
+        pairs = _pairs(rows)
+        while lot := list(itertools.islice(pairs, _ROWS)):
+            _add(sink, lot, lists, writer.records)
+    if schema_file and known is not None:
+        Schema(sink.features, lists, records=known.records + writer.records, complete=True).save(schema_place(name, mode))
+    return writer.records
+
+
+def _pairs(rows: Any) -> Any:
+    if isinstance(rows, SequenceBatch):
+        rows = [rows]
+    if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):
+        raise EncodeError(f"an iterable of pairs (context, sequences), not {type(rows).__name__}")
+    for row in rows:
+        if isinstance(row, SequenceBatch):
+            yield from row.rows()
+            continue
+        if not (isinstance(row, (tuple, list)) and len(row) == 2 and all(isinstance(part, Mapping) for part in row)):
+            raise EncodeError("a record is a pair of dicts: (context, sequences)")
+        yield row
+
+
+def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: int) -> None:
+    context = gather.from_rows([pair[0] for pair in lot], sink.options, first, sink.features)
+    sink.check(context, first, len(lot))
+    names = key_order([name.encode() for name in context])
+    inputs = [context[name.decode()].input(name) for name in names]
+    for text in dict.fromkeys(name for pair in lot for name in pair[1]):
+        gather.check_name(text)
+    for name in key_order(name.encode() for name in dict.fromkeys(name for pair in lot for name in pair[1])):
+        text = name.decode()
+        column = _list_column(text, [pair[1].get(text) for pair in lot], lists.get(text), first)
+        if column.steps is not None and column.steps[-1]:  # without any step nothing is known of their kind
+            try:
+                lists[text] = gather.merge(lists[text], column.feature) if text in lists else column.feature
+            except TensorwireError as error:
+                raise error.add(tensor=text, record=first) from None
+        inputs.append(column.input(name))
+    sink.encode(inputs, len(lot), sequence=True)
+
+
+def _list_column(name: str, values: list[Any], known: Feature | None, first: int) -> gather.Column:
+    """The lists of one name, all their steps one after the other."""
+    present = np.fromiter((value is not None for value in values), np.bool_, len(values))
+    steps: Array = np.zeros(len(values) + 1, np.int64)
+    flat: list[Any] = []
+    for number, value in enumerate(values):
+        try:
+            flat += _steps(value)
+        except TensorwireError as error:
+            raise error.add(tensor=name, record=first + number) from None
+        steps[number + 1] = len(flat)
+    try:
+        column = gather.from_list(name, flat, gather.Options(), known)
+    except TensorwireError as error:
+        error.args = (error.message.removesuffix(gather.EXACTLY),)  # for columns of Examples only
+        error.record = first + int(np.searchsorted(steps, error.record or 0, side="right")) - 1
+        raise error.add(tensor=name) from None
+    if column is None:  # no step, or none that says of which kind it is: nothing is lost if that is written as int64
+        column = gather.Column(known or Feature(INT64, (None,)), np.zeros(0, np.int64), None, np.zeros(len(flat) + 1, np.int64), None)
+        if column.feature.kind == BYTES:
+            column = replace(column, values=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64))
+        elif column.feature.kind == FLOAT:
+            column = replace(column, values=np.zeros(0, np.float32))
+    if column.feature.encoding == "tensor":
+        raise EncodeError("the steps of a sequence are numbers, strings or flat lists of them", tensor=name, record=first)
+    return replace(column, present=None if present.all() else present, steps=steps)
+
+
+def _steps(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, (str, bytes, Mapping)):
+        raise EncodeError(f"a sequence is a list with an entry for each step, not one {type(value).__name__}")
+    try:
+        steps = list(value)
+    except TypeError:
+        raise EncodeError(f"a sequence is a list with an entry for each step, not {type(value).__name__}") from None
+    if any(step is None for step in steps):
+        raise EncodeError("a step is None; an empty list is a step without values")
+    return steps

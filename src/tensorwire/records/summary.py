@@ -1,0 +1,135 @@
+"""What is in a record file, and whether it is whole."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import files
+from .._errors import TensorwireError
+from .._limits import Limits
+from ..wire import tfrecord
+from . import blocks as _blocks
+from . import damage
+from . import index as _index
+from .infer import infer_schema
+from .schema import Schema
+
+FORMAT = "tfrecord"
+_SHOWN = 20
+_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """A record file at a glance. `json()` is for machines, `str()` for people."""
+
+    path: str
+    format: str
+    size: int
+    compression: str | None
+    records: int
+    indexed: bool
+    """Whether a fresh index lies beside it."""
+    schema: Schema | None
+    """Of Examples; None if the records are something else."""
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        out = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {**out, "schema": self.schema.json() if self.schema is not None else None}
+
+    def __str__(self) -> str:
+        words = [self.format, *([self.compression] if self.compression else []), f"{self.size:,} bytes", f"{self.records:,} records"]
+        lines = [f"{self.path}: {', '.join(words)}{', indexed' if self.indexed else ''}"]
+        if self.schema is not None:
+            lines += [f"  {line.strip()}" for line in repr(self.schema).splitlines()[1:]]
+        return "\n".join(lines)
+
+
+def is_record_file(where: Any, format: Any = None) -> bool:
+    """Whether a path is that of a record file: the caller says so, or its first record's header does, or its name."""
+    if not isinstance(where, (str, os.PathLike)) or not os.path.isfile(where):
+        return False
+    if format is not None:
+        return format == FORMAT or (isinstance(format, tuple) and FORMAT in format)
+    path = os.fspath(where)
+    if any(suffix in os.path.basename(path) for suffix in _SUFFIXES):
+        return True
+    source = files.FileSource(path)
+    try:
+        return bool(source.size) and (_blocks.compression_of(source) is not None or _starts_a_record(source))
+    except TensorwireError:
+        return False
+    finally:
+        source.close()
+
+
+def _starts_a_record(source: files.FileSource) -> bool:
+    return source.size >= tfrecord.HEADER and _blocks.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
+
+
+def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
+    """Counts the records and infers the schema from a sample."""
+    path = os.fspath(where)
+    known = _index.load(path)
+    index = known if known is not None else _index.build(path, limits=limits)
+    schema: Schema | None = None
+    try:
+        schema = infer_schema([path], limits=limits)
+    except TensorwireError:
+        pass  # records need not be Examples
+    if schema is not None and not schema and not schema.sequences:
+        schema = None
+    return RecordSummary(path, FORMAT, index.size, index.compression, len(index), known is not None, schema)
+
+
+@dataclass(frozen=True)
+class RecordVerification:
+    """Whether a record file is whole: `ok`, and if not, every gap. It is true or false by itself."""
+
+    ok: bool
+    path: str
+    format: str
+    records: int
+    """Whole ones."""
+    nbytes: int
+    checksums: bool
+    gaps: list[damage.Gap]
+    problems: list[str]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        state = "whole" if self.ok else "NOT whole"
+        lines = [f"{self.path}: {state}, {self.records:,} records, {self.nbytes:,} bytes read, with checksums", *self.problems[:_SHOWN]]
+        if len(self.problems) > _SHOWN:
+            lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
+        return "\n  ".join(lines)
+
+
+def verify_records(where: Any, limits: Limits | None = None) -> RecordVerification:
+    """Reads every record and checks both of its checksums. A file that is shorter than its index says was cut, even between two records."""
+    path = os.fspath(where)
+    records = nbytes = 0
+    gaps: list[damage.Gap] = []
+    problems: list[str] = []
+    try:
+        for item in damage.scan(path, limits=limits):
+            if isinstance(item, damage.Gap):
+                gaps.append(item)
+            else:
+                records, nbytes = records + len(item.starts), nbytes + int(item.sizes.sum())
+    except TensorwireError as error:
+        problems.append(str(error))
+    problems += [str(gap) for gap in gaps]
+    before = _index.size_when_indexed(path)
+    if before is not None and before > os.path.getsize(path):
+        problems.append(f"{path} has {os.path.getsize(path):,} bytes, and had {before:,} when its index was made: it was cut")
+    return RecordVerification(not problems, path, FORMAT, records, nbytes, True, gaps, problems)

@@ -1,0 +1,150 @@
+"""Record files as PyTorch datasets.
+
+    loader = DataLoader(ExampleDataset("train-*.tfrecord", batch_size=256), batch_size=None, num_workers=4)
+
+The workers of a DataLoader divide the files (or, where there are few, the records) among them, so that each record comes once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import frameworks
+from ._errors import EncodeError
+from ._limits import Limits
+from ._optional import require
+from .records import columns as _columns
+from .records.batch import holds_strings
+from .records.examples import Examples, read_examples
+from .records.reader import RecordReader
+from .records.schema import as_schema
+from .tensors import Strings
+from .wire import example
+
+_data: Any = require("torch.utils.data")
+
+
+class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
+    """Batches of columns as dicts of torch tensors; strings are lists, ragged columns nested tensors.
+
+    With `batch_size=None` it gives one dict a record instead, for a DataLoader that makes the batches itself. `shard=(rank, world)` is for
+    several processes that train together; `shuffle=seed` gives another order after each `set_epoch`. The other options are those of
+    `tw.read_examples`.
+
+    >>> import os, tempfile, tensorwire as tw
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> _ = tw.write_examples(path, {"label": np.arange(5)})
+    >>> loader = _data.DataLoader(ExampleDataset(path, batch_size=2), batch_size=None)
+    >>> [batch["label"].tolist() for batch in loader]
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        batch_size: int | None = 256,
+        *,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
+        shuffle: int | None = None,
+        shard: tuple[int, int] | None = None,
+        drop_last: bool = False,
+        workers: int | None = None,
+        on_corrupt: Any = "raise",
+        compression: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        super().__init__()
+        if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, int)):
+            raise EncodeError("shuffle is a seed: workers that do not agree on an order would lose and repeat records")
+        self._size, self._shuffle, self._shard = batch_size, shuffle, shard or (0, 1)
+        self._epoch = 0
+        self._drop, self._workers = drop_last, workers
+        self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits}
+        self.paths = RecordReader(paths).paths
+        # Found once, here, so that all workers have the same.
+        self.schema = read_examples(self.paths, schema, columns, workers=0, **self._options).schema
+
+    def set_epoch(self, epoch: int) -> None:
+        """Another order for each epoch; call it before iterating, with the same number in all processes."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for batch in self._examples():
+            if self._size is not None:
+                yield _tensors(batch, None)
+            else:
+                yield from (_tensors(batch, row) for row in range(batch.size))
+
+    def _examples(self) -> Examples:
+        info = _data.get_worker_info()
+        number, count = (0, 1) if info is None else (info.id, info.num_workers)
+        rank, world = self._shard
+        workers = self._workers if self._workers is not None else (2 if info is None else 0)
+        return read_examples(
+            self.paths,
+            self.schema,
+            batch_size=self._size or 1024,
+            workers=workers,
+            shuffle=None if self._shuffle is None else self._shuffle + self._epoch,
+            shard=(rank * count + number, world * count),
+            drop_last=self._drop and self._size is not None,
+            **self._options,
+        )
+
+
+class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
+    """Records by number, for samplers: `dataset[i]` is a dict of torch tensors, strings are bytes or str. The file's index makes it quick.
+
+    >>> import os, tempfile, tensorwire as tw
+    >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
+    >>> _ = tw.write_examples(path, {"label": np.arange(5), "id": list("abcde")})
+    >>> dataset = ExampleMapDataset(path)
+    >>> len(dataset), dataset[3]
+    (5, {'label': tensor(3), 'id': 'd'})
+    """
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        schema: Any = None,
+        columns: Sequence[str] | None = None,
+        compression: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._reader = RecordReader(paths, compression=compression, limits=limits)
+        found = read_examples(self._reader.paths, schema, columns, workers=0, compression=compression, limits=limits)
+        self.schema = as_schema(found.schema)
+        self._limits = limits
+
+    def __len__(self) -> int:
+        return len(self._reader)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        return self.__getitems__([number])[0]
+
+    def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Many records at once, as a DataLoader asks for them."""
+        records = Strings.of([self._reader[number] for number in numbers], text=False)
+        columns = example.Columns([feature.column(name) for name, feature in self.schema.items()], len(numbers))
+        columns.fill(records.data, records.offsets[:-1], np.diff(records.offsets))
+        batch = _columns.batch(dict(self.schema), columns.take(), len(numbers), self._limits)
+        return [_tensors(batch, row) for row in range(len(numbers))]
+
+
+def _tensors(batch: Any, row: int | None) -> dict[str, Any]:
+    """A batch, or one row of it, in memory that torch may write to."""
+    out = {}
+    for name, column in batch.items():
+        value = column if row is None else column[row]
+        if holds_strings(value):
+            out[name] = value.tolist()
+        elif isinstance(value, (str, bytes)):
+            out[name] = value
+        else:
+            out[name] = frameworks.to(value, "torch")
+    return out
