@@ -392,6 +392,30 @@ def test_random_access_into_gzip_starts_at_a_member(tmp_path):
         assert reader[number] == records[number]
 
 
+def test_mapped_files(tmp_path):
+    path = write(tmp_path / "a", [*RECORDS, *many(5000), bytes(2_000_000), b"last"])
+    assert list(tw.RecordReader(path, mmap=True)) == list(tw.RecordReader(path))
+    whole = Path(path).read_bytes()
+    for cut in (5, 100, len(whole) - 1):
+        Path(path).write_bytes(whole[:cut])
+        errors = []
+        for mmap in (False, True):
+            with pytest.raises(tw.TruncatedError) as caught:
+                for _ in tw.RecordReader(path, mmap=mmap).blocks():
+                    pass
+            errors.append((str(caught.value), caught.value.record, caught.value.offset))
+        assert errors[0] == errors[1]
+    Path(path).write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
+    with pytest.raises(tw.ChecksumError) as caught:
+        list(tw.RecordReader(path, mmap=True).blocks())
+    assert caught.value.path == path and caught.value.record == 2
+    assert list(tw.RecordReader(write(path, []), mmap=True)) == []
+    with pytest.raises(tw.EncodeError, match="plain files"):
+        list(tw.RecordReader(write(path, compression="gzip"), mmap=True).blocks())
+    with pytest.raises(tw.EncodeError, match="whole files"):
+        tw.RecordReader(path, mmap=True, follow=True)
+
+
 # ----------------------------------------------------------------------------------------------------------------- follow
 
 

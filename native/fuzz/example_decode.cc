@@ -22,8 +22,8 @@ struct Room {
   fuzz::Exact<uint8_t> present;
 
   Room(const Column& of, size_t rows, size_t spare, uint8_t fill)
-      : column(of), item(of.kind == 1 ? 1 : of.kind == 2 ? 4 : 8), values(item * count(rows, spare), fill),
-        offsets(of.kind == 1 ? count(rows, spare) + 1 : 0, fill), splits(of.length < 0 ? (of.list ? spare : rows) + 1 : 0, fill),
+      : column(of), item(of.places ? 16 : of.kind == 1 ? 1 : of.kind == 2 ? 4 : 8), values(item * count(rows, spare), fill),
+        offsets(of.kind == 1 && !of.places ? count(rows, spare) + 1 : 0, fill), splits(of.length < 0 ? (of.list ? spare : rows) + 1 : 0, fill),
         steps(of.list ? rows + 1 : 0, fill), present(rows, fill) {
     if (offsets.size()) offsets[0] = 0;
     if (splits.size()) splits[0] = 0;
@@ -33,7 +33,7 @@ struct Room {
   size_t count(size_t rows, size_t spare) const { return spare + (column.list || column.length < 0 ? 0 : rows * static_cast<size_t>(column.length)); }
 
   Output output() {
-    return {values.data(), values.size() / item, offsets.size() ? offsets.data() : nullptr, offsets.size(), splits.size() ? splits.data() : nullptr,
+    return {values.data(), column.places ? values.size() / 8 : values.size() / item, offsets.size() ? offsets.data() : nullptr, offsets.size(), splits.size() ? splits.data() : nullptr,
             splits.size(), steps.size() ? steps.data() : nullptr, steps.size(), present.data()};
   }
 
@@ -41,7 +41,7 @@ struct Room {
   size_t number(size_t row) const {
     return column.length < 0 ? static_cast<size_t>(splits[instances(row)]) : instances(row) * static_cast<size_t>(column.length);
   }
-  size_t bytes(size_t row) const { return column.kind == 1 ? static_cast<size_t>(offsets[number(row)]) : item * number(row); }
+  size_t bytes(size_t row) const { return offsets.size() ? static_cast<size_t>(offsets[number(row)]) : item * number(row); }
 
   template <class T>
   static void longer(fuzz::Exact<T>& array, size_t used, size_t more) {
@@ -68,9 +68,10 @@ void check_bounds(const fuzz::Exact<T>& bounds, size_t count, size_t end) {
 struct Columns {
   std::vector<Room> rooms;
   Decoded result;
+  size_t data_size;
 
   // Decodes all, growing as often as asked; `rows` is also the number of messages.
-  Columns(const fuzz::Examples& in, const ExampleDecoder& decoder, const fuzz::Exact<uint8_t>& data, size_t spare, uint8_t fill) {
+  Columns(const fuzz::Examples& in, const ExampleDecoder& decoder, const fuzz::Exact<uint8_t>& data, size_t spare, uint8_t fill) : data_size(data.size()) {
     const size_t rows = in.starts.size();
     for (const Column& column : in.columns) rooms.emplace_back(column, rows, spare, fill);
     std::vector<size_t> grown(rooms.size(), SIZE_MAX);
@@ -100,6 +101,11 @@ struct Columns {
     if (room.splits.size()) check_bounds(room.splits, instances, SIZE_MAX);
     if (room.offsets.size()) check_bounds(room.offsets, room.number(rows), room.values.size());
     CHECK(room.bytes(rows) <= room.values.size());
+    for (size_t i = 0; room.column.places && i < room.number(rows); i++) {
+      uint64_t place[2];
+      std::memcpy(place, room.values.data() + 16 * i, 16);
+      CHECK(place[0] <= data_size && place[1] <= data_size - place[0]);
+    }
   }
 
   bool same(const Columns& other) const {
@@ -190,7 +196,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* raw, size_t raw_size) {
   CHECK(s.status != kOk || ample.result.status == kOk || ample.result.status == kWrongKind || ample.result.status == kWrongLength);
   CHECK(s.done <= ample.result.done || ample.result.status == kWrongKind || ample.result.status == kWrongLength);
 
-  if (ample.result.status == kOk) {
+  // Places are those of this buffer, and no column to encode.
+  const bool all = std::none_of(in.columns.begin(), in.columns.end(), [](const Column& column) { return column.places; });
+  if (ample.result.status == kOk && all) {
     const fuzz::Examples again = ample.encoded(in);
     const fuzz::Exact<uint8_t> bytes(again.bytes.data(), again.bytes.size());
     CHECK(ample.same(Columns(again, decoder, bytes, 3, 0x77)));

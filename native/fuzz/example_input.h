@@ -33,6 +33,7 @@ struct Examples {
       const bool list = is(kSequence) && (what & 16);
       if (!seen.emplace(list, names[what >> 5]).second) continue;
       columns.push_back({names[what >> 5], 1 + static_cast<int>(what % 4 % 3), lengths[what >> 2 & 3], list});
+      columns.back().places = what % 4 == 3 && !list && columns.back().length >= 0;
     }
     while (source.left) {
       size_t length = source.take<uint8_t>();

@@ -80,6 +80,7 @@ def texts(*values: bytes) -> bytes:
 
 
 def column(name: bytes, kind: int, length: int = -1, is_list: bool = False) -> int:
+    """Kind 4 are the places of strings, where the length is fixed."""
     return NAMES.index(name) << 5 | is_list << 4 | LENGTHS.index(length) << 2 | kind - 1
 
 
@@ -114,6 +115,8 @@ def example_decode() -> dict[str, bytes]:
         "in_another_order": batch(every, plain, other, plain, other),
         "fixed": batch(fixed, plain, plain),
         "fixed_missing": batch(fixed, plain, b"", example(), plain),
+        "places": batch([column(b"aa", 4, 3), column(b"c", 4, 1), column(b"b", 4, 0)], plain, b"", plain, other),
+        "places_in_hostile_outputs": batch([column(b"aa", 4, 3), column(b"c", 4, 1)], plain, b"", plain, flags=HOSTILE),
         "wrong_length": batch(fixed, plain, other),
         "wrong_kind": batch([column(b"a", BYTES), *every[1:]], plain),
         "no_columns": batch([], plain, other),

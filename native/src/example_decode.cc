@@ -1,5 +1,8 @@
 // Records of one file mostly have the same features in the same order. So the column of a feature is guessed from the last record, by its
 // position, and one comparison confirms it. Numbers are copied from the message to their place in the column, with nothing in between.
+//
+// There are two ways through a record. The short one (`quick`) follows a plan made from the last record, and gives up at the first thing that
+// is not as planned or not in the usual form; nothing is lost then, since the long one starts over in the same places.
 // What earlier rows left in the outputs says where to go on, and is checked like everything else: a caller may have written over it.
 #include "example_decode.h"
 
@@ -8,6 +11,7 @@
 #include <tuple>
 
 #include "example_walk.h"
+#include "packed_varints.h"
 #include "tfrecord.h"
 
 namespace tensorwire {
@@ -39,6 +43,12 @@ bool same_bytes(const char* a, const char* b, size_t size) {
   return true;
 }
 
+uint64_t load64(const uint8_t* p) {
+  uint64_t v;
+  std::memcpy(&v, p, 8);
+  return v;
+}
+
 bool fits(size_t first, size_t count, size_t room) { return first <= room && count <= room - first; }
 
 // What stood at a position of the last record: the entry's bytes up to its value (the key's tag, length and text, the value's tag).
@@ -59,6 +69,133 @@ class Decoding {
 
   bool message(Span span, size_t row) {
     row_ = row;
+    if (!plan_.empty() && quick(span)) return true;
+    return whole(span) && (!learned_ || make_plan());
+  }
+
+ private:
+  // What one entry of a record should look like, and where it goes.
+  struct Step {
+    uint64_t words[2], masks[2];  // the first 16 bytes of its head
+    size_t head;
+    const std::string* text;  // the head, if it is longer
+    int column;               // or -1
+    int kind;
+    uint64_t tags;  // of the list and of its run, in a usual value: length, tag, length, tag, length
+  };
+
+  // A plan for records that look like this one. Always true; a file without such records stops trying.
+  bool make_plan() {
+    learned_ = false;
+    plan_.clear();
+    const std::vector<Guess>& guesses = guesses_[0];
+    if (decoder_.sequence_ || guesses.size() != positions_[0] || guesses.size() > kMostSteps || ++plans_ > kMostPlans) return true;
+    std::vector<bool> seen(decoder_.columns_.size());
+    for (const Guess& guess : guesses) {
+      Step step{{0, 0}, {0, 0}, guess.head.size(), guess.head.size() > 16 ? &guess.head : nullptr, guess.column, kNoList, 0};
+      if (guess.column >= 0) {
+        const size_t index = static_cast<size_t>(guess.column);
+        if (seen[index]) {  // twice in one record: the last one counts, and the long way knows that
+          plan_.clear();
+          return true;
+        }
+        seen[index] = true;
+        step.kind = decoder_.columns_[index].kind;
+        step.tags = static_cast<uint64_t>(step.kind << 3 | kLen) << 8 | uint64_t{0x0a} << 24;
+      }
+      uint8_t bytes[16] = {}, mask[16] = {};
+      std::memcpy(bytes, guess.head.data(), std::min<size_t>(step.head, 16));
+      std::memset(mask, 0xff, std::min<size_t>(step.head, 16));
+      std::memcpy(step.words, bytes, 16);
+      std::memcpy(step.masks, mask, 16);
+      plan_.push_back(step);
+    }
+    absent_.clear();
+    for (size_t i = 0; i < seen.size(); i++)
+      if (!seen[i]) absent_.push_back(i);
+    return true;
+  }
+
+  // A record that is as planned. Loads may go past it, so the last ones of a buffer take the long way.
+  bool quick(Span span) {
+    Span features;
+    if (limit_ - span.end < 80 || !is_one_field(span, 0x0a, features)) return false;
+    const uint8_t* at = features.at;
+    for (const Step& step : plan_) {
+      if (features.end - at < 4 || *at != 0x0a) return false;
+      size_t size = at[1];
+      const uint8_t* entry = at + 2;
+      if (size >= 0x80) {
+        if (at[2] >= 0x80) return false;
+        size = (size & 0x7f) | static_cast<size_t>(at[2]) << 7;
+        entry++;
+      }
+      if (size > static_cast<size_t>(features.end - entry) || size <= step.head) return false;
+      if (((load64(entry) ^ step.words[0]) & step.masks[0]) | ((load64(entry + 8) ^ step.words[1]) & step.masks[1])) return false;
+      if (step.text && !same_bytes(reinterpret_cast<const char*>(entry), step.text->data(), step.head)) return false;
+      at = entry + size;
+      const uint8_t* value = entry + step.head;
+      const size_t length = size - step.head - 1;  // of the Feature, if its own length takes one byte
+      Span run;
+      if (length < 0x80 && length >= 4) {
+        // All five bytes before the values follow from the entry's size.
+        const uint64_t usual = step.tags | length | (length - 2) << 16 | static_cast<uint64_t>(length - 4) << 32;
+        if (step.column < 0 ? *value != length : ((load64(value) ^ usual) & 0xffffffffff) != 0) return false;
+        run = {value + 5, at};
+      } else {
+        Span inner, list;
+        if (!is_one_field({value - 1, at}, 0x12, inner)) return false;
+        if (step.column >= 0 && (!is_one_field(inner, static_cast<uint8_t>(step.kind << 3 | kLen), list) || !is_one_field(list, 0x0a, run))) return false;
+      }
+      if (step.column >= 0 && !quick_values(static_cast<size_t>(step.column), step.kind, run)) return false;
+    }
+    if (at != features.end) return false;
+    for (const Step& step : plan_)
+      if (step.column >= 0) outputs_[step.column].present[row_] = 1;
+    for (const size_t index : absent_) {
+      outputs_[index].present[row_] = 0;
+      if (!missing(index)) {
+        result = {kOk, 0, result.done, 0, 0};  // the long way says what is wrong
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // One packed run, or one string, of the right number of values and with room for them.
+  bool quick_values(size_t index, int kind, Span run) {
+    const Output& out = outputs_[index];
+    const size_t length = static_cast<size_t>(decoder_.columns_[index].length);
+    const size_t first = out.splits ? static_cast<size_t>(out.splits[row_]) : row_ * length;
+    size_t count = 1;
+    if (kind == kFloatList) {
+      count = run.size() / 4;
+      if (run.size() % 4 || (!out.splits && count != length) || !fits(first, count, out.values_room)) return false;
+      std::memcpy(out.values + 4 * first, run.at, run.size());
+    } else if (kind == kInt64List) {
+      const size_t room = first <= out.values_room ? out.values_room - first : 0;
+      const ptrdiff_t found = packed_varints(run.at, run.end, limit_, reinterpret_cast<int64_t*>(out.values) + first, out.splits ? room : std::min(room, length));
+      if (found < 0 || (!out.splits && static_cast<size_t>(found) != length)) return false;
+      count = static_cast<size_t>(found);
+    } else if (out.offsets) {
+      if ((!out.splits && length != 1) || !fits(first, 2, out.offsets_room)) return false;
+      const size_t used = static_cast<size_t>(out.offsets[first]);
+      if (!fits(used, run.size(), out.values_room)) return false;
+      if (run.size() <= 16 && fits(used, 16, out.values_room))
+        std::memcpy(out.values + used, run.at, 16);  // the rest is overwritten by the next string, or never looked at
+      else
+        std::memcpy(out.values + used, run.at, run.size());
+      out.offsets[first + 1] = static_cast<int64_t>(used + run.size());
+    } else {
+      if (length != 1 || !fits(first, 1, out.values_room / 2)) return false;
+      const int64_t found[2] = {run.at - data_, static_cast<int64_t>(run.size())};
+      std::memcpy(out.values + 16 * first, found, 16);
+    }
+    if (out.splits) out.splits[row_ + 1] = static_cast<int64_t>(first + count);
+    return true;
+  }
+
+  bool whole(Span span) {
     stamp_++;
     faulty_ = false;
     positions_[0] = positions_[1] = 0;
@@ -79,7 +216,6 @@ class Decoding {
     return finish();
   }
 
- private:
   // A feature of this record, or one step of a feature list, while it is read.
   struct Instance {
     const Column& column;
@@ -155,6 +291,8 @@ class Decoding {
     const int column = decoder_.find(entry.key, list);
     if (position > guesses.size() || position >= 4096 || size >= 0x80) return column;  // looked up each time
     Guess guess{std::string{'\x0a', static_cast<char>(size)}.append(entry.key).append(1, '\x12'), column};
+    learned_ = true;
+    plan_.clear();  // which points into the guesses
     if (position < guesses.size())
       guesses[position] = std::move(guess);
     else
@@ -166,10 +304,6 @@ class Decoding {
     const Column& column = decoder_.columns_[index];
     const Output& out = outputs_[index];
     const size_t first = out.splits ? static_cast<size_t>(out.splits[row_]) : row_ * static_cast<size_t>(column.length);
-    if (count == 1 && quick_floats(column, out, first, values[0])) {
-      cell.present = true;
-      return true;
-    }
     size_t base;
     if (!begins(out, first, base)) return no_space(column);
     Instance instance{column, out, first, base, base};
@@ -189,17 +323,6 @@ class Decoding {
     if (first >= out.offsets_room) return false;
     base = static_cast<size_t>(out.offsets[first]);
     return base <= out.values_room;
-  }
-
-  // Floats in the usual form, of the right number: one copy. False says only that it is another case.
-  bool quick_floats(const Column& column, const Output& out, size_t first, Span value) {
-    Span list, run;
-    if (column.kind != kFloatList || !is_one_field(value, kFloatList << 3 | kLen, list) || !is_one_field(list, 0x0a, run) || run.size() % 4) return false;
-    const size_t count = run.size() / 4;
-    if ((!out.splits && count != static_cast<size_t>(column.length)) || !fits(first, count, out.values_room)) return false;
-    std::memcpy(out.values + 4 * first, run.at, 4 * count);
-    if (out.splits) out.splits[row_ + 1] = static_cast<int64_t>(first + count);
-    return true;
   }
 
   bool steps(size_t index, const Span* values, size_t count, Cell& cell) {
@@ -378,6 +501,11 @@ class Decoding {
   const Output* outputs_;
   std::vector<Cell> cells_;
   std::vector<Guess> guesses_[2];
+  static constexpr size_t kMostSteps = 256, kMostPlans = 64;
+  std::vector<Step> plan_;
+  std::vector<size_t> absent_;  // columns that records of the plan do not have
+  size_t plans_ = 0;
+  bool learned_ = false;
   size_t positions_[2] = {0, 0};
   Entry entry_;
   uint64_t stamp_ = 0;

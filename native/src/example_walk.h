@@ -5,9 +5,6 @@
 #include <vector>
 
 #include "protobuf.h"
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 namespace tensorwire {
 
@@ -209,39 +206,11 @@ inline uint64_t join_groups(uint64_t x) {
   return (x & 0x000000000fffffffu) | ((x & 0x0fffffff00000000u) >> 4);
 }
 
-#if defined(__SSE2__)
-// One bit for each of 64 bytes: whether a varint ends there.
-inline uint64_t ends_of_varints(const uint8_t* at) {
-  uint64_t mask = 0;
-  for (int i = 0; i < 4; i++)
-    mask |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i))))} << (16 * i);
-  return ~mask;
-}
-#endif
-
 // The varints of a run, one after the other: take(value). Up to `limit` memory may be read, also behind the run.
 template <class Take>
 bool each_varint(Reader& whole, Span span, const uint8_t* limit, Take&& take) {
   const uint8_t* at = span.at;
   while (at < span.end) {
-#if defined(__SSE2__)
-    // Where they end is found for 64 bytes at once, so that reading one need not wait for the length of the one before.
-    if (span.end - at > 8 && limit - at >= 72) {
-      uint64_t ends = ends_of_varints(at);
-      if (span.end - at < 64) ends &= (uint64_t{1} << (span.end - at)) - 1;
-      int start = 0;
-      for (; ends; ends &= ends - 1) {
-        const int stop = __builtin_ctzll(ends), length = stop - start + 1;
-        if (length > 8) break;
-        uint64_t word;
-        __builtin_memcpy(&word, at + start, 8);
-        take(join_groups(word & (~uint64_t{0} >> (64 - 8 * length))));
-        start = stop + 1;
-      }
-      at += start;
-      if (start) continue;
-    }
-#endif
     if (limit - at >= 8) {
       uint64_t word;
       __builtin_memcpy(&word, at, 8);

@@ -22,6 +22,10 @@ Array = np.ndarray[Any, Any]
 
 BLOCK = 512 << 10
 """Bytes read at once: small enough for the second cache, large enough that calls from Python do not count."""
+_MORE = 256 << 10
+"""Room behind a block for the rest of its last record, ..."""
+_MOVED = 4 << 10
+"""... which is read there unless less than this would have to be moved to the next block."""
 _HEAD = 64 << 10
 _NOTHING = 64
 """Bytes that a compressed stream without content takes at most."""
@@ -211,9 +215,9 @@ def frames(
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[Block]:
     """Blocks of whole records out of a stream; `size` is that of the file where it is known and final."""
-    buffer, have = pool.take(BLOCK), 0
+    buffer, have, room = pool.take(BLOCK + _MORE), 0, BLOCK
     while True:
-        got = stream.fill(buffer[have:])
+        got = stream.fill(buffer[have:room])
         if not got:
             if wait is not None and wait():
                 continue
@@ -223,24 +227,63 @@ def frames(
             return
         have += got
         code, at, starts, sizes = kernels.frame_scan(buffer[:have], 0, check, limits.record, MOST)
+        if code == status.TRUNCATED and len(starts) and have - at > _MOVED and (end := _end(buffer, at)) <= len(buffer):
+            # Reading the rest of the last record is cheaper than moving its beginning to the next block.
+            while have < end and (got := stream.fill(buffer[have:end])):
+                have += got
+            code, at, *last = kernels.frame_scan(buffer[:have], at, check, limits.record, MOST)
+            starts, sizes = np.append(starts, last[0]), np.append(sizes, last[1])
         if len(starts):
             yield Block(buffer[:have], starts, sizes, record, base, path)
             record += len(starts)
         if code not in (0, status.TRUNCATED):
             raise fault(code, buffer, at, limits).add(record=record, base=base)
         rest = have - at
-        wanted = rest
-        if rest >= tfrecord.HEADER:
-            wanted = tfrecord.HEADER + tfrecord.length_at(buffer, at) + tfrecord.FOOTER
-            if size is not None and wanted > size - base - at:
-                raise torn(record, base + at, size - base - at)
+        wanted = _end(buffer, at) - at if rest >= tfrecord.HEADER else rest
+        if size is not None and wanted > size - base - at:
+            raise torn(record, base + at, size - base - at)
         # Memory grows with what has arrived, not with what a header claims.
         room = max(BLOCK, min(wanted, 4 * have) + 1)
         if len(starts) or room > len(buffer):
-            old, buffer = buffer, pool.take(room)
+            old, buffer = buffer, pool.take(room + _MORE)
             buffer[:rest] = old[at:have]
             del old
         base, have = base + at, rest
+
+
+def _end(buffer: Array, at: int) -> int:
+    """Where the record ends whose header is at a place in a buffer, and holds."""
+    return at + tfrecord.HEADER + tfrecord.length_at(buffer, at) + tfrecord.FOOTER
+
+
+def mapped(path: str, *, compression: str | None = None, check: bool = True, limits: Limits | None = None) -> Iterator[Block]:
+    """The same without reading: blocks are parts of a private mapping, for files that nobody truncates meanwhile."""
+    limits = limits or DEFAULT
+    data = np.frombuffer(files.map_file(path).view, np.uint8)
+    source = files.FileSource(path)
+    try:
+        if compression_of(source, compression) is not None:
+            raise EncodeError("mmap=True is for plain files: what is compressed must be unpacked somewhere", path=path)
+    finally:
+        source.close()
+    at = record = 0
+    try:
+        while at < len(data):
+            part = data[at : at + BLOCK]
+            code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
+            if code == status.TRUNCATED and not len(starts) and len(part) >= tfrecord.HEADER and at + _end(part, 0) <= len(data):
+                part = data[at : at + _end(part, 0)]  # a record that is longer than a block
+                code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
+            if len(starts):
+                yield Block(part, starts, sizes, record, at, path)
+                record += len(starts)
+            if code not in (0, status.TRUNCATED):
+                raise fault(code, part, end, limits).add(record=record, base=at)
+            at += end
+            if not len(starts):
+                raise torn(record, at, len(data) - at)
+    except TensorwireError as error:
+        raise error.add(path=path, format="tfrecord") from error.__cause__
 
 
 def fault(code: int, buffer: Array, at: int, limits: Limits) -> DecodeError:

@@ -45,7 +45,7 @@ _FAR = 64 << 10
 """A chain that runs so far past the end of a frame is not pushed there by bytes that were added inside it."""
 _FREE = 16
 """Candidates that each damage may compare at no cost: a record seldom holds others, and then the first few decide."""
-_GUESS, _LOOK = 512, 4096
+_GUESS, _LOOK = 1024, 4096
 """What a wrong guess costs at least, and a look at a far place, in bytes of checksums that take as long."""
 _WITHOUT_HEADER = "the header of a record is damaged, its data is whole"
 _FEW = 64

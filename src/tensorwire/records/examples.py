@@ -52,6 +52,7 @@ def read_examples(
     drop_last: bool = False,
     reuse: bool = False,
     views: Sequence[str] = (),
+    mmap: bool = False,
     compression: str | None = None,
     limits: Limits | None = None,
 ) -> Examples:
@@ -67,6 +68,7 @@ def read_examples(
     shard      (i, n): only the i-th of n shares; every record is in exactly one
     on_corrupt "skip" passes over damaged records; `Examples.skipped` says what was lost
     views      bytes columns that are not copied: arrays of memoryviews into the blocks that were read (large images; NumPy only)
+    mmap       maps plain files instead of reading them; only for files that nobody truncates meanwhile
     reuse      a batch's arrays are valid only until the next batch, whose memory they are: saves time, forbids list(...)
     to         the framework of the columns, as for tw.to; `device` and `cast` too
 
@@ -95,6 +97,7 @@ def read_examples(
         drop_last,
         reuse,
         views,
+        mmap,
         compression,
         limits,
     )
@@ -120,6 +123,7 @@ class Examples:
         drop_last: bool,
         reuse: bool,
         views: Sequence[str],
+        mmap: bool,
         compression: str | None,
         limits: Limits | None,
     ) -> None:
@@ -138,7 +142,7 @@ class Examples:
         self._workers = min(4, os.cpu_count() or 1) if workers is None else workers
         self._depth = max(1, prefetch) if prefetch is not None else self._workers + 2
         self._shuffle = shuffle if shuffle is not None and shuffle is not False else None
-        self._reader = RecordReader(path, compression=compression, on_corrupt=on_corrupt, limits=limits)
+        self._reader = RecordReader(path, compression=compression, on_corrupt=on_corrupt, mmap=mmap, limits=limits)
         self._shard = shard
         self._skips = on_corrupt == "skip"
         self.schema, self._origin = self._find_schema(schema, columns, compression)

@@ -256,11 +256,11 @@ def _numbers(values: Array) -> tuple[str, Array]:
         at = int(np.argmax(values.reshape(-1) > validate.INT64_MAX))
         raise EncodeError(f"the value {values.reshape(-1)[at]} does not fit int64{EXACTLY}", record=at)
     if not row.name.startswith(("float", "bfloat")):
-        return INT64, np.ascontiguousarray(values.astype(np.int64, copy=False))
+        return INT64, np.require(values, np.int64, ("C", "A"))
     if row.name == "bfloat16":  # by its bits, which are the upper half of a float32: a cast would make all NaNs one
         return FLOAT, (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     with np.errstate(invalid="ignore"):
-        wide = np.ascontiguousarray(values.astype(np.float32, copy=False))
+        wide = np.require(values, np.float32, ("C", "A"))
     if row.name.startswith("float8"):  # some have many NaNs
         with np.errstate(invalid="ignore"):
             lost = np.flatnonzero(wide.astype(values.dtype).view(np.uint8) != values.view(np.uint8))
@@ -326,8 +326,10 @@ def from_list(name: str, values: Sequence[Any], options: Options, known: Feature
     if not present.any():
         return None
     there = None if present.all() else present
-    items = [_row_value(value, number) for number, value in enumerate(values)]
     encoding = options.encoding(name) or ("tensor" if known is not None and known.encoding == "tensor" else "")
+    if there is None and encoding in ("", "base64") and (alike := _alike(values, encoding, options.feature(name) or known)) is not None:
+        return alike
+    items = [_row_value(value, number) for number, value in enumerate(values)]
     if encoding == "quantized":
         return _quantized_rows(items, (options.quantize or {})[name], there)
     asked = options.feature(name)
@@ -340,12 +342,40 @@ def from_list(name: str, values: Sequence[Any], options: Options, known: Feature
         raise EncodeError(f"a tensor of shape {items[odd].shape} in this row, and {of} {plain!r}{EXACTLY}", record=odd)
     if encoding in ("tensor", "raw") or odd is not None:
         rows = _stacked([item for item in items if item is not None])
-        if encoding == "raw" and isinstance(rows, list) and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
-            rows = Ragged.of(rows, dtype=rows[0].dtype) if len({row.dtype for row in rows}) == 1 else rows
+        vectors = isinstance(rows, list) and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows)
+        if encoding == "raw" and vectors and len({row.dtype for row in rows}) == 1:
+            rows = Ragged(np.concatenate(rows), np.cumsum([0, *map(len, rows)]))
         column = _raw(rows, None) if encoding == "raw" else _tensors(rows, None)
         return column if there is None else _spread(column, present)
     lists = _lists(items, there, encoding, known, asked)
     return lists if lists is None or shape is None else replace(lists, feature=replace(lists.feature, shape=shape))
+
+
+def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> Column | None:
+    """The column of rows of one type, and one shape if they are arrays, in one step; None for others, and errors: those go the long way."""
+    kind = type(values[0])
+    if kind not in _ALIKE or any(type(value) is not kind for value in values):
+        return None
+    try:
+        if kind is np.ndarray:
+            dtype, shape = values[0].dtype, values[0].shape
+            if len(shape) > 1 or 0 in shape or dtype.kind not in "biuf" or any(x.dtype != dtype or x.shape != shape for x in values):
+                return None
+            tensor: Any = frameworks.leaf(np.stack(values))
+        elif kind is str or kind is bytes:
+            tensor = Strings.of(values)
+        else:
+            tensor = np.array(values, _ALIKE[kind])
+            tensor = _python_floats(tensor) if kind is float else tensor
+        if plain is not None and (plain.kind != _kind(tensor) or len(plain.shape or ()) > 1):
+            return None
+        column = _flat(tensor.reshape(-1), encoding, math.prod(tensor.shape[1:]))
+    except (OverflowError, EncodeError):
+        return None
+    return replace(column, feature=replace(column.feature, shape=tensor.shape[1:]))
+
+
+_ALIKE = {str: None, bytes: None, bool: np.bool_, int: np.int64, float: np.float64, np.ndarray: None}
 
 
 def _is_tensor(item: Any) -> bool:

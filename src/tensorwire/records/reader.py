@@ -29,6 +29,7 @@ class RecordReader:
     """Records of one TFRecord file or of many: `path` is a path, a pattern or a list of them. Both checksums of each are always checked.
 
     Compression (gzip, zlib, snappy) is recognised. `on_corrupt="skip"` goes on behind damage, and `skipped` says what was lost.
+    `mmap=True` maps plain files instead of reading them, for files that nobody truncates meanwhile (that would kill the process).
     `follow=True` waits at the end of a file for more (for `timeout` seconds at most, if given). Numbers, `shuffle` and `shard` need an
     index, which is made when it is first needed and kept beside the file as `NAME.idx` unless `index=False`.
 
@@ -51,6 +52,7 @@ class RecordReader:
         on_corrupt: Literal["raise", "skip"] = "raise",
         follow: bool = False,
         timeout: float | None = None,
+        mmap: bool = False,
         index: bool = True,
         limits: Limits | None = None,
     ) -> None:
@@ -60,7 +62,9 @@ class RecordReader:
         self.skipped: list[damage.Gap] = []
         """What `on_corrupt="skip"` passed over in the last pass, with the path of each."""
         self._compression, self._skip, self._limits, self._keep = compression, on_corrupt == "skip", limits, index
-        self._follow, self._timeout = follow, timeout
+        self._follow, self._timeout, self._mmap = follow, timeout, mmap
+        if mmap and (follow or self._skip):
+            raise EncodeError("mmap=True is for whole files: not with follow=True or on_corrupt='skip'")
         if follow and (len(self.paths) > 1 or self._skip):
             raise EncodeError("follow=True is for one file, and not together with on_corrupt='skip'")
         self._files: list[access.File] | None = None
@@ -81,6 +85,9 @@ class RecordReader:
                         self.skipped.append(item)
                     else:
                         yield item
+                continue
+            if self._mmap:
+                yield from _blocks.mapped(path, compression=self._compression, check=check, limits=self._limits)
                 continue
             wait = _Wait(self._timeout) if self._follow else None
             for block in _blocks.blocks(path, compression=self._compression, check=check, limits=self._limits, pool=self._pool, wait=wait):

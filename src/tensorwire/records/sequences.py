@@ -74,6 +74,7 @@ def read_sequence_examples(
         drop_last,
         False,
         (),
+        False,
         compression,
         limits,
     )

@@ -36,15 +36,12 @@ class Window:
         self._cover(offset, need)
         return self._data[offset - self._base :]
 
-    def _covers(self, offset: int, need: int) -> bool:
-        return self._base <= offset and (offset + need <= self._end or self._end == self.size)
-
     def _cover(self, offset: int, need: int) -> None:
-        if self._covers(offset, need):
+        if self._base <= offset and (offset + need <= self._end or self._end == self.size):
             return
         count = min(max(need, SIZE), self.size - offset)
         self._data = np.empty(0, np.uint8)  # gives the memory back, if nobody else holds it
-        self._view = self._data.data
+        self._view, self._base, self._end = self._data.data, 0, 0
         if isinstance(self.source, files.FileSource):
             data = self._pool.take(count)
             self.source.read_into(offset, data)
@@ -56,15 +53,17 @@ class Window:
         """The length that the header at an offset gives, whatever it is; -1 if there is none."""
         if offset + tfrecord.HEADER > self.size:
             return -1
-        view, at = self._view, offset - self._base
-        if not self._covers(offset, tfrecord.HEADER):  # a look at a far place must not cost the window, nor a read of its size
-            view, at = self.source.read_at(offset, tfrecord.HEADER), 0
-        head = view[at : at + tfrecord.HEADER]
+        at = offset - self._base
+        if at >= 0 and offset + tfrecord.HEADER <= self._end:
+            head = self._view[at : at + tfrecord.HEADER]
+        else:  # a look at a far place must not cost the window, nor a read of its size
+            head = self.source.read_at(offset, tfrecord.HEADER)
         return -1 if kernels.frame_find(head, 0, _ANY) else int(_LENGTH.unpack_from(head)[0])
 
     def length(self, offset: int) -> int:
         """The same of a header that is known to hold."""
-        self._cover(offset, tfrecord.HEADER)
+        if offset < self._base or offset + tfrecord.HEADER > self._end:
+            self._cover(offset, tfrecord.HEADER)
         return int(_LENGTH.unpack_from(self._view, offset - self._base)[0])
 
     def find(self, start: int, stop: int) -> int:
@@ -85,9 +84,8 @@ class Window:
             if not 0 <= length <= self.longest:
                 break
             last, end = end, end + AROUND + length
-            if end < min(stop, self.size) and self._covers(
-                end, tfrecord.HEADER
-            ):  # its neighbours are likely to be of its kind: many in one window
+            # Its neighbours are likely to be of its kind: many in one window.
+            if end < stop and self._base <= end <= self._end - tfrecord.HEADER:
                 start = end - self._base
                 _, used, starts, _ = kernels.frame_scan(self._data, start, False, self.longest, MOST)
                 if len(starts):
