@@ -38,7 +38,7 @@ def test_formats():
 
 def test_demo(tmp_path):
     found = run("demo", cwd=tmp_path)
-    assert found.returncode == 0 and found.stdout.count("bit-exact") == 6 and "DIFFERENT" not in found.stdout
+    assert found.returncode == 0 and found.stdout.count("bit-exact") == 7 and "DIFFERENT" not in found.stdout
     value = tw.loads((tmp_path / "demo" / "predictions.safetensors").read_bytes())
     assert list(value) == ["logits", "tokens", "words", "features", "attention", "beam"]
     assert tw.equal(tw.loads((tmp_path / "demo" / "predictions.pb").read_bytes()), value)
@@ -87,3 +87,26 @@ def test_help_is_quick(tmp_path):
         return min(times)
 
     assert best("-m", "tensorwire", "--help") - best("-c", "pass") < 0.1
+
+
+def test_record_files(tmp_path):
+    path = tmp_path / "a.tfrecord"
+    tw.write_examples(path, {"label": list(range(100)), "name": [f"n{i}" for i in range(100)]}, shards=2)
+    pattern = str(tmp_path / "a-*.tfrecord")
+    assert run("count", pattern).stdout.split()[-2:] == ["100", "records"]
+    assert json.loads(run("count", pattern, "--json").stdout)["records"] == 100
+    assert "label: Feature(int64 ())  present 100" in run("schema", pattern).stdout
+    assert json.loads(run("schema", pattern, "--full", "--json").stdout)["complete"]
+    one = tmp_path / "a-00000-of-00002.tfrecord"
+    assert "50 records" in run("inspect", str(one)).stdout and run("verify", str(one)).returncode == 0
+    data = bytearray(one.read_bytes())
+    data[20] ^= 1
+    one.write_bytes(data)
+    found = run("verify", str(one))
+    assert found.returncode == 1 and "NOT whole, 49 records" in found.stdout
+    found = run("repair", str(one), str(tmp_path / "good"))
+    assert found.returncode == 1 and "49 good records" in found.stdout and len(list(tw.RecordReader(tmp_path / "good"))) == 49
+    assert json.loads(run("repair", str(tmp_path / "good"), "--json").stdout)["ok"]
+    for arguments in (("count", "nothing"), ("repair", "nothing"), ("schema", str(tmp_path / "no-*"))):
+        found = run(*arguments)
+        assert found.returncode == 1 and found.stdout == "" and found.stderr.startswith(f"tensorwire {arguments[0]}: ")

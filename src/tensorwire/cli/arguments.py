@@ -12,6 +12,10 @@ def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", help="the format, if it should not be recognised from the bytes")
 
 
+def add_records(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", metavar="file", help="a record file, or a pattern of many ('train-*.tfrecord')")
+
+
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 

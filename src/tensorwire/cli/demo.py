@@ -13,6 +13,8 @@ import numpy as np
 
 from .. import api, lazy, streams, summary
 from ..equality import equal
+from ..records.examples import read_examples
+from ..records.write import write_examples
 from ..tensors import Ragged, Sparse, Strings, describe
 from .arguments import add_json
 
@@ -99,6 +101,15 @@ def _stream(file: Path, value: dict[str, Any]) -> Trip:
     return Trip("stream", str(file), "one frame for each", file.stat().st_size, encode, decode, equal(back, value))
 
 
+def _examples(file: Path, value: dict[str, Any]) -> Trip:
+    """One tf.train.Example a sentence, and back as columns."""
+    columns = {name: value[name] for name in ("logits", "tokens", "words", "attention")}
+    encode, count = _best(lambda: write_examples(file, columns))
+    decode, batches = _best(lambda: list(read_examples(file, batch_size=count)))
+    back = {name: list(batches[0][name]) if name == "attention" else batches[0][name] for name in columns}
+    return Trip("tfrecord", str(file), "a tf.train.Example for each sentence", file.stat().st_size, encode, decode, equal(back, columns))
+
+
 def run(args: argparse.Namespace) -> int:
     value = predictions()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -108,7 +119,8 @@ def run(args: argparse.Namespace) -> int:
         trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", value["logits"]),
         trip("raw", args.out / "logits.raw", "the logits", value["logits"], dtype="float32", shape=value["logits"].shape),
         _saved(args.out / "predictions.checked.safetensors", value),
-        _stream(args.out / "predictions.tfrecord", value),
+        _stream(args.out / "predictions.stream", value),
+        _examples(args.out / "predictions.tfrecord", value),
     ]
     if args.json:
         print(json.dumps([row._asdict() for row in trips], indent=2))
