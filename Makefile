@@ -9,7 +9,7 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
 test: .venv/ready-tests lint ; scripts/test
-bench: .venv/ready-tests ; $(BIN)/python -m benchmarks
+bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests ; scripts/torture
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -24,4 +24,9 @@ $(MODULES):
 
 .venv/ready-tests: .venv/ready requirements-test.txt
 	$(BIN)/pip install --quiet --requirement requirements-test.txt
+	touch $@
+
+# A rival whose pins fit nothing else, where only the benchmarks look for it.
+.venv/rivals/ready: benchmarks/requirements.txt .venv/ready-tests
+	$(BIN)/pip install --quiet --no-deps --target .venv/rivals --requirement $<
 	touch $@

@@ -18,7 +18,7 @@ _MEMORY = 8 << 30
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=report.OPENING)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller sizes, under a minute")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller sizes, about two minutes")
     parser.add_argument("--only", metavar="TEXT", default="", help='only cases named so: "32 B", "loads", "strings"')
     parser.add_argument("--json", metavar="FILE", type=Path, help="write every measurement to FILE")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")

@@ -18,7 +18,7 @@ import numpy as np
 import tensorwire as tw
 from tensorwire.wire.crc import crc32c
 
-from . import kinds, limits, rivals, rows, stores
+from . import kinds, limits, record_rivals, records, rivals, rows, stores
 from .timing import Contender, Timing, race
 from .ways import Way, dense_differences, prove, with_bfloat16
 
@@ -49,6 +49,14 @@ class Plan:
     """Bytes of a model's state in a file."""
     table: int = 100_000
     """Rows of a tensor that is read row by row."""
+    examples: int = 1_000_000
+    """Small Examples in a TFRecord file."""
+    long_examples: int = 100_000
+    """Of 1024 floats."""
+    blobs: int = 20_000
+    """Of 100 KB."""
+    gzipped: int = 200_000
+    """Small Examples, gzipped: packing a million takes TensorFlow's writer a quarter of a minute."""
     rounds: int = 15
     large_rounds: int = 9
     """For large tensors, strings and sparse tensors, where one measurement may be one call."""
@@ -56,6 +64,8 @@ class Plan:
     """For lists of small tensors, where one call takes seconds."""
     state_rounds: int = 5
     """For a gigabyte in a file."""
+    file_rounds: int = 7
+    """For TFRecord files."""
     import_rounds: int = 15
     seconds: float = 0.03
     """How long one measurement should take at least."""
@@ -71,10 +81,15 @@ QUICK = Plan(
     strings=100_000,
     nonzeros=100_000,
     state=64_000_000,
+    examples=100_000,
+    long_examples=10_000,
+    blobs=2_000,
+    gzipped=20_000,
     rounds=3,
     large_rounds=3,
     many_rounds=2,
     state_rounds=3,
+    file_rounds=3,
     import_rounds=3,
     seconds=0.01,
 )
@@ -90,10 +105,12 @@ class Case:
     """How long one measurement should take at least; 0 for one call."""
     size: int = 0
     """Bytes of the tensor, where that is what the case is about."""
+    records: int = 0
+    """Records that one call goes through, where that is what it is about."""
     race: Callable[[list[Contender], int, float], list[Timing]] = race
 
     def run(self) -> Result:
-        return Result(self.name, self.about, self.size, self.race(self.build(), self.rounds, self.seconds))
+        return Result(self.name, self.about, self.size, self.records, self.race(self.build(), self.rounds, self.seconds))
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,7 @@ class Result:
     name: str
     about: str
     size: int
+    records: int
     timings: list[Timing]
 
     def timing(self, name: str) -> Timing:
@@ -135,6 +153,7 @@ def cases(plan: Plan) -> Iterator[Case]:
     for size in (64 * KiB, plan.large):
         yield _checksums(plan, size)
     yield from _stores(plan)
+    yield from _records(plan)
     yield _imports(plan)
 
 
@@ -252,6 +271,26 @@ def _stores(plan: Plan) -> Iterator[Case]:
     yield from several("store state", state, lambda: stores.in_files(stores.state(plan.state)), "save load touch", plan.state_rounds)
     table = f"float32 [{plan.table:,}, 256] in a file; 1,000 rows, 100 slices of 64 rows, or opened anew for one row"
     yield from several("store table", table, lambda: rows.contenders(plan.table), "rows slices open", plan.rounds, plan.seconds)
+
+
+def _records(plan: Plan) -> Iterator[Case]:
+    def case(name: str, what: str, count: int, build: Callable[[], list[Contender]], **more: Any) -> Case:
+        return Case(f"records {name}", what, build, plan.file_rounds, records=count, **({"race": records.quiet_race} | more))
+
+    many, blobs, gzipped = plan.examples, records.room_for(plan.blobs), plan.gzipped
+    small = f"{many:,} small Examples"
+    absent = record_rivals.missing()
+    yield case("columns, 1 thread", f"{small} to columns, 1 thread{absent}", many, lambda: records.columns(many, 1))
+    yield case("columns, 2 threads", f"{small} to columns, 2 threads against 2", many, lambda: records.columns(many, 2))
+    long = f"{plan.long_examples:,} Examples of float[1024] to columns"
+    yield case("columns, long", long, plan.long_examples, lambda: records.long_columns(plan.long_examples))
+    yield case("columns, blobs", f"{blobs:,} Examples of 100 KB bytes to columns", blobs, lambda: records.blob_columns(blobs))
+    yield case("columns, gzip", f"{gzipped:,} small Examples, gzipped, to columns", gzipped, lambda: records.gzip_columns(gzipped))
+    yield case("one by one", f"{small} as Python bytes, one by one{absent}", many, lambda: records.one_by_one(many))
+    yield case("write", f"{small} from columns{absent}", many, lambda: records.writing(many), race=stores.write_race)
+    yield case("by number", f"{records.NUMBERS:,} of {small} by number", records.NUMBERS, lambda: records.by_number(many))
+    yield case("shuffled", f"{small}, all of them in a random order", many, lambda: records.shuffled(many))
+    yield case("about", f"{small}: what is found out about the file", many, lambda: records.about_files(many))
 
 
 IMPORTS = {

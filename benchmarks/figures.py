@@ -15,6 +15,17 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.0f} ns"
 
 
+def rate(a_second: float) -> str:
+    """Three digits of how many a second.
+
+    >>> rate(4_930_000), rate(33_100), rate(12)
+    ('4.93 M/s', '33.1 k/s', '12.0 /s')
+    """
+    unit, scale = ("M/s", 1e6) if a_second >= 1e6 else ("k/s", 1e3) if a_second >= 1e3 else ("/s", 1)
+    value = a_second / scale
+    return f"{value:.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}"
+
+
 def ratio(value: float) -> str:
     """Two or three digits.
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 DISTRIBUTIONS = (
-    "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso safetensors protobuf torch h5py joblib"
+    "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso safetensors protobuf torch h5py joblib "
+    "tfrecord tfrecords tfx-bsl isal cramjam"
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import limits, machine
 from .cases import Plan, Result
-from .figures import duration, ratio
+from .figures import duration, rate, ratio
 from .targets import Target
 from .timing import Timing
 
@@ -16,12 +16,16 @@ These are benchmarks of tensorwire by the authors of tensorwire, so they are bia
 and cases where we lost have had our attention. Measure your own tensors before you decide anything.
 """
 
+_OTHERS = 3
+"""Ways of ours besides the first that have a column of their own."""
+
 HOW = """\
 All contenders of a case run in one process, interleaved: each round runs everyone once, in a new order. A time is of one call,
 with the garbage collector off, and includes freeing the result; the statements stand at the end. Ratios (x) are their time over
 ours, so above 1.00 we win and below we lose. Median and best of the rounds (at least 3, if a call takes seconds), wall clock
 and CPU of all threads. Before the clock starts, every contender's round trip is checked on the same value. Everyone reads what
-its own dumps gave. The floor (x.tobytes, memcpy) says neither dtype nor shape: nothing to win there, only a distance."""
+its own dumps gave; of records all read one file, which we wrote (TensorFlow, if it is gzipped). Records' targets are of CPU.
+The floor (x.tobytes, memcpy, plain read) says neither dtype nor shape: nothing to win there, only a distance."""
 
 
 def opening() -> str:
@@ -32,12 +36,14 @@ def opening() -> str:
 
 
 def case_table(result: Result) -> str:
-    """Each contender against our first way in four columns, and against our others in one."""
+    """Each contender against our first way in four columns, and against our others in one, unless they are many."""
     main, *others = result.ours()
+    others = others if len(others) <= _OTHERS else []
     head = [
         "",
         "median",
         "worst",
+        *(["records", "by CPU"] if result.records else []),
         "x median",
         "x best",
         "x CPU",
@@ -47,7 +53,9 @@ def case_table(result: Result) -> str:
     ]
     rows = [head]
     for timing in result.timings:
-        row = [timing.name, duration(timing.median), duration(timing.worst), *map(ratio, _ratios(timing, main))]
+        row = [timing.name, duration(timing.median), duration(timing.worst)]
+        row += [rate(result.records / took) for took in (timing.median, timing.cpu_median)] if result.records else []
+        row += [*map(ratio, _ratios(timing, main))]
         row += [ratio(timing.median / one.median) for one in others]
         left = f"{len(timing.wall)} rounds" if len(timing.wall) < len(main.wall) else ""
         rows.append([*row, ", ".join(filter(None, [timing.contender.note, left]))])
@@ -56,7 +64,7 @@ def case_table(result: Result) -> str:
 
 
 def _short(name: str) -> str:
-    return name.removeprefix("tensorwire ").removeprefix("tensorproto, ")
+    return name.removeprefix("tensorwire").lstrip(", ").removeprefix("tensorproto, ")
 
 
 def _ratios(theirs: Timing, ours: Timing) -> list[float]:
@@ -86,7 +94,11 @@ def columns(rows: list[list[str]]) -> str:
 def limits_section(results: list[Result]) -> str:
     rows = [[*row, ""] for row in limits.table(results)]
     head = "## Limits: speed, and time in times of a memcpy (medians, same rounds)\n"
-    return head + columns(rows) if len(rows) > 1 else head + "no large case was run"
+    found = head + (columns(rows) if len(rows) > 1 else "no large case was run")
+    files = [[*row, ""] for row in limits.files_table(results)]
+    if len(files) == 1:
+        return found
+    return f"{found}\n\n## Limits of files: speed, and CPU time in times of a plain reading (medians, same rounds)\n{columns(files)}"
 
 
 def targets_section(targets: list[Target]) -> str:
@@ -117,6 +129,7 @@ def as_json(plan: Plan, results: list[Result], targets: list[Target]) -> dict[st
             {
                 "name": result.name,
                 "about": result.about,
+                "records": result.records,
                 "contenders": [
                     {
                         "name": timing.name,
@@ -124,6 +137,8 @@ def as_json(plan: Plan, results: list[Result], targets: list[Target]) -> dict[st
                         "role": timing.contender.role,
                         "self_describing": timing.contender.self_describing,
                         "note": timing.contender.note,
+                        "scale": timing.contender.scale,
+                        "size": timing.contender.size,
                         "loops": timing.loops,
                         "wall": timing.wall,
                         "cpu": timing.cpu,

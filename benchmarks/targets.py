@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import machine, stores
+from . import machine, records, stores
 from .cases import DIRECTIONS, KiB, MiB, Result, size_name
 from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from .timing import Timing
@@ -38,7 +38,7 @@ def check(results: list[Result]) -> list[Target]:
     """Every target whose cases were run."""
     found = {result.name: result for result in results}
     usual = [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
-    return [*usual, *_stores(found), *_state(found)]
+    return [*usual, *_stores(found), *_state(found), *_records(found)]
 
 
 def _fastest(timings: list[Timing]) -> Timing:
@@ -131,3 +131,28 @@ def _state(found: dict[str, Result]) -> Iterator[Target]:
         best = _fastest([one for one in touch.timings if one.name.startswith("safetensors")])
         ratio = best.median / touch.timing(stores.MAPPED).median
         yield Target(f"{touch.name}: never slower, mapped and read; {stores.MAPPED} over {best.name}", ratio, NOISE)
+
+
+_RECORDS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
+    ("columns, 1 thread", (records.OURS, records.REUSED), records.TENSORFLOW, 10),
+    ("columns, 2 threads", (records.OURS, records.REUSED), records.TENSORFLOW, 10),
+    ("columns, long", (records.OURS, records.REUSED), records.TENSORFLOW, 4),
+    ("columns, blobs", (records.OURS, records.REUSED), records.TENSORFLOW, 3),
+    ("columns, blobs", (records.VIEWS,), records.TENSORFLOW, 6),
+    ("columns, gzip", (records.OURS, records.REUSED), records.TENSORFLOW, 4),
+    ("one by one", (records.OURS,), records.V1, 4),
+    ("write", (records.OURS,), records.TENSORFLOW_WRITE, 25),
+    ("write", (records.OURS,), records.TFX_WRITE, 4),
+)
+"""Case, who of ours, over whom (the best whose name begins so), how many times."""
+
+
+def _records(found: dict[str, Result]) -> Iterator[Target]:
+    """By CPU time, that of all threads: what is left for the training beside it."""
+    for case, ways, rival, needed in _RECORDS:
+        result = found.get(f"records {case}")
+        named = [one for one in result.timings if one.name.startswith(rival)] if result else []
+        if result and named:
+            theirs = min(named, key=lambda one: one.cpu_median)
+            for ours in [one for one in result.ours() if one.name in ways]:
+                yield Target(f"{result.name}: CPU, {ours.name} over {theirs.name}", theirs.cpu_median / ours.cpu_median, needed)

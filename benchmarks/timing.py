@@ -50,6 +50,10 @@ class Contender:
     self_describing: bool = True
     """Whether the bytes alone say dtype and shape."""
     note: str = ""
+    scale: float = 1
+    """For who is so slow that it was given a smaller job: how many of those make the whole one. Its times are multiplied by it."""
+    size: int = 0
+    """Bytes that it goes through, where they are what limits it."""
 
 
 @dataclass
@@ -86,10 +90,11 @@ class Timing:
         return min(self.cpu)
 
 
-def race(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Timing]:
+def race(contenders: Sequence[Contender], rounds: int, seconds: float, before: Callable[[], None] | None = None) -> list[Timing]:
     """Times every contender in every round; `seconds` is how long one measurement should take at least, 0 for one call.
 
-    The slowest leave early, when they have used up our patience. What is returned no longer holds the tensors.
+    The slowest leave early, when they have used up our patience. What is returned no longer holds the tensors. `before` is called before
+    each measurement, and is not timed.
     """
     runs = [(Timing(replace(contender, names={}), 1), _runner(contender)) for contender in contenders]
     for timing, run in runs:
@@ -100,11 +105,13 @@ def race(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[T
     for _ in range(rounds):
         shuffle(order)
         for timing, run in order:
-            if len(timing.wall) >= FEWEST and sum(timing.wall) * timing.loops > PATIENCE:
+            if len(timing.wall) >= FEWEST and sum(timing.wall) * timing.loops > PATIENCE * timing.contender.scale:
                 continue
+            if before:
+                before()
             took = run(timing.loops)
-            timing.wall.append(took.wall / timing.loops)
-            timing.cpu.append(took.cpu / timing.loops)
+            timing.wall.append(took.wall * timing.contender.scale / timing.loops)
+            timing.cpu.append(took.cpu * timing.contender.scale / timing.loops)
     return [timing for timing, _ in runs]
 
 

@@ -112,6 +112,8 @@ TENSORWIRE_CRC_TARGET uint32_t crc32c_hardware(uint32_t crc, const uint8_t* data
   return ~crc;
 }
 
+TENSORWIRE_CRC_TARGET uint32_t eight(const uint8_t* data) { return ~step8(~0u, data); }
+
 TENSORWIRE_CRC_TARGET void three_messages(const uint8_t* const data[3], const size_t size[3], uint32_t out[3]) {
   const size_t common = std::min({size[0], size[1], size[2]}) & ~size_t{7};
   uint32_t a = ~0u, b = ~0u, c = ~0u;
@@ -157,6 +159,14 @@ uint32_t crc32c(uint32_t crc, const uint8_t* data, size_t size) {
   if (hardware) return crc32c_hardware(crc, data, size);
 #endif
   return crc32c_software(crc, data, size);
+}
+
+uint32_t crc32c_eight(const uint8_t* data) {
+#ifdef TENSORWIRE_CRC_TARGET
+  static const bool hardware = has_hardware();
+  if (hardware) return eight(data);
+#endif
+  return crc32c_software(0, data, 8);
 }
 
 void crc32c_three(const uint8_t* const data[3], const size_t size[3], uint32_t out[3]) {

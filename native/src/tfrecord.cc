@@ -47,7 +47,7 @@ FrameScan scan_frames(const uint8_t* data, size_t size, size_t start, bool check
   while (at < size && starts.size() < most) {
     const uint8_t* head = data + at;
     const size_t left = size - at;
-    result.status = left < kFrameHeader ? kTruncated : masked(head, 8) != load<uint32_t>(head + 8) ? kBadLengthCrc : kOk;
+    result.status = left < kFrameHeader ? kTruncated : mask(crc32c_eight(head)) != load<uint32_t>(head + 8) ? kBadLengthCrc : kOk;
     if (result.status != kOk) break;
     const uint64_t length = load<uint64_t>(head);
     result.status = length > longest ? kTooLong : left - kFrameHeader < kFrameFooter || length > left - kFrameHeader - kFrameFooter ? kTruncated : kOk;
@@ -68,14 +68,14 @@ FrameScan scan_frames(const uint8_t* data, size_t size, size_t start, bool check
 size_t find_frame(const uint8_t* data, size_t size, size_t start, uint64_t longest) {
   // The length is looked at first: of arbitrary bytes few are that small, and the checksum costs more.
   for (size_t at = start; at < size && size - at >= kFrameHeader; at++)
-    if (load<uint64_t>(data + at) <= longest && masked(data + at, 8) == load<uint32_t>(data + at + 8)) return at;
+    if (load<uint64_t>(data + at) <= longest && mask(crc32c_eight(data + at)) == load<uint32_t>(data + at + 8)) return at;
   return size;
 }
 
 uint8_t* seal_frame(uint8_t* out, size_t size) {
   const uint64_t length = size;
   std::memcpy(out, &length, 8);
-  const uint32_t head = masked(out, 8), foot = masked(out + kFrameHeader, size);
+  const uint32_t head = mask(crc32c_eight(out)), foot = masked(out + kFrameHeader, size);
   std::memcpy(out + 8, &head, 4);
   std::memcpy(out + kFrameHeader + size, &foot, 4);
   return out + kFrameHeader + size + kFrameFooter;

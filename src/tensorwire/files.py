@@ -77,6 +77,18 @@ class FileSource:
                 _check(self, offset, count, offset + done)
             done += got
 
+    def read_bytes(self, offset: int, count: int) -> bytes:
+        """The same as bytes, for a little at a time."""
+        if self._fd < 0:
+            raise ValueError(f"{self.path} is closed")
+        data = os.pread(self._fd, count, offset)
+        while len(data) < count:
+            more = os.pread(self._fd, count - len(data), offset + len(data))
+            if not more:
+                _check(self, offset, count, offset + len(data))
+            data += more
+        return data
+
     def read_some(self, offset: int, buffer: Any) -> int:
         """Fills a buffer as far as the file goes now, which may be further than when it was opened; 0 at its end."""
         if self._fd < 0:
@@ -88,9 +100,10 @@ class FileSource:
         if fd >= 0:
             os.close(fd)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Any = os.close) -> None:  # at the end of the interpreter `os` may be gone
         if self._fd >= 0:
-            self.close()
+            close(self._fd)
+            self._fd = -1
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import files, memory
-from .._errors import TensorwireError
+from .._errors import DecodeError, TensorwireError
 from .._limits import DEFAULT, Limits
-from ..wire import kernels
+from ..wire import kernels, tfrecord
 from . import blocks as _blocks
 from . import index as _index
 
@@ -39,7 +39,21 @@ class File:
 
     def record(self, number: int) -> bytes:
         """One record, checked."""
-        return self.gather(np.array([number])).strings()[0]
+        if self.index.compression is not None:
+            return self.gather(np.array([number])).strings()[0]
+        if self._source is None:
+            self._source = files.FileSource(self.path)
+        begin, end = int(self.index.offsets[number]), int(self.index.offsets[number + 1])
+        try:
+            frame = self._source.read_bytes(begin, end - begin)
+            if tfrecord.length(frame[: tfrecord.HEADER]) != len(frame) - tfrecord.HEADER - tfrecord.FOOTER:
+                raise DecodeError("the record is not where the index says; was the file changed?", offset=0)
+            data = frame[tfrecord.HEADER : -tfrecord.FOOTER]
+            tfrecord.check(data, frame[-tfrecord.FOOTER :])
+        except DecodeError as error:
+            error.offset = begin
+            raise error.add(path=self.path, record=number, format="tfrecord") from None
+        return data
 
     def gather(self, numbers: Array) -> _blocks.Block:
         """Records of any numbers, in that order, checked, in one block."""

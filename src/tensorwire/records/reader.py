@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import time
 from collections.abc import Iterator, Sequence
@@ -68,6 +69,7 @@ class RecordReader:
         if follow and (len(self.paths) > 1 or self._skip):
             raise EncodeError("follow=True is for one file, and not together with on_corrupt='skip'")
         self._files: list[access.File] | None = None
+        self._starts: list[int] | None = None
         self._chosen: range | Array | None = None
         self._pool = memory.Pool()
 
@@ -116,19 +118,22 @@ class RecordReader:
             self._files = [access.File(path, self._compression, self._limits, self._keep) for path in self.paths]
         return self._files
 
-    def _ends(self) -> Array:
-        return np.cumsum([len(file) for file in self._opened()], dtype=np.int64)
+    def _bounds(self) -> list[int]:
+        """The number of the first record of each file, and behind the last one."""
+        if self._starts is None:
+            self._starts = [0, *itertools.accumulate(map(len, self._opened()))]
+        return self._starts
 
     def _gather(self, numbers: Array) -> Iterator[_blocks.Block]:
         """Records by their numbers over all files, a block for each run that lies in one file."""
-        ends = self._ends()
-        where = np.searchsorted(ends, numbers, side="right")
         if len(self.paths) == 1:
             yield self._opened()[0].gather(numbers)
             return
+        bounds = self._bounds()
+        where = np.searchsorted(bounds, numbers, side="right") - 1
         cuts = np.flatnonzero(np.diff(where)) + 1
         for part, file in zip(np.split(numbers, cuts), where[np.r_[0, cuts]].tolist(), strict=True):
-            yield self._opened()[file].gather(part - (int(ends[file - 1]) if file else 0))
+            yield self._opened()[file].gather(part - bounds[file])
 
     def __len__(self) -> int:
         if self._chosen is not None:
@@ -136,7 +141,7 @@ class RecordReader:
         if self._skip or self._follow:  # a TypeError, so that list(reader), which asks for the length first, goes on without
             raise TypeError("how many records a damaged or growing file has is known at its end: count while you read")
         if self._files is not None:
-            return int(self._ends()[-1])
+            return self._bounds()[-1]
         return sum(_index.count(path, self._compression, self._limits) for path in self.paths)
 
     @overload
@@ -144,13 +149,16 @@ class RecordReader:
     @overload
     def __getitem__(self, key: slice) -> list[bytes]: ...
     def __getitem__(self, key: int | slice) -> bytes | list[bytes]:
-        chosen: Sequence[int] | Array = range(int(self._ends()[-1])) if self._chosen is None else self._chosen
+        bounds = self._bounds()
+        chosen: Sequence[int] | Array = range(bounds[-1]) if self._chosen is None else self._chosen
         if isinstance(key, slice):
             numbers = np.asarray(chosen[key], np.int64)
             return [record for block in self._gather(numbers) for record in block.strings()] if len(numbers) else []
         if not -len(chosen) <= key < len(chosen):
             raise IndexError(f"record {key} of {len(chosen)}")
-        return next(self._gather(np.asarray([chosen[key]], np.int64))).strings()[0]
+        number = int(chosen[key])
+        file = bisect.bisect_right(bounds, number) - 1
+        return self._opened()[file].record(number - bounds[file])
 
     def shuffle(self, seed: int) -> Self:
         """The same records in an order that depends on `seed` alone, every order being as likely as any other.
@@ -171,9 +179,9 @@ class RecordReader:
         if self._chosen is None and len(self.paths) >= count:
             share = self._with(None)
             share.paths = self.paths[number::count]
-            share._files = None
+            share._files = share._starts = None
             return share
-        chosen = range(int(self._ends()[-1])) if self._chosen is None else self._chosen
+        chosen = range(self._bounds()[-1]) if self._chosen is None else self._chosen
         return self._with(chosen[len(chosen) * number // count : len(chosen) * (number + 1) // count])
 
     def _with(self, chosen: range | Array | None) -> Self:
