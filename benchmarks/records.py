@@ -6,7 +6,6 @@ alone, and its times are scaled (its name says to how many records). CPU is that
 
 from __future__ import annotations
 
-import inspect
 import shutil
 import tempfile
 import time
@@ -24,6 +23,7 @@ from .timing import Contender, Role, Timing, race
 from .ways import WrongResult
 
 OURS, REUSED, VIEWS = "tensorwire", "tensorwire, reuse=True", "tensorwire, views"
+MAPPED, MAPPED_VIEWS = "tensorwire, reuse=True, mmap=True", "tensorwire, views, mmap=True"
 TENSORFLOW = "TensorFlow"
 V1 = "TensorFlow, v1 iterator"
 TENSORFLOW_WRITE, TFX_WRITE = "TensorFlow, tf.train.Example", "tfx-bsl and TensorFlow's writer"
@@ -58,8 +58,10 @@ def _ours(sample: Sample, workers: int, **more: Any) -> list[Contender]:
     names = {"read_examples": tw.read_examples}
     call = f"read_examples(path, spec, batch_size={sample.batch}, workers={workers}"
     found = [(OURS, ")"), (REUSED, ", reuse=True)")]
-    if sample.columns["x"].dtype == np.uint8 and "views" in inspect.signature(tw.read_examples).parameters:
-        found.append((VIEWS, ', views=["x"])'))
+    if sample.columns["x"].dtype == np.uint8:
+        found += [(VIEWS, ', views=["x"])'), (MAPPED_VIEWS, ', views=["x"], mmap=True)')]
+    elif not sample.path.endswith(".gz"):
+        found.append((MAPPED, ", reuse=True, mmap=True)"))
     return [_reading(name, call + end, names, sample, role="ours", size=sample.size, **more) for name, end in found]
 
 

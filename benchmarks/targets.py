@@ -138,7 +138,7 @@ _RECORDS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
     ("columns, 2 threads", (records.OURS, records.REUSED), records.TENSORFLOW, 10),
     ("columns, long", (records.OURS, records.REUSED), records.TENSORFLOW, 4),
     ("columns, blobs", (records.OURS, records.REUSED), records.TENSORFLOW, 3),
-    ("columns, blobs", (records.VIEWS,), records.TENSORFLOW, 6),
+    ("columns, blobs", (records.VIEWS, records.MAPPED_VIEWS), records.TENSORFLOW, 6),
     ("columns, gzip", (records.OURS, records.REUSED), records.TENSORFLOW, 4),
     ("one by one", (records.OURS,), records.V1, 4),
     ("write", (records.OURS,), records.TENSORFLOW_WRITE, 25),
