@@ -122,6 +122,11 @@ class Pool:
             return _aligned(buffer, size)
 
 
+def is_mine(array: Array) -> bool:
+    """Whether a pool's buffer under an array has no other array over it, so that its holder may start over in it."""
+    return sys.getrefcount(array.base) <= 3  # the pool's, the array's, and the call's own
+
+
 def _aligned(raw: Array, size: int) -> Array:
     start = -raw.__array_interface__["data"][0] % 64
     return raw[start : start + size]

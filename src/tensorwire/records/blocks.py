@@ -26,6 +26,10 @@ _MORE = 256 << 10
 """Room behind a block for the rest of its last record, ..."""
 _MOVED = 4 << 10
 """... which is read there unless less than this would have to be moved to the next block."""
+_FEW = 64
+"""Of records so large that a block has fewer of them, more is read at once."""
+_MAPPED = 4 << 20
+"""Bytes looked at together in a mapping, which has no reading to wait for."""
 _HEAD = 64 << 10
 _NOTHING = 64
 """Bytes that a compressed stream without content takes at most."""
@@ -237,17 +241,19 @@ def frames(
             yield Block(buffer[:have], starts, sizes, record, base, path)
             record += len(starts)
         if code not in (0, status.TRUNCATED):
-            raise fault(code, buffer, at, limits).add(record=record, base=base)
+            raise fault(code, buffer, at, limits, first=record == 0).add(record=record, base=base)
         rest = have - at
         wanted = _end(buffer, at) - at if rest >= tfrecord.HEADER else rest
         if size is not None and wanted > size - base - at:
             raise torn(record, base + at, size - base - at)
         # Memory grows with what has arrived, not with what a header claims.
-        room = max(BLOCK, min(wanted, 4 * have) + 1)
-        if len(starts) or room > len(buffer):
+        room = max(BLOCK if len(starts) >= _FEW else 2 * BLOCK, min(wanted, 4 * have) + 1)
+        if room > len(buffer) or not memory.is_mine(buffer):
             old, buffer = buffer, pool.take(room + _MORE)
             buffer[:rest] = old[at:have]
             del old
+        elif at:  # whoever had the block is done with it: the same memory is still in the cache
+            buffer[:rest] = buffer[at:have]
         base, have = base + at, rest
 
 
@@ -269,7 +275,7 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
     at = record = 0
     try:
         while at < len(data):
-            part = data[at : at + BLOCK]
+            part = data[at : at + _MAPPED]
             code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
             if code == status.TRUNCATED and not len(starts) and len(part) >= tfrecord.HEADER and at + _end(part, 0) <= len(data):
                 part = data[at : at + _end(part, 0)]  # a record that is longer than a block
@@ -286,12 +292,15 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
         raise error.add(path=path, format="tfrecord") from error.__cause__
 
 
-def fault(code: int, buffer: Array, at: int, limits: Limits) -> DecodeError:
-    """The error for what is wrong with the frame at a place in a buffer."""
+def fault(code: int, buffer: Array, at: int, limits: Limits, first: bool = False) -> DecodeError:
+    """The error for what is wrong with the frame at a place in a buffer; `first` says that no record came before."""
     if code == status.TOO_LONG:
         length = tfrecord.length_at(buffer, at)
         return LimitError(f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at)
-    return status.problem(code, at, "tfrecord")
+    error = status.problem(code, at, "tfrecord")
+    if code == status.BAD_LENGTH_CRC and first:
+        error.args = (f"{error.message}: is this a record file? (tw.repair looks for records in it)",)
+    return error
 
 
 def torn(record: int, offset: int, left: int) -> TruncatedError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +25,11 @@ from .reader import RecordReader
 from .schema import BYTES, Feature, Schema, as_schema
 
 Array = np.ndarray[Any, Any]
+
+
+_LAZY = 64 << 20
+"""Bytes of columns that are allocated before it is known how many rows there are."""
+_NOTHING: Array = np.empty(0, np.uint8)
 
 
 class Piece(NamedTuple):
@@ -193,9 +198,14 @@ class Examples:
             reader = reader.shuffle(secrets.randbits(64) if self._shuffle is True else self._shuffle)
         if self._shard is not None:
             reader = reader.shard(*self._shard)
-        decoding = _Decoding(self)
-        jobs = _jobs(reader, self.batch_size, self._drop, check=self._skips)
-        return decoding.run(jobs, self._workers, self._depth)
+        lots = _lots(reader, self.batch_size, check=self._skips)
+        # Without threads a block is decoded as soon as it is read, while it is in the cache; a thread takes all of a batch at once.
+        eager = self._workers > 0 or self._room() > _LAZY
+        return _Decoding(self).run(map(list, lots) if eager else lots, self._workers, self._depth)
+
+    def _room(self) -> int:
+        """Bytes that the columns of a batch take at least."""
+        return self.batch_size * sum(8 * max(1, feature.length) for feature in self.schema.values())
 
     def tf_dataset(self) -> Any:
         """A tf.data.Dataset of the batches: dicts of tensors with the right signature (needs TensorFlow).
@@ -247,7 +257,7 @@ class _Decoding:
         self._last: example.Columns | None = None
         self._free: list[example.Columns] = []
 
-    def run(self, jobs: Iterator[list[Piece]], workers: int, depth: int) -> Iterator[Any]:
+    def run(self, jobs: Iterator[Iterable[Piece]], workers: int, depth: int) -> Iterator[Any]:
         """Batches in order. Leaving early ends all threads."""
         if workers == 0:
             source: Any = map(self._work, jobs)
@@ -256,7 +266,8 @@ class _Decoding:
         lent: example.Columns | None = None
         try:
             for columns, batch in source:
-                yield batch
+                if batch is not None:
+                    yield batch
                 del batch
                 if lent is not None:
                     self._free.append(lent)
@@ -269,26 +280,31 @@ class _Decoding:
                 source.close()
             getattr(jobs, "close", lambda: None)()
 
-    def _work(self, job: list[Piece]) -> tuple[example.Columns | None, Any]:
-        rows = sum(piece.rows for piece in job)
-        reuse = self._examples._reuse
-        columns = self._take(rows) if reuse else example.Columns(self._decoder, rows, pool=self._pool, like=self._last)
-        checked = self._examples._skips
-        for block, first, count in job:
+    def _work(self, lot: Iterable[Piece]) -> tuple[example.Columns | None, Any]:
+        examples = self._examples
+        rows = sum(piece.rows for piece in lot) if isinstance(lot, list) else examples.batch_size
+        columns = self._take(rows) if examples._reuse else example.Columns(self._decoder, rows, pool=self._pool, like=self._last)
+        done: list[Piece] = []
+        for piece in lot:
+            block, first, count = piece
             try:
-                done = columns.fill(block.data, block.starts[: first + count], block.sizes[: first + count], first, checked)
+                columns.fill(block.data, block.starts[: first + count], block.sizes[: first + count], first, examples._skips)
             except TensorwireError as error:
                 self._located(error, block, error.record or 0)
                 raise
-            assert done == count
-        try:
-            batch = self._examples._batch(columns.take(), job, rows)
-        except TensorwireError as error:
-            self._in_job(error, job)
-            raise
-        if not reuse:
+            # Views need the block; everybody else gives its memory back, for the next one.
+            done.append(piece if examples._views else Piece(block._replace(data=_NOTHING), first, count))
+            del piece, block
+        if not examples._reuse:
             self._last = columns
-        return (columns if reuse else None), batch
+        lent = columns if examples._reuse else None
+        if columns.row < examples.batch_size and examples._drop:
+            return lent, None
+        try:
+            return lent, examples._batch(columns.take(), done, columns.row)
+        except TensorwireError as error:
+            self._in_job(error, done)
+            raise
 
     def _take(self, rows: int) -> example.Columns:
         """Memory that was lent out before, if the rows fit it."""
@@ -337,22 +353,36 @@ def _seen(places: Array, feature: Feature, job: list[Piece]) -> Array:
     return out.reshape(sum(piece.rows for piece in job), *(dim or 0 for dim in feature.shape or ()))
 
 
-def _jobs(reader: RecordReader, size: int, drop: bool, check: bool) -> Iterator[list[Piece]]:
-    """The records in lots of `size`, wherever the blocks end."""
-    job: list[Piece] = []
+def _lots(reader: RecordReader, size: int, check: bool) -> Iterator[Iterator[Piece]]:
+    """The records in lots of `size`, wherever the blocks end. Each lot must be used up before the next one."""
+    pieces = _pieces(reader, size, check)
+    for piece, ends in pieces:
+        yield _lot(piece, ends, pieces)
+        del piece
+
+
+def _lot(piece: Piece, ends: bool, pieces: Iterator[tuple[Piece, bool]]) -> Iterator[Piece]:
+    yield piece
+    del piece
+    if ends:
+        return
+    for piece, ends in pieces:
+        yield piece
+        if ends:
+            return
+        del piece
+
+
+def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piece, bool]]:
+    """Blocks, cut where a lot ends; and whether it does."""
     rows = 0
     for block in reader.blocks(check=check):
         first, left = 0, len(block.starts)
         while left:
             count = min(left, size - rows)
-            job.append(Piece(block, first, count))
-            first, left, rows = first + count, left - count, rows + count
-            if rows == size:
-                yield job
-                job, rows = [], 0
+            first, left, rows = first + count, left - count, (rows + count) % size
+            yield Piece(block, first - count, count), rows == 0
         del block
-    if job and not drop:
-        yield job
 
 
 def _beside(names: list[str]) -> tuple[Schema, str] | None:
@@ -367,7 +397,22 @@ def _beside(names: list[str]) -> tuple[Schema, str] | None:
     for place, other in zip(there, schemas, strict=True):
         if other != schemas[0]:
             raise SchemaError(f"{there[0]} and {place} are different schemas; read these files apart, or pass schema=")
+    for name in names:
+        _check_head(name, schemas[there.index(paths.schema_beside(name))])
     return schemas[0], f"; the schema is {there[0]}: was the file written anew without it?"
+
+
+def _check_head(name: str, schema: Schema) -> None:
+    """A schema is not for a file that somebody has written anew since. (One that is damaged there will be found out by reading it.)"""
+    head = schema.heads.get(os.path.basename(name))
+    if head is None or paths.head(name) == head:
+        return
+    try:
+        next(iter(RecordReader([name])), None)
+    except TensorwireError:
+        return
+    place = paths.schema_beside(name)
+    raise SchemaError(f"{name} was written anew since its schema, {place}: remove that, or pass schema= (tw.infer_schema finds one)")
 
 
 def _from_indexes(names: list[str]) -> Schema | None:

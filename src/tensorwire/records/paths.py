@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._errors import EncodeError
+from ..wire.crc import crc32c
 
 INDEX = ".idx"
 SCHEMA = ".schema.json"
@@ -85,6 +86,12 @@ def schema_beside(path: str) -> str:
     """
     own = path + SCHEMA
     return own if os.path.exists(own) else dataset(path) + SCHEMA
+
+
+def head(path: str) -> int:
+    """A checksum of the first bytes of a file: another one means that it was written anew (or damaged there)."""
+    with open(path, "rb") as file:
+        return crc32c(file.read(64))
 
 
 def index_beside(path: str) -> str:

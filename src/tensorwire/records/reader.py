@@ -96,6 +96,7 @@ class RecordReader:
                 if wait is not None:
                     wait.reset()
                 yield block
+                del block
 
     def __iter__(self) -> Iterator[bytes]:
         return itertools.chain.from_iterable(block.strings() for block in self.blocks())

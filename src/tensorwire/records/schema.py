@@ -176,11 +176,14 @@ class Schema(Mapping[str, Feature]):
         *,
         records: int = 0,
         complete: bool = False,
+        heads: Mapping[str, int] | None = None,
     ) -> None:
         self._features = {_name(name): _feature(name, feature) for name, feature in (features or {}).items()}
         self.sequences = {_name(name): _feature(name, feature) for name, feature in (sequences or {}).items()}
         self.records = records
         """How many records it was inferred from."""
+        self.heads = dict(heads or {})
+        """The files that it was written with: a checksum of the first bytes of each, by which a file that was written anew is known."""
         self.complete = complete
         """Whether these were all."""
 
@@ -227,6 +230,8 @@ class Schema(Mapping[str, Feature]):
             out["sequences"] = {name: feature.json() for name, feature in self.sequences.items()}
         if self.records:
             out["records"], out["complete"] = self.records, self.complete
+        if self.heads:
+            out["heads"] = self.heads
         return out
 
     @classmethod
@@ -241,7 +246,10 @@ class Schema(Mapping[str, Feature]):
             sequences = {name: Feature.from_json(feature) for name, feature in about.get("sequences", {}).items()}
         except (AttributeError, KeyError, TypeError, SchemaError) as error:
             raise DecodeError(f"this is no schema: {error}", format="schema") from error
-        return cls(features, sequences, records=int(about.get("records", 0)), complete=bool(about.get("complete", False)))
+        heads = about.get("heads", {})
+        if not isinstance(heads, dict):
+            raise DecodeError("the heads of a schema are checksums by name", format="schema")
+        return cls(features, sequences, records=int(about.get("records", 0)), complete=bool(about.get("complete", False)), heads=heads)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the schema as JSON that people can read and change."""

@@ -20,7 +20,7 @@ from . import gather
 from .batch import Batch, SequenceBatch
 from .examples import Examples, Piece
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
-from .write import ExampleSink, before, schema_place
+from .write import ExampleSink, before, save_schema, schema_place
 from .writer import RecordWriter
 
 _ROWS = 256
@@ -143,7 +143,7 @@ def write_sequence_examples(
         while lot := list(itertools.islice(pairs, _ROWS)):
             _add(sink, lot, lists, writer.records)
     if schema_file and known is not None:
-        Schema(sink.features, lists, records=known.records + writer.records, complete=True).save(schema_place(name, mode))
+        save_schema(Schema(sink.features, lists), known, writer, schema_place(name, mode))
     return writer.records
 
 

@@ -84,7 +84,7 @@ def write_examples(
         options.check(sink.names)
     if schema_file and known is not None:
         features = {**(wanted or {}), **sink.features}
-        Schema(features, known.sequences, records=known.records + writer.records, complete=True).save(schema_place(name, mode))
+        save_schema(Schema(features, known.sequences), known, writer, schema_place(name, mode))
     return writer.records
 
 
@@ -96,6 +96,12 @@ def before(name: str, mode: str, shards: int | None) -> Schema | None:
         return Schema.load(paths.schema_beside(name))
     targets = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
     return None if any(os.path.exists(target) and os.path.getsize(target) for target in targets) else Schema()
+
+
+def save_schema(schema: Schema, known: Schema, writer: RecordWriter, place: str) -> None:
+    """Puts a schema beside the files that were written."""
+    heads = {**known.heads, **{os.path.basename(path): paths.head(path) for path in writer.paths}}
+    Schema(schema, schema.sequences, records=known.records + writer.records, complete=True, heads=heads).save(place)
 
 
 def schema_place(name: str, mode: str) -> str:
