@@ -9,7 +9,7 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import dtypes
-from tensorwire.records import gather, paths
+from tensorwire.records import paths, rows
 
 samples = importlib.import_module("tensorwire.testing.samples")
 NUMBERS = [row.name for row in samples.DTYPES]
@@ -438,7 +438,7 @@ class TestRowsThatAreAlike:
         for data in ([{"x": value} for value in values], {"x": values}, [{"x": value} for value in values * 600]):
             monkeypatch.undo()
             quick = outcome(path, data)
-            monkeypatch.setattr(gather, "_alike", lambda *_: None)
+            monkeypatch.setattr(rows, "_alike", lambda *_: None)
             assert outcome(path, data) == quick
 
 

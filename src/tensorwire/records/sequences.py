@@ -16,9 +16,10 @@ from ..tensors import Array
 from ..wire import example
 from ..wire.example_order import key_order
 from . import columns as _columns
-from . import gather
+from . import gather, pack
 from .batch import Batch, SequenceBatch
 from .examples import Examples, Piece
+from .rows import from_list
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
 from .write import ExampleSink, before, save_schema, schema_place
 from .writer import RecordWriter
@@ -133,7 +134,7 @@ def write_sequence_examples(
     >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1], [2, 3]]})])
     1
     """
-    name, options = os.fspath(path), gather.Options()
+    name, options = os.fspath(path), pack.Options()
     known = before(name, mode, shards)
     lists: dict[str, Feature] = {} if known is None else dict(known.sequences)
     with RecordWriter(name, compression=compression, mode=mode, shards=shards, level=level, threads=threads, durable=durable) as writer:
@@ -173,14 +174,14 @@ def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: in
         column = _list_column(text, [pair[1].get(text) for pair in lot], lists.get(text), first)
         if column.steps is not None and column.steps[-1]:  # without any step nothing is known of their kind
             try:
-                lists[text] = gather.merge(lists[text], column.feature) if text in lists else column.feature
+                lists[text] = pack.merge(lists[text], column.feature) if text in lists else column.feature
             except TensorwireError as error:
                 raise error.add(tensor=text, record=first) from None
         inputs.append(column.input(name))
     sink.encode(inputs, len(lot), sequence=True)
 
 
-def _list_column(name: str, values: list[Any], known: Feature | None, first: int) -> gather.Column:
+def _list_column(name: str, values: list[Any], known: Feature | None, first: int) -> pack.Column:
     """The lists of one name, all their steps one after the other."""
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     steps: Array = np.zeros(len(values) + 1, np.int64)
@@ -192,13 +193,13 @@ def _list_column(name: str, values: list[Any], known: Feature | None, first: int
             raise error.add(tensor=name, record=first + number) from None
         steps[number + 1] = len(flat)
     try:
-        column = gather.from_list(name, flat, gather.Options(), known)
+        column = from_list(name, flat, pack.Options(), known)
     except TensorwireError as error:
-        error.args = (error.message.removesuffix(gather.EXACTLY),)  # for columns of Examples only
+        error.args = (error.message.removesuffix(pack.EXACTLY),)  # for columns of Examples only
         error.record = first + int(np.searchsorted(steps, error.record or 0, side="right")) - 1
         raise error.add(tensor=name) from None
     if column is None:  # no step, or none that says of which kind it is: nothing is lost if that is written as int64
-        column = gather.Column(known or Feature(INT64, (None,)), np.zeros(0, np.int64), None, np.zeros(len(flat) + 1, np.int64), None)
+        column = pack.Column(known or Feature(INT64, (None,)), np.zeros(0, np.int64), None, np.zeros(len(flat) + 1, np.int64), None)
         if column.feature.kind == BYTES:
             column = replace(column, values=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64))
         elif column.feature.kind == FLOAT:

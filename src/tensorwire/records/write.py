@@ -16,7 +16,7 @@ from ..tensors import Strings, trusted
 from ..wire import kernels, status
 from ..wire.example_order import key_order
 from . import columns as _columns
-from . import encodings, gather, paths
+from . import encodings, gather, pack, paths
 from .schema import Feature, Schema, as_schema
 from .writer import RecordWriter
 
@@ -73,7 +73,7 @@ def write_examples(
     (['a', 'b'], (2, 2, 2), array([False,  True]))
     """
     wanted = None if schema is None else as_schema(schema)
-    options = gather.Options(tensors, base64, quantize, wanted)
+    options = pack.Options(tensors, base64, quantize, wanted)
     name = os.fspath(path)
     known = before(name, mode, shards)
     with RecordWriter(name, compression=compression, mode=mode, shards=shards, level=level, threads=threads, durable=durable) as writer:
@@ -152,7 +152,7 @@ _WAYS = {
 class ExampleSink:
     """Encodes lots and hands the framed records to a writer."""
 
-    def __init__(self, writer: RecordWriter, options: gather.Options, progress: Callable[[int], None] | None) -> None:
+    def __init__(self, writer: RecordWriter, options: pack.Options, progress: Callable[[int], None] | None) -> None:
         self._writer, self.options, self._progress = writer, options, progress
         self._pool = memory.Pool()
         self.features: dict[str, Feature] = {}
@@ -173,7 +173,7 @@ class ExampleSink:
         order = key_order([name.encode() for name in columns])
         self.encode([columns[name.decode()].input(name) for name in order], count, sequence=False)
 
-    def check(self, columns: dict[str, gather.Column], first: int, count: int) -> None:
+    def check(self, columns: dict[str, pack.Column], first: int, count: int) -> None:
         """Whether columns go with those before them, and with the caller's schema."""
         wanted = self.options.schema
         for name, column in columns.items():
@@ -182,7 +182,7 @@ class ExampleSink:
                 feature = _conform(name, column, wanted, first)
             try:
                 known = self.features.get(name)
-                self.features[name] = feature if known is None else gather.merge(known, feature)
+                self.features[name] = feature if known is None else pack.merge(known, feature)
             except TensorwireError as error:
                 raise error.add(tensor=name, record=first) from None
         if wanted is not None:
@@ -215,7 +215,7 @@ class ExampleSink:
                     room = max(_OUT, wanted)
 
 
-def _conform(name: str, column: gather.Column, wanted: Schema, first: int) -> Feature:
+def _conform(name: str, column: pack.Column, wanted: Schema, first: int) -> Feature:
     """Whether a column is what the caller's schema says, so that it can be read back as that."""
     if name not in wanted:
         raise SchemaError(f"the schema has no such feature{choices(name, wanted)}", tensor=name, record=first)
