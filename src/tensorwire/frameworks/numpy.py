@@ -35,7 +35,7 @@ def layout(array: Array) -> Array:
         return array
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    return np.require(array, requirements=["C", "A"]).reshape(array.shape)  # `require` makes 0-d arrays 1-d
+    return np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray makes 0-d arrays 1-d
 
 
 def strings(array: Array) -> Strings:
