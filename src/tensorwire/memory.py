@@ -101,24 +101,26 @@ class Pool:
     """
 
     _KEPT = 64
-    """Buffers beyond this number are let go when they are free."""
+    """Buffers of one size class; more than these are not kept."""
+    _LEAST = 4096
 
     def __init__(self) -> None:
-        self._buffers: list[Array] = []
+        self._buffers: dict[int, list[Array]] = {}
+        """By size, which is a power of two: what is not touched of it costs nothing."""
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Array:
         """Bytes to write on, starting at a multiple of 64; what is in them is left over from before."""
+        room = max(self._LEAST, 1 << (size - 1).bit_length())
         with self._lock:
-            buffers = self._buffers
+            buffers = self._buffers.setdefault(room, [])
             for i in range(len(buffers)):
                 # One reference is the list's, one the call's own: nobody else has any, so nobody can make more.
-                if size <= len(buffers[i]) - 64 <= 4 * size + 65536 and sys.getrefcount(buffers[i]) <= 2:
+                if sys.getrefcount(buffers[i]) <= 2:
                     return _aligned(buffers[i], size)
-            if len(buffers) >= self._KEPT:
-                self._buffers = [buffer for buffer in buffers if sys.getrefcount(buffer) > 3]
-            buffer: Array = np.empty(size + 64, np.uint8)
-            self._buffers.append(buffer)
+            buffer: Array = np.empty(room + 64, np.uint8)
+            if len(buffers) < self._KEPT:
+                buffers.append(buffer)
             return _aligned(buffer, size)
 
 
