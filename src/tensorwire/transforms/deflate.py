@@ -25,6 +25,7 @@ import functools
 import os
 import struct
 import zlib
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -130,18 +131,18 @@ class _Inflate(Decompressor):
 
     _trailer_size: int
 
-    def _sum(self, piece: bytes, value: int) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _sum(self, piece: bytes, value: int) -> int: ...
 
-    def _expected(self) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def _expected(self) -> bytes: ...
 
+    @abstractmethod
     def _header_end(self, held: bytearray) -> int | None:
         """Where the deflate data begins, or None if the header goes on."""
-        raise NotImplementedError
 
-    def _behind(self) -> Buffer:
-        raise NotImplementedError
+    @abstractmethod
+    def _behind(self) -> Buffer: ...
 
 
 class GzipDecompressor(_Inflate):
