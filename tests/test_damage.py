@@ -541,7 +541,6 @@ class TestCompressed:
                 assert within(WORDS[:60] + WORDS[100:], found) and set(found) <= set(WORDS), at
 
     def test_snappy_blocks(self, tmp_path):
-        pytest.importorskip("cramjam")
         whole, places = packed("snappy", WORDS, 20)
         for at in range(places[2], places[4], 7 * STEP):
             data = bytearray(whole)

@@ -201,6 +201,16 @@ def test_append_refuses_what_it_would_spoil(tmp_path):
         tw.RecordWriter(path).write("text")
 
 
+def test_a_writer_that_cannot_start_changes_nothing(tmp_path):
+    for compression, mode in ((None, "live"), ("gzip", "live"), ("gzip", "a"), ("gzip", "w")):
+        path = write(tmp_path / "a", many(100), compression=compression)
+        torn = Path(path).read_bytes()[:-5]
+        Path(path).write_bytes(torn)
+        with pytest.raises(ValueError, match="level"):
+            tw.RecordWriter(path, mode=mode, compression="gzip", level=99)
+        assert Path(path).read_bytes() == torn and os.listdir(tmp_path) == ["a"]
+
+
 def test_killed_writers_lose_only_what_was_not_flushed(tmp_path):
     script = (
         "import sys, os, tensorwire as tw\n"

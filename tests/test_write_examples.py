@@ -308,7 +308,8 @@ class TestOtherKinds:
 
     @pytest.mark.arrow
     def test_arrow(self, path):
-        pa = pytest.importorskip("pyarrow")
+        import pyarrow as pa
+
         found = batch(path, {"x": pa.array([1, 2]), "s": pa.chunked_array([["a"], ["b"]]), "l": pa.array([[1], [2, 3]])})
         assert found["x"].tolist() == [1, 2] and found["s"].tolist() == ["a", "b"] and found["l"].tolist() == [[1], [2, 3]]
         with pytest.raises(tw.EncodeError, match="to_pylist"):
@@ -478,7 +479,6 @@ class TestFiles:
         assert os.path.getsize(path) < 10_000
 
     def test_snappy(self, path):
-        pytest.importorskip("cramjam")
         assert batch(path, {"x": np.zeros((1000, 10), F32)}, compression="snappy")["x"].shape == (1000, 10)
 
     def test_appending(self, path):
@@ -720,8 +720,6 @@ class TestAgainstTensorFlow:
 
     @pytest.mark.parametrize("compression", [None, "gzip", "zlib", "snappy"])
     def test_tf_data_reads_the_files(self, path, tf, compression, tmp_path):
-        if compression == "snappy":
-            pytest.importorskip("cramjam")
         tw.write_examples(path, {"x": np.arange(100)}, compression=compression, shards=2)
         files = sorted(map(str, tmp_path.glob("a-*")))
         records = [record.numpy() for record in tf.data.TFRecordDataset(files, (compression or "").upper())]

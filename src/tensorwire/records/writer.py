@@ -151,22 +151,26 @@ class _Output:
         self._held: list[Any] = []
         self._size = 0
         self._stack = contextlib.ExitStack()
+        existed = os.path.exists(path)
+        cut, again = None, b""
+        if mode == "a" and existed:
+            compression, cut, again = _check_append(path, compression, limits)
+        # Before any file is touched: a missing package or a bad level must not cost one.
+        self._compressor = compressions.compressor(compression, level=level, threads=threads) if compression else None
         if mode == "w":
             self._fd = self._stack.enter_context(files.replacing(path, durable))
         else:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if mode == "live" else 0)
-            existed = os.path.exists(path)
-            again = b""
-            if mode == "a" and existed:
-                compression, again = _prepare_append(path, compression, limits)
             self._fd = os.open(path, flags, 0o666)
             self._stack.callback(os.close, self._fd)
+            if cut is not None:
+                os.ftruncate(self._fd, cut)
             os.lseek(self._fd, 0, os.SEEK_END)
             if durable and not existed:
                 files.sync_folder(path)
             if again:
-                self._held, self._size = [again], len(again)
-        self._compressor = compressions.compressor(compression, level=level, threads=threads) if compression else None
+                self.put(again)
+                self.flush()  # they were in the file, and must not wait for the next ones
 
     def put(self, framed: Any) -> None:
         self._held.append(framed)
@@ -214,8 +218,8 @@ class _Discarded(Exception):
     """Makes `files.replacing` keep the old file."""
 
 
-def _prepare_append(path: str, asked: str | None, limits: Limits | None) -> tuple[str | None, bytes]:
-    """Checks a file that is to grow, and cuts a torn record off its end. -> (its compression, records to be written again)
+def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[str | None, int | None, bytes]:
+    """Checks a file that is to grow. -> (its compression, where a torn record must be cut off, records to be written again)
 
     A compressed file is cut where a member or block ends together with a record; the whole records behind that are written again.
     """
@@ -241,22 +245,23 @@ def _prepare_append(path: str, asked: str | None, limits: Limits | None) -> tupl
                     held -= len(recent.popleft()[1])
     except TruncatedError as error:
         if stream is not None:
-            return found, _cut_compressed(path, stream.units, recent, end, error)
+            return found, *_cut_compressed(path, stream.units, recent, end, error)
         if end == 0 and source.size < tfrecord.HEADER:
             raise EncodeError("this is no record file: it is shorter than one header", path=path) from error
-        os.truncate(path, end)
+        return found, end, b""
     except DecodeError as error:
         raise EncodeError(f"the file is damaged ({error}); tw.repair it before appending", path=path) from error
     finally:
         source.close()
-    return found, b""
+    return found, None, b""
 
 
-def _cut_compressed(path: str, units: list[tuple[int, int]], recent: deque[tuple[Array, bytes]], end: int, error: TruncatedError) -> bytes:
+def _cut_compressed(
+    path: str, units: list[tuple[int, int]], recent: deque[tuple[Array, bytes]], end: int, error: TruncatedError
+) -> tuple[int, bytes]:
     begins = np.concatenate([*(part for part, _ in recent), [end]])
     whole = b"".join(data for _, data in recent)
     for place, content in reversed(units):
         if content in begins:
-            os.truncate(path, place)
-            return whole[content - int(begins[0]) :]
+            return place, whole[content - int(begins[0]) :]
     raise EncodeError(f"the compressed file ends too early ({error.message}); tw.repair it before appending", path=path) from error
