@@ -20,8 +20,7 @@ using namespace std::literals;
 
 namespace {
 
-constexpr size_t kTiny = 256;          // a view keeps the whole input alive: not worth it for so little
-constexpr int kFastRank = kHeaderRank;
+static_assert(kFastRank == kHeaderRank);
 constexpr size_t kMaxHeader = 100'000'000, kMaxNames = 1'000'000;  // the defaults of Limits; callers with others go the general way
 
 // The dtype table, as given by dtypes.py.
@@ -54,32 +53,6 @@ const Row* row_of_name(std::string_view name) {
   for (const auto& row : rows)
     if (!row->safetensors.empty() && row->safetensors == name) return row.get();
   return nullptr;
-}
-
-// An array by the memory rules: with `copy` a writable one of the caller's own, else read-only, a view of `from` (kept alive by `base`, which is made
-// when it is first needed) where it is aligned and not tiny.
-nb::object take_array(nb::handle owner, nb::object& base, const Row& row, int rank, const int64_t* shape, const uint8_t* from, size_t size, bool copy) {
-  npy_intp dims[kFastRank];
-  for (int i = 0; i < rank; i++) dims[i] = shape[i];
-  Py_INCREF(row.descr);  // PyArray_NewFromDescr takes one
-  const size_t align = static_cast<size_t>(PyDataType_ALIGNMENT(row.descr));
-  if (!copy && size > kTiny && reinterpret_cast<uintptr_t>(from) % align == 0) {
-    if (!base.is_valid()) base = PyBytes_CheckExact(owner.ptr()) ? nb::borrow(owner) : nb::steal(PyMemoryView_FromObject(owner.ptr()));
-    if (!base.is_valid()) { Py_DECREF(row.descr); throw nb::python_error(); }
-    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, row.descr, rank, dims, nullptr, const_cast<uint8_t*>(from),
-                                           NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, nullptr);
-    if (!array) throw nb::python_error();
-    nb::object result = nb::steal<nb::object>(array);
-    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), nb::object(base).release().ptr()) != 0) throw nb::python_error();
-    return result;
-  }
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, row.descr, rank, dims, nullptr, nullptr, 0, nullptr);
-  if (!array) throw nb::python_error();
-  nb::object result = nb::steal<nb::object>(array);
-  void* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
-  unlocked(size, [&] { if (size) std::memcpy(to, from, size); return 0; });
-  if (!copy) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
-  return result;
 }
 
 uint64_t count_elements(const int64_t* dims, int rank) {
@@ -131,7 +104,7 @@ nb::object decode_dense(nb::handle object, bool copy) {
   const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr));
   if (view.bound > INT64_MAX / item || count_elements(view.dims, view.rank) * item != view.content_size) return nb::none();
   nb::object base;
-  return take_array(object, base, *row, view.rank, view.dims, in.data() + view.content_offset, view.content_size, copy);
+  return take_array(object, base, row->descr, view.rank, view.dims, in.data() + view.content_offset, view.content_size, copy);
 }
 
 // A safetensors header in the making, entry by entry, and the arrays whose data follow it.
@@ -260,7 +233,7 @@ bool read_named_file(nb::handle object, const Buffer& in, bool copy, NamedFile& 
       return false;
     }
     nb::object key = nb::steal(name);
-    out.arrays[key] = take_array(object, base, *row, entry.rank, entry.dims, data + at, size, copy);
+    out.arrays[key] = take_array(object, base, row->descr, entry.rank, entry.dims, data + at, size, copy);
     at = entry.stop;
   }
   out.metadata = reader.metadata();
@@ -436,6 +409,10 @@ NB_MODULE(_native, m) {
   m.def("join", &join);
   m.def("crc32c", &crc, nb::arg("data"), nb::arg("value") = 0);
   m.def("crc32c_software", &crc_software, nb::arg("data"), nb::arg("value") = 0);
+  bind_arrow_ipc(m);
+  bind_arrow_table(m);
+  bind_json(m);
   bind_records(m);
+  bind_shuffle(m);
   bind_snappy(m);
 }

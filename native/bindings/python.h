@@ -14,12 +14,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tensorwire {
 
 namespace nb = nanobind;
 
 constexpr size_t kRelease = 16 << 10;  // below this, giving up the GIL costs more than the work
+constexpr size_t kTiny = 256;          // a view keeps the whole input alive: not worth it for so little
+constexpr int kFastRank = 32;          // what every NumPy can hold; more goes the general way
 constexpr size_t kHuge = 4 << 20;      // from here on, huge pages are worth a system call
 
 // A borrowed view of anything with the buffer protocol.
@@ -77,8 +80,39 @@ inline PyArrayObject* as_array(nb::handle object, int type, const char* what) {
   return array;
 }
 
+// An array by the memory rules: with `copy` a writable one of the caller's own, else read-only, a view of `from` (kept alive by `base`, which is made
+// when it is first needed) where it is aligned and not tiny.
+inline nb::object take_array(nb::handle owner, nb::object& base, PyArray_Descr* descr, int rank, const int64_t* shape, const uint8_t* from, size_t size,
+                             bool copy) {
+  npy_intp dims[kFastRank];
+  for (int i = 0; i < rank; i++) dims[i] = shape[i];
+  Py_INCREF(descr);  // PyArray_NewFromDescr takes one
+  const size_t align = static_cast<size_t>(PyDataType_ALIGNMENT(descr));
+  if (!copy && size > kTiny && reinterpret_cast<uintptr_t>(from) % align == 0) {
+    if (!base.is_valid()) base = PyBytes_CheckExact(owner.ptr()) ? nb::borrow(owner) : nb::steal(PyMemoryView_FromObject(owner.ptr()));
+    if (!base.is_valid()) { Py_DECREF(descr); throw nb::python_error(); }
+    PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, rank, dims, nullptr, const_cast<uint8_t*>(from),
+                                           NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED, nullptr);
+    if (!array) throw nb::python_error();
+    nb::object result = nb::steal<nb::object>(array);
+    if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), nb::object(base).release().ptr()) != 0) throw nb::python_error();
+    return result;
+  }
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, rank, dims, nullptr, nullptr, 0, nullptr);
+  if (!array) throw nb::python_error();
+  nb::object result = nb::steal<nb::object>(array);
+  void* to = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
+  unlocked(size, [&] { if (size) std::memcpy(to, from, size); return 0; });
+  if (!copy) PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
+  return result;
+}
+
 // What each file of bindings adds to the module.
+void bind_arrow_ipc(nb::module_& m);
+void bind_arrow_table(nb::module_& m);
+void bind_json(nb::module_& m);
 void bind_records(nb::module_& m);
+void bind_shuffle(nb::module_& m);
 void bind_snappy(nb::module_& m);
 
 }  // namespace tensorwire

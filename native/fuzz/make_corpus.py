@@ -353,16 +353,34 @@ def crc32c() -> dict[str, bytes]:
     }
 
 
+def shuffle() -> dict[str, bytes]:
+    def case(size: int, item: int, block: int, alignment: int = 0, singles: int = 0) -> bytes:
+        return struct.pack("<HBHBQQ", size, item - 1, block - 1, alignment, singles, 0x123456789ABCDEF)
+
+    items = {f"items_of_{item}": case(1000 * min(item, 5) + 3, item, 300, item % 7) for item in (1, 2, 3, 4, 8, 12, 16, 24, 40)}
+    return items | {
+        "empty": case(0, 4, 1),
+        "no_item": case(3, 4, 1),
+        "one_lane": case(64, 4, 16),
+        "one_line": case(512, 8, 64, 5),
+        "blocks_of_one": case(200, 2, 1),
+        "all_the_same": case(4096, 8, 512, 1, (1 << 64) - 1),
+        "some_the_same": case(4096 + 5, 16, 100, 3, 0xAAAA),
+    }
+
+
 REGRESSIONS: dict[str, dict[str, str]] = {}
 """Target -> what it was -> the input as hex."""
 
-TARGETS = (crc32c, match_dense, safetensors, scan_tensor, snappy, string_lengths, string_vals, typed, write_header, write_strings)
+TARGETS = (crc32c, match_dense, safetensors, scan_tensor, shuffle, snappy, string_lengths, string_vals, typed, write_header, write_strings)
 
 
 def main() -> None:
-    import record_corpus  # here, since it imports this file
+    import arrow_corpus  # here, as the next ones, of which one imports this file
+    import json_corpus
+    import record_corpus
 
-    for target in (*TARGETS, *record_corpus.TARGETS):
+    for target in (*TARGETS, *arrow_corpus.TARGETS, *json_corpus.TARGETS, *record_corpus.TARGETS):
         folder = HERE / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

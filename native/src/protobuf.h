@@ -32,6 +32,19 @@ enum Status : int {
   kBadCopy = 30,         // Snappy: a copy from before the start, or of offset 0
   kOverrun = 31,         // Snappy: more data than the length at the start says
   kOverLimit = 32,       // Snappy: the data is longer than allowed
+  kBadOffset = 40,       // Arrow: an offset that points outside of the message
+  kWrongMessage = 41,    // Arrow: not one of its messages, or not one that is read
+  kNested = 42,          // Arrow: types inside each other too deep
+  kShared = 43,          // Arrow: a tree or a text that is larger than the message that it is in
+  kBadLayout = 44,       // Arrow: a negative length, or buffers that do not follow each other inside the body
+  kBadJson = 50,         // JSON: something else should stand here
+  kBadNumber = 51,       // JSON: no number, or not one by its grammar
+  kNotInteger = 52,      // JSON: a point or an exponent in a number of an integer type
+  kNotBool = 53,         // JSON: neither true nor false
+  kRagged = 54,          // JSON: lists of one depth are not equally long
+  kWrongShape = 55,      // JSON: lists that are not those of the given shape
+  kMixedDepth = 56,      // JSON: lists and numbers side by side
+  kTooDeep = 57,         // JSON: nested too deep
 };
 
 enum WireType : unsigned { kVarint = 0, kFixed64 = 1, kLen = 2, kStartGroup = 3, kEndGroup = 4, kFixed32 = 5 };

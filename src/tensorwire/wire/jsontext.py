@@ -1,12 +1,27 @@
-"""JSON as we accept it: no duplicate keys, no number that Python would change, no constants that JSON does not have."""
+"""JSON as we accept it: no duplicate keys, no number that Python would change, no constants that JSON does not have.
+
+The numbers of an array go straight between text and memory, by kernels; only what is around them is Python's.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from .. import dtypes
 from .._errors import DecodeError, LimitError
+from ..memory import Array
+from . import kernels
+from ._pure.json_numbers import FORMS, KINDS
+from .status import problem
+
+_CODES = {name: code for code, name in enumerate(KINDS)}
+NANS = {name: form.nan for name, form in zip(KINDS, FORMS, strict=False)}
+"""The bits that "NaN" is read as, by dtype; 0 for a type without one."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -31,6 +46,7 @@ def _constant(text: str) -> Any:
 
 _decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant).decode
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+_encode_row = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def parse(data: Any, format: str, base: int = 0) -> Any:
@@ -64,3 +80,119 @@ def write(value: Any) -> bytes:
     b'{"list":3}'
     """
     return _encode(value).encode()
+
+
+class Numbers(NamedTuple):
+    """An array inside of a document."""
+
+    array: Array
+    """C-contiguous, in the byte order of the machine; not complex."""
+    levels: tuple[int | Array, ...]
+    """How its numbers nest, outer to inner: the length of all lists of a depth, or int64 row_splits."""
+
+
+class Text(str):
+    """JSON that is written as it is."""
+
+
+def document(value: Any, indent: int | None = None, bare: bool = False) -> list[bytes]:
+    """Nested dicts and lists of Python's values, `Numbers` and `Text` as UTF-8, in pieces.
+
+    With `indent`, all but the innermost lists take a line an item; with `bare`, NaN and the infinities in Numbers are no strings.
+
+    >>> document({"x": Numbers(np.float32([[1, 0.1]]), (1, 2)), "y": [True, None]})
+    [b'{"x":[[1.0,0.1]],"y":[true,null]}']
+    """
+    arrays: list[tuple[Numbers, int]] = []
+    pieces: list[str] = []
+    _lay_out(value, indent, 0, pieces, arrays)
+    before = [text.encode() for text in "".join(pieces).split(_MARK)]
+    if not arrays:
+        return before
+    after = [*(b"",) * (len(arrays) - 1), before.pop()]
+    out = []
+    for (numbers, margin), first, last in zip(arrays, before, after, strict=True):
+        code = _CODES[dtypes.of(numbers.array.dtype).name]
+        flat = numbers.array.reshape(-1).view(np.uint8)
+        step = -1 if indent is None else indent
+        out.append(kernels.json_write_numbers(first, flat, code, numbers.levels, bare, step, margin, last))
+    return out
+
+
+_MARK = "\0"
+"""Stands for an array; in JSON it stands nowhere."""
+
+
+def _lay_out(value: Any, indent: int | None, margin: int, pieces: list[str], arrays: list[tuple[Numbers, int]]) -> None:
+    if isinstance(value, Numbers):
+        pieces.append(_MARK)
+        arrays.append((value, margin))
+    elif isinstance(value, Text):
+        pieces.append(str(value))
+    elif not value or not isinstance(value, (dict, list)):
+        pieces.append(_encode(value))
+    elif isinstance(value, list) and not any(isinstance(item, (dict, list, tuple, Text)) for item in value):
+        pieces.append(_encode(value) if indent is None else _encode_row(value))
+    else:
+        deeper = margin + (indent or 0)
+        line, last = ("", "") if indent is None else ("\n" + " " * deeper, "\n" + " " * margin)
+        sign = ("[", "]") if isinstance(value, list) else ("{", "}")
+        for i, item in enumerate(value):
+            pieces.append(f"{',' if i else sign[0]}{line}")
+            if isinstance(value, dict):
+                pieces.append(f"{_encode(item)}:{' ' if line else ''}")
+                item = value[item]
+            _lay_out(item, indent, deeper, pieces, arrays)
+        pieces.append(f"{last}{sign[1]}")
+
+
+class Found(NamedTuple):
+    """What `read_numbers` read."""
+
+    array: Array
+    """Flat if ragged."""
+    end: int
+    splits: list[Array]
+    """Where the lists inside of the outermost begin, outer to inner, if ragged; the outermost one has `rows` of them."""
+    rows: int | None
+
+
+def read_numbers(
+    data: Any, at: int, dtype: dtypes.DType, shape: Sequence[int] | None = None, *, ragged: bool = False, most: int, format: str = "json"
+) -> Found:
+    """The numbers that begin at data[at], nested in lists of the given shape or of any, as an array of its own; at most `most` bytes.
+
+    Both spellings of NaN and the infinities are read. Complex numbers are pairs.
+
+    >>> read_numbers(b'{"x": [[1, NaN], [1e3, "-Infinity"]]}', 6, dtypes.named("float32"), most=100)[:2]
+    (array([[   1.,   nan],
+           [1000.,  -inf]], dtype=float32), 36)
+    """
+    numpy = dtype.numpy
+    part = np.dtype(f"f{numpy.itemsize // 2}") if numpy.kind == "c" else numpy
+    wanted = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
+    code = _CODES[dtypes.of(part).name]
+    status, offset, end, dims, values, splits = kernels.json_read_numbers(data, at, code, wanted, ragged, most // part.itemsize)
+    if values is None:
+        raise problem(status, offset, format)
+    array = values.view(part)
+    if ragged:
+        return Found(array, end, splits, dims[0] if dims else None)
+    array = array.reshape(dims)
+    if numpy.kind == "c":
+        if dims[-1:] != (2,) and array.size:
+            raise DecodeError("complex numbers are pairs, [real, imaginary]", format=format, offset=at)
+        array = array.view(numpy).reshape(dims[:-1])
+    return Found(array, end, [], None)
+
+
+def skip(data: Any, at: int, depth: int, past_dollars: bool, format: str = "json") -> tuple[int, int, bool]:
+    """(where the list or object at data[at] ends, how deep it nests, whether it has a string with "$" in front, and so was left there)
+
+    >>> skip(b'[[1, "]"], {}] ...', 0, 9, False), skip(b'{"$x": 1}', 0, 9, False)
+    ((14, 2, False), (1, 1, True))
+    """
+    status, end, deep, stopped = kernels.json_skip(data, at, depth, past_dollars)
+    if status:
+        raise problem(status, end, format)
+    return end, deep, stopped

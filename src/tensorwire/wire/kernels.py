@@ -14,9 +14,11 @@ if TYPE_CHECKING or not PURE:
         ExampleDecoder,
         ExampleSurvey,
         crc32c,
+        decode_columns,
         decode_dense,
         decode_named,
         dense_header,
+        encode_columns,
         encode_dense,
         encode_named,
         example_encode,
@@ -26,26 +28,44 @@ if TYPE_CHECKING or not PURE:
         frame_list,
         frame_scan,
         frames,
+        ipc_batch,
+        ipc_end,
+        ipc_footer,
+        ipc_message,
+        ipc_schema,
         join,
+        json_read_numbers,
+        json_skip,
+        json_write_numbers,
+        merge_planes,
         named_header,
         parse_string_lengths,
         parse_string_vals,
         read_named,
         register_dtype,
+        shuffle,
         snappy_decode,
         string_lengths,
         string_vals,
         tensor_scan,
         typed_vals,
+        unshuffle,
     )
 else:
+    from ._pure.arrow_ipc import ipc_footer, ipc_message
+    from ._pure.arrow_ipc_write import ipc_batch, ipc_end, ipc_schema
+    from ._pure.arrow_table import decode_columns, encode_columns
     from ._pure.crc32c import crc32c
     from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
     from ._pure.example import ExampleDecoder
     from ._pure.example_encode import example_encode
     from ._pure.example_survey import ExampleSurvey
     from ._pure.join import join
+    from ._pure.json_read import json_read_numbers
+    from ._pure.json_skip import json_skip
+    from ._pure.json_write import json_write_numbers
     from ._pure.named import decode_named, encode_named, named_header, read_named
+    from ._pure.shuffle import merge_planes, shuffle, unshuffle
     from ._pure.snappy import snappy_decode
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
     from ._pure.tensor_scan import tensor_scan
@@ -60,9 +80,11 @@ __all__ = [
     "ExampleDecoder",
     "ExampleSurvey",
     "crc32c",
+    "decode_columns",
     "decode_dense",
     "decode_named",
     "dense_header",
+    "encode_columns",
     "encode_dense",
     "encode_named",
     "example_encode",
@@ -72,14 +94,25 @@ __all__ = [
     "frame_list",
     "frame_scan",
     "frames",
+    "ipc_batch",
+    "ipc_end",
+    "ipc_footer",
+    "ipc_message",
+    "ipc_schema",
     "join",
+    "json_read_numbers",
+    "json_skip",
+    "json_write_numbers",
+    "merge_planes",
     "named_header",
     "parse_string_lengths",
     "parse_string_vals",
     "read_named",
+    "shuffle",
     "snappy_decode",
     "string_lengths",
     "string_vals",
     "tensor_scan",
     "typed_vals",
+    "unshuffle",
 ]

@@ -29,6 +29,19 @@ def decode(data: Any, limit: int = LARGEST) -> bytes:
     return out
 
 
+def size(data: Any) -> int | None:
+    """How many bytes a block says that it becomes; None if it says nothing sound.
+
+    >>> size(b"\\x0a\\x08abc\\x0d\\x03"), size(b"\\xff")
+    (10, None)
+    """
+    view = flat(data)
+    try:
+        return twin.head(view, len(view), LARGEST)[0]
+    except Fault:
+        return None
+
+
 def longest(size: int) -> int:
     """The longest block that a compressor makes of so much data."""
     return 32 + size + size // 6

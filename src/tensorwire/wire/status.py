@@ -8,6 +8,8 @@ TRUNCATED, BAD_VARINT, BAD_TAG, UNKNOWN_FIELD, REPEATED, NEGATIVE_DIM, TOO_MANY_
 BAD_PACKED, OUT_OF_RANGE, TOO_FEW, TOO_MANY, BAD_BOOL, MIXED_FIELDS, BAD_GROUP, NO_SPACE = range(9, 17)
 WRONG_KIND, WRONG_LENGTH, BAD_LENGTH_CRC, BAD_DATA_CRC, TOO_LONG = range(17, 22)
 BAD_COPY, OVERRUN, OVER_LIMIT = range(30, 33)
+BAD_OFFSET, WRONG_MESSAGE, NESTED, SHARED, BAD_LAYOUT = range(40, 45)
+BAD_JSON, BAD_NUMBER, NOT_INTEGER, NOT_BOOL, RAGGED, WRONG_SHAPE, MIXED_DEPTH, TOO_DEEP = range(50, 58)
 
 PROBLEMS = {
     TRUNCATED: "a field or number runs past the end",
@@ -34,6 +36,19 @@ PROBLEMS = {
     BAD_COPY: "a copy from before the start of the data",
     OVERRUN: "more data than the length at the start says",
     OVER_LIMIT: "the data is longer than the limit",
+    BAD_OFFSET: "an offset points outside of the message",
+    WRONG_MESSAGE: "this is not one of Arrow's messages, or not one that is read here",
+    NESTED: "types nested more than 64 deep",
+    SHARED: "more is said than the message has room for: its parts are used again and again",
+    BAD_LAYOUT: "a length is negative, or a buffer lies outside of the message's body or inside of another one",
+    BAD_JSON: "not JSON: something else should stand here",
+    BAD_NUMBER: "no number, or not one that JSON has",
+    NOT_INTEGER: "a number with a point or an exponent where only integers are",
+    NOT_BOOL: "neither true nor false",
+    RAGGED: "ragged lists: this one is longer or shorter than those before it",
+    WRONG_SHAPE: "the lists are not those of the shape",
+    MIXED_DEPTH: "lists and numbers side by side",
+    TOO_DEEP: "lists and objects nested too deep",
 }
 
 _KINDS = {
@@ -42,6 +57,7 @@ _KINDS = {
     BAD_DATA_CRC: ChecksumError,
     TOO_LONG: LimitError,
     OVER_LIMIT: LimitError,
+    TOO_DEEP: LimitError,
 }
 
 MAX_MESSAGE = (1 << 31) - 1

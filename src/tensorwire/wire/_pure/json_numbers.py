@@ -1,0 +1,118 @@
+"""What each kind of number is made of, and the exact arithmetic between bits and decimals; the kernels are in json_write and json_read."""
+
+from __future__ import annotations
+
+import bisect
+from functools import cache
+from typing import NamedTuple
+
+KINDS = (
+    "float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
+    "float8_e8m0fnu", "float8_e4m3", "float8_e3m4", "float4_e2m1fn", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32",
+    "uint16", "uint8", "uint4", "uint2", "bool",
+)  # fmt: skip
+"""By their names in `dtypes`, in the order of native/src/json_numbers.h."""
+WIDTHS = (8, 4, 2, 2, *(1,) * 9, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)
+"""Bytes of an element."""
+
+
+class Form(NamedTuple):
+    """How a float is made of bits."""
+
+    mantissa: int
+    bias: int
+    sign: int
+    """Its bit; 0 if there is none."""
+    most: int
+    """The bits of the largest finite number; all below are finite."""
+    infinity: int
+    """0 if there is none."""
+    nan: int
+    """The usual one, which is positive; 0 if there is none."""
+
+
+FORMS = (
+    Form(52, 1023, 1 << 63, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000),
+    Form(23, 127, 0x8000_0000, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000),
+    Form(10, 15, 0x8000, 0x7BFF, 0x7C00, 0x7E00),
+    Form(7, 127, 0x8000, 0x7F7F, 0x7F80, 0x7FC0),
+    Form(2, 15, 0x80, 0x7B, 0x7C, 0x7E),
+    Form(3, 7, 0x80, 0x7E, 0, 0x7F),
+    Form(3, 8, 0x80, 0x7F, 0, 0x80),  # what would be -0 is the only NaN
+    Form(3, 11, 0x80, 0x7F, 0, 0x80),
+    Form(2, 16, 0x80, 0x7F, 0, 0x80),
+    Form(0, 127, 0, 0xFE, 0, 0xFF),  # powers of two alone, neither zero nor sign
+    Form(3, 7, 0x80, 0x77, 0x78, 0x7C),
+    Form(4, 3, 0x80, 0x6F, 0x70, 0x78),
+    Form(1, 1, 0x8, 0x7, 0, 0),
+)
+
+
+def binary(form: Form, size: int) -> tuple[int, int]:
+    """(c, q): the bits of a finite number without its sign are c * 2**q.
+
+    >>> binary(FORMS[1], 0x3FC00000)  # 1.5
+    (12582912, -23)
+    """
+    exponent, fraction = size >> form.mantissa, size & ((1 << form.mantissa) - 1)
+    if not form.sign:
+        return 1, exponent - form.bias
+    return (fraction | 1 << form.mantissa if exponent else fraction), max(exponent, 1) - form.bias - form.mantissa
+
+
+def shortest(form: Form, size: int) -> tuple[str, int]:
+    """(digits, point): the fewest digits that are read back as these bits, and of those the nearest; 0.digits * 10**point.
+
+    >>> shortest(FORMS[1], 0x3DCCCCCD), shortest(FORMS[0], 0x3FB999999999999A)  # the float32 and the float64 nearest to 0.1
+    (('1', 0), ('1', 0))
+    """
+    c, q = binary(form, size)
+    # The neighbour below a power of two is at half the distance. Whatever is nearer than half way is read back, and half way if c is even.
+    power = not form.sign or (size & ((1 << form.mantissa) - 1) == 0 and size >> form.mantissa > 1)
+    low, value, high = 4 * c - (1 if power else 2), 4 * c, 4 * c + 2  # times 2**(q - 2)
+    k = len(str(high << max(q - 2, 0)))  # no multiple of 10**k is in reach
+    while not _multiples(low, value, high, q, k, c & 1 == 1):
+        k -= 1
+    # With one digit more it may be nearer without being longer: 9e-41 rather than 1e-40. Two that are equally near: the even one.
+    found = [10 * m for m in _multiples(low, value, high, q, k, c & 1 == 1)] + _multiples(low, value, high, q, k - 1, c & 1 == 1)
+    up, down = _scale(q, k - 1)
+    m = min(found, key=lambda m: (len(str(m).rstrip("0")), abs(m * down - value * up), int(str(m).rstrip("0")) & 1))
+    return str(m).rstrip("0"), len(str(m)) + k - 1
+
+
+def _scale(q: int, k: int) -> tuple[int, int]:
+    """2**(q - 2) / 10**k as a fraction."""
+    return (1 << max(q - 2, 0)) * 10 ** max(-k, 0), (1 << max(2 - q, 0)) * 10 ** max(k, 0)
+
+
+def _multiples(low: int, value: int, high: int, q: int, k: int, open_: bool) -> list[int]:
+    """The multiples of 10**k next to a value that lie between the bounds."""
+    up, down = _scale(q, k)
+    below = value * up // down
+    return [m for m in (below, below + 1) if m and (low * up < m * down < high * up if open_ else low * up <= m * down <= high * up)]
+
+
+@cache
+def _values(kind: int) -> list[float]:
+    """Every finite number of a small form, by its bits, and one more that would come next."""
+    form = FORMS[kind]
+    return [c * 2.0**q for c, q in (binary(form, size) for size in range(form.most + 2))]
+
+
+def small(kind: int, value: float) -> int | None:
+    """The bits of the number nearest to a finite float64, ties to even; None if it is past the largest, or there is no such sign.
+
+    >>> hex(small(2, -0.1)), small(2, 65520.0)
+    ('0xae66', None)
+    """
+    form, values, size = FORMS[kind], _values(kind), abs(value)
+    at = bisect.bisect_left(values, size)
+    if at == len(values):
+        return None
+    if at and values[at] != size:
+        below, above = size - values[at - 1], values[at] - size
+        at -= below < above or (below == above and at & 1 == 1)
+    if at > form.most or (not form.sign and (value <= 0 or size < values[0] * 0.75)):
+        return None
+    negative = str(value).startswith("-") and (at > 0 or form.nan != form.sign)
+    return at | (form.sign if negative else 0)
