@@ -559,7 +559,7 @@ class TestMistakes:
             ({"tensors": ["x"], "base64": ["x"]}, "only one of"),
             ({"mode": "r"}, "mode is one of"),
             ({"shards": 0}, "at least one shard"),
-            ({"compression": "zstd"}, "unknown compression"),
+            ({"compression": "bzip2"}, "unknown compression"),
             ({"batched": True}, "a batch is a dict of columns, not list"),
         ],
     )

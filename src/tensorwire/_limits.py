@@ -23,7 +23,12 @@ class Limits:
     """... or this many times the input, if that is more."""
     record: int = 1024 * MiB
     """Bytes of one record, or of one value on a stream."""
+    ratio: int = 200
+    """How many times its own size compressed data may become ..."""
+    ratio_from: int = 16 * MiB
+    """... once it is more than this many bytes."""
     safetensors_header: int = 100_000_000
+    npy_header: int = 64 << 10
     json_depth: int = 64
     """How deep lists and dicts may nest."""
     names: int = 1_000_000

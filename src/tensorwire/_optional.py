@@ -26,6 +26,6 @@ def require(module: str, extra: str | None = None) -> ModuleType:
     try:
         return importlib.import_module(module)
     except ImportError as cause:
-        package = module.partition(".")[0]
+        package = module if module.startswith("backports.") else module.partition(".")[0]
         line = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
         raise MissingDependencyError(f"this needs {package}, which is not installed: {line}") from cause

@@ -9,6 +9,7 @@ import numpy as np
 
 from . import frameworks
 from ._errors import EncodeError
+from .quantized import Quantized
 from .tensors import Array, Bundle, Ragged, Sparse, Strings
 
 
@@ -31,6 +32,8 @@ def equal(a: Any, b: Any) -> bool:
         return struct.pack("d", a) == struct.pack("d", b)
     if isinstance(a, (bool, int, str, bytes, float, type(None))) and not isinstance(a, np.generic):
         return type(a) is type(b) and bool(a == b)
+    if isinstance(a, Quantized) or isinstance(b, Quantized):
+        return type(a) is type(b) and all(equal(getattr(a, name), getattr(b, name)) for name in Quantized.__slots__)
     try:
         left, right = frameworks.leaf(a), frameworks.leaf(b)
     except EncodeError:

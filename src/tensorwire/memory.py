@@ -63,6 +63,8 @@ def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int,
 def make_writable(value: Any) -> None:
     """Gives arrays over memory that is the caller's own back their flag, however deep they are in a value."""
     if isinstance(value, np.ndarray):
+        if not value.flags.writeable and isinstance(value.base, np.ndarray):  # a view of another dtype, as for int4
+            make_writable(value.base)
         value.flags.writeable = True
     elif isinstance(value, (list, tuple)):
         for item in value:

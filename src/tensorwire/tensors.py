@@ -7,15 +7,17 @@ Dense tensors are `numpy.ndarray` itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from . import validate
 from ._errors import EncodeError
+from .frozen import Frozen
+from .frozen import trusted as trusted
+from .quantized import Quantized
 
 Array = np.ndarray[Any, Any]
-_T = TypeVar("_T", bound="_Frozen")
 
 
 def _int64(values: Any, what: str) -> Array:
@@ -30,32 +32,7 @@ def _int64(values: Any, what: str) -> Array:
     return array.astype(np.int64)
 
 
-def trusted(kind: type[_T], *fields: Any) -> _T:
-    """Makes a value whose invariants the caller has already established, without checking them again."""
-    value = object.__new__(kind)
-    value._set(*fields)
-    return value
-
-
-class _Frozen:
-    """A value whose fields, named by `__slots__`, are set once. (Three dataclasses would cost a tenth of our import time.)"""
-
-    __slots__: tuple[str, ...] = ()
-
-    def _set(self, *fields: Any) -> None:
-        for name, field in zip(self.__slots__, fields, strict=True):
-            object.__setattr__(self, name, field)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen: {name} cannot be set")
-
-    __delattr__ = __setattr__  # type: ignore[assignment]
-
-    def __reduce__(self) -> Any:
-        return trusted, (type(self), *(getattr(self, name) for name in self.__slots__))
-
-
-class Strings(_Frozen):
+class Strings(Frozen):
     """A tensor of byte strings, or of text: all their bytes in one buffer, and where each begins.
 
     >>> words = Strings.of(["wire", "tensor", "é"])
@@ -197,7 +174,7 @@ class Strings(_Frozen):
         return f"Strings({', '.join(shown)}{', ...' if self.size > 6 else ''}; shape={self.shape}, {'text' if self.text else 'bytes'})"
 
 
-class Sparse(_Frozen):
+class Sparse(Frozen):
     """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of things).
 
     `values` has one row for each index. With rows that are arrays themselves it is hybrid, as torch's sparse embedding gradients are, and
@@ -275,7 +252,7 @@ class Sparse(_Frozen):
         return f"Sparse({', '.join(rows)}{', ...' if self.nnz > 4 else ''}; shape={self.shape}, nnz={self.nnz}, {dtype})"
 
 
-class Ragged(_Frozen):
+class Ragged(Frozen):
     """Rows of different lengths, to any depth: flat values, and for each ragged dimension where its rows begin.
 
     >>> tokens = Ragged(np.int32([4, 8, 15, 16]), [0, 3, 3, 4])
@@ -404,7 +381,7 @@ class Bundle(Mapping[str, Tensor]):
         for name, tensor in self._tensors.items():
             if not isinstance(name, str):
                 raise EncodeError(f"names in a Bundle are str, not {type(name).__name__}")
-            if not isinstance(tensor, KINDS):
+            if not isinstance(tensor, (*KINDS, Quantized)):
                 raise EncodeError(f"a Bundle holds tensors, not {type(tensor).__name__}; tw.tensor(x) makes one", tensor=name)
         self._metadata = _texts(metadata or {}, "metadata")
         self._tensor_metadata = {name: _texts(texts, f"metadata of {name}") for name, texts in (tensor_metadata or {}).items()}
@@ -446,6 +423,10 @@ def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:
     for key, text in texts.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise EncodeError(f"{what} is text: {key!r} is {type(text).__name__}; json.dumps(...) makes text of anything")
+        try:
+            (key + text).encode()
+        except UnicodeEncodeError:
+            raise EncodeError(f"{what}: {key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
     return dict(texts)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from .._errors import EncodeError, choices
 from .._optional import roots
+from ..quantized import Quantized
 from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings
 from . import numpy as _numpy
 
@@ -60,14 +61,16 @@ def leaf(obj: Any) -> Any:
 
 
 def is_python(obj: Any) -> bool:
-    """Whether a value is one of Python's own leaves or containers (or a Bundle), which only the lowering can take apart.
+    """Whether a value is one of Python's own leaves or containers (or a Bundle, or Quantized), which only the lowering can take apart.
 
     >>> is_python([1]), is_python(np.float64(1))
     (True, False)
     """
     if isinstance(obj, dict):
         return "scipy" not in roots(type(obj))  # a DOK array is a dict too
-    return obj is None or (isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle)) and not isinstance(obj, np.generic))
+    return obj is None or (
+        isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle, Quantized)) and not isinstance(obj, np.generic)
+    )
 
 
 def _refusal(obj: Any) -> str:
@@ -104,7 +107,7 @@ def tensor(obj: Any, *, keep_device: bool = False) -> Any:
 def _one(obj: Any) -> Any:
     if isinstance(obj, complex) and not isinstance(obj, np.generic):
         return _numpy.from_python(obj)
-    if is_python(obj) and not isinstance(obj, (dict, Bundle, type(None))):
+    if is_python(obj) and not isinstance(obj, (dict, Bundle, Quantized, type(None))):
         return _numpy.from_python(obj)
     return leaf(obj)
 

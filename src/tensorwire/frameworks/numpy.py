@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import dtypes, validate
 from .._errors import EncodeError
-from ..tensors import Array, Strings, Tensor, trusted
+from ..frozen import trusted
+from ..tensors import Array, Strings, Tensor
 
 
 def to_tensor(obj: Any) -> Tensor:
@@ -42,7 +43,7 @@ def strings(array: Array) -> Strings:
     """S, U, object and StringDType arrays. S and U cannot tell trailing NULs from padding, so there they are padding."""
     kind = array.dtype.kind
     if kind == "S":
-        return _fixed(array, text=False)
+        return _fixed(array)
     if kind == "U":
         return _unicode(array)
     items = array.reshape(-1).tolist()
@@ -55,25 +56,44 @@ def strings(array: Array) -> Strings:
     return Strings.of(items, array.shape, text=kind == "T")
 
 
-def _fixed(array: Array, text: bool) -> Strings:
-    """NULs at the end are padding; a mask over the bytes leaves the rest, row by row."""
-    width = array.dtype.itemsize
-    cells = (
-        np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, width) if width else np.zeros((array.size, 0), np.uint8)
-    )
-    used = cells != 0
-    lengths = np.where(used.any(axis=1), width - used[:, ::-1].argmax(axis=1), 0) if width else np.zeros(array.size, np.int64)
+def _fixed(array: Array) -> Strings:
+    cells = _cells(array, np.uint8)
+    lengths, used = _used(cells)
     offsets = np.zeros(array.size + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    return trusted(Strings, cells[np.arange(width) < lengths[:, None]], offsets, array.shape, text)
+    return trusted(Strings, cells[used], offsets, array.shape, False)
 
 
 def _unicode(array: Array) -> Strings:
-    codes = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))).reshape(-1).view(np.uint32)
-    if codes.size and codes.max() < 0x80:  # ASCII: one byte each, no need to encode
-        narrow = codes.astype(np.uint8).reshape(array.size, -1)
-        return _fixed(narrow.view(f"S{narrow.shape[1]}").reshape(array.shape), text=True)
-    return Strings.of(array.reshape(-1).tolist(), array.shape, text=True)
+    cells = _cells(array.astype(array.dtype.newbyteorder("="), copy=False), np.uint32)
+    lengths, used = _used(cells)
+    ends = np.zeros(array.size + 1, np.int64)
+    np.cumsum(lengths, out=ends[1:])
+    codes = cells[used]
+    if not codes.size or codes.max() < 0x80:  # ASCII: one byte each
+        return trusted(Strings, codes.astype(np.uint8), ends, array.shape, True)
+    try:
+        data = str(codes.data, "utf-32-le").encode()
+    except UnicodeDecodeError as error:
+        index = int(np.searchsorted(ends, error.start // 4, side="right")) - 1
+        raise EncodeError(f"string {index} has a lone surrogate, or no character at all, so it is not text that UTF-8 can hold") from None
+    offsets = np.zeros(len(codes) + 1, np.int64)
+    np.cumsum(1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000), out=offsets[1:])
+    return trusted(Strings, np.frombuffer(data, np.uint8), offsets[ends], array.shape, True)
+
+
+def _cells(array: Array, unit: Any) -> Array:
+    """Strings of fixed width, one row each."""
+    width = array.dtype.itemsize // np.dtype(unit).itemsize
+    return np.ascontiguousarray(array).reshape(-1).view(unit).reshape(array.size, width) if width else np.zeros((array.size, 0), unit)
+
+
+def _used(cells: Array) -> tuple[Array, Array]:
+    """(length of each row, which cells they are): zeros at the end are padding."""
+    width = cells.shape[1]
+    some = cells != 0
+    lengths = np.where(some.any(axis=1), width - some[:, ::-1].argmax(axis=1), 0) if width else np.zeros(len(cells), np.int64)
+    return lengths, np.arange(width) < lengths[:, None]
 
 
 def from_python(obj: Any) -> Tensor:

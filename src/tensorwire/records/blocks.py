@@ -87,7 +87,7 @@ class Compressed:
 
     def __init__(self, source: files.FileSource, name: str, offset: int, limits: Limits) -> None:
         self._source, self._at, self._base = source, offset, offset
-        self._decompressor = compressions.decompressor(name, limit=limits.record)
+        self._decompressor = compressions.decompressor(name, limits, source.size - offset)
         self._pieces: Iterator[Any] = iter(())
         self._piece = memoryview(b"")
         self._raw = memory.fresh(BLOCK)
@@ -136,14 +136,14 @@ def compression_of(source: files.FileSource, asked: str | None = None) -> str | 
     if not head or is_header(head):
         return None
     found = compressions.recognise(head)
-    if found == "gzip" or (found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)):
+    if found in ("gzip", "zstd", "lz4") or (found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)):
         return found
     return next((name for name in ("zlib", "snappy") if is_header(compressions.peek(name, head, tfrecord.HEADER))), None)
 
 
 def _is_empty(name: str, data: bytes) -> bool:
     """Whether this is a whole stream with nothing in it."""
-    stream = compressions.decompressor(name, limit=0)
+    stream = compressions.decompressor(name)
     with contextlib.suppress(DecodeError):
         pieces = list(stream.feed(data))
         stream.finish()

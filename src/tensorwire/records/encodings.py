@@ -15,6 +15,7 @@ from .. import dtypes, memory
 from .._errors import DecodeError, SchemaError
 from .._limits import DEFAULT, Limits
 from ..codecs.tensorproto import TensorProto
+from ..quantized import Quantized
 from ..tensors import Array, Ragged, Strings, trusted
 from ..transforms import quantization
 from ..wire import kernels
@@ -214,6 +215,6 @@ def _dequantized(codes: Array, strings: Strings, affine: bool, every: Array, fea
         zero = np.asarray(_parsed(strings[2::3], every, limits))
         if scale.shape != (len(codes),) or zero.shape != (len(codes),):
             raise DecodeError("a scale or zero point is not one number", format="example")
-    quantized = quantization.Quantized(codes, scheme, 0 if affine else None, scale, zero, feature.dtype)
+    quantized = Quantized(codes, scheme, 0 if affine else None, scale, zero, feature.dtype)
     quantization.check(quantized, DecodeError)
     return quantization.dequantize(quantized, DecodeError)

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._errors import EncodeError
+from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 
 INDEX = ".idx"
 SCHEMA = ".schema.json"
-_COMPRESSED = (".gz", ".gzip", ".zlib", ".zz", ".snappy")
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
 
 
@@ -62,7 +62,7 @@ def shard(path: str, number: int, count: int) -> str:
     'data/train-00007-of-00016.tfrecord.gz'
     """
     root, suffix = os.path.splitext(path)
-    if suffix in _COMPRESSED:
+    if suffix in SUFFIXES:
         root, inner = os.path.splitext(root)
         suffix = inner + suffix
     return f"{root}-{number:05d}-of-{count:05d}{suffix}"

@@ -9,6 +9,7 @@ from typing import Any
 from .. import files
 from .._errors import TensorwireError
 from .._limits import Limits
+from ..transforms import compression
 from ..wire import tfrecord
 from . import blocks as _blocks
 from . import damage
@@ -18,6 +19,8 @@ from .schema import Schema
 
 FORMAT = "tfrecord"
 _SHOWN = 20
+_PEEK = 5 << 20
+"""Compressed bytes that are looked at for the first record's header: a block of lz4 may have 4 MiB."""
 _SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
 
 
@@ -59,7 +62,7 @@ def is_record_file(where: Any, format: Any = None) -> bool:
         return True
     source = files.FileSource(path)
     try:
-        return bool(source.size) and (_blocks.compression_of(source) is not None or _starts_a_record(source))
+        return source.size >= tfrecord.HEADER and _starts_a_record(source)
     except TensorwireError:
         return False
     finally:
@@ -67,7 +70,12 @@ def is_record_file(where: Any, format: Any = None) -> bool:
 
 
 def _starts_a_record(source: files.FileSource) -> bool:
-    return source.size >= tfrecord.HEADER and _blocks.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
+    """Whether the first bytes, or those that they are compressed from, are the header of a record: tensors are compressed too."""
+    packed = _blocks.compression_of(source)
+    if packed is None:
+        return _blocks.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
+    head = source.read_at(0, min(source.size, _PEEK))
+    return _blocks.is_header(compression.peek(packed, head, tfrecord.HEADER))
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:

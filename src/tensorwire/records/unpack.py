@@ -1,7 +1,8 @@
 """What can still be unpacked of a damaged compressed file: all up to the damage, and from the next place where unpacking can start.
 
-gzip members and Snappy blocks are such places; a zlib stream has none. Wrong data does no harm here: each record has checksums of its own,
-so what the unpacker could not know to be wrong the search for records will.
+gzip members, zstd and lz4 frames and Snappy blocks are such places; a zlib stream has none. Wrong data does no harm here: each record has
+checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.ratio` allows is no
+damage, and an error here too.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import numpy as np
 from .. import files, memory
 from .._errors import DecodeError, TruncatedError
 from .._limits import Limits
-from ..transforms import compression
+from ..transforms import compression, lz4, zstd
 
 _BLOCK = 512 << 10
-_MAGIC = b"\x1f\x8b\x08"
+_MAGICS = {"gzip": b"\x1f\x8b\x08", "zstd": zstd.MAGIC, "lz4": lz4.MAGIC}
 _ENOUGH = 64 << 10
 """Data that comes out of a place by chance is never so much."""
 _MIN_CUT = 64
@@ -32,7 +33,7 @@ Lost = tuple[int, int, str]
 
 def salvage(source: files.FileSource, name: str, limits: Limits, folder: str | None = None) -> tuple[files.FileSource, list[Lost]]:
     """(the content as a file without a name, which lasts as long as it is open; what could not be unpacked)."""
-    search = _Search(source, name, limits.record)
+    search = _Search(source, name, limits)
     lost: list[Lost] = []
     with tempfile.NamedTemporaryFile(prefix="tensorwire-", dir=folder, delete=False) as file:
         content = files.FileSource(file.name)
@@ -40,7 +41,7 @@ def salvage(source: files.FileSource, name: str, limits: Limits, folder: str | N
         at = 0
         try:
             while at < source.size:
-                fault = _pour(source, at, compression.decompressor(name, limit=limits.record), file)
+                fault = _pour(source, at, compression.decompressor(name, limits, source.size - at), file)
                 if fault is None:
                     break
                 unit, where, why = fault
@@ -67,6 +68,8 @@ def _pour(source: files.FileSource, at: int, stream: Any, file: Any) -> tuple[in
                 file.write(piece)
         stream.finish()
     except DecodeError as error:
+        if stream.over:
+            raise error.add(base=begin) from None
         units = stream.units
         return begin + (units[-1][0] if units else 0), begin + (error.offset or 0), error.message
     return None
@@ -75,8 +78,8 @@ def _pour(source: files.FileSource, at: int, stream: Any, file: Any) -> tuple[in
 class _Search:
     """The next place where unpacking can start. Trials that fail are paid for, so that a hostile file cannot ask for too many."""
 
-    def __init__(self, source: files.FileSource, name: str, limit: int) -> None:
-        self._source, self._name, self._limit = source, name, limit
+    def __init__(self, source: files.FileSource, name: str, limits: Limits) -> None:
+        self._source, self._name, self._limits = source, name, limits
         self._left = (64 << 20) + source.size
 
     def after(self, start: int) -> int:
@@ -100,9 +103,9 @@ class _Search:
         return size
 
     def _places(self, data: memoryview) -> list[int]:
-        if self._name == "gzip":
+        if self._name in _MAGICS:
             held, places, at = bytes(data), [], -1
-            while (at := held.find(_MAGIC, at + 1)) >= 0:
+            while (at := held.find(_MAGICS[self._name], at + 1)) >= 0:
                 places.append(at)
             return places
         words = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), 4)
@@ -111,7 +114,7 @@ class _Search:
 
     def _starts(self, at: int) -> bool:
         """Whether a whole member or block lies there, or at least much of one."""
-        stream, begin, out = compression.decompressor(self._name, limit=self._limit), at, 0
+        stream, begin, out = compression.decompressor(self._name, self._limits, self._source.size - at), at, 0
         good = False
         try:
             while not good and at < self._source.size and at - begin < 2 * _BLOCK:

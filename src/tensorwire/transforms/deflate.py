@@ -22,7 +22,7 @@ takes 2.4 s of a core for a GB with isal, 3.6 s with zlib.
 from __future__ import annotations
 
 import functools
-import os
+import re
 import struct
 import zlib
 from abc import abstractmethod
@@ -30,8 +30,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .._errors import ChecksumError, DecodeError, LimitError
+from .._limits import DEFAULT, Limits
 from ..memory import Buffer, flat
-from .streams import PIECE, Compressor, Decompressor, UnitCompressor
+from .streams import PIECE, Compressor, Decompressor, UnitCompressor, cores, filling
 
 MEMBER = 1 << 20
 """Bytes of data in a gzip member that we write: enough that a fresh start of the compression costs less than 1 %."""
@@ -53,14 +54,23 @@ def backend() -> Any:
     return isal_zlib
 
 
+def unused(inflater: Any) -> bytes:
+    """What the library was given behind the end of the deflate data. isal forgets up to eight bytes if they are all there is, and remembers
+    them when one more comes."""
+    if not inflater.unused_data:
+        inflater.decompress(b"\0")
+        return bytes(inflater.unused_data[:-1])
+    return bytes(inflater.unused_data)
+
+
 class _Inflate(Decompressor):
     """A header, deflate data, a trailer with checks. `_state` is the method that reads what comes next."""
 
     _start: int
     """The checksum of no data."""
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
+    def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
+        super().__init__(limits, total)
         self._library = backend()
         self._held = bytearray()  # of a header or trailer that has not come whole
         self._state: Callable[[], Buffer] = self._header
@@ -95,7 +105,7 @@ class _Inflate(Decompressor):
         self._check, self._length = self._sum(piece, self._check), self._length + len(piece)
         if self._inflater.eof:
             self._more, self._state = False, self._trailer
-            left = self._unused()
+            left = unused(self._inflater)
         else:
             self._more = len(piece) == PIECE
             left = self._inflater.unconsumed_tail
@@ -105,14 +115,6 @@ class _Inflate(Decompressor):
             self._at -= len(left) - len(given)
             self._rest = memoryview(left + self._rest[len(given) :])
         return piece
-
-    def _unused(self) -> bytes:
-        """What the library was given behind the end of the deflate data. isal forgets up to eight bytes if they are all there is, and
-        remembers them when one more comes."""
-        if not self._inflater.unused_data:
-            self._inflater.decompress(b"\0")
-            return bytes(self._inflater.unused_data[:-1])
-        return bytes(self._inflater.unused_data)
 
     def _trailer(self) -> Buffer:
         size = self._trailer_size
@@ -229,7 +231,7 @@ def is_zlib(head: Any) -> bool:
     return method & 15 == 8 and method >> 4 <= 7 and (method << 8 | flags) % 31 == 0 and not flags & 32
 
 
-def _choose(level: int | None) -> tuple[Any, int]:
+def choose(level: int | None) -> tuple[Any, int]:
     """(the library, its own level) for a level of ours."""
     library = backend()
     if level is None:
@@ -239,41 +241,87 @@ def _choose(level: int | None) -> tuple[Any, int]:
     return (library if 1 <= level <= 3 else zlib), level
 
 
-def gzip_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Members of up to 1 MiB, packed in parallel. The headers hold no time and no name: the same data gives the same bytes."""
-    library, own = _choose(level)
+_OURS = re.compile(rb"\x1f\x8b\x08[\x00\x04]\x00{5}\xff")
+"""The beginning of a gzip header that we write, without a time and a system; with 4, bytes that mean nothing follow (see `filler`)."""
+
+
+def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
+    """Makes a gzip member of some data. No time and no name stand in it: the same data gives the same bytes."""
+    library, own = choose(level)
 
     def pack(data: Buffer) -> bytes:
         body: bytes = library.compress(data, own, wbits=_RAW)
         return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + struct.pack("<II", library.crc32(data), len(data))
 
-    count = min(4, os.cpu_count() or 1) if threads is None else threads
-    return UnitCompressor(pack, MEMBER, count, pack(b""))
+    return pack
+
+
+def filler(size: int) -> bytes:
+    """At least so many bytes that readers skip: members of no data, with a long header."""
+    nothing = b"\x1f\x8b\x08\4\0\0\0\0\0\xff\xff\xff" + bytes(0xFFFF) + b"\3\0" + bytes(8)
+    return nothing * -(-size // len(nothing))
+
+
+def gzip_compressor(level: int | None, threads: int | None) -> Compressor:
+    """Members of up to 1 MiB, packed in parallel."""
+    pack = gzip_packer(level)
+    return UnitCompressor(pack, MEMBER, cores(threads), pack(b""), filler)
+
+
+def gzip_split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
+    """Where members seem to begin, end, and how many bytes each seems to become, if they are ours; None if they are not.
+
+    It is a guess: ten bytes that look like our header may stand in the data, too. Then the parts around them are no whole members.
+    """
+    starts = [found.start() for found in _OURS.finditer(view)]
+    if len(starts) < 2 or starts[0] or len(starts) > 16 + len(view) // 1024:
+        return None
+    stops = [*starts[1:], len(view)]
+    sizes = [int.from_bytes(view[stop - 4 : stop], "little") for stop in stops]
+    return list(zip(starts, stops, sizes, strict=True))
+
+
+def zlib_packer(level: int | None) -> Callable[[Buffer], bytes]:
+    """Makes a whole zlib stream of some data."""
+    choose(level)
+
+    def pack(data: Buffer) -> bytes:
+        stream = ZlibCompressor(level, None)
+        return b"".join([*stream.write(data), *stream.finish()])
+
+    return pack
 
 
 class ZlibCompressor(Compressor):
     """One stream, so one thread."""
 
     def __init__(self, level: int | None, threads: int | None) -> None:
-        library, own = _choose(level)
+        library, own = choose(level)
         self._stream = library.compressobj(own, zlib.DEFLATED, 15)
         self._flushed = True  # a flush of nothing would still write an empty block
+        self._taken = self._written = 0
 
     def write(self, data: Any) -> list[bytes]:
         self._open()
         view = flat(data)
         self._flushed = self._flushed and not len(view)
-        pieces = (self._stream.compress(view[at : at + PIECE]) for at in range(0, len(view), PIECE))
-        return [piece for piece in pieces if piece]
+        self._taken += len(view)
+        return self._counted([self._stream.compress(view[at : at + PIECE]) for at in range(0, len(view), PIECE)])
 
     def flush(self) -> list[bytes]:
         self._open()
         if self._flushed:
             return []
         self._flushed = True
-        return [self._stream.flush(zlib.Z_SYNC_FLUSH)]
+        out = self._counted([self._stream.flush(zlib.Z_SYNC_FLUSH)])
+        return out + self._counted([b"\0\0\0\xff\xff" * -(-filling(self._taken, self._written) // 5)])  # blocks of nothing
 
     def finish(self) -> list[bytes]:
         self._open()
+        out = self.flush() if filling(self._taken, self._written) else []
         self._closed = True
-        return [self._stream.flush(zlib.Z_FINISH)]
+        return [*out, self._stream.flush(zlib.Z_FINISH)]
+
+    def _counted(self, parts: list[bytes]) -> list[bytes]:
+        self._written += sum(map(len, parts))
+        return [part for part in parts if part]

@@ -32,9 +32,10 @@ from typing import Any, Literal, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, frameworks
 from .._errors import DecodeError, EncodeError, choices
 from ..memory import Array
+from ..quantized import Quantized
 
 Blame = type[EncodeError] | type[DecodeError]
 Nonfinite = Literal["raise", "clip", "zero"]
@@ -88,40 +89,6 @@ SCHEMES = {
 }
 
 
-@dataclass(frozen=True, eq=False, slots=True, repr=False)
-class Quantized:
-    """Codes, and what is needed to turn them back into floats.
-
-    >>> quantize(np.array([[0.0, 1.0]], np.float32), "uint8", axis=0)
-    Quantized(uint8 of float32, shape=(1, 2), axis=0)
-    """
-
-    codes: Array
-    """Of the shape of the original, in the dtype of the scheme; int4 takes one byte an element, as everywhere."""
-    scheme: str
-    axis: int | None
-    """The axis along which scale and zero point are vectors; None for one of each, and for casts, which have neither."""
-    scale: Array | None
-    """float32, or float64 for a float64 original, whose range float32 does not have."""
-    zero_point: Array | None
-    """int64."""
-    dtype: str
-    """The original's name, as in `tensorwire.dtypes`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.codes.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Of codes, scale and zero point together."""
-        return sum(part.nbytes for part in (self.codes, self.scale, self.zero_point) if part is not None)
-
-    def __repr__(self) -> str:
-        along = "" if self.axis is None else f", axis={self.axis}"
-        return f"Quantized({self.scheme} of {self.dtype}, shape={self.shape}{along})"
-
-
 @dataclass(frozen=True, slots=True)
 class ErrorReport:
     """What a scheme costs and saves on one tensor. All errors are zero for a tensor without finite elements."""
@@ -135,8 +102,8 @@ class ErrorReport:
     """How many times smaller it got: bytes of the original over bytes of codes, scales and zero points."""
 
 
-def quantize(x: Array, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise") -> Quantized:
-    """A float16, bfloat16, float32 or float64 array in fewer bits. The top of this module says how, and what error is promised.
+def quantize(x: Any, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise") -> Quantized:
+    """A dense tensor of float16, bfloat16, float32 or float64, of any framework, in fewer bits. The top of this module says how.
 
     `axis` gives every index along that axis its own scale and zero point. Casts have neither, and take no notice of it.
 
@@ -165,7 +132,7 @@ def quantize(x: Array, scheme: str, axis: int | None = None, nonfinite: Nonfinit
     return Quantized(codes, scheme, along, scale.reshape(shape), coder.zero.astype(np.int64).reshape(shape), dtype)
 
 
-def quantize_rows(x: Array, scheme: str, nonfinite: Nonfinite = "raise") -> Quantized:
+def quantize_rows(x: Any, scheme: str, nonfinite: Nonfinite = "raise") -> Quantized:
     """`quantize` with a scale and zero point for every row `x[i]`, so that rows can be stored apart. Rows may be empty.
 
     >>> quantize_rows(np.array([[0.0, 255.0], [0.0, 510.0]], np.float32), "uint8").scale
@@ -184,7 +151,7 @@ def dequantize(quantized: Quantized, blame: Blame = EncodeError) -> Array:
     """
     check(quantized, blame)
     view = _three_axes(quantized.codes, quantized.axis)
-    scheme, target = SCHEMES[quantized.scheme], dtypes.named(quantized.dtype).numpy
+    scheme, target = SCHEMES[quantized.scheme], dtypes.named(quantized.original).numpy
     coder: _Cast | _Affine = _Cast(scheme, target)
     if quantized.scale is not None and quantized.zero_point is not None:
         coder = _Affine(scheme, target, _column(quantized.scale), _column(quantized.zero_point))
@@ -205,8 +172,8 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
     codes, axis, scale, zero = quantized.codes, quantized.axis, quantized.scale, quantized.zero_point
     scheme = _scheme(quantized.scheme, blame)
     what = f"a tensor quantized as {scheme.name}"
-    if quantized.dtype not in FLOATS:
-        raise blame(f"the original of {what} must be one of {', '.join(FLOATS)}, not {quantized.dtype!r}")
+    if quantized.original not in FLOATS:
+        raise blame(f"the original of {what} must be one of {', '.join(FLOATS)}, not {quantized.original!r}")
     if not isinstance(codes, np.ndarray) or codes.dtype.num != scheme.dtype.num:
         raise blame(f"the codes of {what} must be a {scheme.name} array, not {_kind(codes)}")
     if not scheme.affine:
@@ -226,7 +193,7 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
         raise blame(f"the zero point of {what} must lie within 2**53 of 0")
 
 
-def quantization_error(x: Array, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise") -> ErrorReport:
+def quantization_error(x: Any, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise") -> ErrorReport:
     """How far `dequantize(quantize(x, ...))` is from the finite elements of x, and what it saves, with neither of the two in memory.
 
     >>> report = quantization_error(np.array([0, 0.75, 255], np.float32), "uint8")
@@ -338,14 +305,14 @@ class _Where(NamedTuple):
         return f"x[{', '.join(map(str, index)) or '()'}] is {float(values[at]):g}"
 
 
-def _prepare(x: Array, scheme: str, axis: int | None, nonfinite: Nonfinite) -> tuple[Array, int | None, _Cast | _Affine]:
+def _prepare(x: Any, scheme: str, axis: int | None, nonfinite: Nonfinite) -> tuple[Array, int | None, _Cast | _Affine]:
     """What `quantize` was asked, checked; and for an affine scheme the first pass over the data."""
     known = _scheme(scheme)
     if nonfinite not in NONFINITE:
         raise EncodeError(f"unknown nonfinite={nonfinite!r}{choices(nonfinite, NONFINITE)}")
-    if not isinstance(x, (np.ndarray, np.generic)):
-        raise EncodeError(f"only NumPy arrays are quantized, not {type(x).__name__}; use np.asarray(x)")
-    array: Array = np.asarray(x)
+    array = x if isinstance(x, np.ndarray) else frameworks.tensor(x)
+    if not isinstance(array, np.ndarray):
+        raise EncodeError(f"only dense tensors are quantized by themselves, not {type(x).__name__}; dumps(..., quantize=) takes any value")
     name = dtypes.of(array.dtype).name
     if name not in FLOATS:
         raise EncodeError(f"only {', '.join(FLOATS)} are quantized, not {name}; use x.astype('float32'), or store it as it is")

@@ -6,10 +6,12 @@ blocks of more than 256 KiB, even those. We write none that it cannot read, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import _optional
 from .._errors import DecodeError, LimitError
+from .._limits import DEFAULT, Limits
 from ..memory import Buffer, flat
 from ..wire import snappy
 from .streams import Compressor, Decompressor, UnitCompressor
@@ -20,12 +22,12 @@ _WORD = 4
 
 
 class SnappyDecompressor(Decompressor):
-    """`limit` is what one block may become; a block is held whole."""
+    """`limits.record` is what one block may become; a block is held whole."""
 
     name, unit = "snappy", "Snappy block"
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(limit)
+    def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
+        super().__init__(limits, total)
         self._held = bytearray()
         self._length: int | None = None  # of the block, once it is known
 
@@ -59,8 +61,8 @@ class SnappyDecompressor(Decompressor):
         return self._length is None and not self._held
 
 
-def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Blocks of up to 256 KiB. It is quick enough that threads are used only when asked for."""
+def packer(level: int | None) -> Callable[[Buffer], bytes]:
+    """Makes a block of some data."""
     if level is not None:
         raise ValueError(f"level {level}: Snappy has no levels")
     compress = _optional.require("cramjam", "compress").snappy.compress_raw
@@ -69,7 +71,26 @@ def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
         body = bytes(compress(data))
         return len(body).to_bytes(_WORD, "big") + body
 
-    return UnitCompressor(pack, BLOCK, 1 if threads is None else threads, b"")
+    return pack
+
+
+def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
+    """Blocks of up to 256 KiB. It is quick enough that threads are used only when asked for."""
+    return UnitCompressor(packer(level), BLOCK, 1 if threads is None else threads, b"")
+
+
+def split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
+    """Where each block begins, ends, and how many bytes it becomes; None if something is not as usual, or the blocks are tiny."""
+    parts: list[tuple[int, int, int]] = []
+    at = 0
+    while at < len(view):
+        stop = at + _WORD + int.from_bytes(view[at : at + _WORD], "big")
+        size = snappy.size(view[at + _WORD : stop])
+        if stop > len(view) or size is None or len(parts) > 16 + len(view) // 1024:
+            return None
+        parts.append((at, stop, size))
+        at = stop
+    return parts
 
 
 def peek(head: Any, count: int) -> bytes:

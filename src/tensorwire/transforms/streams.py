@@ -1,18 +1,25 @@
 """What all compressions share, however they pack a byte: pieces in, pieces out, and nothing is lost or held for long.
 
-A decompressor keeps no more than one piece of its output at a time, so that a small input that becomes a huge one costs time and no memory.
-A compression whose stream is a row of independent units (gzip members, Snappy blocks) is written by `UnitCompressor`, in threads.
+A decompressor keeps no more than one piece of its output at a time, so that a small input that becomes a huge one costs time and no memory,
+and it gives up where there is more of it than `Limits.ratio` allows. A compression whose stream is a row of independent units (gzip
+members, zstd and lz4 frames, Snappy blocks) is written by `UnitCompressor`, in threads.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
+import os
 from abc import ABC, abstractmethod
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .._errors import DecodeError, TruncatedError
+import numpy as np
+
+from .._errors import DecodeError, LimitError, TruncatedError
+from .._limits import DEFAULT, Limits
 from ..memory import Buffer, flat
 
 if TYPE_CHECKING:
@@ -22,24 +29,45 @@ PIECE = 1 << 20
 """Bytes of output at a time, at most; a Snappy block is one piece whatever its size."""
 
 
+def check_ratio(size: int, packed: int, limits: Limits, name: str, offset: int = 0) -> None:
+    """A LimitError if that is too much data for so few compressed bytes.
+
+    >>> check_ratio(1 << 20, 10, DEFAULT, "gzip")
+    >>> check_ratio(1 << 30, 1000, DEFAULT, "gzip")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    tensorwire._errors.LimitError: 1,073,741,824 bytes of data in 1,000 compressed ones; what you trust, ... a larger Limits(ratio=200) ...
+    """
+    if size > limits.ratio_from and size > limits.ratio * packed:
+        what = f"{size:,} bytes of data in {packed:,} compressed ones; what you trust, read with a larger Limits(ratio={limits.ratio})"
+        raise LimitError(what, format=name, offset=offset)
+
+
+def filling(size: int, packed: int) -> int:
+    """How many bytes that mean nothing a stream needs, so that whoever reads it with the default limits can."""
+    return max(0, -(-size // DEFAULT.ratio) - packed) if size > DEFAULT.ratio_from else 0
+
+
 class Decompressor(ABC):
     """Takes the bytes of a stream in pieces of any size and gives back the data in pieces.
 
-    `limit` is the most data that the stream may make us hold at once.
+    `limits.record` is the most data that the stream may make us hold at once. `total` is how many bytes it has, where that is known: a
+    stream that begins with much of nothing then is not taken for one that has nothing else.
     """
 
     name: ClassVar[str]
     unit: ClassVar[str]
     """What the stream ends inside of, when it ends too early."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
+        self._limits, self._limit, self._total = limits, limits.record, total
         self._units = array("q")  # a file may have a million
         self._rest = memoryview(b"")  # given, and not looked at yet
         self._at = 0  # where it begins in the stream
+        self._given = 0  # bytes of it that a library has, which may still give some of them back
         self._size = 0  # of the data so far
         self._more = False  # output is waiting that needs no input
         self._error: DecodeError | None = None
+        self._over = False
 
     def feed(self, data: Any) -> Iterator[Buffer]:
         """The pieces that these bytes complete. Whoever takes only some of them finds the others in front of the next ones."""
@@ -69,10 +97,21 @@ class Decompressor(ABC):
                 piece = self._step()
                 if len(piece):
                     self._size += len(piece)
+                    self._check_ratio()
                     yield piece
         except DecodeError as error:
             self._error = error  # what follows means nothing, so nothing follows
             raise
+
+    @property
+    def over(self) -> bool:
+        """Whether it gave up because the data is more than `Limits.ratio` allows: then nothing is known to be wrong with the rest."""
+        return self._over
+
+    def _check_ratio(self) -> None:
+        self._over = True
+        check_ratio(self._size, max(self._total, self._at + self._given), self._limits, self.name, self._at)
+        self._over = False
 
     def _begin_unit(self) -> None:
         self._units.extend((self._at, self._size))
@@ -120,11 +159,15 @@ class UnitCompressor(Compressor):
     """A stream of independent units, each made by `pack` from at most `size` bytes, in `threads` threads (1: in the caller's own).
 
     A write is divided between two units only if it is longer than one, so whoever writes whole records has whole records in each unit. The
-    stream depends on the data and the order of calls alone, not on the threads. At most 2 x threads + 1 units are in memory.
+    stream depends on the data and the order of calls alone, not on the threads. At most 2 x threads + 1 units are in memory. `filler` makes
+    bytes that readers skip: see `filling`.
     """
 
-    def __init__(self, pack: Callable[[Buffer], bytes], size: int, threads: int, empty: bytes) -> None:
-        self._pack, self._unit_size, self._empty = pack, size, empty
+    def __init__(
+        self, pack: Callable[[Buffer], bytes], size: int, threads: int, empty: bytes, filler: Callable[[int], bytes] | None = None
+    ) -> None:
+        self._pack, self._unit_size, self._empty, self._filler = pack, size, empty, filler
+        self._taken = self._written = 0
         self._unit = bytearray()
         self._any = False
         self._flying: deque[Future[bytes]] = deque()
@@ -134,6 +177,7 @@ class UnitCompressor(Compressor):
     def write(self, data: Any) -> list[bytes]:
         self._open()
         view, out, at = flat(data), list[bytes](), 0
+        self._taken += len(view)
         if self._unit and len(self._unit) + len(view) > self._unit_size:
             out += self._ship()
         while len(view) - at >= self._unit_size:
@@ -141,7 +185,7 @@ class UnitCompressor(Compressor):
             at += self._unit_size
             out += self._ship()
         self._unit += view[at:]
-        return out
+        return self._counted(out)
 
     def flush(self) -> list[bytes]:
         self._open()
@@ -150,7 +194,10 @@ class UnitCompressor(Compressor):
             last, self._unit, self._any = self._unit, bytearray(), True
             packed = self._pack(last)  # here, while the threads are busy with those before it
             out = [packed]
-        return [flying.result() for flying in self._taken()] + out
+        out = self._counted([flying.result() for flying in self._landed()] + out)
+        if self._filler is not None and (missing := filling(self._taken, self._written)):
+            out += self._counted([self._filler(missing)])
+        return out
 
     def finish(self) -> list[bytes]:
         out = self.flush()
@@ -175,9 +222,53 @@ class UnitCompressor(Compressor):
             out.append(self._flying.popleft().result())
         return out
 
-    def _taken(self) -> Iterator[Future[bytes]]:
+    def _counted(self, parts: list[bytes]) -> list[bytes]:
+        self._written += sum(map(len, parts))
+        return parts
+
+    def _landed(self) -> Iterator[Future[bytes]]:
         while self._flying:
             yield self._flying.popleft()
+
+
+def each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`map` in threads, in order and at most 2 x threads + 1 ahead; in the caller's own if there is one thread, or one item.
+
+    >>> list(each(abs, [-1, -2, 3], 2))
+    [1, 2, 3]
+    """
+    rest = iter(items)
+    first = list(itertools.islice(rest, 2))
+    if threads == 1 or len(first) < 2:
+        yield from map(work, itertools.chain(first, rest))
+        return
+    pool, flying = _pool(threads), deque[Any]()
+    try:
+        for item in itertools.chain(first, rest):
+            flying.append(pool.submit(work, item))
+            if len(flying) > 2 * threads:
+                yield flying.popleft().result()
+        while flying:
+            yield flying.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@functools.cache
+def keep_memory() -> None:
+    """For whoever lets a library make many buffers: makes glibc keep up to 16 MiB of freed memory instead of giving it back to the kernel.
+
+    It does so in every program that has once freed a buffer of 8 MiB, and so this frees one. Without, each buffer lies in new pages, and
+    those cost as much as unpacking zstd.
+    """
+    np.empty(8 << 20, np.uint8)
+
+
+def cores(threads: int | None) -> int:
+    """How many threads to use: as many as asked for, else as there are cores, at most four."""
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads={threads}: one at least")
+    return min(4, os.cpu_count() or 1) if threads is None else threads
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
