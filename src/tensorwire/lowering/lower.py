@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes, frameworks, validate
 from .._errors import EncodeError
+from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings
 from .names import DENSE, DEPTH, Node
 
@@ -60,6 +61,8 @@ class _Lower:
 
     def foreign(self, value: Any, depth: int) -> Node:
         """An object of a framework. Where two are one memory, the second says so."""
+        if isinstance(value, Quantized):
+            return self.quantized(value)
         identity = frameworks.identity(value)
         if identity in self.tied and identity is not None:
             return {"same": self.tied[identity][0]}
@@ -94,6 +97,8 @@ class _Lower:
         return key
 
     def tensor(self, value: Any) -> Node:
+        if isinstance(value, Quantized):
+            return self.quantized(value)
         if isinstance(value, Strings):
             if self.strings:
                 self.parts.append(value)
@@ -112,6 +117,19 @@ class _Lower:
             self.parts += [np.ascontiguousarray(splits) for splits in value.row_splits]
             return node | ({"uniform": list(value.uniform)} if any(length is not None for length in value.uniform) else {})
         return self.dense(value)
+
+    def quantized(self, value: Quantized) -> Node:
+        if id(value) in self.tied:
+            return {"same": self.tied[id(value)][0]}
+        from ..transforms import quantization  # not for those who quantize nothing
+
+        quantization.check(value)
+        self.tied[id(value)] = len(self.parts), value
+        node: dict[str, Any] = {"quantized": self.dense(value.codes), "scheme": value.scheme, "dtype": value.original}
+        if value.scale is None or value.zero_point is None:
+            return node
+        self.parts += [frameworks.layout(value.scale), frameworks.layout(value.zero_point)]
+        return node | {"axis": value.axis}
 
     def dense(self, array: Array) -> Node:
         row = dtypes.of(array.dtype)

@@ -20,6 +20,8 @@ def names(spec: Node, most: int) -> list[str]:
     >>> names({"dict": {"x": {"sparse": {}}, "y": {"list": 2}}}, 5)
     ['x/indices', 'x/values', 'x/dense_shape', 'y/0', 'y/1']
     """
+    if isinstance(spec, dict) and "packed" in spec:  # which says something of the parts, and names none
+        spec = spec["packed"]
     kind = next(iter(spec)) if isinstance(spec, dict) and len(spec) == 1 else None
     if kind in ("list", "tuple") and type(spec[kind]) is int and 0 <= spec[kind] <= most:
         return list(map(str, range(spec[kind])))  # the long list of arrays, which needs no second look
@@ -93,6 +95,10 @@ def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
         yield f"{start}indices"
         yield from _names(inner, f"{start}values", depth + 1)
         yield f"{start}dense_shape"
+    elif kind == "quantized":
+        yield from _names(inner, way, depth + 1)
+        if "axis" in node:
+            yield from (f"{start}scale", f"{start}zero_point")
     elif kind == "ragged":
         yield from _names(inner, f"{start}values", depth + 1)
         splits = node.get("splits")

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import memory
 from .._errors import SchemaError, TensorwireError
-from . import kernels, status
+from . import kernels, protobuf, status
 from ._pure.example import ExampleDecoder as Reference
 
 Array = np.ndarray[Any, Any]
@@ -33,6 +33,46 @@ class Column(NamedTuple):
     length: int = -1
     list: bool = False
     """Whether it is a feature list of a SequenceExample."""
+
+
+def features(lists: Sequence[tuple[bytes, int, Array, Array | None]]) -> memoryview | None:
+    """The entries of one Features message, in the order given: (name, kind, values, offsets of strings). None past 2 GiB.
+
+    >>> bytes(features([(b"a", INT64, np.array([5, 3]), None)])).hex(" ")
+    '0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
+    """
+    columns: list[Any] = []
+    for name, kind, values, offsets in lists:
+        columns.append((name, kind, False, len(values if offsets is None else offsets[1:]), values, offsets, None, None, None))
+    room: Array = np.empty(0, np.uint8)
+    while True:
+        code, _, used, wanted = kernels.example_encode(columns, False, 0, 1, 1, False, room, None)
+        if code == 0:
+            data = room[:used].data
+            return data[_inside(data, 0) :]
+        if code != status.NO_SPACE:
+            return None
+        room = np.empty(wanted, np.uint8)
+
+
+def packed(values: Array) -> memoryview | None:
+    """int64 as a packed run of varints, which is what is left of an int64 list without all that is around it. None past 2 GiB.
+
+    >>> bytes(packed(np.array([1, 300, -1]))).hex(" ")
+    '01 ac 02 ff ff ff ff ff ff ff ff ff 01'
+    """
+    data = features([(b"", INT64, values, None)])
+    if data is None or not len(values):
+        return None if data is None else data[:0]
+    at = _inside(data, 0) + 2  # the entry, behind its key
+    for _ in ("feature", "list", "values"):
+        at = _inside(data, at)
+    return data[at:]
+
+
+def _inside(data: memoryview, at: int) -> int:
+    """Where the bytes of a field begin."""
+    return protobuf.length(data, at + 1, len(data))[1]
 
 
 class Filled(NamedTuple):

@@ -9,6 +9,9 @@ from ._pure import protobuf as message
 from .status import problem
 
 varint = message.to_varint
+# For those who walk by themselves, because a Field for each would cost too much.
+LEN, VARINT, Fault = message.LEN, message.VARINT, message.Fault
+tag, length, skip, read_varint = message.tag, message.length, message.skip, message.varint
 
 
 class Field(NamedTuple):

@@ -1,0 +1,212 @@
+"""npy: NumPy's file of one array. NumPy opens every file that we write, and we every file of NumPy's that holds numbers or strings.
+
+A dense tensor is its numbers; dtypes that NumPy lacks are unsigned integers of the same width (bfloat16 `<u2`, float8 and int4 `|u1`).
+Any other value is a `|u1` array of the bytes that our safetensors has for it. What NumPy cannot say stands behind the data, in a trailer
+that it does not read (wire/npy.py has the bytes). It is left out when it would say nothing: then the file is what `np.save` writes.
+
+    {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"}, "crc32c": {"header": 1234, "data": 5678}}
+    {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}    a Bundle of one dense tensor
+    {"version": 1, "kind": "ragged", "crc32c": {"header": 1234}}    safetensors has metadata and checksums of its own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from .. import dtypes, lowering, memory
+from .._errors import ChecksumError, DecodeError, LimitError
+from .._limits import DEFAULT, Limits
+from ..files import BytesSource, Source
+from ..tensors import Bundle
+from ..wire import kernels
+from ..wire import npy as wire
+from .container import Container, Part, Rows
+from .npy_arrays import DESCRS, Found, descr_of, find
+from .safetensors import Safetensors
+
+FORMAT = wire.FORMAT
+VERSION = 1
+Read = tuple[Any, list[Part], dict[str, str]]
+"""A spec, its parts, and metadata."""
+_BYTES = "|u1"
+
+
+@dataclass(frozen=True, slots=True)
+class Npy:
+    """One array as NumPy stores it, and any other value inside one.
+
+    >>> import io, numpy as np
+    >>> np.load(io.BytesIO(b"".join(Npy().encode(np.float32([1, 2])))))
+    array([1., 2.], dtype=float32)
+    """
+
+    checksum: bool = False
+    """Write a CRC32C of header and data. Checksums that are there are always checked."""
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+        spec, parts = lowering.lower(value)
+        named = _named(spec)
+        if spec != {} and named is None:
+            return self._other(value, spec, metadata)
+        array: Any = parts[0]
+        row = dtypes.of(array.dtype)
+        said = texts((value.metadata if named else {}) | (metadata or {}))
+        if row.name in DESCRS and not said and not self.checksum and not named:
+            return [wire.write(DESCRS[row.name], array.shape), memory.chunk(array)]
+        head = wire.write(descr_of(row), array.shape, marked=True)
+        data = memory.chunk(array)
+        fields: dict[str, Any] = {"version": VERSION, "dtype": row.name, "shape": array.shape} | (named or {})
+        if said:
+            fields["metadata"] = said
+        if self.checksum:
+            fields["crc32c"] = {"header": kernels.crc32c(head), "data": kernels.crc32c(data)}
+        return [head, data, wire.write_trailer(fields)]
+
+    def _other(self, value: Any, spec: Any, metadata: dict[str, str] | None) -> list[Any]:
+        """A value that is not one dense tensor."""
+        inner = Safetensors(self.checksum, limits=self.limits).encode(value, texts(metadata or {}))
+        head = wire.write(_BYTES, (sum(map(len, inner)),), marked=True)
+        fields: dict[str, Any] = {"version": VERSION, "kind": _kind(spec)}
+        if self.checksum:
+            fields["crc32c"] = {"header": kernels.crc32c(head)}
+        return [head, *inner, wire.write_trailer(fields)]
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        try:
+            spec, parts, _ = self._read(BytesSource(data), copy)
+            return lowering.lift(spec, [part.read() for part in parts], self.limits)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+
+    def open(self, source: Source, copy: bool | None = None) -> Container:
+        """Reads the header and the trailer, and rows when they are asked for."""
+        try:
+            return Container(*self._read(source, copy), self.limits)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+
+    def _read(self, source: Source, copy: bool | None) -> Read:
+        """What every way of reading begins with."""
+        found = find(source, 0, source.size, self.limits)
+        if not found.header.marked:
+            if found.stop != source.size:
+                raise DecodeError(f"{source.size - found.stop} bytes behind the data: one npy file holds one array", offset=found.stop)
+            return {}, [found.part(source, copy, self.limits, FORMAT)], {}
+        said = _trailer(source, found.stop, self.limits)
+        sums = said.get("crc32c")
+        if sums is not None and kernels.crc32c(found.text) != sums["header"]:
+            raise ChecksumError("the header does not match its checksum", offset=0)
+        if "kind" in said:
+            return self._inside(source, found, said["kind"], copy)
+        row = dtypes.BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
+        if row is None or (descr_of(row), False, said["shape"]) != (found.header.descr, found.header.fortran, list(found.header.shape)):
+            why = f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header of something else"
+            raise DecodeError(why, offset=found.stop)
+        part = found.part(source, copy, self.limits, FORMAT, matches=None if sums is None else partial(_matches, crc=sums["data"]))
+        texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
+        return node if "name" not in said else _bundle(said, node, texts), [part], texts
+
+    def _inside(self, source: Source, found: Found, kind: Any, copy: bool | None) -> Read:
+        """The safetensors bytes that the data are."""
+        if found.header.descr != _BYTES or len(found.header.shape) != 1:
+            raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
+        try:
+            inner = Safetensors(limits=self.limits).open(_Slice(source, found.at, found.stop - found.at), copy)
+        except DecodeError as error:
+            raise _moved(error, found.at) from None
+        if _kind(inner.tree) != kind:
+            raise DecodeError(f"the trailer speaks of the kind {kind!r:.40}, and there is another", offset=found.stop)
+        return inner.tree, [_Inner(part, found.at) for part in inner.parts], inner.metadata
+
+
+def _named(spec: Any) -> dict[str, Any] | None:
+    """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array that it is."""
+    inner = spec.get("bundle") if isinstance(spec, dict) else None
+    if inner is None or list(inner.values()) != [{}]:
+        return None
+    name = next(iter(inner))
+    about = spec.get("tensor_metadata", {}).get(name, {})
+    return {"name": name} | ({"about": about} if about else {})
+
+
+def _bundle(said: dict[str, Any], node: Any, texts: dict[str, str]) -> Any:
+    about = {"tensor_metadata": {said["name"]: said["about"]}} if "about" in said else {}
+    return {"bundle": {said["name"]: node}} | ({"metadata": texts} if texts else {}) | about
+
+
+def _matches(view: Any, crc: int) -> bool:
+    return kernels.crc32c(view) == crc
+
+
+def _kind(spec: Any) -> str:
+    """In a word what a value is, by its spec."""
+    return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
+
+
+def texts(metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata that are text, as every format wants them."""
+    return Bundle({}, metadata).metadata if metadata else {}
+
+
+def _trailer(source: Source, at: int, limits: Limits) -> dict[str, Any]:
+    """What stands behind the data, its form checked."""
+    size = source.size - at
+    if size > limits.safetensors_header:
+        raise LimitError(f"a trailer of {size} bytes; Limits(safetensors_header=...) allows {limits.safetensors_header}", offset=at)
+    said = wire.read_trailer(source.read_at(at, size), at)
+    if not isinstance(said, dict) or said.get("version") != VERSION:
+        version = said.get("version") if isinstance(said, dict) else None
+        raise DecodeError(f"a trailer of version {version!r:.20}, which this release does not read", offset=at)
+    inside = "kind" in said
+    needed, free = ({"version", "kind"}, {"crc32c"}) if inside else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
+    ok = needed <= said.keys() <= needed | free
+    metadata, sums = said.get("metadata", {}), said.get("crc32c", {})
+    ok = ok and isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+    about = said.get("about", {})
+    ok = ok and isinstance(said.get("name", ""), str) and isinstance(about, dict) and all(isinstance(text, str) for text in about.values())
+    ok = ok and ("about" not in said or "name" in said)
+    ok = ok and isinstance(sums, dict) and ("crc32c" not in said or sums.keys() == ({"header"} if inside else {"header", "data"}))
+    if not ok:
+        raise DecodeError("a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and nothing else", offset=at)
+    return said
+
+
+def _moved(error: DecodeError, base: int) -> DecodeError:
+    """An error of the bytes inside, told of the whole file."""
+    error.format = FORMAT
+    return error.add(base=base, offset=base)
+
+
+class _Slice:
+    """A run of a source's bytes as a source."""
+
+    def __init__(self, source: Source, at: int, size: int) -> None:
+        self.size, self.path, self._source, self._at = size, source.path, source, at
+        if hasattr(source, "read_into"):
+            self.read_into = self._read_into
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        return self._source.read_at(self._at + offset, count)
+
+    def _read_into(self, offset: int, buffer: Any) -> None:
+        self._source.read_into(self._at + offset, buffer)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        self._source.close()
+
+
+class _Inner:
+    """A part of the safetensors inside, whose errors are told of the whole file."""
+
+    def __init__(self, part: Any, base: int) -> None:
+        self.dtype, self.shape, self.nbytes, self.checksum = part.dtype, part.shape, part.nbytes, part.checksum
+        self._part, self._base = part, base
+
+    def read(self, rows: Rows = None) -> Any:
+        try:
+            return self._part.read(rows)
+        except DecodeError as error:
+            raise _moved(error, self._base) from None

@@ -1,0 +1,252 @@
+"""npz: NumPy's zip of named arrays. NumPy opens every file that we write, and other kinds as their parts.
+
+A value is taken apart by `lowering`; part NAME is the member NAME.npy, as `np.savez` writes it. Stored members begin at a multiple of 64,
+so that they can be read in place. What arrays by name cannot say is one more member, tensorwire.json:
+
+    {"version": 1, "spec": ..., "metadata": {...}}
+
+left out when a plain dict of arrays says it all. Every member has a CRC-32, which is always checked when it is read whole.
+
+We never extract a zip, but others do, so a name that would lead somewhere else, or that zip cannot hold, is written with percent signs:
+`../x` is the member `%2E%2E/x.npy`. The spec knows its own name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes, lowering, memory
+from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
+from .._limits import DEFAULT, Limits
+from ..files import BytesSource, Source
+from ..tensors import Bundle
+from ..transforms import deflate
+from ..wire import jsontext
+from ..wire import npy as wire
+from ..wire import zip as archive
+from ..wire.zip import DEFLATED, STORED, Member
+from .container import Container, Part, Rows
+from .inflated import InflatedSource, pack
+from .npy import Read, texts
+from .npy_arrays import DESCRS, find
+from .stored import assign, little, says_it_all
+
+FORMAT = "npz"
+VERSION = 1
+SPEC = "tensorwire.json"
+ALIGN = 64
+_SUFFIX = ".npy"
+_COMPRESSIONS = (None, "zlib", "gzip")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f%\\]|^/|^(?=[A-Za-z]:)[A-Za-z]|(?:(?<=/)|^)\.\.?(?=/|$)")
+"""What zip or a file system would take for something else: control characters, an absolute path or a drive, steps up."""
+
+
+def _holds(row: dtypes.DType) -> bool:
+    return row.name in DESCRS
+
+
+def stem(name: str) -> str:
+    """What a tensor's member is called, without ".npy".
+
+    >>> stem("layers/0/kernel:0"), stem("../100%")
+    ('layers/0/kernel:0', '%2E%2E/100%25')
+    """
+    return name if _UNSAFE.search(name) is None else _UNSAFE.sub(lambda match: "".join(f"%{ord(one):02X}" for one in match[0]), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Npz:
+    """Named arrays as NumPy stores them, and every other kind as its parts.
+
+    >>> import io, numpy as np
+    >>> np.load(io.BytesIO(b"".join(Npz().encode({"a": np.int8([1, 2])}))))["a"]
+    array([1, 2], dtype=int8)
+    """
+
+    compression: str | None = None
+    """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than 1/64 is stored, and stays lazy."""
+    level: int | None = None
+    """0 to 9, as zlib's."""
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+        if self.compression not in _COMPRESSIONS:
+            why = f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r}; safetensors takes any"
+            raise EncodeError(why, format=FORMAT)
+        said = texts((value.metadata if isinstance(value, Bundle) else {}) | (metadata or {}))
+        spec, parts = lowering.lower(value, holds=_holds)
+        if isinstance(value, Bundle):
+            spec.pop("metadata", None)  # they stand beside the spec
+        names = [stem(name) for name in lowering.names(spec, len(parts))]
+        writer = _Writer(self.compression is not None, self.level)
+        part: Any
+        for name, part in zip(names, parts, strict=True):
+            writer.add(name + _SUFFIX, [wire.write(DESCRS[dtypes.of(part.dtype).name], part.shape), memory.chunk(part)])
+        if said or not says_it_all(spec, names):
+            ours = {"version": VERSION, "spec": spec} | ({"metadata": said} if said else {})
+            writer.add(SPEC, [jsontext.write(ours)])
+        return writer.finish()
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        try:
+            spec, parts, _ = self._read(BytesSource(data), copy)
+            return lowering.lift(spec, [part.read() for part in parts], self.limits)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+
+    def open(self, source: Source, copy: bool | None = None) -> Container:
+        """Reads the directory at the end, and each member when it is asked for; a deflated one whole."""
+        try:
+            return Container(*self._read(source, copy), self.limits)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+
+    def _read(self, source: Source, copy: bool | None) -> Read:
+        """What every way of reading begins with."""
+        members = archive.members(little(source), source.size, self.limits.names + 1)
+        inflated = sum(member.size for member in members if member.method == DEFLATED)
+        if inflated > max(self.limits.ratio_from, self.limits.ratio * source.size):
+            why = f"{source.size} bytes become {inflated}; Limits(ratio=..., ratio_from=...) allows {self.limits.ratio} times as much"
+            raise LimitError(why, offset=source.size)
+        said: dict[str, Any] | None = None
+        parts: dict[str, Part] = {}
+        for member in members:
+            name = _name(member)
+            if name == SPEC:
+                said = _spec(source, member, self.limits)
+            elif name.endswith(_SUFFIX):
+                parts[name.removesuffix(_SUFFIX)] = _MemberPart(source, member, name.removesuffix(_SUFFIX), copy, self.limits)
+            else:
+                why = f"member {name!r:.60} is no .npy file; an npz file holds nothing else"
+                hint = " (is it a .pt file of torch? Load it there, and save its tensors here)" if name.endswith("data.pkl") else ""
+                raise DecodeError(why + hint, offset=member.at)
+        if said is None:
+            return {"dict": {name: {} for name in parts}}, list(parts.values()), {}
+        metadata = said.get("metadata", {})
+        return *assign(said["spec"], metadata, parts, stem), metadata
+
+
+class _Writer:
+    """Puts members one after the other."""
+
+    def __init__(self, compress: bool, level: int | None) -> None:
+        self._compress, self._level = compress, level
+        self._chunks: list[Any] = []
+        self._members: list[Member] = []
+        self._at = 0
+        self._crc = deflate.backend().crc32
+
+    def add(self, name: str, data: list[Any]) -> None:
+        encoded = name.encode()
+        if len(encoded) > 0xFFFF:
+            raise EncodeError(f"a name of {len(encoded)} bytes; zip ends at 65535", format=FORMAT, tensor=name[:60])
+        size = packed = sum(map(len, data))
+        crc, method = 0, STORED
+        for piece in data:
+            crc = self._crc(piece, crc)
+        if self._compress:
+            smaller = pack(data, self._level)
+            if (total := sum(map(len, smaller))) < size - size // 64:
+                data, packed, method = smaller, total, DEFLATED
+        member = Member(encoded, method, crc, packed, size, self._at, 0 if encoded.isascii() else archive.UTF8)
+        header = archive.local(member, ALIGN if method == STORED else 1)
+        self._members.append(member)
+        self._chunks += [header, *data]
+        self._at += len(header) + packed
+
+    def finish(self) -> list[Any]:
+        return [*self._chunks, archive.end(self._members, self._at)]
+
+
+def _name(member: Member) -> str:
+    """UTF-8 where the member says so, else the characters of the first PCs, as zip has it."""
+    try:
+        return member.name.decode("utf-8" if member.flags & archive.UTF8 else "cp437")
+    except UnicodeDecodeError:
+        raise DecodeError("the name of a member is not UTF-8", offset=member.at) from None
+
+
+def _spec(source: Source, member: Member, limits: Limits) -> dict[str, Any]:
+    """What tensorwire.json says."""
+    if member.size > limits.safetensors_header:
+        allowed = limits.safetensors_header
+        raise LimitError(f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}", offset=member.at)
+    inside, at = _content(source, member)
+    text = inside.read_at(at, member.size)
+    if member.method == STORED and deflate.backend().crc32(text) != member.crc:
+        raise ChecksumError(f"{SPEC} does not match its checksum", offset=member.at)
+    said = jsontext.parse(text, FORMAT, at if member.method == STORED else member.at)
+    if not isinstance(said, dict) or said.get("version") != VERSION:
+        version = said.get("version") if isinstance(said, dict) else None
+        raise DecodeError(f"a {SPEC} of version {version!r:.20}, which this release does not read", offset=member.at)
+    metadata = said.get("metadata", {})
+    ok = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+    if not ok or not {"version", "spec"} <= said.keys() <= {"version", "spec", "metadata"}:
+        raise DecodeError(f"{SPEC} has version, spec and perhaps metadata, which are text, and nothing else", offset=member.at)
+    return said
+
+
+def _content(source: Source, member: Member) -> tuple[Source, int]:
+    """Where a member's data can be read: the source, and the place in it."""
+    at = archive.data_at(little(source), member)
+    if member.method == STORED:
+        return source, at
+    return InflatedSource(source, at, member), 0
+
+
+class _MemberPart:
+    """An array of the archive. Its headers are read when something is asked of it."""
+
+    __slots__ = ("_copy", "_limits", "_member", "_part", "_source", "checksum", "name", "packed")
+
+    def __init__(self, source: Source, member: Member, name: str, copy: bool | None, limits: Limits) -> None:
+        self.name, self.checksum, self.packed = name, True, "deflate" if member.method == DEFLATED else None
+        self._source, self._member, self._copy, self._limits = source, member, copy, limits
+        self._part: Part | None = None
+
+    @property
+    def dtype(self) -> str:
+        return self._found().dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._found().shape
+
+    @property
+    def nbytes(self) -> int:
+        """As stored."""
+        return self._found().nbytes if self.packed is None else self._member.packed
+
+    def read(self, rows: Rows = None) -> Any:
+        """All of it, its checksum verified, or some rows, for which there is none unless the member is deflated."""
+        try:
+            return self._found().read(rows)
+        except DecodeError as error:
+            raise self._told(error) from None
+
+    def _told(self, error: DecodeError) -> DecodeError:
+        if self._member.method == DEFLATED:
+            error.offset = None  # a place in what was inflated is none in the file
+        return error.add(format=FORMAT, tensor=self.name, offset=self._member.at)
+
+    def _found(self) -> Part:
+        if self._part is None:
+            try:
+                self._part = self._find()
+            except DecodeError as error:
+                raise self._told(error) from None
+        return self._part
+
+    def _find(self) -> Part:
+        member = self._member
+        inside, at = _content(self._source, member)
+        found = find(inside, at, member.size, self._limits)
+        if found.stop != at + member.size:
+            raise DecodeError(f"{at + member.size - found.stop} bytes behind the data of the array", offset=found.stop)
+        if member.method == DEFLATED:  # which is checked as it is inflated
+            return found.part(inside, self._copy, self._limits, FORMAT, self.name)
+        crc32 = deflate.backend().crc32
+        start = crc32(found.text)
+        return found.part(inside, self._copy, self._limits, FORMAT, self.name, lambda view: crc32(view, start) == member.crc)

@@ -1,0 +1,254 @@
+"""parquet: columns that share their first dimension, for query engines and data lakes.
+
+A column is what it is in Arrow: numbers and strings of one dimension, fixed-size lists for more, lists for a Ragged, and in the field's
+metadata what no type says. pyarrow writes and reads the pages, after we have looked at their headers; what it has read goes through our own
+reader of Arrow, so both formats mean the same. Pages have checksums, which are checked.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .. import memory
+from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
+from .._limits import DEFAULT, Limits
+from .._optional import require
+from ..tensors import Strings
+from ..transforms import streams
+from ..wire import kernels
+from . import arrow_columns, arrow_write, parquet_pages
+from .arrow import Arrow, codec_of
+from .arrow_columns import Columns
+
+FORMAT = "parquet"
+_CODECS = ("zstd", "snappy", "gzip", "lz4")
+_NONE = "none"
+_MAGIC = b"PAR1"
+_OTHERS = "safetensors and arrow hold any value"
+_SCHEMA = "ARROW:schema"
+_GROUP = 256 << 20
+"""Bytes of a group of rows."""
+_PAGE = 1 << 20
+"""Bytes that pyarrow puts into a page before it looks at its size."""
+_ANY = Limits(tensor=1 << 60, ratio=1 << 40, names=1 << 40)
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """Columns of one length: dense tensors, strings and ragged ones, in a dict or a Bundle, or one alone.
+
+    >>> import numpy as np
+    >>> codec = Parquet()
+    >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1, 2], [3, 4]])}))))["id"]
+    array([7, 8], dtype=int32)
+    """
+
+    compression: str | None = None
+    """"zstd" (which None means too), "snappy", "gzip", "lz4", or "none"."""
+    level: int | None = None
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+        pa = require("pyarrow", extra="arrow")
+        parquet = require("pyarrow.parquet", extra="arrow")
+        name = self.compression or "zstd"
+        if name != _NONE:
+            codec_of(name, self.level, _CODECS, FORMAT)
+        found = _columns(value, metadata)
+        try:
+            stream = kernels.join(arrow_write.chunks(arrow_write.Table(found, parquet=True), stream=True))
+        except UnicodeEncodeError:
+            raise EncodeError("metadata with a lone surrogate, so they are not text that UTF-8 can hold", format=FORMAT) from None
+        table = pa.ipc.open_stream(stream).read_all()
+        options = {"compression": name, "compression_level": self.level if name != _NONE else None, "write_page_checksum": True}
+        sink = pa.BufferOutputStream()
+        try:
+            parquet.write_table(table, sink, use_dictionary=_coded(table), **_sizes(found, table), **options)
+        except (pa.ArrowException, OSError) as error:
+            raise EncodeError(f"pyarrow does not write this: {error!s:.300}", format=FORMAT) from None
+        return _filled(memory.flat(sink.getvalue()))
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        pa = require("pyarrow", extra="arrow")
+        if copy is False:
+            raise DecodeError("copy=False, but Parquet's pages are encoded; leave copy out", format=FORMAT, offset=0)
+        try:
+            return _value(pa, *self._read(pa, data), self.limits, copy)
+        except DecodeError as error:
+            error.format = FORMAT
+            raise error.add(offset=0) from None
+        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+            raise DecodeError(f"not Parquet that pyarrow reads: {error!s:.300}", format=FORMAT, offset=0) from None
+
+    def _read(self, pa: Any, data: memoryview) -> tuple[Any, Iterator[Any]]:
+        """The schema and the batches that pyarrow reads, once we know what that takes."""
+        parquet = require("pyarrow.parquet", extra="arrow")
+        if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
+            raise TruncatedError(
+                "a Parquet file begins and ends with PAR1", offset=min(len(data), 4) if bytes(data[:4]) != _MAGIC else len(data)
+            )
+        size = int.from_bytes(data[-8:-4], "little")
+        start = len(data) - 8 - size
+        if start < 4:
+            raise TruncatedError(f"a footer of {size} bytes in a file of {len(data)}", offset=len(data) - 8)
+        plan = parquet_pages.plan(data, start, self.limits)
+        limits = {"thrift_string_size_limit": size + 1, "thrift_container_size_limit": size // 4 + 100}
+        source = pa.BufferReader(pa.py_buffer(data))
+        file = parquet.ParquetFile(source, read_dictionary=sorted(plan.coded), page_checksum_verification=True, **limits)
+        return file.schema_arrow, _batches(file, plan, self.limits)
+
+
+def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits) -> Iterator[Any]:
+    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)"""
+    size = 0
+    for group in range(file.num_row_groups):
+        if not plan.longest:
+            parts = file.read_row_group(group).to_batches()
+        else:  # a string is no longer than the page that it is in
+            parts = file.iter_batches(max(1, limits.tensor // (2 * plan.longest)), [group])
+        for batch in parts:
+            size += batch.nbytes
+            if size > plan.size + plan.grown + limits.tensor:
+                why = f"strings of {size:,} bytes in pages of {plan.size:,}"
+                raise LimitError(f"{why}; what you trust, read with a larger Limits(tensor={limits.tensor})", offset=0)
+            batch.validate(full=True)
+            yield batch
+
+
+def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
+    """A value that is columns of one length, taken apart; an error for any other."""
+    found = arrow_columns.columns(value, metadata, FORMAT)
+    kind = next(iter(found.spec), None) if isinstance(found.spec, dict) else None
+    nodes = found.spec[kind] if kind in ("dict", "bundle") else {"the value": found.spec}
+    for name, node in nodes.items():
+        if not arrow_columns.is_column(node):
+            what = next(
+                (key for key in ("sparse", "quantized", "same", "dict", "list", "tuple") if isinstance(node, dict) and key in node), ""
+            )
+            why = {"sparse": "is sparse", "quantized": "is quantized", "same": "is another one again"}.get(what, "is no tensor")
+            raise EncodeError(f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=name)
+    if found.rows is None:
+        rows = ", ".join(
+            f"{name!r} has {'none' if count is None else count}" for name, count in arrow_columns.lengths(found.spec, found.parts)
+        )
+        raise EncodeError(f"Parquet holds columns of one length, and these do not have one: {rows:.300}; {_OTHERS}", format=FORMAT)
+    if not found.groups:
+        raise EncodeError(f"a Parquet file has at least one column; {_OTHERS}", format=FORMAT)
+    if _SCHEMA in found.texts:
+        raise EncodeError(f"the metadata key {_SCHEMA!r} is taken", format=FORMAT)
+    return found
+
+
+def _sizes(found: Columns, table: Any) -> dict[str, int]:
+    """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages that do not wait for many long strings."""
+    longest = max((part.data.nbytes // part.size for part in found.parts if isinstance(part, Strings) and part.size), default=0)
+    rows = table.num_rows * _GROUP // max(1, table.nbytes)
+    return {"row_group_size": min(max(1, rows), 1 << 20), "write_batch_size": min(max(1, _PAGE // max(1, longest)), 1024)}
+
+
+def _filled(blob: memoryview) -> list[Any]:
+    """The file; with bytes that mean nothing before its footer, where whoever reads it with the default limits could not otherwise."""
+    start = len(blob) - 8 - int.from_bytes(blob[-8:-4], "little")
+    pages = parquet_pages.plan(blob, start, _ANY).size
+    missing = streams.filling(pages, len(blob))
+    return [blob[:start], bytes(missing), blob[start:]] if missing else [blob]
+
+
+def _coded(table: Any) -> Any:
+    """Paths of the columns that may have a dictionary. Floats may not: to it one NaN is like another, and -0.0 like 0.0."""
+    if any("." in name for name in table.column_names):
+        return False  # a path could mean another column
+    return [path for field in table.schema for path in [_path(field.name, field.type)] if path]
+
+
+def _path(name: str, kind: Any) -> str | None:
+    pa = require("pyarrow", extra="arrow")
+    while hasattr(kind, "storage_type") or hasattr(kind, "value_field"):
+        if hasattr(kind, "storage_type"):
+            kind = kind.storage_type
+        else:
+            name, kind = f"{name}.list.element", kind.value_type
+    return None if pa.types.is_floating(kind) or pa.types.is_boolean(kind) else name
+
+
+def _value(pa: Any, schema: Any, batches: Iterator[Any], limits: Limits, copy: bool | None) -> Any:
+    """What our own reader of Arrow makes of it; the memory is shared."""
+    sink = _Sink()
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema, options=pa.ipc.IpcWriteOptions(allow_64bit=True)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    try:
+        return Arrow(limits=limits).open(sink.source(), copy).value()
+    except DecodeError as error:
+        error.offset = None  # a place in what pyarrow made of the file
+        raise
+
+
+class _Sink:
+    """A file object that keeps the buffers that pyarrow hands over, so that large data is not copied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._chunks: list[memoryview] = []
+        self._size = 0
+
+    def write(self, data: Any) -> int:
+        view = memory.flat(data)
+        self._chunks.append(view)
+        self._size += len(view)
+        return len(view)
+
+    def source(self) -> ChunkSource:
+        return ChunkSource(self._chunks)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """There is nothing behind it."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class ChunkSource:
+    """Bytes in many pieces: what lies within one is read without a copy."""
+
+    path: str | None = None
+
+    def __init__(self, chunks: list[memoryview]) -> None:
+        self._chunks = [chunk for chunk in chunks if len(chunk)]
+        self._starts = [0, *itertools.accumulate(map(len, self._chunks))]
+        self.size = self._starts[-1]
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        if not count:
+            return memoryview(b"")
+        if not 0 <= offset <= self.size - count:
+            raise TruncatedError(f"{count} bytes wanted, and there are {self.size}", offset=offset)
+        i = bisect_right(self._starts, offset) - 1
+        start = offset - self._starts[i]
+        if start + count <= len(self._chunks[i]):
+            return self._chunks[i][start : start + count]
+        parts = [self._chunks[i][start:]]
+        while (missing := count - sum(map(len, parts))) > 0:
+            i += 1
+            parts.append(self._chunks[i][:missing])
+        return memoryview(b"".join(parts))
+
+    def close(self) -> None:
+        """Nothing is open."""
