@@ -38,7 +38,7 @@ def test_formats():
 
 def test_demo(tmp_path):
     found = run("demo", cwd=tmp_path)
-    assert found.returncode == 0 and found.stdout.count("bit-exact") == 7 and "DIFFERENT" not in found.stdout
+    assert found.returncode == 0 and found.stdout.count("bit-exact") == 15 and "DIFFERENT" not in found.stdout
     value = tw.loads((tmp_path / "demo" / "predictions.safetensors").read_bytes())
     assert list(value) == ["logits", "tokens", "words", "features", "attention", "beam"]
     assert tw.equal(tw.loads((tmp_path / "demo" / "predictions.pb").read_bytes()), value)

@@ -9,17 +9,18 @@
 The map, from the ground up; imports go only downward, and a test keeps it so:
 
     _errors _limits _optional     what can go wrong, how much is allowed, what is optional
-    dtypes memory                 the table of element types; the memory rules
+    dtypes memory frozen          the table of element types; the memory rules; values whose fields are set once
     wire, validate                bytes without tensors; every invariant of a tensor's arrays
-    tensors                       Strings, Sparse, Ragged, Bundle
+    quantized tensors             floats in fewer bits; Strings, Sparse, Ragged, Bundle
     frameworks                    foreign objects to tensors and back
-    lowering equality             any value as JSON and dense parts; whether two values are the same to the bit
+    transforms equality           compression, shuffling, quantization; whether two values are the same to the bit
+    lowering                      any value as JSON and dense parts
     files                         where bytes are read from, and how a file is replaced whole
-    codecs transforms             one module a format; compression and quantization
-    records                       TFRecord files, Examples as columns, schemas, repair
+    codecs                        one module a format
+    records recognition           TFRecord files, Examples as columns, schemas, repair; which format bytes are in
     api                           dumps loads buffers save: chooses the codec, moves the bytes
     streams lazy shards summary   write read; open load; a model in many files; inspect verify
-    io torch                      tf.io's names, without TensorFlow; datasets for PyTorch
+    io torch profiling            tf.io's names, without TensorFlow; datasets for PyTorch; what every format costs for your tensor
     cli testing                   the command; what proves codecs and frameworks, for your own too
 """
 
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from .equality import equal
     from .frameworks import tensor, to
     from .lazy import load, open
+    from .profiling import profile
+    from .quantized import Quantized
     from .records.examples import read_examples
     from .records.infer import infer_schema
     from .records.reader import RecordReader
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from .streams import read, write
     from .summary import inspect, verify
     from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
+    from .transforms.quantization import dequantize, quantization_error, quantize
 
 _HOME = {
     "_errors": "ChecksumError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
@@ -71,6 +75,8 @@ _HOME = {
     "equality": "equal",
     "frameworks": "tensor to",
     "lazy": "load open",
+    "profiling": "profile",
+    "quantized": "Quantized",
     "records.examples": "read_examples",
     "records.infer": "infer_schema",
     "records.reader": "RecordReader",
@@ -82,6 +88,7 @@ _HOME = {
     "streams": "read write",
     "summary": "inspect verify",
     "tensors": "Bundle Ragged Sparse Strings Tensor",
+    "transforms.quantization": "dequantize quantization_error quantize",
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -95,6 +102,7 @@ __all__ = [
     "Limits",
     "MissingDependencyError",
     "ModelError",
+    "Quantized",
     "Ragged",
     "RecordReader",
     "RecordWriter",
@@ -109,6 +117,7 @@ __all__ = [
     "TruncatedError",
     "UnknownFormatError",
     "buffers",
+    "dequantize",
     "dumps",
     "equal",
     "formats",
@@ -118,6 +127,9 @@ __all__ = [
     "load",
     "loads",
     "open",
+    "profile",
+    "quantization_error",
+    "quantize",
     "read",
     "read_examples",
     "read_sequence_examples",

@@ -5,15 +5,17 @@ from __future__ import annotations
 import importlib
 import os
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import dtypes, files, frameworks, memory
-from ._errors import EncodeError, TensorwireError, TruncatedError, UnknownFormatError, choices
+from . import files, frameworks, memory
+from ._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, choices
 from ._limits import DEFAULT, Limits
 from .codecs import FORMATS, Codec, Format
 from .codecs.container import Container
+from .quantized import has_codes
+from .recognition import HEAD, compressed, format_of, has_checksum, of_name, recognise
 from .tensors import Bundle
 from .wire import kernels
 
@@ -31,7 +33,7 @@ def formats() -> dict[str, Format]:
     """Every format there is, by name: what it is for, whether `loads` recognises it, its file suffixes.
 
     >>> list(formats())
-    ['safetensors', 'tensorproto', 'raw']
+    ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json', 'example', 'raw']
     """
     return dict(FORMATS)
 
@@ -59,6 +61,14 @@ def buffers(
     value: Any,
     format: str = DEFAULT_FORMAT,
     *,
+    compression: str | None = None,
+    level: int | None = None,
+    threads: int | None = None,
+    per_tensor: bool = False,
+    shuffle: bool = False,
+    quantize: Any = None,
+    axis: int | None = None,
+    nonfinite: str = "raise",
     metadata: dict[str, str] | None = None,
     drop_metadata: bool = False,
     keep_device: bool = False,
@@ -70,13 +80,54 @@ def buffers(
     >>> [len(part) for part in buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
     [15, 4000000]
     """
-    if not options and not metadata and not keep_device and not drop_metadata and format in _FAST and _is_small(value):
+    said = compression, level, threads, quantize, axis, metadata
+    plain = said == (None,) * 6 and not (per_tensor or shuffle or keep_device or drop_metadata or options) and nonfinite == "raise"
+    if plain and format in _FAST and _is_small(value):
         whole = _FAST[format][0](value)
         if whole is not None:
             return [whole]
-    codec = _codec(format, options)
+    own, stream = _compressing(format, compression, level, threads, per_tensor, shuffle)
+    codec = _codec(format, options | own)
     if keep_device:
         value = frameworks.tensor(value, keep_device=True)
+    if quantize:
+        from .transforms import nested
+
+        value = nested.quantized(value, quantize, axis, nonfinite)  # type: ignore[arg-type]
+    elif axis is not None or nonfinite != "raise":
+        raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
+    chunks = _encode(codec, format, value, metadata, drop_metadata)
+    if stream is None:
+        return chunks
+    from .transforms.whole import compress
+
+    return list(compress(chunks, stream, level, threads))
+
+
+def _compressing(
+    format: str, compression: str | None, level: int | None, threads: int | None, per_tensor: bool, shuffle: bool
+) -> tuple[dict[str, Any], str | None]:
+    """(options of a codec that compresses by itself, the whole or each tensor; the compression of the stream that it writes)"""
+    if compression is None and (per_tensor or level is not None or threads is not None):
+        raise TypeError("level=, threads= and per_tensor= say how to compress; name a compression= with them")
+    row = FORMATS.get(format)
+    if row is not None and (per_tensor or shuffle) and not row.packs:
+        able = ", ".join(row.name for row in FORMATS.values() if row.packs)
+        raise EncodeError(
+            f"{'per_tensor' if per_tensor else 'shuffle'}=True is for formats that can say so to a reader: {able}", format=format
+        )
+    if per_tensor or shuffle:
+        from .transforms.packing import Packing
+
+        if per_tensor:
+            return {"packing": Packing(compression, level, threads, shuffle)}, None
+        return {"packing": Packing(None, None, threads, shuffle)}, compression
+    if compression is not None and row is not None and row.compressions:
+        return {"compression": compression} | ({} if level is None else {"level": level}), None
+    return {}, compression
+
+
+def _encode(codec: Codec, format: str, value: Any, metadata: dict[str, str] | None, drop_metadata: bool) -> list[Any]:
     if drop_metadata:
         return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
     if not metadata:
@@ -103,6 +154,10 @@ def _is_small(value: Any) -> bool:
 def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
     """Any tensor, of any framework, or nested dicts, lists and tuples of them, as bytes.
 
+    `compression` ("gzip", "zlib", "zstd", "lz4", "snappy", with a `level` and `threads`) is for the whole stream, or with
+    `per_tensor=True` for each tensor alone, which stays lazy; `shuffle=True` sorts the bytes of numbers by their place first. `quantize`
+    ("int8", "bfloat16" ..., or a scheme by name) stores floats in fewer bits, along an `axis` or not; see docs/quantization.md.
+
     `metadata={...}` adds text, where the format keeps it (or pass a Bundle); `drop_metadata=True` leaves all such text out.
     `keep_device=True` writes a Bundle that also says each tensor's device and name. Other options are the format's own (docs/formats.md).
 
@@ -121,24 +176,29 @@ def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
 def loads(
     data: Any,
     format: str | tuple[str, ...] | None = None,
+    compression: str | None = None,
     *,
     to: str = "numpy",
     device: Any = None,
     cast: bool = False,
     copy: bool | None = None,
+    dequantize: bool = True,
     limits: Limits | None = None,
     **options: Any,
 ) -> Any:
-    """The value that `dumps` wrote, or that TensorFlow or safetensors did.
+    """The value that `dumps` wrote, or that TensorFlow, NumPy, PyArrow or safetensors did.
 
-    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). Arrays are read-only, views
-    of `data` where it is aligned; `copy=True` gives writable ones, `copy=False` demands views. `to`, `device`, `cast` are those of `tw.to`.
+    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). So is the compression
+    (gzip, zstd, lz4), but never zlib and snappy. Arrays are read-only, views of `data` where it is aligned; `copy=True` gives writable
+    ones, `copy=False` demands views. `to`, `device`, `cast` are those of `tw.to`. What was quantized comes back as floats;
+    `dequantize=False` gives the codes (`tw.Quantized`).
 
     >>> import numpy as np
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
     array([1, 2])
     """
-    if to == "numpy" and copy is not False and limits is None and not options and device is None and (format is None or format in _FAST):
+    plain = limits is None and not options and device is None and compression is None and dequantize
+    if plain and to == "numpy" and copy is not False and (format is None or format in _FAST):
         # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
         value = kernels.decode_dense(data, copy is True) if format is None else _FAST[format][1](data, copy is True)
         if value is None and format is None:
@@ -147,66 +207,42 @@ def loads(
             return value
     if copy is None and to in ("torch", "jax"):
         copy = True  # they take no read-only memory, and would copy it again
-    value = decode(memory.flat(data), format, copy, limits, options)
+    view = memory.flat(data)
+    packed = compression or compressed(view, format)
+    if packed is not None:
+        if copy is False:
+            raise DecodeError(f"copy=False, but the bytes are compressed ({packed}); leave copy out", format=packed, offset=0)
+        view = decompress(view, packed, limits)
+    value = decode(view, format, copy, limits, options)
+    if dequantize and has_codes(value):
+        from .transforms import nested
+
+        value = nested.dequantized(value, copy is True)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def decompress(view: memoryview, compression: str, limits: Limits | None) -> memoryview:
+    from .transforms import whole
+
+    return memory.flat(whole.decompress(view, compression, limits or DEFAULT))
 
 
 def decode(
     view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits | None, options: dict[str, Any]
 ) -> Any:
-    if isinstance(format, str):
-        name = format
-    else:
-        name = recognise(view)
-        if format is not None and name not in format:
-            raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+    name = _named(format, view, len(view))
     try:
         return _codec(name, options, limits).decode(view, copy)
     except TensorwireError as error:
         raise error.add(format=name) from None
 
 
-def recognise(data: Any, size: int | None = None) -> str:
-    """The name of the format that bytes are in; UnknownFormatError if none fits. The order is documented in docs/formats.md.
-
-    The first bytes are enough if `size` says how many there are in all.
-
-    >>> recognise(b"\\x08\\x01\\x12\\x00\\x22\\x04\\x00\\x00\\x80?")
-    'tensorproto'
-    """
-    view = memory.flat(data)
-    total = len(view) if size is None else size
-    if len(view) > 8 and view[8] == ord("{") and int.from_bytes(view[:8], "little") <= DEFAULT.safetensors_header:
-        header = int.from_bytes(view[:8], "little")
-        if header > total - 8:
-            raise TruncatedError(f"a safetensors header of {header} bytes in {total}", format="safetensors", offset=total)
-        return "safetensors"
-    if len(view) > 1 and view[0] == 0x08 and (view[1] in dtypes.BY_TF or view[1] in (dtypes.STRING, dtypes.VARIANT)):
-        return "tensorproto"  # which then parses strictly, or says where it does not
-    known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
-    start = bytes(view[:8]).hex(" ") or "nothing"
-    raise UnknownFormatError(f"these bytes ({start} ...) are in no format that is recognised ({known}); pass format=")
-
-
-def format_of(path: str | os.PathLike[str]) -> str:
-    """The format that a file's name asks for.
-
-    >>> format_of("model.safetensors")
-    'safetensors'
-    """
-    name = os.fspath(path)
-    for row in FORMATS.values():
-        if name.endswith(row.suffixes):
-            return row.name
-    known = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
-    raise UnknownFormatError(f"no format has files named like this (known: {known}); pass format=", path=name)
-
-
 def save(where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any) -> None:
     """Writes a value to a file, whole or not at all, or to a binary file object.
 
-    The format is the one that the name asks for, unless given. A file is replaced through a temporary sibling, fsync and rename: a reader
-    sees the old or the new one, and so does whoever comes after a crash; `durable=False` skips the fsync. Options are those of `dumps`.
+    The format is the one that the name asks for, unless given, and so is the compression (`x.safetensors.zst`). A file is replaced through
+    a temporary sibling, fsync and rename: a reader sees the old or the new one, and so does whoever comes after a crash;
+    `durable=False` skips the fsync. Options are those of `dumps`.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -219,19 +255,66 @@ def save(where: Any, value: Any, format: str | None = None, *, durable: bool = T
             files.write_all(where, part)
         return
     try:
-        files.replace(where, buffers(value, format or format_of(where), **options), durable)
+        name = format or format_of(where)
+        files.replace(where, buffers(value, name, **_as_named(where, name, options)), durable)
     except TensorwireError as error:
         raise error.add(path=os.fspath(where)) from None
 
 
+def _as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with the compression that a file's name asks for."""
+    _, named = of_name(path)
+    if named is None:
+        return options
+    given = options.get("compression", named)
+    if given != named or options.get("per_tensor"):
+        raise EncodeError(
+            f"the name asks for a stream of {named}, the options for something else; leave its last suffix out", format=format
+        )
+    if format in FORMATS and FORMATS[format].compressions:
+        raise EncodeError(f"{format} compresses by itself: leave the last suffix out, and pass compression=", format=format)
+    return {**options, "compression": named}
+
+
+class Opened(NamedTuple):
+    """What `open_container` found."""
+
+    container: Container
+    format: str
+    compression: str | None
+    checksums: bool
+    """Whether any change of the data is noticed."""
+    lazy: bool
+    """Whether tensors are read when they are asked for; else all was read."""
+
+
 def open_container(
-    source: files.Source, format: str | tuple[str, ...] | None, limits: Limits | None, options: dict[str, Any]
-) -> tuple[Container, str]:
-    """(a lazy container where the format has one, else the value read whole; the format)"""
-    name = format if isinstance(format, str) else recognise(source.read_at(0, min(source.size, 64)), source.size)
-    if isinstance(format, tuple) and name not in format:
-        raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+    source: files.Source, format: str | tuple[str, ...] | None, compression: str | None, limits: Limits | None, options: dict[str, Any]
+) -> Opened:
+    """A container that is lazy where the format and the file allow it."""
+    head = source.read_at(0, min(source.size, HEAD))
+    packed = compression or compressed(head, format)
+    sums = has_checksum(packed, head)
+    if packed is not None:
+        source = files.BytesSource(decompress(source.read_at(0, source.size), packed, limits), source.path)
+        head = source.read_at(0, min(source.size, HEAD))
+    name = _named(format, head, source.size)
     codec: Any = _codec(name, options, limits)
-    if FORMATS[name].lazy:
-        return codec.open(source), name
-    return Container.of(codec.decode(source.read_at(0, source.size))), name
+    if hasattr(codec, "open"):
+        container = codec.open(source)
+        return Opened(container, name, packed, sums or container.checksums, FORMATS[name].lazy and packed is None)
+    try:
+        value = codec.decode(source.read_at(0, source.size))
+    except TensorwireError as error:
+        raise error.add(format=name) from None
+    return Opened(Container.of(value), name, packed, sums, False)
+
+
+def _named(format: str | tuple[str, ...] | None, head: memoryview, size: int) -> str:
+    """The format that was named, or that the bytes are in if that is allowed."""
+    if isinstance(format, str):
+        return format
+    name = recognise(head, size)
+    if format is not None and name not in format:
+        raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+    return name

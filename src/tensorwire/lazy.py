@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -13,6 +14,8 @@ from . import api, dtypes, files, frameworks, memory
 from ._errors import SchemaError, TensorwireError, choices
 from ._limits import Limits
 from .codecs.container import Container, TensorSpec
+from .quantized import has_codes
+from .recognition import of_name
 from .shards import is_index, open_shards
 from .tensors import Array, Strings
 
@@ -23,10 +26,10 @@ class LazyTensor:
     A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
     """
 
-    __slots__ = ("_container", "_part", "_path", "_spec", "name")
+    __slots__ = ("_container", "_dequantize", "_part", "_path", "_spec", "name")
 
-    def __init__(self, container: Container, name: str, path: str | None) -> None:
-        self.name, self._container, self._path = name, container, path
+    def __init__(self, container: Container, name: str, path: str | None, dequantize: bool = True) -> None:
+        self.name, self._container, self._path, self._dequantize = name, container, path, dequantize
         self._spec: TensorSpec = self._guard(lambda: container.spec(name))
         self._part = container.plain_part(name)
 
@@ -38,7 +41,7 @@ class LazyTensor:
     @property
     def dtype(self) -> Any:
         """NumPy's dtype; "text" or "bytes" for strings."""
-        row = dtypes.BY_NAME.get(self._spec.dtype)
+        row = dtypes.BY_NAME.get(self._spec.dtype if self._dequantize else self.quantized or self._spec.dtype)
         return self._spec.dtype if row is None else row.numpy
 
     @property
@@ -50,9 +53,22 @@ class LazyTensor:
         """Bytes in the file."""
         return self._spec.nbytes
 
+    @property
+    def quantized(self) -> str | None:
+        """The scheme by which its floats are stored in fewer bits."""
+        return self._spec.quantized
+
+    @property
+    def compression(self) -> str | None:
+        """How it is compressed, if each tensor is by itself."""
+        return self._spec.packed
+
     def read(self) -> Any:
         """All of it."""
-        return self._guard(lambda: self._container.read(self.name))
+        return self._floats(self._guard(lambda: self._container.read(self.name)))
+
+    def _floats(self, found: Any) -> Any:
+        return _dequantized(found) if self._dequantize else found
 
     def __getitem__(self, key: Any) -> Any:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
@@ -78,7 +94,7 @@ class LazyTensor:
     def _rows(self, start: int, stop: int) -> Any:
         if self._part is not None:
             return self._guard(partial(self._part.read, (start, stop)))
-        return self._guard(lambda: self._container.read(self.name, (start, stop)))
+        return self._floats(self._guard(lambda: self._container.read(self.name, (start, stop))))
 
     def _guard(self, work: Any) -> Any:
         try:
@@ -101,6 +117,14 @@ class LazyTensor:
         return f"<{self.name!r}: {self.kind} {self.dtype} {self.shape}, {self.nbytes} bytes, not read>"
 
 
+def _dequantized(found: Any) -> Any:
+    if not has_codes(found):
+        return found
+    from .transforms import nested
+
+    return nested.dequantized(found)
+
+
 def _drop_row(sparse: Any) -> Any:
     """One row of a sparse tensor, without the dimension that it was a row of."""
     return type(sparse)(sparse.indices[:, 1:], sparse.values, sparse.dense_shape[1:])
@@ -112,10 +136,17 @@ class File(Mapping[str, LazyTensor]):
     Closing drops our handle. Arrays that were read, and mappings that they look into, live as long as they are needed.
     """
 
-    def __init__(self, where: Any, options: dict[str, Any], source: files.Source, container: Container, format: str) -> None:
-        self._where, self._options, self._source, self._container = where, options, source, container
-        self.format = format
+    def __init__(self, where: Any, options: dict[str, Any], source: files.Source, opened: api.Opened) -> None:
+        self._where, self._options, self._source, self._container = where, options, source, opened.container
+        self._dequantize = options.get("dequantize", True)
+        self.format = opened.format
         """The format's name."""
+        self.compression = opened.compression
+        """That of the whole stream, if it is compressed as a whole."""
+        self.checksums = opened.checksums
+        """Whether reading a tensor whole notices any change of its data."""
+        self.lazy = opened.lazy
+        """Whether tensors are read when they are asked for; else all was read when it was opened."""
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -132,11 +163,6 @@ class File(Mapping[str, LazyTensor]):
         return self._source.path
 
     @property
-    def checksums(self) -> bool:
-        """Whether reading a tensor whole notices any change of its data."""
-        return self._container.checksums
-
-    @property
     def size(self) -> int:
         """Bytes of the file."""
         return self._source.size
@@ -146,12 +172,13 @@ class File(Mapping[str, LazyTensor]):
         if isinstance(self._source, files.BytesSource):
             options = {key: option for key, option in self._options.items() if key not in ("format", "mmap")}
             return api.loads(self._source.view, self.format, **options)
-        return self._container.value()
+        value = self._container.value()
+        return _dequantized(value) if self._dequantize else value
 
     def __getitem__(self, name: str) -> LazyTensor:
         if name not in self._container:
             raise KeyError(f"no tensor {name!r}{choices(name, self._container.keys()[:1000])}")
-        return LazyTensor(self._container, name, self._source.path)
+        return LazyTensor(self._container, name, self._source.path, self._dequantize)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._container.keys())
@@ -178,7 +205,8 @@ class File(Mapping[str, LazyTensor]):
 
     def __repr__(self) -> str:
         where = self._source.path or f"{self.size} bytes"
-        return f"<{where}: {self.format}, {len(self)} tensors>"
+        packed = f" in {self.compression}" if self.compression else ""
+        return f"<{where}: {self.format}{packed}, {len(self)} tensors{'' if self.lazy else ', read whole'}>"
 
 
 def _reopen(where: Any, options: dict[str, Any]) -> File:
@@ -186,31 +214,63 @@ def _reopen(where: Any, options: dict[str, Any]) -> File:
 
 
 def open(
-    where: Any, format: str | tuple[str, ...] | None = None, *, mmap: bool = False, limits: Limits | None = None, **options: Any
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    compression: str | None = None,
+    *,
+    mmap: bool = False,
+    dequantize: bool = True,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> File:
     """Opens a file (a path, bytes, a binary file object, or a hub's *.safetensors.index.json) without reading its tensors.
 
-    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates meanwhile.
+    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates meanwhile. A stream that is compressed as a
+    whole cannot be lazy: it is read, and a warning says so (`per_tensor=True` in `save` makes files that are compressed and lazy).
 
     >>> import numpy as np
     >>> with open(api.dumps({"logits": np.arange(20).reshape(10, 2), "n": 3})) as f:
     ...     print(f.keys(), f["logits"].shape, f["logits"][3:5].tolist())
     KeysView(<352 bytes: safetensors, 1 tensors>) (10, 2) [[6, 7], [8, 9]]
     """
+    file = open_file(where, format, compression, mmap=mmap, dequantize=dequantize, limits=limits, **options)
+    if file.compression is not None:
+        what = f"{file.path or 'this'} is compressed as a whole ({file.compression}), so it cannot be lazy and was read whole"
+        warnings.warn(f"{what}; tw.load says what it does, and tw.save(..., per_tensor=True) keeps files lazy", stacklevel=2)
+    return file
+
+
+def open_file(
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    compression: str | None = None,
+    *,
+    mmap: bool = False,
+    dequantize: bool = True,
+    limits: Limits | None = None,
+    **options: Any,
+) -> File:
+    """`open` without a word about what could not be lazy, for those who read it whole anyway."""
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     if path is not None and is_index(path):
         source, container = open_shards(path, mmap, limits)
-        name = "safetensors"
+        opened = api.Opened(container, "safetensors", None, container.checksums, True)
     else:
         source = files.source(where, mmap)
         try:
-            container, name = api.open_container(source, format, limits, options)
+            opened = api.open_container(source, format, compression or _named_compression(path), limits, options)
         except BaseException as error:
             source.close()
             if isinstance(error, TensorwireError):
                 error.add(path=path)
             raise
-    return File(path if path is not None else where, {"format": format, "mmap": mmap, "limits": limits, **options}, source, container, name)
+    said = {"format": format, "compression": compression, "mmap": mmap, "dequantize": dequantize, "limits": limits, **options}
+    return File(path if path is not None else where, said, source, opened)
+
+
+def _named_compression(path: str | None) -> str | None:
+    """zlib and snappy have no mark that could be recognised, so a file's name must say it."""
+    return None if path is None else of_name(path)[1]
 
 
 def load(
@@ -219,6 +279,7 @@ def load(
     to: str = "numpy",
     names: Iterable[str] | None = None,
     *,
+    compression: str | None = None,
     device: Any = None,
     cast: bool = False,
     limits: Limits | None = None,
@@ -237,17 +298,23 @@ def load(
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     if path is None:
         where = _own(where)
-    if names is not None or (path is not None and is_index(path)):
-        with open(where, format, limits=limits, **options) as file:
-            value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
-    else:
-        try:
+    packed = compression or _named_compression(path)
+    try:
+        if names is not None or (path is not None and (is_index(path) or (_lies_anyhow(path, format) and packed is None))):
+            with open_file(where, format, compression, limits=limits, **options) as file:
+                value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
+        else:
             data = where if path is None else files.read_file(path)
-            value = api.loads(data, format, copy=True if type(data) is bytes else None, limits=limits, **options)
-        except TensorwireError as error:
-            raise error.add(path=path) from None
+            value = api.loads(data, format, packed, copy=True if type(data) is bytes else None, limits=limits, **options)
+    except TensorwireError as error:
+        raise error.add(path=path) from None
     memory.make_writable(value)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def _lies_anyhow(path: str, format: str | tuple[str, ...] | None) -> bool:
+    """Whether arrays need not be aligned in the file: one by one they are read into memory where they are; all at once, copied there."""
+    return (format or of_name(path)[0]) == "npz"
 
 
 def _own(where: Any) -> memoryview:

@@ -20,7 +20,12 @@ class TensorSummary:
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
+    """As stored."""
     metadata: dict[str, str] = field(default_factory=dict)
+    quantized: str | None = None
+    """The scheme, if its floats are stored in fewer bits; dtype is the original's."""
+    compression: str | None = None
+    """How it is compressed, if each tensor is by itself."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,8 @@ class Summary:
     checksums: bool
     metadata: dict[str, str]
     tensors: list[TensorSummary]
+    compression: str | None = None
+    """That of the whole stream."""
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
@@ -40,12 +47,14 @@ class Summary:
 
     def __str__(self) -> str:
         sums = ", checksums" if self.checksums else ""
-        lines = [f"{self.path or 'bytes'}: {self.format}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
+        packed = f" in {self.compression}" if self.compression else ""
+        lines = [f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
         lines += [f"  {key}: {text}" for key, text in self.metadata.items()]
         width = max((len(tensor.name) for tensor in self.tensors), default=0)
         for tensor in self.tensors:
             shape = ", ".join(map(str, tensor.shape))
-            texts = "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
+            texts = "".join(f", {how}" for how in (tensor.quantized, tensor.compression) if how)
+            texts += "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
             lines.append(f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape})  {tensor.nbytes:,} bytes{texts}")
         return "\n".join(lines)
 
@@ -90,10 +99,13 @@ def inspect(
     """
     if is_record_file(where, format):
         return inspect_records(where, limits)
-    with lazy.open(where, format, limits=limits, **options) as file:
+    with lazy.open_file(where, format, limits=limits, **options) as file:
         texts = file.tensor_metadata
-        tensors = [TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {})) for t in file.values()]
-        return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors)
+        tensors = [
+            TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {}), t.quantized, t.compression)
+            for t in file.values()
+        ]
+        return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors, file.compression)
 
 
 def verify(
@@ -112,7 +124,7 @@ def verify(
     problems: list[str] = []
     count = nbytes = 0
     try:
-        file = lazy.open(where, format, limits=limits, **options)
+        file = lazy.open_file(where, format, limits=limits, **options)
     except TensorwireError as error:
         return Verification(False, error.path, error.format, 0, 0, False, [str(error)])
     with file:

@@ -17,6 +17,7 @@ COMMANDS = {
     "demo": "take a translation model's predictions through every format",
     "formats": "list the formats and what each is for",
     "inspect": "show what is in a file: names, kinds, dtypes, shapes, sizes, metadata",
+    "profile": "measure every format and compression on a file's tensors, and say which is best",
     "repair": "write the good records of a damaged record file to a new one",
     "schema": "show the features of record files: kinds, shapes, presence, ranges",
     "verify": "read everything in a file and say whether it is whole",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import api, lazy, streams, summary
+from .._errors import MissingDependencyError
 from ..equality import equal
 from ..records.examples import read_examples
 from ..records.write import write_examples
@@ -64,9 +65,9 @@ def _best(work: Callable[[], Any]) -> tuple[float, Any]:
     return min(times) * 1e3, result
 
 
-def trip(format: str, file: Path, what: str, value: Any, **reading: Any) -> Trip:
+def trip(format: str, file: Path, what: str, value: Any, writing: dict[str, Any] | None = None, **reading: Any) -> Trip:
     """Writes a value to a file in one format, reads it back, and compares every bit."""
-    encode, blob = _best(lambda: api.dumps(value, format))
+    encode, blob = _best(lambda: api.dumps(value, format, **writing or {}))
     file.write_bytes(blob)
     data = file.read_bytes()
     decode, back = _best(lambda: api.loads(data, format, **reading))
@@ -110,14 +111,34 @@ def _examples(file: Path, value: dict[str, Any]) -> Trip:
     return Trip("tfrecord", str(file), "a tf.train.Example for each sentence", file.stat().st_size, encode, decode, equal(back, columns))
 
 
+def _with_arrow(out: Path, value: dict[str, Any]) -> list[Trip]:
+    """Two formats that need PyArrow; none if it is not there."""
+    columns = {name: value[name] for name in ("logits", "tokens", "words")}
+    try:
+        return [
+            trip("arrow", out / "predictions.arrow", "all of it", value),
+            trip("parquet", out / "predictions.parquet", "columns: logits, tokens, words", columns),
+        ]
+    except MissingDependencyError:
+        return []
+
+
 def run(args: argparse.Namespace) -> int:
     value = predictions()
     args.out.mkdir(parents=True, exist_ok=True)
+    logits, small = value["logits"], {name: item for name, item in value.items() if name != "logits"}
     trips = [
         trip("safetensors", args.out / "predictions.safetensors", "all of it", value),
+        trip("safetensors", args.out / "predictions.safetensors.gz", "all of it, compressed", value, {"compression": "gzip"}),
         trip("tensorproto", args.out / "predictions.pb", "all of it", value),
-        trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", value["logits"]),
-        trip("raw", args.out / "logits.raw", "the logits", value["logits"], dtype="float32", shape=value["logits"].shape),
+        trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", logits),
+        trip("npy", args.out / "logits.npy", "the logits, as NumPy's own file", logits),
+        trip("npz", args.out / "predictions.npz", "all of it", value),
+        *_with_arrow(args.out, value),
+        trip("protobuf", args.out / "predictions.tensor", "all of it, for other languages", value),
+        trip("json", args.out / "predictions.json", "all but the logits, to read", small),
+        trip("example", args.out / "predictions.example", "all but the logits, one tf.train.Example", small),
+        trip("raw", args.out / "logits.raw", "the logits", logits, dtype="float32", shape=logits.shape),
         _saved(args.out / "predictions.checked.safetensors", value),
         _stream(args.out / "predictions.stream", value),
         _examples(args.out / "predictions.tfrecord", value),
@@ -159,4 +180,6 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
                 cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
+    if not any(row.format == "arrow" for row in trips):
+        print("\nWith pip install 'tensorwire[arrow]' also arrow and parquet.")
     print(f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])")

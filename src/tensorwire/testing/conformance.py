@@ -11,7 +11,8 @@ from .. import api, frameworks, memory
 from .._errors import DecodeError, EncodeError
 from ..codecs import Codec
 from ..equality import equal
-from ..tensors import KINDS, Strings
+from ..profiling.ways import reading
+from ..tensors import KINDS
 from .samples import Sample, samples
 
 Report = dict[tuple[str, str], str]
@@ -25,13 +26,6 @@ def _note(report: Report, sample: Sample, found: str) -> None:
         raise AssertionError(f"{key} is {report[key]} for one sample and {found} for {sample.value!r:.200}")
 
 
-_READERS: dict[str, Callable[[Any], dict[str, Any]]] = {
-    "raw": lambda value: {"dtype": value.dtype, "shape": value.shape},
-    "tensorproto": lambda value: {"text": isinstance(value, Strings) and value.text},
-}
-"""What must be said to read a value of our formats whose bytes do not say it all."""
-
-
 def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = None, *, hostile: int = 40) -> Report:
     """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and flips give a value or DecodeError.
 
@@ -42,7 +36,7 @@ def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = Non
     'exact'
     """
     codec = api._codec(writer, {}) if isinstance(writer, str) else writer
-    if reader is None and isinstance(writer, str) and writer in _READERS:
+    if reader is None and isinstance(writer, str):
         reader = partial(_reader, writer)
     report: Report = {}
     for sample in samples():
@@ -59,7 +53,7 @@ def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = Non
 
 
 def _reader(name: str, value: Any) -> Codec:
-    return api._codec(name, _READERS[name](value))
+    return api._codec(name, reading(name, value))
 
 
 def _check_read(codec: Codec, data: bytes, value: Any) -> None:

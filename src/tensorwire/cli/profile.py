@@ -1,0 +1,92 @@
+"""tensorwire profile"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from .. import lazy
+from .._errors import EncodeError, SchemaError, UnknownFormatError, choices
+from ..profiling import Profile, profile
+from ..profiling.choosing import WHAT
+from ..profiling.plot import check
+from ..records.examples import read_examples
+from ..records.summary import is_record_file
+from .arguments import add_file, add_json, read_from
+
+ROWS = 1024
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    add_file(parser)
+    parser.add_argument("--name", metavar="TENSOR", help="measure this tensor of the file alone")
+    parser.add_argument("--formats", type=_list, metavar="A,B", help="only these formats")
+    parser.add_argument("--compressions", type=_list, metavar="A,B", help="only these, with levels if you like (zstd,zstd:19), or none")
+    parser.add_argument("--quantize", type=_list, metavar="A,B", help="only these schemes, or none")
+    parser.add_argument("--seconds", type=float, default=10.0, help="how long it may take (default: 10)")
+    parser.add_argument("--all", action="store_true", help="measure the whole of large values, not a sample")
+    parser.add_argument("--best", choices=WHAT, help="say only which way is best for this, and why")
+    parser.add_argument("--lossy", action="store_true", help="with --best: quantized ways may win")
+    parser.add_argument("--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf")
+    add_json(parser)
+
+
+def _list(text: str) -> list[str]:
+    return [] if text == "none" else text.split(",")
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.plot is not None:
+        try:
+            check(args.plot)  # before all the work, not after it
+        except ValueError as error:
+            return _usage(error)
+    value = _value(args)
+    limits: dict[str, Any] = {"sample": None} if args.all else {}
+    try:
+        found = profile(value, formats=args.formats, compressions=args.compressions, quantize=args.quantize, seconds=args.seconds, **limits)
+    except EncodeError:
+        raise
+    except (UnknownFormatError, ValueError) as error:
+        return _usage(error)
+    if args.plot is not None:
+        found.plot(args.plot)
+    print(_shown(found, args))
+    return 1 if found.wrong else 0
+
+
+def _shown(found: Profile, args: argparse.Namespace) -> str:
+    if args.best is None:
+        return json.dumps(found.json(), indent=2) if args.json else str(found)
+    best = found.best(args.best, lossy=args.lossy)
+    if args.json:
+        return json.dumps(best.json(), indent=2)
+    given = ", ".join(f"{name}={option!r}" for name, option in best.options.items())
+    return f"{best.why}\ntw.dumps(x, {given})"
+
+
+def _value(args: argparse.Namespace) -> Any:
+    """The value of a file; of a record file the columns of its first records."""
+    if is_record_file(args.file, args.format):
+        batch = next(iter(read_examples(args.file, batch_size=ROWS, workers=0)), None)
+        if batch is None:
+            raise SchemaError("there are no records in it to measure", path=args.file)
+        value = dict(batch)
+        if not args.json and args.best is None:
+            print(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
+    elif args.name is not None:
+        return lazy.load(read_from(args.file), args.format, names=[args.name])[args.name]
+    else:
+        return lazy.load(read_from(args.file), args.format)
+    if args.name is None:
+        return value
+    if args.name not in value:
+        raise SchemaError(f"no column {args.name!r}{choices(args.name, value)}", path=args.file)
+    return value[args.name]
+
+
+def _usage(error: Exception) -> int:
+    print(f"tensorwire profile: {error}", file=sys.stderr)
+    return 2

@@ -1,0 +1,41 @@
+"""One line on a terminal that says how far a long piece of work is, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import TextIO
+
+_PAUSE = 0.1
+_BAR = 24
+
+
+class Progress:
+    """Draws on stderr, at most ten times a second; nothing at all unless `shown` (None: if stderr is a terminal)."""
+
+    def __init__(self, shown: bool | None, stream: TextIO | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._shown = (self._stream is not None and self._stream.isatty()) if shown is None else shown
+        self._last = 0.0
+
+    def show(self, done: float, what: str) -> None:
+        """`done` is from 0 to 1."""
+        now = time.monotonic()
+        if not self._shown or now - self._last < _PAUSE:
+            return
+        self._last = now
+        filled = int(_BAR * min(max(done, 0.0), 1.0))
+        line = f"{'█' * filled}{'·' * (_BAR - filled)} {100 * min(done, 1.0):3.0f} % {what}"
+        self._write("\r" + line[: shutil.get_terminal_size().columns - 1] + "\x1b[K")
+
+    def close(self) -> None:
+        if self._shown and self._last:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, UnicodeError, ValueError):  # a terminal that is gone, or that has no such character, is no reason to stop
+            self._shown = False
