@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import machine, report, targets
-from .cases import QUICK, MiB, Plan, cases
+from .case import QUICK, MiB, Plan
+from .cases import cases
 
 _MEMORY = 8 << 30
 """With less, the largest size is left out: each contender holds its own 256 MiB, and some copy them twice."""

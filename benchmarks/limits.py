@@ -16,7 +16,7 @@ from tensorwire.wire.crc import crc32c
 from .timing import Contender
 
 if TYPE_CHECKING:
-    from .cases import Result
+    from .case import Result
     from .record_files import Sample
 
 WARM = "memcpy, warm memory"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from . import limits, machine
-from .cases import Plan, Result
+from .case import Plan, Result
 from .figures import duration, rate, ratio
 from .targets import Target
 from .timing import Timing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import machine, records, stores
-from .cases import DIRECTIONS, KiB, MiB, Result, size_name
+from . import format_cases, machine, records, stores
+from .case import DIRECTIONS, KiB, MiB, Result, size_name
 from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from .timing import Timing
 
@@ -38,7 +38,8 @@ def check(results: list[Result]) -> list[Target]:
     """Every target whose cases were run."""
     found = {result.name: result for result in results}
     usual = [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
-    return [*usual, *_stores(found), *_state(found), *_records(found)]
+    formats = [Target(what, measured, needed, at_most) for what, measured, needed, at_most in format_cases.targets(found)]
+    return [*usual, *_stores(found), *_state(found), *formats, *_records(found)]
 
 
 def _fastest(timings: list[Timing]) -> Timing:
@@ -64,7 +65,7 @@ def _strings(found: dict[str, Result]) -> Iterator[Target]:
 def _loads(found: dict[str, Result]) -> Iterator[Target]:
     """Our better format for that case against whoever is fastest."""
     for name, result in found.items():
-        if name.startswith("loads"):
+        if name.startswith("loads") and not name.split()[1].startswith(format_cases.names()):
             ours, best = _fastest(result.ours()), _fastest(result.self_describing_rivals())
             yield Target(f"{name}: never slower; {ours.name} over {best.name}", best.median / ours.median, NOISE)
 
