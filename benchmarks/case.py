@@ -9,6 +9,8 @@ from .timing import Contender, Timing, race
 
 KiB, MiB = 1 << 10, 1 << 20
 DIRECTIONS = ("dumps", "loads")
+NOISE = 0.95
+"""Two equal things differ by so much from run to run; "never slower" is read with it."""
 SHAPES = {
     32: (2, 4),
     KiB: (16, 16),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from typing import Any
 
 from . import arrow_files, compression, json_text, numpy_files, stores
-from .case import Case, KiB, MiB, Plan, Result, size_name
+from .case import NOISE, Case, KiB, MiB, Plan, Result, size_name
 from .timing import Contender, race
 
 Target = tuple[str, float, float, bool]
@@ -20,7 +19,7 @@ def cases(plan: Plan) -> Iterator[Case]:
     """All of them, in the order of the report."""
     yield from _numpy(plan)
     yield from _arrow(plan)
-    yield from _json(plan)
+    yield from json_text.cases(Case, plan.large_rounds, plan.seconds)
     yield from _compression(plan)
 
 
@@ -51,22 +50,19 @@ def _arrow(plan: Plan) -> Iterator[Case]:
     yield Case("open arrow", about, _one(arrow_files.opening, "open"), plan.rounds, plan.seconds)
 
 
-def _json(plan: Plan) -> Iterator[Case]:
-    for name, what in json_text.VALUES.items():
-        proved = cache(partial(json_text.contenders, name))
-        for which in ("write", "read"):
-            yield Case(f"{which} json {name}", f"{which}: {what}", _one(proved, which), plan.large_rounds, plan.seconds)
-
-
 def _compression(plan: Plan) -> Iterator[Case]:
     size = min(64 * MiB, plan.large)
     for name, (_, what) in compression.DATA.items():
         proved = cache(partial(compression.packed, name, size))
         for which in ("pack", "unpack"):
-            yield Case(f"{which} {name}", f"{which}: {what}, {size_name(size)}, shuffled and in zstd", _one(proved, which), plan.large_rounds)
+            yield Case(
+                f"{which} {name}", f"{which}: {what}, {size_name(size)}, shuffled and in zstd", _one(proved, which), plan.large_rounds
+            )
     proved = cache(partial(compression.streams, size))
     for which in ("compress", "decompress"):
-        yield Case(f"{which} stream", f"{which}: a stream of {size_name(size)}, by the libraries' own functions too", _one(proved, which), 3)
+        yield Case(
+            f"{which} stream", f"{which}: a stream of {size_name(size)}, by the libraries' own functions too", _one(proved, which), 3
+        )
     for item in (2, 4, 8):
         about = f"the byte shuffle of items of {item} bytes, {size_name(size)}"
         yield Case(f"shuffle {item}", about, partial(compression.shuffling, size, item), plan.large_rounds)
@@ -91,7 +87,7 @@ def targets(found: Mapping[str, Result]) -> Iterator[Target]:
             yield from _blosc(verb, result)
     for what, measured, most in arrow_files.targets(found):
         yield what, measured, most, True
-    yield from json_text.targets(found)
+    yield from json_text.targets(found, lambda what, measured, needed: (what, measured, needed, False), NOISE)
 
 
 def _blosc(verb: str, result: Result) -> Iterator[Target]:
@@ -103,6 +99,5 @@ def _blosc(verb: str, result: Result) -> Iterator[Target]:
         yield f"{result.name}: time, {ours} over {theirs}", mine.median / other.median, compression.SLOWER, True
 
 
-def names() -> Any:
-    """Cases that have targets of their own, so that those for all formats leave them alone."""
-    return (*numpy_files.KINDS, "arrow", "json")
+NAMES = (*numpy_files.KINDS, "arrow", "json")
+"""Cases that have targets of their own, so that those for all formats leave them alone."""

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from . import format_cases, machine, records, stores
-from .case import DIRECTIONS, KiB, MiB, Result, size_name
+from .case import DIRECTIONS, NOISE, KiB, MiB, Result, size_name
 from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from .timing import Timing
 
-NOISE = 0.95
-"""Two equal things differ by so much from run to run; "never slower" is read with it."""
 IMPORT_SECONDS = 0.040
 
 
@@ -65,7 +63,7 @@ def _strings(found: dict[str, Result]) -> Iterator[Target]:
 def _loads(found: dict[str, Result]) -> Iterator[Target]:
     """Our better format for that case against whoever is fastest."""
     for name, result in found.items():
-        if name.startswith("loads") and not name.split()[1].startswith(format_cases.names()):
+        if name.startswith("loads") and not name.split()[1].startswith(format_cases.NAMES):
             ours, best = _fastest(result.ours()), _fastest(result.self_describing_rivals())
             yield Target(f"{name}: never slower; {ours.name} over {best.name}", best.median / ours.median, NOISE)
 

@@ -1,6 +1,7 @@
 """What must work with the wheel alone: NumPy, ml_dtypes and nothing else."""
 
 import importlib.metadata
+import importlib.resources
 import io
 import sys
 
@@ -17,8 +18,19 @@ value = {
     "ragged": tw.Ragged.of([[1], [2, 3]]),
     "list": [np.zeros(2), (1, None, b"x")],
 }
-for format in ("safetensors", "tensorproto"):
-    assert tw.equal(tw.loads(tw.dumps(value, format)), value), format
+for format in ("safetensors", "tensorproto", "npy", "npz", "protobuf", "json", "example"):
+    assert tw.equal(tw.loads(tw.dumps(value, format), format), value), format
+    assert tw.loads(tw.dumps(value, format, quantize="int8"), format)["dense"].dtype == np.float32, format
+for compression in ("gzip", "zlib"):
+    assert tw.equal(tw.loads(tw.dumps(value, compression=compression), compression=compression), value), compression
+assert (importlib.resources.files("tensorwire") / "tensor_data.proto").read_text().startswith("//")
+for missing in (lambda: tw.dumps(value, "arrow"), lambda: tw.dumps(value, compression="zstd"), lambda: tw.profile(value, seconds=0).plot()):
+    try:
+        missing()
+    except tw.MissingDependencyError as error:
+        assert "pip install 'tensorwire[" in str(error)
+    else:
+        raise AssertionError("a package is not here, and nothing was said")
 assert tw.equal(tw.loads(tw.dumps(value["dense"], "raw"), "raw", dtype="float32", shape=(2, 3)), value["dense"])
 stream = io.BytesIO()
 tw.write(stream, value)

@@ -43,6 +43,11 @@ class TestRecognition:
         with pytest.raises(tw.UnknownFormatError, match="pass format="):
             tw.loads(data)
 
+    @pytest.mark.parametrize("format", ["safetensors", "npy", "npz", "json", "protobuf"])
+    def test_metadata_are_text(self, format):
+        with pytest.raises(tw.EncodeError, match="metadata is text"):
+            tw.dumps(np.zeros(3), format, metadata={"a": 1})
+
     def test_cut_safetensors(self):
         with pytest.raises(tw.TruncatedError):
             tw.loads(tw.dumps({"a": np.zeros(100)})[:60])

@@ -134,6 +134,7 @@ def _encode(codec: Codec, format: str, value: Any, metadata: dict[str, str] | No
         return codec.encode(value)
     if isinstance(value, Bundle):
         return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
+    metadata = Bundle({}, metadata).metadata  # which must be text
     if not FORMATS[format].metadata:
         raise EncodeError("this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out", format=format)
     return codec.encode(value, metadata)  # type: ignore[call-arg]

@@ -91,7 +91,7 @@ class Reader(Tensors):
             dollar = key[:1] == "$" and not self.plain
             if dollar and key[1:2] != "$":
                 if form is not None or key not in _FORMS or found.keys() - waiting.keys():
-                    self.fail(f"{key!r:.40} is no form of ours, or not alone; a key that begins with $ is written with two of them", at)
+                    self.fail(f"{key!r:.40} is no form of ours, or not alone; plain=True reads any key, and ours are written with $$", at)
                 form = key
             if form is not None and (key != "data" or {"$tensor", "shape"} <= own.keys()):
                 own[key], end = self.field(form, key, at, depth, way, own)

@@ -17,6 +17,8 @@ from .streams import PIECE, Decompressor
 
 _INPUT = 1 << 17
 """Bytes given to the library at a time: it copies what it does not use at once."""
+_SMALL = 1 << 16
+"""Bytes of data in a frame for which it does not pay to set up a stream."""
 _LONGEST = 19
 """Bytes of the longest header."""
 _SKIP = 8
@@ -93,6 +95,13 @@ class FrameDecompressor(Decompressor):
         if head is None:
             self._advance(len(self._held) - before)
             return b""
+        if not before and head.content is not None and head.content <= min(_SMALL, PIECE) and head.skip is None:
+            found = self._small(self._rest[:_INPUT], head.content)
+            if found is not None:
+                self._held.clear()
+                self._any = True
+                self._advance(found[0])
+                return found[1]
         self._advance(head.end - before)
         first, self._held = bytes(self._held[: head.end]), bytearray()
         if head.skip is not None:
@@ -143,6 +152,10 @@ class FrameDecompressor(Decompressor):
             return ChecksumError(f"the {cls.unit} that begins at byte {begin} does not match its checksum", format=cls.name, offset=at)
         what = f"the data of the {cls.unit} that begins at byte {begin} is damaged, here or a little later"
         return DecodeError(what, format=cls.name, offset=at)
+
+    def _small(self, view: memoryview, size: int) -> tuple[int, Buffer] | None:
+        """For a frame of so little data: how long it is, and the data, if it is there whole and sound, and that is quickly found out."""
+        return None
 
     _errors: tuple[type[Exception], ...]
     """What the library raises for bad bytes."""

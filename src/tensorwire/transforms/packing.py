@@ -40,7 +40,7 @@ BLOCK = 1 << 20
 """Bytes of a block that is not shuffled."""
 _LARGEST = 8 << 20
 """Bytes of the largest block: each thread holds two."""
-_GROUP = 8
+_GROUP = 16
 """Blocks that are packed in the way that was best for the first of them."""
 _ITEM = 256
 """Bytes of the largest item that is shuffled."""

@@ -90,6 +90,15 @@ class ZstdDecompressor(FrameDecompressor):
         log = min(max(_WINDOW[0], (head.window - 1).bit_length()), _WINDOW[1])
         return self._library.ZstdDecompressor(options={self._library.DecompressionParameter.window_log_max: log})
 
+    def _small(self, view: memoryview, size: int) -> tuple[int, Buffer] | None:
+        out = np.empty(size, np.uint8)
+        try:
+            length = int(self._library.get_frame_size(view))
+            unpack(view[:length], out)
+        except (self._library.ZstdError, DecodeError):
+            return None  # the usual way says what is wrong
+        return length, out.data
+
     _read = staticmethod(read_header)
 
 
