@@ -18,13 +18,18 @@ value = {
     "ragged": tw.Ragged.of([[1], [2, 3]]),
     "list": [np.zeros(2), (1, None, b"x")],
 }
-for format in ("safetensors", "tensorproto", "npy", "npz", "protobuf", "json", "example"):
+for format in ("safetensors", "tensorproto", "npy", "npz", "arrow", "protobuf", "json", "example"):
     assert tw.equal(tw.loads(tw.dumps(value, format), format), value), format
     assert tw.loads(tw.dumps(value, format, quantize="int8"), format)["dense"].dtype == np.float32, format
 for compression in ("gzip", "zlib"):
     assert tw.equal(tw.loads(tw.dumps(value, compression=compression), compression=compression), value), compression
 assert (importlib.resources.files("tensorwire") / "tensor_data.proto").read_text().startswith("//")
-for missing in (lambda: tw.dumps(value, "arrow"), lambda: tw.dumps(value, compression="zstd"), lambda: tw.profile(value, seconds=0).plot()):
+columns = {"x": value["dense"]}
+for missing in (
+    lambda: tw.dumps(columns, "parquet"),
+    lambda: tw.dumps(value, compression="zstd"),
+    lambda: tw.profile(value, seconds=0).plot(),
+):
     try:
         missing()
     except tw.MissingDependencyError as error:

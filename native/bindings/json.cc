@@ -69,9 +69,13 @@ nb::bytes json_write_numbers(nb::bytes before, nb::handle values, int code, nb::
   return nb::steal<nb::bytes>(object);
 }
 
-// Bytes that were allocated by malloc, as an array that frees them.
-nb::object adopt(uint8_t* values, size_t size) {
-  if (auto* fitting = static_cast<uint8_t*>(std::realloc(values, size ? size : 1))) values = fitting;
+// The values as an array that frees them. Memory that was never touched costs nothing, and is used again more readily when it is given back whole.
+nb::object adopt(const JsonArray& found, size_t width) {
+  uint8_t* values = found.values;
+  const size_t size = found.count * width;
+  if (found.room > 2 * found.count || !values)
+    if (auto* fitting = static_cast<uint8_t*>(std::realloc(values, size ? size : 1))) values = fitting;
+  if (!values) throw std::bad_alloc();
   PyObject* owner = PyCapsule_New(values, nullptr, [](PyObject* capsule) { std::free(PyCapsule_GetPointer(capsule, nullptr)); });
   if (!owner) {
     std::free(values);
@@ -118,7 +122,7 @@ nb::tuple json_read_numbers(nb::handle text, size_t at, int code, nb::object sha
     std::free(found.values);
     return failed(o);
   }
-  nb::object values = adopt(found.values, found.count * json_width(kind));
+  nb::object values = adopt(found, json_width(kind));
   nb::list dims, splits;
   for (int i = 0; i < (ragged ? std::min(found.rank, 1) : found.rank); i++) dims.append(found.dims[i]);
   for (int i = 1; ragged && i < found.rank; i++) {

@@ -56,7 +56,7 @@ JsonOutcome read_json_shape(const uint8_t* text, size_t size, size_t at, JsonKin
 // A value of any shape and at most `most` elements. Whoever calls frees `values`, which may be null. With `ragged`, lists need not be equally long.
 struct JsonArray {
   uint8_t* values = nullptr;
-  size_t count = 0;
+  size_t count = 0, room = 0;  // elements, and what there is memory for
   int rank = 0;
   size_t dims[kMaxJsonRank] = {};                 // not ragged
   std::vector<int64_t> splits[kMaxJsonRank];      // ragged: splits[i], from 1 to rank - 1, says which elements each list of depth i has

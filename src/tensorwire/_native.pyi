@@ -155,14 +155,15 @@ def unshuffle(data: Any, item: int, block: int, out: Array) -> None:
     """The inverse."""
 
 def merge_planes(planes: list[Any], out: Array) -> None:
-    """The same for one block whose planes lie apart: item i gets byte i of each. A plane of one byte stands for as many as there are items."""
+    """The same for one block whose planes lie apart: item i gets byte i of each. A plane of one byte stands for as many as there are
+    items."""
 
 def ipc_message(data: Any) -> tuple[int, int, int, int, int, Any]:
     """(status, offset, version, kind, bytes of the body, what it says): a message of Arrow's IPC format.
 
-    A schema (1) says (endianness, fields, metadata), a batch (3) says (rows, nodes [n, 2], buffers [n, 2], codec, counts of further buffers),
-    a dictionary (2) says (id, whether it is a delta, batch). Fields are (name, type, width, signed, number of children, (id, bits, signed) of
-    a dictionary's index or None, metadata), each followed by its children.
+    A schema (1) says (endianness, fields, metadata), a batch (3) says (rows, nodes [n, 2], buffers [n, 2], codec, counts of further
+    buffers), a dictionary (2) says (id, whether it is a delta, batch). Fields are (name, type, width, signed, number of children, (id,
+    bits, signed) of a dictionary's index or None, metadata), each followed by its children.
     """
 
 def ipc_footer(data: Any) -> tuple[int, int, int, Any, Any, Any]:
@@ -182,24 +183,26 @@ def json_write_numbers(
 ) -> bytes:
     """`before`, the values as JSON, `after`. A value is its own bytes in C order, `kind` its place in KINDS of wire/_pure/json_numbers.py.
 
-    Lists nest by `levels`, outer to inner: a length that all lists of that depth have, or int64 row_splits. None: a bare number. NaN and the
-    infinities are strings, or with `bare` the tokens NaN, Infinity, -Infinity. With indent >= 0 each list of lists takes a line an item,
-    indented by so much more than the `margin` of the line in which the first one begins.
+    Lists nest by `levels`, outer to inner: a length that all lists of that depth have, or int64 row_splits. None: a bare number. NaN
+    and the infinities are strings, or with `bare` the tokens NaN, Infinity, -Infinity. With indent >= 0 each list of lists takes a line
+    an item, indented by so much more than the `margin` of the line in which the first one begins.
     """
 
 def json_read_numbers(
     text: Any, at: int, kind: int, shape: tuple[int, ...] | None, ragged: bool, most: int
 ) -> tuple[int, int, int, tuple[int, ...], Array | None, list[Array]]:
-    """(status, offset of the fault, end, shape, the values' bytes, row_splits): the value that begins at text[at], white space before it or not.
+    """(status, offset of the fault, end, shape, the values' bytes, row_splits): the value that begins at text[at], white space before it or
+    not.
 
     Of the given shape (without zeros: there is nothing to read then), or of the one that its lists have; with `ragged` they need not be
-    equally long, and shape is that of the outermost list. OVER_LIMIT: more than `most` numbers. Never more than half as many as the text has
-    bytes.
+    equally long, and shape is that of the outermost list. OVER_LIMIT: more than `most` numbers. Never more than half as many as the
+    text has bytes.
     """
 
 def json_skip(text: Any, at: int, most_depth: int, past_dollars: bool) -> tuple[int, int, int, bool]:
     """(status, end, depth, stopped): where the list or object that begins at text[at] ends, by its brackets and strings alone, and how deep it
-    nests; or, stopped, where a string in it begins with "$", unless told to go past them. Otherwise `end` is that of the fault."""
+    nests; or, stopped, where a string in it begins with "$", unless told to go past them. Otherwise `end` is that of the fault.
+    """
 
 def decode_columns(data: Any, copy: bool) -> Any:
     """The array, or dict of arrays, of a plain Arrow file (numbers in one batch), by the memory rules; None for any other, valid or not."""

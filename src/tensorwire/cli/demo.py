@@ -111,14 +111,11 @@ def _examples(file: Path, value: dict[str, Any]) -> Trip:
     return Trip("tfrecord", str(file), "a tf.train.Example for each sentence", file.stat().st_size, encode, decode, equal(back, columns))
 
 
-def _with_arrow(out: Path, value: dict[str, Any]) -> list[Trip]:
-    """Two formats that need PyArrow; none if it is not there."""
+def _parquet(out: Path, value: dict[str, Any]) -> list[Trip]:
+    """A format that needs PyArrow; nothing if that is not there."""
     columns = {name: value[name] for name in ("logits", "tokens", "words")}
     try:
-        return [
-            trip("arrow", out / "predictions.arrow", "all of it", value),
-            trip("parquet", out / "predictions.parquet", "columns: logits, tokens, words", columns),
-        ]
+        return [trip("parquet", out / "predictions.parquet", "columns: logits, tokens, words", columns)]
     except MissingDependencyError:
         return []
 
@@ -134,7 +131,8 @@ def run(args: argparse.Namespace) -> int:
         trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", logits),
         trip("npy", args.out / "logits.npy", "the logits, as NumPy's own file", logits),
         trip("npz", args.out / "predictions.npz", "all of it", value),
-        *_with_arrow(args.out, value),
+        trip("arrow", args.out / "predictions.arrow", "all of it", value),
+        *_parquet(args.out, value),
         trip("protobuf", args.out / "predictions.tensor", "all of it, for other languages", value),
         trip("json", args.out / "predictions.json", "all but the logits, to read", small),
         trip("example", args.out / "predictions.example", "all but the logits, one tf.train.Example", small),
@@ -180,6 +178,6 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
                 cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
-    if not any(row.format == "arrow" for row in trips):
-        print("\nWith pip install 'tensorwire[arrow]' also arrow and parquet.")
+    if not any(row.format == "parquet" for row in trips):
+        print("\nWith pip install 'tensorwire[arrow]' also parquet.")
     print(f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])")

@@ -1,8 +1,8 @@
 """What can still be unpacked of a damaged compressed file: all up to the damage, and from the next place where unpacking can start.
 
 gzip members, zstd and lz4 frames and Snappy blocks are such places; a zlib stream has none. Wrong data does no harm here: each record has
-checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.ratio` allows is no
-damage, and an error here too.
+checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.ratio` allows
+is no damage, and an error here too.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MODES = ("w", "live", "a")
 
 
 class RecordWriter:
-    """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy").
+    """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy"; TensorFlow cannot read "zstd" and "lz4").
 
     `mode="w"`: the file is replaced whole when the writer is closed, and left as it was if the `with` block fails. `"live"` starts a new
     file in place, so that others can follow it; `"a"` adds to one, after checking it and cutting a torn record off its end. With these two,

@@ -15,7 +15,8 @@ rounded, truncated or dropped in silence. All numbers: {numbers}.
 NOTES = """
 - A lone string tensor in `tensorproto` is exactly TensorFlow's bytes, which cannot say whether it is text: it comes back as bytes unless
   `loads(..., text=True)`. Inside a dict, list or tuple text stays text.
-- `raw` holds the numbers only; the reader passes `dtype` and `shape`. `parquet` holds columns: dicts and Bundles of tensors that share their first dimension.
+- `raw` holds the numbers only; the reader passes `dtype` and `shape`.
+- `parquet` holds columns: dicts and Bundles of tensors that share their first dimension.
 - scalar: no dimensions. ragged: one ragged dimension, its row_splits int64 or int32. ragged deep: more of them, also of uniform length.
 - TensorFlow has bytes only, so text goes in as UTF-8 and comes back as bytes.
 - Object arrays of strings come back as text if their elements are str.
