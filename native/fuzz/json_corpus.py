@@ -66,6 +66,7 @@ def json_write() -> dict[str, bytes]:
         "ragged": values(INT64, 3, 0x83, data=bytes([2, 0, 1]) + struct.pack("<3q", 1, 2, 3)),
         "ragged_deep": values(BOOL, 2, 0x82, 0x83, data=bytes([1, 2, 1, 0, 2]) + b"\1\0\1"),
         "splits_go_back": values(BOOL, 3, 0xC3, data=bytes([0, 3, 1, 2]) + b"\1\0"),
+        "splits_of_no_lists": values(BOOL, 0, 0xC0, data=bytes([3]) + b"\1\0\1"),
         "splits_negative": values(BOOL, 1, 0xC1, data=bytes([0xFF, 2]) + b"\1\0"),
     }
 

@@ -222,6 +222,7 @@ JsonWritten write_json(JsonKind kind, const void* values, size_t count, const Js
     nest.out = nest.with.scalar(out, values, layout.bare);
   else
     nest.write(0, 0);
+  for (size_t i = 0; i < layout.levels.size(); i++) nest.sound &= nest.next[i] == nest.lists[i + 1];  // what no list has was not written
   if (!nest.sound) return {kOutOfRange, 0};
   return {kOk, static_cast<size_t>(nest.out - out)};
 }

@@ -167,7 +167,10 @@ def ipc_message(data: Any) -> tuple[int, int, int, int, int, Any]:
     """
 
 def ipc_footer(data: Any) -> tuple[int, int, int, Any, Any, Any]:
-    """(status, offset, version, schema, dictionaries [n, 3], batches [n, 3]): the footer of Arrow's IPC file; blocks are offset, length, body."""
+    """(status, offset, version, schema, dictionaries [n, 3], batches [n, 3]): the footer of Arrow's IPC file.
+
+    Blocks are offset, length, body.
+    """
 
 def ipc_schema(fields: list[Any], pairs: list[Any]) -> bytes:
     """The message of a schema, its fields and metadata as `ipc_message` gives them; no dictionaries."""
@@ -200,14 +203,17 @@ def json_read_numbers(
     """
 
 def json_skip(text: Any, at: int, most_depth: int, past_dollars: bool) -> tuple[int, int, int, bool]:
-    """(status, end, depth, stopped): where the list or object that begins at text[at] ends, by its brackets and strings alone, and how deep it
-    nests; or, stopped, where a string in it begins with "$", unless told to go past them. Otherwise `end` is that of the fault.
+    """(status, end, depth, stopped): where the list or object that begins at text[at] ends, by its brackets and strings alone.
+
+    And how deep it nests; or, stopped, where a string in it begins with "$", unless told to go past them. Otherwise `end` is that of the
+    fault.
     """
 
 def decode_columns(data: Any, copy: bool) -> Any:
     """The array, or dict of arrays, of a plain Arrow file (numbers in one batch), by the memory rules; None for any other, valid or not."""
 
 def encode_columns(value: Any, each: int) -> bytes | None:
-    """One array of numbers, or a dict of them that share their first dimension, as an Arrow file; None if it needs more words, or if there are
-    more than `each` bytes a column.
+    """One array of numbers, or a dict of them that share their first dimension, as an Arrow file.
+
+    None if it needs more words, or if there are more than `each` bytes a column.
     """
