@@ -313,6 +313,7 @@ def test_kernels_refuse_what_they_cannot_hold():
         for levels in (
             (3,),
             (2, 2),
+            (0, np.array([2])),
             (1, np.array([0, 1, 2])),
             (1, np.array([0, 9])),
             (2, np.array([0, 2, 1])),
