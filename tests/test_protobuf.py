@@ -256,9 +256,11 @@ class TestTexts:
             assert file.tensor_metadata == {"0": {"name": "x:0"}, "1/a": {"device": "cuda:1", "": ""}}
 
     def test_what_utf8_cannot_hold(self):
-        for bundle in (tw.Bundle({}, {"a": "\ud800"}), tw.Bundle({"a": np.zeros(1)}, {}, {"a": {"\ud800": ""}})):
+        for make in (lambda: tw.Bundle({}, {"a": "\ud800"}), lambda: tw.Bundle({"a": np.zeros(1)}, {}, {"a": {"\ud800": ""}})):
             with pytest.raises(tw.EncodeError, match="surrogate"):
-                dumps(bundle)
+                make()
+        with pytest.raises(tw.EncodeError, match="surrogate"):
+            dumps(np.zeros(1), metadata={"a": "\ud800"})
 
 
 @pytest.mark.parametrize("scheme", ["int8", "float16"])
