@@ -186,6 +186,13 @@ REFUSED = {
         "inputs is a plain value/list, but expecting an object" + SEVERAL,
         "$.inputs",
     ),
+    "a string for several inputs": (
+        '{"instances": [{"b64": "YQ=="}]}',
+        {"a": ("string", None), "s": ("string", None)},
+        400,
+        "input size does not match signature: 1!=2 len({a}) != len({a,s}). Sent extra: {}. Missing but required: {s}.",
+        "$.instances",
+    ),
     "a row without a name": ('{"instances": [{"a": 1}]}', TWO, 400, "keys must be equal to: a,s", "$.instances[0]"),
     "a row with another name": (
         '{"instances": [{"a": 1, "s": "", "z": 1}]}',

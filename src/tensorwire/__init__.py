@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import io
+    from . import io, serving
     from ._errors import (
         ChecksumError,
         DecodeError,
@@ -135,6 +135,7 @@ __all__ = [
     "read_sequence_examples",
     "repair",
     "save",
+    "serving",
     "tensor",
     "to",
     "verify",
@@ -145,8 +146,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "io":
-        return importlib.import_module(f"{__name__}.io")
+    if name in ("io", "serving"):
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,0 +1,1 @@
+"""What TensorFlow saves of a model: SavedModels, read without TensorFlow."""

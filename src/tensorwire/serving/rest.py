@@ -1,0 +1,192 @@
+"""TensorFlow Serving's REST bodies, both ways, without any I/O.
+
+    predict, by rows       {"instances": [ROW, ...]}              -> {"predictions": [ROW, ...]}
+    predict, by columns    {"inputs": TENSOR | {NAME: TENSOR}}    -> {"outputs": TENSOR | {NAME: TENSOR}}
+    classify               {"examples": [{FEATURE: VALUES}], "context": {...}} -> {"results": [[[LABEL, SCORE], ...], ...]}
+    regress                the same                               -> {"results": [VALUE, ...]}
+    any error              {"error": MESSAGE}, and a status
+
+A client uses `build`, `check` and `parse_answer`; a server `parse_request` and `build_answer`. Dtypes come from the signature: JSON says
+none. float16, bfloat16, uint16 and complex numbers do not go through JSON; gRPC takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import dtypes, frameworks
+from .._errors import EncodeError, TensorwireError, choices
+from .._limits import DEFAULT, Limits
+from ..tensors import Array, Strings, describe
+from . import rest_answers, rest_examples, rest_requests
+from .decompose import Plan, plan
+from .rest_examples import FORMAT, Examples
+from .rest_faults import Fault, Refused, step
+from .rest_requests import DEFAULT_NAME, Request
+from .rest_text import DTYPES, write, write_rows
+
+if TYPE_CHECKING:
+    from .signature import Signature
+
+LAYOUTS = ("auto", "rows", "columns")
+VERBS = ("predict", "classify", "regress")
+
+__all__ = ["DTYPES", "LAYOUTS", "VERBS", "Examples", "Fault", "Request", "build", "build_answer", "check", "parse_answer", "parse_request"]
+
+
+def build(
+    inputs: Any,
+    signature: Signature | None = None,
+    *,
+    layout: str = "auto",
+    verb: str = "predict",
+    signature_name: str | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> list[bytes]:
+    """The body of a request, in pieces.
+
+    `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a signature they are sent as they are. By
+    columns anything can be sent, so "auto" means that; by rows all inputs share their first dimension. For classify and regress, `inputs`
+    are examples: a list of dicts of features, or a dict of columns.
+
+    >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
+    b'{"inputs":{"x":[[1.0,0.1]]}}'
+    >>> b"".join(build({"a": np.array([1, 2]), "b": ["u", "v"]}, layout="rows", signature_name="score"))
+    b'{"signature_name":"score","instances":[{"a":1,"b":"u"},{"a":2,"b":"v"}]}'
+    >>> b"".join(build([{"age": 20, "names": ["foo", "bar"]}], verb="classify"))
+    b'{"examples":[{"age":20,"names":["foo","bar"]}]}'
+    """
+    if layout not in LAYOUTS:
+        raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}", format=FORMAT)
+    _check_verb(verb)
+    if signature_name is None:
+        known = signature if signature is not None else inputs.signature if isinstance(inputs, Plan) else None
+        signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
+    if verb != "predict":
+        return rest_examples.build(inputs, context, signature_name)
+    tensors = _tensors(inputs, signature)
+    head = b"{" if signature_name is None else b'{"signature_name":' + rest_examples.key(signature_name) + b","
+    return [head, *(_rows(tensors) if layout == "rows" else _columns(tensors))]
+
+
+def check(body: Any, signature: Signature | Mapping[str, Signature], *, verb: str = "predict", limits: Limits = DEFAULT) -> Fault | None:
+    """What TensorFlow Serving would answer to a body that it does not take: status, message, the path to the fault, and a hint; else None.
+
+    With several signatures, by name, the body says which one it means. Shapes are checked last, and in our own words.
+
+    >>> from tensorwire.serving.signature import Signature
+    >>> print(check(b'{"inputs": [[1, 2.5]]}', Signature.given({"x": ("int32", [None, 2])})))
+    400 at $.inputs[0][1]: JSON Value: 2.5 Type: Number is not of expected type: int32
+    an integer has neither point nor exponent
+    """
+    _check_verb(verb)
+    return rest_requests.check(body, signature, verb, limits)
+
+
+def parse_request(
+    body: Any, signature: Signature | Mapping[str, Signature], *, verb: str = "predict", limits: Limits = DEFAULT
+) -> Request | Examples:
+    """The tensors of a predict request, or the examples of a classify or regress request; ModelError with Serving's status and message.
+
+    >>> from tensorwire.serving.signature import Signature
+    >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', Signature.given({"x": ("float32", [None, 2])}))
+    Request(inputs={'x': array([[1. , 2.5],
+           [nan, 4. ]], dtype=float32)}, layout='rows', signature_name='')
+    """
+    _check_verb(verb)
+    try:
+        return rest_requests.read(body, signature, verb, limits)
+    except Refused as refused:
+        raise refused.fault.error() from None
+
+
+def parse_answer(
+    body: Any, signature: Signature | None = None, *, status: int = 200, limits: Limits = DEFAULT
+) -> dict[str, Array | Strings]:
+    """The tensors of an answer, by name; ModelError if it is an error.
+
+    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if none has a point, else float64; and a
+    single output, which loses its name on the way, is called "output_0". Strings are bytes. classify gives "classes" and "scores", regress
+    "outputs".
+
+    >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
+    {'output_0': array([[0.5, nan],
+           [1. , 2. ]])}
+    >>> parse_answer(b'{"error": "Servable not found"}', status=404)
+    Traceback (most recent call last):
+        ...
+    tensorwire._errors.ModelError: 404: Servable not found
+    """
+    return rest_answers.read(body, signature, status, limits)
+
+
+def build_answer(outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict") -> list[bytes]:
+    """The body of an answer, in pieces. Strings are text, or {"b64": ...} if the output's name ends in "_bytes".
+
+    >>> b"".join(build_answer({"y": np.float32([1, 2])}, "rows"))
+    b'{"predictions":[1.0,2.0]}'
+    """
+    _check_verb(verb)
+    return rest_answers.build(outputs, layout, verb)
+
+
+def _check_verb(verb: str) -> None:
+    if verb not in VERBS:
+        raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}", format=FORMAT)
+
+
+def _tensors(inputs: Any, signature: Signature | None) -> dict[str, Array | Strings]:
+    """What goes into the body, checked for what JSON cannot hold."""
+    if not isinstance(inputs, Plan) and signature is not None:
+        inputs = plan(inputs, signature)
+    if isinstance(inputs, Plan):
+        for name, output in inputs.signature.outputs.items():
+            if output.kind != "dense":
+                way = "by gRPC the other outputs can be asked for, and its parts if the model gives them"
+                raise EncodeError(f"the output is one {output.kind} tensor, which Serving cannot fetch; {way}", tensor=name, format=FORMAT)
+        inputs = inputs.inputs
+    if not isinstance(inputs, Mapping) or not inputs:
+        raise EncodeError(f"inputs are tensors by name, not {type(inputs).__name__}" if inputs else "no inputs", format=FORMAT)
+    return {name: _sendable(name, value) for name, value in inputs.items()}
+
+
+def _sendable(name: Any, value: Any) -> Array | Strings:
+    try:
+        tensor = frameworks.tensor(value)
+    except TensorwireError as error:
+        raise error.add(tensor=str(name), format=FORMAT) from None
+    if not isinstance(tensor, (np.ndarray, Strings)):
+        why = f"{describe(tensor)} has no form in JSON; with the model's signature it is taken apart"
+        raise EncodeError(why, tensor=str(name), format=FORMAT, path=step("$.inputs", str(name)))
+    dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
+    if dtype not in DTYPES:
+        way = "gRPC takes it: Client('grpc://...')"
+        why = f"{dtype} does not go through TensorFlow Serving's JSON; {way}"
+        raise EncodeError(why, tensor=str(name), format=FORMAT, path=step("$.inputs", str(name)))
+    return tensor
+
+
+def _columns(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
+    if list(tensors) == ["b64"]:  # {"b64": ...} would be a string
+        return [b'"inputs":', write(tensors["b64"]), b"}"]
+    chunks, before = [], b'"inputs":{'
+    for name, tensor in tensors.items():
+        chunks += [before + rest_examples.key(name) + b":", write(tensor)]
+        before = b","
+    return [*chunks, b"}}"]
+
+
+def _rows(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
+    counts = {name: tensor.shape[0] if tensor.shape else None for name, tensor in tensors.items()}
+    if len(set(counts.values())) != 1 or None in counts.values():
+        shown = ", ".join(f"{name}: {'a scalar' if count is None else count}" for name, count in counts.items())
+        why = f"rows need one first dimension for all inputs, and these differ ({shown})"
+        raise EncodeError(f'{why}; layout="columns" takes them', format=FORMAT)
+    if not all(counts.values()):
+        raise EncodeError('there is no row; layout="columns" takes an empty batch', format=FORMAT)
+    if len(tensors) == 1:
+        return [b'"instances":', *map(write, tensors.values()), b"}"]
+    return [b'"instances":[', rest_answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}), b"]}"]
