@@ -103,13 +103,16 @@ class Parquet:
 
 
 def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits) -> Iterator[Any]:
-    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)"""
+    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)
+
+    Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after all is done.
+    """
     size = 0
     for group in range(file.num_row_groups):
         if not plan.longest:
-            parts = file.read_row_group(group).to_batches()
+            parts = file.read_row_group(group, use_threads=False).to_batches()
         else:  # a string is no longer than the page that it is in
-            parts = file.iter_batches(max(1, limits.tensor // (2 * plan.longest)), [group])
+            parts = file.iter_batches(max(1, limits.tensor // (2 * plan.longest)), [group], use_threads=False)
         for batch in parts:
             size += batch.nbytes
             if size > plan.size + plan.grown + limits.tensor:
