@@ -1,5 +1,6 @@
 """Compressed streams: whole or an error, in pieces of any size, in bounded memory, and TensorFlow reads and writes the same."""
 
+import gc
 import gzip
 import os
 import pathlib
@@ -8,6 +9,7 @@ import struct
 import sys
 import threading
 import time
+import weakref
 import zlib
 
 import cramjam
@@ -565,3 +567,20 @@ def test_tensorflows_largest_snappy_block(tf, tmp_path):
     assert read(snappy.BLOCK) == 1
     with pytest.raises(tf.errors.ResourceExhaustedError):
         read(snappy.BLOCK + 1)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_decompressor_is_gone_when_it_is_dropped(name):
+    """And with it the bytes that it was given, before any garbage is collected."""
+    stream = compression.compressor(name)
+    data = b"".join(stream.write(b"x" * 1000) + stream.finish())
+    gc.disable()
+    try:
+        found = compression.decompressor(name)
+        assert b"".join(map(bytes, found.feed(data))) == b"x" * 1000
+        found.finish()
+        gone = weakref.ref(found)
+        del found
+        assert gone() is None
+    finally:
+        gc.enable()

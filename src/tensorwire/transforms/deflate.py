@@ -32,7 +32,7 @@ from typing import Any
 from .._errors import ChecksumError, DecodeError, LimitError
 from .._limits import DEFAULT, Limits
 from ..memory import Buffer, flat
-from .streams import PIECE, Compressor, Decompressor, UnitCompressor, cores, filling
+from .streams import PIECE, Compressor, StagedDecompressor, UnitCompressor, cores, filling
 
 MEMBER = 1 << 20
 """Bytes of data in a gzip member that we write: enough that a fresh start of the compression costs less than 1 %."""
@@ -63,8 +63,8 @@ def unused(inflater: Any) -> bytes:
     return bytes(inflater.unused_data)
 
 
-class _Inflate(Decompressor):
-    """A header, deflate data, a trailer with checks. `_state` is the method that reads what comes next."""
+class _Inflate(StagedDecompressor):
+    """A header, deflate data, a trailer with checks."""
 
     _start: int
     """The checksum of no data."""
@@ -72,11 +72,6 @@ class _Inflate(Decompressor):
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
         self._library = backend()
-        self._held = bytearray()  # of a header or trailer that has not come whole
-        self._state: Callable[[], Buffer] = self._header
-
-    def _step(self) -> Buffer:
-        return self._state()
 
     def _header(self) -> Buffer:
         if not self._held:
@@ -92,7 +87,7 @@ class _Inflate(Decompressor):
             self._held.clear()
             self._inflater = self._library.decompressobj(_RAW)
             self._check, self._length = self._start, 0
-            self._state = self._deflated
+            self._state = "_deflated"
         return b""
 
     def _deflated(self) -> Buffer:
@@ -104,7 +99,7 @@ class _Inflate(Decompressor):
             raise DecodeError(what, format=self.name, offset=self._at) from cause
         self._check, self._length = self._sum(piece, self._check), self._length + len(piece)
         if self._inflater.eof:
-            self._more, self._state = False, self._trailer
+            self._more, self._state = False, "_trailer"
             left = unused(self._inflater)
         else:
             self._more = len(piece) == PIECE
@@ -125,7 +120,7 @@ class _Inflate(Decompressor):
             if bytes(self._held) != self._expected():
                 raise ChecksumError(f"the data of this {self.unit} does not match its checksum", format=self.name, offset=self._at - size)
             self._held.clear()
-            self._state = self._behind
+            self._state = "_behind"
         return b""
 
     def _fault(self, what: str, at: int) -> DecodeError:
@@ -184,7 +179,7 @@ class GzipDecompressor(_Inflate):
         return at if at <= len(held) else None
 
     def _behind(self) -> Buffer:
-        self._state = self._header if self._rest[0] else self._zeros
+        self._state = "_header" if self._rest[0] else "_zeros"
         return b""
 
     def _zeros(self) -> Buffer:
@@ -196,7 +191,7 @@ class GzipDecompressor(_Inflate):
         return b""
 
     def _complete(self) -> bool:
-        return self._state in (self._behind, self._zeros)
+        return self._state in ("_behind", "_zeros")
 
 
 class ZlibDecompressor(_Inflate):
@@ -222,7 +217,7 @@ class ZlibDecompressor(_Inflate):
         raise DecodeError(what, format=self.name, offset=self._at)
 
     def _complete(self) -> bool:
-        return self._state == self._behind
+        return self._state == "_behind"
 
 
 def is_zlib(head: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from .._errors import ChecksumError, DecodeError
 from .._limits import DEFAULT, Limits
 from ..memory import Buffer
-from .streams import PIECE, Decompressor
+from .streams import PIECE, StagedDecompressor
 
 _INPUT = 1 << 17
 """Bytes given to the library at a time: it copies what it does not use at once."""
@@ -63,8 +63,8 @@ def skipped(size: int) -> bytes:
     return b"\x50\x2a\x4d\x18" + max(0, size - _SKIP).to_bytes(4, "little") + bytes(max(0, size - _SKIP)) if size else b""
 
 
-class FrameDecompressor(Decompressor):
-    """Any number of frames. `_state` is the method that reads what comes next."""
+class FrameDecompressor(StagedDecompressor):
+    """Any number of frames."""
 
     _kind: ClassVar[str]
     """The name that people know it by."""
@@ -72,13 +72,8 @@ class FrameDecompressor(Decompressor):
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
         self._library = self._load()
-        self._held = bytearray()  # of a header that has not come whole
         self._left = 0  # to be skipped
         self._any = False
-        self._state: Callable[[], Buffer] = self._header
-
-    def _step(self) -> Buffer:
-        return self._state()
 
     def _header(self) -> Buffer:
         if not self._held:
@@ -105,9 +100,9 @@ class FrameDecompressor(Decompressor):
         self._advance(head.end - before)
         first, self._held = bytes(self._held[: head.end]), bytearray()
         if head.skip is not None:
-            self._left, self._state = head.skip, self._skip
+            self._left, self._state = head.skip, "_skip"
             return self._skip()
-        self._frame, self._state = self._open(head), self._data
+        self._frame, self._state = self._open(head), "_data"
         return self._feed(first)
 
     def _data(self) -> Buffer:
@@ -116,7 +111,7 @@ class FrameDecompressor(Decompressor):
         piece = self._feed(given)
         if self._frame.eof:
             self._used(len(self._frame.unused_data or b""))
-            self._any, self._state = True, self._header
+            self._any, self._state = True, "_header"
         elif len(piece) == PIECE or not self._frame.needs_input:
             self._more = True
         else:
@@ -140,11 +135,11 @@ class FrameDecompressor(Decompressor):
         self._left -= count
         self._advance(count)
         if not self._left:
-            self._any, self._state = True, self._header
+            self._any, self._state = True, "_header"
         return b""
 
     def _complete(self) -> bool:
-        return self._any and self._state == self._header and not self._held
+        return self._any and self._state == "_header" and not self._held
 
     @classmethod
     def _fault(cls, cause: Exception, begin: int, at: int) -> DecodeError:

@@ -129,6 +129,20 @@ class Decompressor(ABC):
         """Whether the stream may end here."""
 
 
+class StagedDecompressor(Decompressor):
+    """One whose streams are headers, data and trailers in turn. It begins with the method `_header`."""
+
+    def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
+        super().__init__(limits, total)
+        self._held = bytearray()  # of a header or trailer that has not come whole
+        self._state = "_header"
+        """The name of the method that reads what comes next: the method itself would be a cycle, which keeps the bytes alive."""
+
+    def _step(self) -> Buffer:
+        piece: Buffer = getattr(self, self._state)()
+        return piece
+
+
 class Compressor(ABC):
     """Takes data in pieces and gives back what is ready to be written, in order."""
 
