@@ -13,8 +13,8 @@ import serving_models as models
 
 import tensorwire as tw
 from tensorwire import dtypes
-from tensorwire.serving import example_rows, export, rebuild
-from tensorwire.serving.decompose import plan
+from tensorwire.serving import export, rebuild
+from tensorwire.serving.decompose import example_rows, plan
 from tensorwire.serving.signature import Signature
 from tensorwire.testing.samples import numbers
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire.serving import example_rows, rest
-from tensorwire.serving.decompose import FORMS, plan
-from tensorwire.serving.fitting import fit
+from tensorwire.serving import rest
+from tensorwire.serving.decompose import FORMS, example_rows, plan
+from tensorwire.serving.decompose.fitting import fit
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 
@@ -321,7 +321,7 @@ def test_the_same_array_is_not_copied():
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("form", ["parts", "serialized", "example"])
 def test_what_the_model_side_rebuilds(form, tf):
-    from tensorwire.serving import forms
+    from tensorwire.serving.model import forms
     from tensorwire.serving.spec import Spec
 
     inputs = {

@@ -15,8 +15,9 @@ from serving_rules import ONE, REFUSED, REFUSED_EXAMPLES, TAKEN, TWO, F, H, S
 import tensorwire as tw
 from tensorwire import dtypes
 from tensorwire._limits import DEFAULT, Limits
-from tensorwire.serving import rest, rest_answers, rest_faults, rest_requests, rest_rules
-from tensorwire.serving.rest_text import Text, write, write_rows
+from tensorwire.serving import rest
+from tensorwire.serving.rest import answers, faults, requests, rules
+from tensorwire.serving.rest.text import Text, write, write_rows
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 
@@ -38,9 +39,9 @@ def test_taken(name):
         assert tw.equal(found.inputs[key], tensor), key
     assert rest.check(body.encode(), sig(inputs)) is None
     # The readable twin says the same.
-    given_ = rest_rules.predict(rest_faults.document(body.encode()), lambda name: sig(inputs))
+    given_ = rules.predict(faults.document(body.encode()), lambda name: sig(inputs))
     for key, tensor in tensors.items():
-        assert tw.equal(rest_requests._made(given_.inputs[key], inputs[key][0]), tensor), key
+        assert tw.equal(requests._made(given_.inputs[key], inputs[key][0]), tensor), key
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -126,7 +127,7 @@ def test_several_signatures():
 def test_a_long_body_gets_the_place_and_our_words():
     x = np.zeros((3000, 1000), np.float32)
     body = b"".join(rest.build({"x": x}, layout="rows"))
-    assert len(body) > rest_requests.EXPLAINED
+    assert len(body) > requests.EXPLAINED
     signature = sig({"x": ("float32", [None, 1000])})
     assert rest.check(body, signature) is None
     middle = body.index(b"],[", len(body) // 2) + 3
@@ -136,7 +137,7 @@ def test_a_long_body_gets_the_place_and_our_words():
     assert rest.check(body, sig(H)).status == 400
     assert rest.check(body.replace(b"instances", b"inputs"), sig(H)).status == 501
     rows = b"".join(rest.build({"a": x[:, :300], "b": np.arange(3000)}, layout="rows"))
-    assert len(rows) > rest_requests.EXPLAINED or len(rows) > 3_000_000
+    assert len(rows) > requests.EXPLAINED or len(rows) > 3_000_000
     both = sig({"a": ("float32", None), "b": ("int64", None)})
     assert rest.check(rows, both) is None
 
@@ -152,7 +153,7 @@ def test_the_way_does_not_lose_itself_in_strings():
 @pytest.mark.parametrize("offset", range(1, 60, 3))
 def test_the_way_to_an_offset(offset):
     body = b'{"instances": [[1, 2], [3, [4, [5, 6]]], [7, 8], 9, [[10]]]} '
-    path = rest_requests.place(memoryview(body), offset)
+    path = requests.place(memoryview(body), offset)
     counts = []
     for char in body[body.index(b"[") : offset].decode():
         if char == "[":
@@ -163,11 +164,11 @@ def test_the_way_to_an_offset(offset):
             counts[-1] += 1
     expected = "$.instances" + "".join(f"[{count}]" for count in counts) if offset > body.index(b"[") else "$"
     assert path == expected
-    old, rest_requests._STRETCH = rest_requests._STRETCH, 5
+    old, requests._STRETCH = requests._STRETCH, 5
     try:
-        assert rest_requests.place(memoryview(body), offset) == expected
+        assert requests.place(memoryview(body), offset) == expected
     finally:
-        rest_requests._STRETCH = old
+        requests._STRETCH = old
 
 
 # The quick reader and the readable rules
@@ -216,17 +217,17 @@ def test_the_quick_reader_agrees_with_the_rules(body, dtype, two):
     inputs = {"x": (dtype, None)} | ({"y": ("float32", None)} if two else {})
     signature = sig(inputs)
     try:
-        quick = rest_requests._Predict(Text(memoryview(body.encode()), DEFAULT, exact=True), lambda name: signature).read()
+        quick = requests._Predict(Text(memoryview(body.encode()), DEFAULT, exact=True), lambda name: signature).read()
     except tw.DecodeError:
         quick = None
     try:
-        slow = rest_rules.predict(rest_faults.document(body.encode()), lambda name: signature)
-    except rest_faults.Refused:
+        slow = rules.predict(faults.document(body.encode()), lambda name: signature)
+    except faults.Refused:
         slow = None
     if quick is not None:
         assert slow is not None and slow.layout == quick.layout
         for name, found in slow.inputs.items():
-            made = rest_requests._made(found, inputs[name][0])
+            made = requests._made(found, inputs[name][0])
             same = quick.inputs[name]
             assert made.shape == same.shape
             assert tw.equal(made, same) or np.array_equal(made, same, equal_nan=True)  # of -0 Serving makes 0
@@ -415,7 +416,7 @@ def test_answers(name):
 )
 def test_answers_without_a_signature(text, expected):
     found = rest.parse_answer(f'{{"outputs": {text}}}'.encode())
-    assert list(found) == [rest_answers.UNNAMED] and tw.equal(found[rest_answers.UNNAMED], expected)
+    assert list(found) == [answers.UNNAMED] and tw.equal(found[answers.UNNAMED], expected)
     named = rest.parse_answer(f'{{"outputs": {{"a": {text}, "b": [1]}}}}'.encode())
     assert list(named) == ["a", "b"] and tw.equal(named["a"], expected)
 

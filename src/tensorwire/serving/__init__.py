@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .exporting import export
     from .groups import Group
-    from .rebuilding import rebuild
+    from .model.exporting import export
+    from .model.rebuilding import rebuild
     from .signature import Signature
     from .spec import Input
 
-_WHERE = {"Group": "groups", "Input": "spec", "Signature": "signature", "export": "exporting", "rebuild": "rebuilding"}
+_WHERE = {"Group": "groups", "Input": "spec", "Signature": "signature", "export": "model.exporting", "rebuild": "model.rebuilding"}
 
 __all__ = ["Group", "Input", "Signature", "export", "rebuild"]
 

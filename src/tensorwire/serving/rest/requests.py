@@ -1,4 +1,4 @@
-"""A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others by its rules in `rest_rules`."""
+"""A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others by its rules in `rules`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, memory, validate
-from .._errors import DecodeError, LimitError
-from .._limits import DEFAULT, Limits
-from ..tensors import Array, Strings
-from . import rest_examples, rest_rules
-from .rest_examples import Examples
-from .rest_faults import INVALID, UNIMPLEMENTED, Fault, Refused, document, refuse, step
-from .rest_rows import read_rows
-from .rest_rules import Given
-from .rest_text import DTYPES, Text
+from ... import dtypes, memory, validate
+from ..._errors import DecodeError, LimitError
+from ..._limits import DEFAULT, Limits
+from ...tensors import Array, Strings
+from . import examples, rules
+from .examples import Examples
+from .faults import INVALID, UNIMPLEMENTED, Fault, Refused, document, refuse, step
+from .rows import read_rows
+from .rules import Given
+from .text import DTYPES, Text
 
 if TYPE_CHECKING:
-    from .signature import Signature
+    from ..signature import Signature
 
 DEFAULT_NAME = "serving_default"
 EXPLAINED = 1 << 20
@@ -43,7 +43,7 @@ def read(body: Any, signatures: Signature | Mapping[str, Signature], verb: str, 
     """A request, or Refused."""
     text, find = Text(memory.flat(body), limits, exact=True), _finder(signatures)
     try:
-        return _Predict(text, find).read() if verb == "predict" else rest_examples.read(text)
+        return _Predict(text, find).read() if verb == "predict" else examples.read(text)
     except LimitError as error:
         refuse(f"JSON Parse error: {error.message} at offset: {error.offset}", "$")
     except DecodeError as error:
@@ -52,8 +52,8 @@ def read(body: Any, signatures: Signature | Mapping[str, Signature], verb: str, 
     _check_depth(text)
     found = document(text.data)
     if verb != "predict":
-        return rest_examples.made(rest_rules.classify(found))
-    name, signature, layout, inputs = rest_rules.predict(found, find)
+        return examples.made(rules.classify(found))
+    name, signature, layout, inputs = rules.predict(found, find)
     return Request({key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()}, layout, name)
 
 
@@ -118,7 +118,7 @@ class _Predict:
         odd = sorted(set(kinds.values()) - set(DTYPES))
         if odd and len(self.text.data) > EXPLAINED:
             status = UNIMPLEMENTED if key == "inputs" else INVALID
-            refuse(f"Conversion of JSON Value: ... to type: {rest_rules.tf_name(odd[0])}", f"$.{key}", status)
+            refuse(f"Conversion of JSON Value: ... to type: {rules.tf_name(odd[0])}", f"$.{key}", status)
         if odd or not kinds:
             self.text.fail("nothing that JSON could hold", at)
         return self._rows(at, kinds) if key == "instances" else self._columns(at, kinds)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._errors import EncodeError
-from .._optional import roots
-from .spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
+from ..._errors import EncodeError
+from ..._optional import roots
+from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
 
 
 def specs(tf: Any, model: Any, signature: Mapping[str, Any] | None) -> dict[str, Spec]:

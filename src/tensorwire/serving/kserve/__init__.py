@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, frameworks, memory, validate
-from .._errors import DecodeError, EncodeError, TensorwireError
-from .._limits import DEFAULT, Limits
-from ..tensors import Array, Strings, describe
-from . import kserve_read, rest_text
-from .decompose import Plan, plan
-from .kserve_read import BYTES, FORMAT, LENGTH, dtype_of
-from .signature import Signature
-from .spec import Input
+from ... import dtypes, frameworks, memory, validate
+from ..._errors import DecodeError, EncodeError, TensorwireError
+from ..._limits import DEFAULT, Limits
+from ...tensors import Array, Strings, describe
+from ..decompose import Plan, plan
+from ..rest.text import write
+from ..signature import Signature
+from ..spec import Input
+from . import read
+from .read import BYTES, FORMAT, LENGTH, dtype_of
 
 _BINARY_ONLY = ("FP16", "BF16")
 
@@ -91,7 +92,7 @@ def parse_answer(
     >>> parse_answer(sent.joined(), sent.headers)
     {'y': array([0.5], dtype=float32)}
     """
-    return kserve_read.parse(body, headers, "outputs", status, copy, limits)
+    return read.parse(body, headers, "outputs", status, copy, limits)
 
 
 def parse_request(
@@ -103,7 +104,7 @@ def parse_request(
     >>> parse_request(sent.joined(), sent.headers)["x"].tolist()
     [b'a', b'b']
     """
-    return kserve_read.parse(body, headers, "inputs", 200, copy, limits)
+    return read.parse(body, headers, "inputs", 200, copy, limits)
 
 
 def signature(metadata: Any) -> Signature:
@@ -189,8 +190,8 @@ def _text(tensor: Array | Strings) -> bytes:
             validate.utf8(tensor.data, tensor.offsets)
         except EncodeError as error:
             raise EncodeError(f"{error.message}; binary=True sends any bytes") from None
-        return rest_text.write(tensor.reshape(-1), coded=False)
-    return rest_text.write(tensor.reshape(-1))
+        return write(tensor.reshape(-1), coded=False)
+    return write(tensor.reshape(-1))
 
 
 def _counted(strings: Strings) -> list[Any]:

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from json.encoder import encode_basestring
 from typing import Any
 
-from .._errors import DecodeError, LimitError
-from ..tensors import Array, Strings
-from .rest_strings import CODED, PLAIN, SPACES
-from .rest_text import Text
+from ..._errors import DecodeError, LimitError
+from ...tensors import Array, Strings
+from .strings import CODED, PLAIN, SPACES
+from .text import Text
 
 _VALUE = rb'[^ \t\n\r,\[\]{}"]++'
 _DEEPEST = 4

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import EncodeError
-from ..tensors import Array, Ragged, Sparse, Strings
-from .groups import Group
-from .spec import Input
+from ..._errors import EncodeError
+from ...tensors import Array, Ragged, Sparse, Strings
+from ..groups import Group
+from ..spec import Input
 
 UNSORTED = "the indices were put in order"
 

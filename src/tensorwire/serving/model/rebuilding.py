@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._errors import EncodeError, choices
-from .._optional import require
-from .spec import DENSE, RAGGED, SPARSE, Spec, shown
+from ..._errors import EncodeError, choices
+from ..._optional import require
+from ..spec import DENSE, RAGGED, SPARSE, Spec, shown
 
 
 def rebuild(parts: Mapping[str, Any], spec: Any, *, validate: bool = True) -> Any:

@@ -14,11 +14,11 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .._errors import EncodeError
-from .._optional import require
+from ..._errors import EncodeError
+from ..._optional import require
+from ..signature import DEFAULT, Signature
 from . import calling, rebuilding, tracking
 from .forms import Form, form
-from .signature import DEFAULT, Signature
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 

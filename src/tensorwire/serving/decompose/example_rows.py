@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import io
-from .._errors import EncodeError, TensorwireError
-from ..frozen import trusted
-from ..records import gather, pack
-from ..tensors import Array, Ragged, Sparse, Strings, describe
-from ..wire import example, kernels, protobuf, status
-from ..wire.example_order import key_order
+from ... import io
+from ..._errors import EncodeError, TensorwireError
+from ...frozen import trusted
+from ...records import gather, pack
+from ...tensors import Array, Ragged, Sparse, Strings, describe
+from ...wire import example, kernels, protobuf, status
+from ...wire.example_order import key_order
 
 FORMAT = "example"
 

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .. import frameworks, io
-from .._errors import EncodeError, TensorwireError, choices
-from ..tensors import Array, Bundle, Ragged, Sparse, Strings, describe
+from ... import frameworks, io
+from ..._errors import EncodeError, TensorwireError, choices
+from ...tensors import Array, Bundle, Ragged, Sparse, Strings, describe
+from ..spec import Input, shown
 from . import example_rows, parts
 from .fitting import FORMAT, fit, fits, is_plain
-from .spec import Input, shown
 
 if TYPE_CHECKING:
-    from .groups import Group
-    from .signature import Signature
+    from ..groups import Group
+    from ..signature import Signature
 
 FORMS = ("dense", "flattened", "parts", "serialized", "example")
 _SPARSE = {"indices", "values", "dense_shape"}

@@ -8,19 +8,19 @@ from array import array
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, frameworks, memory
-from .._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError
-from .._limits import DEFAULT, Limits
-from ..codecs.json_tokens import FORMAT
-from ..tensors import Array, Ragged, Sparse, Strings, describe
-from . import rest_examples
-from .rest_faults import INVALID
-from .rest_rows import read_rows
-from .rest_rules import tf_name
-from .rest_text import DTYPES, Text, write, write_rows
+from ... import dtypes, frameworks, memory
+from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError
+from ..._limits import DEFAULT, Limits
+from ...codecs.json_tokens import FORMAT
+from ...tensors import Array, Ragged, Sparse, Strings, describe
+from . import examples
+from .faults import INVALID
+from .rows import read_rows
+from .rules import tf_name
+from .text import DTYPES, Text, write, write_rows
 
 if TYPE_CHECKING:
-    from .signature import Signature
+    from ..signature import Signature
 
 UNNAMED = "output_0"
 """What an output is called whose name neither the answer nor a signature says; TensorFlow gives it the same name."""
@@ -202,7 +202,7 @@ def build(outputs: Mapping[str, Any], layout: str = "columns", verb: str = "pred
     if not tensors:
         raise ModelError(INVALID, "Cannot convert empty tensor map to JSON")
     if verb != "predict":
-        return rest_examples.write_classes(tensors) if verb == "classify" else rest_examples.write_values(tensors)
+        return examples.write_classes(tensors) if verb == "classify" else examples.write_values(tensors)
     return _write_rows(tensors) if layout == "rows" else _write_columns(tensors)
 
 
@@ -216,7 +216,7 @@ def _write_columns(tensors: Mapping[str, Any]) -> list[bytes]:
         return [b'{"outputs":', *(write(tensor, _coded(name)) for name, tensor in tensors.items()), b"}"]
     chunks, before = [], b'{"outputs":{'
     for name, tensor in tensors.items():
-        chunks += [before + rest_examples.key(name) + b":", write(tensor, _coded(name))]
+        chunks += [before + examples.key(name) + b":", write(tensor, _coded(name))]
         before = b","
     return [*chunks, b"}}"]
 
@@ -240,6 +240,6 @@ def rows_of(columns: Mapping[str, list[bytes]]) -> bytes:
     >>> rows_of({"a": [b"1", b"2"], "b": [b"[]", b"[]"]})
     b'{"a":1,"b":[]},{"a":2,"b":[]}'
     """
-    keys = [rest_examples.key(name) + b":" for name in columns]
+    keys = [examples.key(name) + b":" for name in columns]
     form = b"{" + b",".join(key.replace(b"%", b"%%") + b"%b" for key in keys) + b"}"
     return b",".join([form % row for row in zip(*columns.values(), strict=True)])

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, frameworks, validate
-from .._errors import EncodeError, LimitError, ModelError, TensorwireError
-from ..tensors import Array, Strings, describe
-from . import example_rows, rest_rules
-from .example_rows import serialize
-from .rest_faults import INVALID, Refused, plain, step
-from .rest_text import Text, write, write_rows
+from ... import dtypes, frameworks, validate
+from ..._errors import EncodeError, LimitError, ModelError, TensorwireError
+from ...tensors import Array, Strings, describe
+from ..decompose import example_rows
+from ..decompose.example_rows import serialize
+from . import rules
+from .faults import INVALID, Refused, plain, step
+from .text import Text, write, write_rows
 
 FORMAT = "rest"
 Features = dict[str, Array | Strings]
@@ -90,7 +91,7 @@ def _read_object(text: Text, at: int) -> tuple[Features, int]:
     value = plain(text.data[at:end]) if end - at <= _SHORT else None
     if value is not None:
         try:
-            return {name: _array(feature) for name, feature in rest_rules.example(value, "$").items()}, end
+            return {name: _array(feature) for name, feature in rules.example(value, "$").items()}, end
         except Refused as refused:
             text.fail(refused.fault.message, at)
     found: Features = {}
@@ -121,13 +122,13 @@ def _read_feature(text: Text, at: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(found: rest_rules.Classify) -> Examples:
+def made(found: rules.Classify) -> Examples:
     """What the rules found, as arrays."""
     context = None if found.context is None else {name: _array(feature) for name, feature in found.context.items()}
     return Examples([{name: _array(feature) for name, feature in each.items()} for each in found.examples], context, found.signature_name)
 
 
-def _array(feature: rest_rules.Feature) -> Array | Strings:
+def _array(feature: rules.Feature) -> Array | Strings:
     if feature.kind == "float":
         return np.array(feature.values, np.float32)
     return Strings.of(feature.values, text=False) if feature.kind == "bytes" else np.array(feature.values, np.int64)

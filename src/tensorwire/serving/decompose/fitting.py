@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks
-from .._errors import EncodeError, TensorwireError
-from ..tensors import Array, Ragged, Sparse, Strings, describe
-from .spec import Input, shown
+from ... import dtypes, frameworks
+from ..._errors import EncodeError, TensorwireError
+from ...tensors import Array, Ragged, Sparse, Strings, describe
+from ..spec import Input, shown
 
 FORMAT = "serving"
 _EXACT = {"float64": 1 << 53, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}

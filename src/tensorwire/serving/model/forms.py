@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from .._errors import EncodeError, choices
+from ..._errors import EncodeError, choices
+from ..spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
 from . import rebuilding
-from .spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
 
 EXAMPLES = "examples"
 Tensors = Mapping[str, Any]

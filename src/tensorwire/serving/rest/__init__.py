@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, frameworks
-from .._errors import EncodeError, TensorwireError, choices
-from .._limits import DEFAULT, Limits
-from ..tensors import Array, Strings, describe
-from . import rest_answers, rest_examples, rest_requests
-from .decompose import Plan, plan
-from .rest_examples import FORMAT, Examples
-from .rest_faults import Fault, Refused, step
-from .rest_requests import DEFAULT_NAME, Request
-from .rest_text import DTYPES, write, write_rows
+from ... import dtypes, frameworks
+from ..._errors import EncodeError, TensorwireError, choices
+from ..._limits import DEFAULT, Limits
+from ...tensors import Array, Strings, describe
+from ..decompose import Plan, plan
+from . import answers, examples, requests
+from .examples import FORMAT, Examples
+from .faults import Fault, Refused, step
+from .requests import DEFAULT_NAME, Request
+from .text import DTYPES, write, write_rows
 
 if TYPE_CHECKING:
-    from .signature import Signature
+    from ..signature import Signature
 
 LAYOUTS = ("auto", "rows", "columns")
 VERBS = ("predict", "classify", "regress")
@@ -66,9 +66,9 @@ def build(
         known = signature if signature is not None else inputs.signature if isinstance(inputs, Plan) else None
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
-        return rest_examples.build(inputs, context, signature_name)
+        return examples.build(inputs, context, signature_name)
     tensors = _tensors(inputs, signature)
-    head = b"{" if signature_name is None else b'{"signature_name":' + rest_examples.key(signature_name) + b","
+    head = b"{" if signature_name is None else b'{"signature_name":' + examples.key(signature_name) + b","
     return [head, *(_rows(tensors) if layout == "rows" else _columns(tensors))]
 
 
@@ -83,7 +83,7 @@ def check(body: Any, signature: Signature | Mapping[str, Signature], *, verb: st
     an integer has neither point nor exponent
     """
     _check_verb(verb)
-    return rest_requests.check(body, signature, verb, limits)
+    return requests.check(body, signature, verb, limits)
 
 
 def parse_request(
@@ -98,7 +98,7 @@ def parse_request(
     """
     _check_verb(verb)
     try:
-        return rest_requests.read(body, signature, verb, limits)
+        return requests.read(body, signature, verb, limits)
     except Refused as refused:
         raise refused.fault.error() from None
 
@@ -120,7 +120,7 @@ def parse_answer(
         ...
     tensorwire._errors.ModelError: 404: Servable not found
     """
-    return rest_answers.read(body, signature, status, limits)
+    return answers.read(body, signature, status, limits)
 
 
 def build_answer(outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict") -> list[bytes]:
@@ -130,7 +130,7 @@ def build_answer(outputs: Mapping[str, Any], layout: str = "columns", *, verb: s
     b'{"predictions":[1.0,2.0]}'
     """
     _check_verb(verb)
-    return rest_answers.build(outputs, layout, verb)
+    return answers.build(outputs, layout, verb)
 
 
 def _check_verb(verb: str) -> None:
@@ -174,7 +174,7 @@ def _columns(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
         return [b'"inputs":', write(tensors["b64"]), b"}"]
     chunks, before = [], b'"inputs":{'
     for name, tensor in tensors.items():
-        chunks += [before + rest_examples.key(name) + b":", write(tensor)]
+        chunks += [before + examples.key(name) + b":", write(tensor)]
         before = b","
     return [*chunks, b"}}"]
 
@@ -189,4 +189,4 @@ def _rows(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
         raise EncodeError('there is no row; layout="columns" takes an empty batch', format=FORMAT)
     if len(tensors) == 1:
         return [b'"instances":', *map(write, tensors.values()), b"}"]
-    return [b'"instances":[', rest_answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}), b"]}"]
+    return [b'"instances":[', answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}), b"]}"]

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import validate
-from .._errors import DecodeError, LimitError
-from ..codecs.json_tokens import FORMAT, Tokens
-from ..frozen import trusted
-from ..tensors import Array, Strings
+from ... import validate
+from ..._errors import DecodeError, LimitError
+from ...codecs.json_tokens import FORMAT, Tokens
+from ...frozen import trusted
+from ...tensors import Array, Strings
 
 SPACES = rb"[ \t\n\r]*+"
 PLAIN = rb'"[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+"'

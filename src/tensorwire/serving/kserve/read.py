@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, memory, validate
-from .._errors import DecodeError, LimitError, ModelError
-from .._limits import Limits
-from ..codecs.json_tokens import FORMAT as JSON
-from ..frozen import trusted
-from ..tensors import Array, Strings
-from .rest_text import Text
+from ... import dtypes, memory, validate
+from ..._errors import DecodeError, LimitError, ModelError
+from ..._limits import Limits
+from ...codecs.json_tokens import FORMAT as JSON
+from ...frozen import trusted
+from ...tensors import Array, Strings
+from ..rest.text import Text
 
 FORMAT = "kserve"
 LENGTH = "Inference-Header-Content-Length"

@@ -1,4 +1,4 @@
-"""Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels, strings by `rest_strings`.
+"""Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels, strings by `strings`.
 
 NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}; Serving looks at no encoding, so plain text may hold any
 bytes, and they are taken and given as they are.
@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from .._errors import DecodeError, EncodeError, LimitError
-from .._limits import Limits
-from ..codecs.json_tokens import FORMAT, Tokens
-from ..tensors import Array, Strings
-from ..wire import jsontext
-from ..wire.status import OUT_OF_RANGE, PROBLEMS
-from . import rest_strings
+from ... import dtypes
+from ..._errors import DecodeError, EncodeError, LimitError
+from ..._limits import Limits
+from ...codecs.json_tokens import FORMAT, Tokens
+from ...tensors import Array, Strings
+from ...wire import jsontext
+from ...wire.status import OUT_OF_RANGE, PROBLEMS
+from . import strings
 
 DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool", "string")
 """All that Serving's JSON has; every other dtype needs gRPC."""
@@ -141,7 +141,7 @@ class Text(Tokens):
 
     def is_object(self, at: int) -> bool:
         """Whether an object begins here, and not a string in base64."""
-        return self.data[at] == ord("{") and rest_strings.ONE_CODED.match(self.data, at) is None
+        return self.data[at] == ord("{") and strings.ONE_CODED.match(self.data, at) is None
 
     def is_empty(self, at: int) -> bool:
         """Whether the list here has nothing in it."""
@@ -152,7 +152,7 @@ class Text(Tokens):
         if self._first(at) == b"]":
             found = jsontext.read_numbers(self.data, at, dtypes.BY_NAME["int64"], most=0, format=FORMAT)
             return Strings.of([], found.array.shape, text=False), found.end
-        return rest_strings.read(self, at)
+        return strings.read(self, at)
 
     def ignore(self, at: int) -> int:
         """Behind a value that nobody wants; it should be JSON all the same, so what is not very long is looked into."""

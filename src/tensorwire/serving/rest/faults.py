@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .._errors import ModelError
+from ..._errors import ModelError
 
 INVALID, NOT_FOUND, UNIMPLEMENTED = 400, 404, 501
 _SHOWN = 1000

@@ -1,6 +1,6 @@
 """TensorFlow Serving's rules for the JSON of a request, word by word: what it refuses, with which status and message, and where.
 
-This is the readable twin of `rest_requests`, which reads good bodies quickly; whatever that one does not take comes here, to be read again
+This is the readable twin of `requests`, which reads good bodies quickly; whatever that one does not take comes here, to be read again
 as Python's values and to be told off in Serving's own words. Where Serving would silently take another value than the one that stands there
 (300 for an int8, a key that stands twice), we refuse, in the same manner.
 """
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import dtypes, validate
-from .rest_faults import INVALID, NOT_FOUND, UNIMPLEMENTED, Refused, is_base64, refuse, show, step, type_of
-from .rest_strings import from_base64
-from .rest_text import DTYPES
+from ... import dtypes, validate
+from .faults import INVALID, NOT_FOUND, UNIMPLEMENTED, Refused, is_base64, refuse, show, step, type_of
+from .strings import from_base64
+from .text import DTYPES
 
 if TYPE_CHECKING:
-    from .signature import Signature
+    from ..signature import Signature
 
 _WORDS = {INVALID: "INVALID_ARGUMENT", NOT_FOUND: "NOT_FOUND", UNIMPLEMENTED: "UNIMPLEMENTED"}
 _TF_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
