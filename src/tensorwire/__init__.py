@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from . import io, serving
     from ._errors import (
         ChecksumError,
+        DeadlineError,
         DecodeError,
         EncodeError,
         LimitError,
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from .transforms.quantization import dequantize, quantization_error, quantize
 
 _HOME = {
-    "_errors": "ChecksumError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
+    "_errors": "ChecksumError DeadlineError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
     "TensorwireError TransportError TruncatedError UnknownFormatError",
     "_limits": "Limits",
     "api": "buffers dumps formats loads save",
@@ -95,6 +96,7 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names.spli
 __all__ = [
     "Bundle",
     "ChecksumError",
+    "DeadlineError",
     "DecodeError",
     "EncodeError",
     "Feature",

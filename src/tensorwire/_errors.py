@@ -11,6 +11,7 @@
       MissingDependencyError(ImportError) contains the pip line
       ServingError
         TransportError                    the server could not be reached, or broke off
+          DeadlineError(TimeoutError)     it took longer than the deadline allows
         ModelError(status, message)       the server answered, and the answer is an error
 
 Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown. An outer layer that knows more adds
@@ -118,6 +119,10 @@ class ServingError(TensorwireError):
 
 class TransportError(ServingError):
     """The server could not be reached, or broke off."""
+
+
+class DeadlineError(TransportError, TimeoutError):
+    """No answer within the deadline."""
 
 
 class ModelError(ServingError):

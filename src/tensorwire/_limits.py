@@ -33,6 +33,8 @@ class Limits:
     """How deep lists and dicts may nest."""
     names: int = 1_000_000
     """Tensors in one container."""
+    answer: int = 256 * MiB
+    """Bytes of a server's answer, as they come and unpacked."""
 
 
 DEFAULT = Limits()
