@@ -24,6 +24,8 @@ $(MODULES):
 
 .venv/ready-tests: .venv/ready requirements-test.txt
 	$(BIN)/pip install --quiet --requirement requirements-test.txt
+# Its own requirements ask for another package of TensorFlow than the one that is there.
+	$(BIN)/pip install --quiet --no-deps tensorflow-serving-api==2.21.0
 	touch $@
 
 # A rival whose pins fit nothing else, where only the benchmarks look for it.

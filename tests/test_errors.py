@@ -19,8 +19,9 @@ def test_the_tree_is_the_one_in_the_docs():
     assert all(issubclass(kind, tw.DecodeError) for kind in (tw.TruncatedError, tw.ChecksumError, tw.LimitError))
     assert issubclass(tw.SchemaError, ValueError) and issubclass(tw.UnknownFormatError, LookupError)
     assert issubclass(tw.MissingDependencyError, ImportError)
+    assert issubclass(tw.DeadlineError, tw.TransportError) and issubclass(tw.DeadlineError, TimeoutError)
     assert issubclass(tw.TransportError, tw.ServingError) and issubclass(tw.ModelError, tw.ServingError)
-    assert all(issubclass(kind, tw.TensorwireError) for kind in ERRORS) and len(ERRORS) == 12
+    assert all(issubclass(kind, tw.TensorwireError) for kind in ERRORS) and len(ERRORS) == 13
 
 
 def test_outer_layers_add_facts_and_never_overwrite():

@@ -18,6 +18,8 @@ from .specs import Argument, arguments
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _WRAPPERS = 8
 """How often a model may have been saved again."""
+_IDENTITIES = 8
+"""Steps by which a wrapper passes on an argument, at the most."""
 _NODES = 1024
 """A function with more nodes than this is no wrapper."""
 _USER_NAME = "_user_specified_name"
@@ -124,14 +126,18 @@ class Functions:
         declared = reader.take(found[1], many=(2,))[2][: len(given)]
         words = [reader.text(reader.take(argument, once=(1,))[1]) for argument in declared]
         by_word = dict(zip(words, given, strict=False))
-        calls = []
+        calls, same = [], dict[str, str]()
         for node in found[3] if len(found[3]) <= _NODES else ():
-            about = reader.take(node, once=(2,), many=(3, 5))
-            if reader.text(about[2]) in _CALLS:
+            about = reader.take(node, once=(1, 2), many=(3, 5))
+            kind = reader.text(about[2])
+            if kind in _CALLS:
                 calls.append(about)
+            elif kind == "Identity" and about[3]:
+                same[f"{reader.text(about[1])}:output:0"] = reader.text(about[3][0])
         if len(calls) != 1 or len(by_word) != len(given):
             return None
-        passed = [by_word[word] for word in (reader.text(word) for word in calls[0][3]) if word in by_word]
+        words = [_first(reader.text(word), same) for word in calls[0][3]]
+        passed = [by_word[word] for word in words if word in by_word]
         function = reader.entries(calls[0][5]).get("f")
         named = reader.take(function, once=(10,))[10] if function is not None else None
         if named is None or sorted(passed) != sorted(given):
@@ -156,6 +162,15 @@ class Functions:
             else:
                 rows.append([name])
         return rows
+
+
+def _first(word: str, same: dict[str, str]) -> str:
+    """What a tensor is the same as, as far as it goes; the nodes stand in any order, and may even stand in a circle."""
+    for _ in range(_IDENTITIES):
+        if word not in same:
+            break
+        word = same[word]
+    return word
 
 
 def _shared(specs: list[Argument], given: list[str]) -> list[tuple[Argument, list[str]]] | None:

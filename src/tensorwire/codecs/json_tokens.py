@@ -17,6 +17,8 @@ FORMAT = "json"
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"')
+_OFTEN = 0xFF
+"""So many items of a list pass between two looks at the clock."""
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]+")
 
 Read = tuple[Any, int]
@@ -26,6 +28,8 @@ Read = tuple[Any, int]
 class Tokens:
     def __init__(self, data: memoryview, limits: Limits) -> None:
         self.data, self.limits = data, limits
+        self.watch: Callable[[], object] | None = None
+        """Called now and then, for whoever has to be done by a certain time."""
         self.text_depth = 2 * limits.json_depth + validate.NUMPY_RANK + 8
         """How deep brackets may nest: a tuple takes two, and at the bottom is a tensor, which may be a part of another."""
 
@@ -87,6 +91,8 @@ class Tokens:
         if self.data[at] == ord("]"):
             return at + 1
         while not done:
+            if self.watch is not None and not count & _OFTEN:
+                self.watch()
             at, done = self.next(take(count, at), "]")
             count += 1
         return at
@@ -100,6 +106,8 @@ class Tokens:
         if self.data[at] == ord("}"):
             return at + 1
         while not done:
+            if self.watch is not None and not len(keys) & _OFTEN:
+                self.watch()
             start = at
             key, at = self.string(at)
             if key in keys:

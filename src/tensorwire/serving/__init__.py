@@ -1,6 +1,12 @@
-"""Talking to model servers: what a model takes (`Signature`), and the model's own side (`export`, `rebuild`), which needs TensorFlow.
+"""Talking to model servers: any tensor in, any tensor out.
 
-`rest` and `kserve` build and read the bodies of requests and answers, without I/O; the client and a local server are still to come.
+    Client, AsyncClient     calls to TensorFlow Serving (REST, gRPC) and to KServe v2 servers
+    Signature, Input, Group what a model takes and gives; which inputs are the parts of one tensor
+    export, rebuild         the model's own side, which needs TensorFlow
+    Server                  a local server for laptops and tests, which needs TensorFlow
+    MockTransport           no server at all, for your tests
+
+`rest`, `kserve` and `rpc` make and read the bodies of requests and answers, without I/O; `transports` carries them.
 """
 
 from __future__ import annotations
@@ -9,15 +15,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .client.aio import AsyncClient
+    from .client.sync import Client
     from .groups import Group
     from .model.exporting import export
     from .model.rebuilding import rebuild
+    from .server import Server
     from .signature import Signature
     from .spec import Input
+    from .transports.mock import MockTransport
 
-_WHERE = {"Group": "groups", "Input": "spec", "Signature": "signature", "export": "model.exporting", "rebuild": "model.rebuilding"}
+_WHERE = {
+    "AsyncClient": "client.aio",
+    "Client": "client.sync",
+    "Group": "groups",
+    "Input": "spec",
+    "MockTransport": "transports.mock",
+    "Server": "server",
+    "Signature": "signature",
+    "export": "model.exporting",
+    "rebuild": "model.rebuilding",
+}
 
-__all__ = ["Group", "Input", "Signature", "export", "rebuild"]
+__all__ = ["AsyncClient", "Client", "Group", "Input", "MockTransport", "Server", "Signature", "export", "rebuild"]
 
 
 def __getattr__(name: str) -> Any:

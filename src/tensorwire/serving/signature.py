@@ -20,6 +20,7 @@ __all__ = ["DEFAULT", "Group", "Input", "Signature"]
 DEFAULT = "serving_default"
 FORMAT = "metadata"
 _ODD = {"DT_FLOAT": "float32", "DT_DOUBLE": "float64", "DT_HALF": "float16", "DT_STRING": "string"}
+_WORDS = {name: word for word, name in _ODD.items()}
 _MOST_DIMS = 254
 
 
@@ -131,6 +132,16 @@ class Signature:
             found[name] = cls(name, inputs, outputs, saved_model.method(method))
         return found
 
+    def metadata(self) -> dict[str, Any]:
+        """The other way: this signature as TensorFlow Serving's metadata has it.
+
+        >>> signature = Signature.given({"x": ("float32", [None, 3])})
+        >>> signature.metadata()["inputs"]["x"]["tensor_shape"]["dim"]
+        [{'size': '-1', 'name': ''}, {'size': '3', 'name': ''}]
+        """
+        inputs, outputs = ({name: _info(part) for name, part in known.items()} for known in (self.inputs, self.outputs))
+        return {"inputs": inputs, "outputs": outputs, "method_name": f"tensorflow/serving/{self.method}"}
+
     def groups(self) -> tuple[Group, ...]:
         """The inputs that are the parts of one sparse or ragged tensor: those that are known, then those whose names say so.
 
@@ -174,6 +185,12 @@ def _renamed(group: Group, inputs: Mapping[str, Input]) -> Group:
 
 def _plain(spec: Spec) -> tuple[str, Shape, str]:
     return spec.dtype, spec.shape, spec.kind
+
+
+def _info(part: Input) -> dict[str, Any]:
+    word = _WORDS.get(part.dtype, f"DT_{part.dtype.upper()}")
+    dims = [{"size": str(-1 if dim is None else dim), "name": ""} for dim in part.shape or ()]
+    return {"dtype": word, "tensor_shape": {"dim": dims, "unknown_rank": part.shape is None}, "name": ""}
 
 
 def _entry(where: Any, name: str, at: str, otherwise: Any = None) -> Any:

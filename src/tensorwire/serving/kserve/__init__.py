@@ -12,7 +12,7 @@ u32 length and the bytes. FP16 and BF16 exist in binary only. JSON has no place 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -85,14 +85,16 @@ def parse_answer(
     status: int = 200,
     copy: bool | None = None,
     limits: Limits = DEFAULT,
+    watch: Callable[[], object] | None = None,
 ) -> dict[str, Array | Strings]:
     """The outputs of an answer in either form, by name; ModelError if it is an error. `copy` as for `tw.loads`: binary arrays can be views.
+    `watch` is called now and then, and may end it by raising an error.
 
     >>> sent = build_answer({"y": np.float32([0.5])}, model="m")
     >>> parse_answer(sent.joined(), sent.headers)
     {'y': array([0.5], dtype=float32)}
     """
-    return read.parse(body, headers, "outputs", status, copy, limits)
+    return read.parse(body, headers, "outputs", status, copy, limits, watch)
 
 
 def parse_request(
@@ -117,6 +119,27 @@ def signature(metadata: Any) -> Signature:
         raise DecodeError("a model's metadata is an object", format=FORMAT, offset=0)
     known = {what: {each.name: each for each in map(_input, _list(metadata.get(what, []), what))} for what in ("inputs", "outputs")}
     return Signature(str(metadata.get("name", "")), known["inputs"], known["outputs"])
+
+
+def described(signature: Signature, name: str = "", versions: Sequence[str] = (), platform: str = "") -> dict[str, Any]:
+    """The other way: what a server answers to `GET /v2/models/NAME`.
+
+    >>> described(Signature.given({"x": ("float32", [None, 3])}), "m")["inputs"]
+    [{'name': 'x', 'datatype': 'FP32', 'shape': [-1, 3]}]
+    """
+    inputs, outputs = ([_described(part) for part in known.values()] for known in (signature.inputs, signature.outputs))
+    return {"name": name, "versions": list(versions), "platform": platform, "inputs": inputs, "outputs": outputs}
+
+
+def _described(part: Input) -> dict[str, Any]:
+    kind = BYTES if part.dtype == "string" else dtypes.BY_NAME[part.dtype].kserve if part.dtype in dtypes.BY_NAME else None
+    if kind is None:
+        raise EncodeError(f"KServe has no datatype for {part.dtype}", tensor=part.name, format=FORMAT)
+    return {
+        "name": part.name,
+        "datatype": kind,
+        "shape": [-1] if part.shape is None else [-1 if dim is None else dim for dim in part.shape],
+    }
 
 
 def _input(about: Any) -> Input:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,14 +46,20 @@ class _Said(NamedTuple):
 
 
 def parse(
-    body: Any, headers: Mapping[str, str] | None, key: str, status: int, copy: bool | None, limits: Limits
+    body: Any,
+    headers: Mapping[str, str] | None,
+    key: str,
+    status: int,
+    copy: bool | None,
+    limits: Limits,
+    watch: Callable[[], object] | None = None,
 ) -> dict[str, Array | Strings]:
     data = memory.flat(body)
     try:
         end = _json_length(data, headers)
         if status != 200:
-            raise ModelError(status, _message(data[:end]))
-        return _read(data, end, key, copy, limits)
+            raise ModelError(status, message(data[:end]))
+        return _read(data, end, key, copy, limits, watch)
     except DecodeError as error:
         if error.format == JSON:
             error.format = FORMAT
@@ -69,7 +75,7 @@ def _json_length(data: memoryview, headers: Mapping[str, str] | None) -> int:
     return int(said)
 
 
-def _message(data: memoryview) -> str:
+def message(data: memoryview) -> str:
     try:
         found = json.loads(bytes(data[: 1 << 20]))
         if isinstance(found, dict) and isinstance(found.get("error"), str):
@@ -79,8 +85,11 @@ def _message(data: memoryview) -> str:
     return f"an answer without an error message: {bytes(data[:1000]).decode('utf-8', 'replace')}"
 
 
-def _read(data: memoryview, end: int, key: str, copy: bool | None, limits: Limits) -> dict[str, Array | Strings]:
+def _read(
+    data: memoryview, end: int, key: str, copy: bool | None, limits: Limits, watch: Callable[[], object] | None
+) -> dict[str, Array | Strings]:
     text = Text(data[:end], limits, exact=False)
+    text.watch = watch
     said: list[_Said] = []
     keys: list[str] = []
 
@@ -98,11 +107,13 @@ def _read(data: memoryview, end: int, key: str, copy: bool | None, limits: Limit
     text.finish(text.each_key(text.space(0), take))
     if key not in keys:
         if "error" in keys:
-            raise ModelError(200, _message(data[:end]))
+            raise ModelError(200, message(data[:end]))
         text.fail(f"there are no {key}", 0)
     found: dict[str, Array | Strings] = {}
     at = end
     for one in said:
+        if watch is not None:
+            watch()
         if one.name in found:
             text.fail(f"the tensor {one.name!r:.60} stands twice", one.at)
         try:

@@ -85,30 +85,43 @@ def check(tf: Any, good: Any, message: str, *about: Any) -> Any:
     return tf.raw_ops.Assert(condition=tf.reduce_all(good), data=[tf.constant(message), *about], summarize=8)
 
 
+def after(tf: Any, checks: list[Any], *tensors: Any) -> list[Any]:
+    """The same tensors, which no step of the model gets before all is found good: some of TensorFlow's kernels end the whole process when
+    they get what these checks refuse. (Eagerly a check has raised its error already, and is nothing to wait for.)"""
+    with tf.control_dependencies([one for one in checks if one is not None]):
+        return [tf.identity(tensor) for tensor in tensors]
+
+
+def _sparse_checks(tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str) -> list[Any]:
+    about = name or "the sparse tensor"
+    count, rank = tf.shape(indices, tf.int64)[0], tf.shape(indices, tf.int64)[1]
+    as_many = f"{about}: there must be as many indices as values"
+    one_rank = f"{about}: indices and dense_shape must be of one rank"
+    shapes = [
+        check(tf, count == tf.size(values, tf.int64), as_many, tf.shape(indices), tf.shape(values)),
+        check(tf, rank == tf.size(dense_shape, tf.int64), one_rank, tf.shape(indices), dense_shape),
+    ]
+    with tf.control_dependencies([one for one in shapes if one is not None]):
+        dense_shape = tf.identity(dense_shape)
+    size = tf.reduce_prod(tf.cast(dense_shape, tf.float64))
+    countable = tf.logical_and(tf.reduce_all(dense_shape >= 0), size < 2.0**63)
+    checks = [check(tf, countable, f"{about}: no tensor has the dense_shape", dense_shape)]
+    for place, dim in enumerate(spec.shape or ()):
+        if dim is not None:
+            wanted = f"{about}: the model takes {shown(spec.shape)}, so dense_shape[{place}] must be {dim}; dense_shape is"
+            checks.append(check(tf, dense_shape[place] == dim, wanted, dense_shape))
+    inside = tf.logical_and(indices >= 0, indices < dense_shape)
+    checks.append(check(tf, inside, f"{about}: an index is outside of the dense_shape, which is", dense_shape))
+    return [*shapes, *checks]
+
+
 def sparse(tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str, validate: bool) -> Any:
     """A SparseTensor that knows the shape of the spec."""
     for part, what, rank in ((indices, "indices", 2), (values, "values", 1), (dense_shape, "dense_shape", 1)):
         if part.shape.rank not in (None, rank):
             raise EncodeError(f"{what} of a sparse tensor have {rank} dimensions, not {part.shape.rank}")
     if validate:
-        about = name or "the sparse tensor"
-        count, rank = tf.shape(indices, tf.int64)[0], tf.shape(indices, tf.int64)[1]
-        check(
-            tf, count == tf.size(values, tf.int64), f"{about}: there must be as many indices as values", tf.shape(indices), tf.shape(values)
-        )
-        check(
-            tf,
-            rank == tf.size(dense_shape, tf.int64),
-            f"{about}: indices and dense_shape must be of one rank",
-            tf.shape(indices),
-            dense_shape,
-        )
-        for place, dim in enumerate(spec.shape or ()):
-            if dim is not None:
-                wanted = f"{about}: the model takes {shown(spec.shape)}, so dense_shape[{place}] must be {dim}; dense_shape is"
-                check(tf, dense_shape[place] == dim, wanted, dense_shape)
-        inside = tf.logical_and(indices >= 0, indices < dense_shape)
-        check(tf, inside, f"{about}: an index is outside of the dense_shape, which is", dense_shape)
+        indices, values, dense_shape = after(tf, _sparse_checks(tf, spec, indices, values, dense_shape, name), indices, values, dense_shape)
     found = tf.SparseTensor(indices, values, dense_shape)
     if spec.shape is not None and not tf.executing_eagerly():
         found.set_shape(spec.shape)
@@ -125,14 +138,14 @@ def ragged(tf: Any, spec: Spec, values: Any, splits: list[Any], name: str, valid
         if validate:
             good = tf.concat([rows[:1] == 0, rows[1:] >= rows[:-1], rows[-1:] == count, [tf.size(rows) > 0]], 0)
             what = f"{about}: row_splits_{level} must start at 0, never decrease, and end at the number of what they split, which is"
-            check(tf, good, what, count, ":", rows)
+            (rows,) = after(tf, [check(tf, good, what, count, ":", rows)], rows)
         count = tf.size(rows, rows.dtype) - 1
         if length is None:
             values = tf.RaggedTensor.from_row_splits(values, rows, validate=False)
             continue
         if validate:
             what = f"{about}: the model takes {shown(spec.shape)}, so all rows of dimension {level + 1} must have {length}"
-            check(tf, rows[1:] - rows[:-1] == length, f"{what}; row_splits_{level} are", rows)
+            (rows,) = after(tf, [check(tf, rows[1:] - rows[:-1] == length, f"{what}; row_splits_{level} are", rows)], rows)
         values = tf.RaggedTensor.from_uniform_row_length(values, tf.constant(length, rows.dtype), count, validate=False)
     return values
 

@@ -12,7 +12,7 @@ none. float16, bfloat16, uint16 and complex numbers do not go through JSON; gRPC
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,13 +104,18 @@ def parse_request(
 
 
 def parse_answer(
-    body: Any, signature: Signature | None = None, *, status: int = 200, limits: Limits = DEFAULT
+    body: Any,
+    signature: Signature | None = None,
+    *,
+    status: int = 200,
+    limits: Limits = DEFAULT,
+    watch: Callable[[], object] | None = None,
 ) -> dict[str, Array | Strings]:
     """The tensors of an answer, by name; ModelError if it is an error.
 
     Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if none has a point, else float64; and a
     single output, which loses its name on the way, is called "output_0". Strings are bytes. classify gives "classes" and "scores", regress
-    "outputs".
+    "outputs". `watch` is called now and then, and may end it by raising an error.
 
     >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
     {'output_0': array([[0.5, nan],
@@ -120,7 +125,7 @@ def parse_answer(
         ...
     tensorwire._errors.ModelError: 404: Servable not found
     """
-    return answers.read(body, signature, status, limits)
+    return answers.read(body, signature, status, limits, watch)
 
 
 def build_answer(outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict") -> list[bytes]:

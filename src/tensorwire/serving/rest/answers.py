@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ... import dtypes, frameworks, memory
@@ -31,12 +31,15 @@ _PAIR = re.compile(rb'\[%b("(?:[^"\\]|\\.)*+")%b,%b([^\s,\[\]"{}]++)%b\]' % ((_S
 Tensors = dict[str, Array | Strings]
 
 
-def read(body: Any, signature: Signature | None = None, status: int = 200, limits: Limits = DEFAULT) -> Tensors:
+def read(
+    body: Any, signature: Signature | None = None, status: int = 200, limits: Limits = DEFAULT, watch: Callable[[], object] | None = None
+) -> Tensors:
     """The tensors of an answer, by the rules of `rest.parse_answer`."""
     data = memory.flat(body)
     if status != 200:
-        raise ModelError(status, _message(data))
+        raise ModelError(status, message(data))
     text = Text(data, limits, exact=False)
+    text.watch = watch
     found: dict[str, Tensors] = {}
     keys = []
 
@@ -50,7 +53,7 @@ def read(body: Any, signature: Signature | None = None, status: int = 200, limit
     try:
         text.finish(text.each_key(text.space(0), take))
         if not found and "error" in keys:
-            raise ModelError(status, _message(data))
+            raise ModelError(status, message(data))
         if len(found) != 1:
             text.fail(f"an answer has one of {', '.join(_READERS)}, and this one has {' and '.join(found) or 'none'}", 0)
         return found.popitem()[1]
@@ -58,7 +61,7 @@ def read(body: Any, signature: Signature | None = None, status: int = 200, limit
         raise error.add(format=FORMAT) from None
 
 
-def _message(data: memoryview) -> str:
+def message(data: memoryview) -> str:
     """What an error says; what is no error of Serving's is shown as it is."""
     try:
         found = json.loads(bytes(data[: 1 << 20]))
@@ -172,8 +175,8 @@ def _results(text: Text, at: int, signature: Signature | None) -> tuple[Tensors,
     if min(counts) != max(counts):
         text.fail("examples with different numbers of classes", at)
     try:
-        words = Text(memoryview(labels + b"]"), text.limits, False).tensor(0, "string")[0]
-        numbers = Text(memoryview(scores + b"]"), text.limits, False).tensor(0, "float32")[0]
+        words = text.of(labels + b"]").tensor(0, "string")[0]
+        numbers = text.of(scores + b"]").tensor(0, "float32")[0]
     except DecodeError as error:
         error.offset = at  # the texts were put together here
         raise
@@ -229,7 +232,9 @@ def _write_rows(tensors: Mapping[str, Any]) -> list[bytes]:
         if count not in (None, tensor.shape[0]):
             raise ModelError(INVALID, f"Tensor name: {name} has inconsistent batch size: {tensor.shape[0]} expecting: {count}")
         count = tensor.shape[0]
-    if len(tensors) == 1 and count:
+        if not count:
+            raise ModelError(INVALID, f"Tensor name: {name} has invalid batch size: 0")
+    if len(tensors) == 1:
         return [b'{"predictions":', *(write(tensor, _coded(name)) for name, tensor in tensors.items()), b"}"]
     return [b'{"predictions":[', rows_of({name: write_rows(tensor, _coded(name)) for name, tensor in tensors.items()}), b"]}"]
 

@@ -7,7 +7,7 @@ list; all values of one feature are of one kind. `context` has the features that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +46,11 @@ class Examples(NamedTuple):
         '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
         """
         return Strings.of([serialize({**(self.context or {}), **features}) for features in self.examples], text=False)
+
+    def messages(self) -> tuple[Strings, bytes | None]:
+        """Each example as a message without the context's features, and those as a message of their own, as gRPC sends them."""
+        alone = self._replace(context=None).serialized()
+        return alone, None if self.context is None else serialize(self.context)
 
 
 # Requests
@@ -145,6 +150,23 @@ def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes
     return [head + b'"examples":[', b",".join(_object(row, f"$.examples[{i}]") for i, row in enumerate(rows)), b"]}"]
 
 
+def given(examples: Any, context: Any) -> Examples:
+    """Examples from the same values that `build` takes, for whoever does not send JSON."""
+    rows = list(_rows(examples))
+    if not rows:
+        raise EncodeError("classify and regress take at least one example", format=FORMAT)
+    known = [_features(row, f"$.examples[{i}]") for i, row in enumerate(rows)]
+    return Examples(known, None if context is None else _features(context, "$.context"), "")
+
+
+def _features(features: Any, path: str) -> Features:
+    found: Features = {}
+    for name, feature in _each_feature(features, path):
+        numbers = feature.astype(np.float32 if feature.dtype.kind == "f" else np.int64) if isinstance(feature, np.ndarray) else feature
+        found[name] = numbers.reshape(-1)
+    return found
+
+
 def _rows(examples: Any) -> Iterable[Mapping[str, Any]]:
     """Objects of features, given one by one, or as columns that share their first dimension."""
     if not isinstance(examples, Mapping):
@@ -168,15 +190,19 @@ def key(name: Any) -> bytes:
 
 
 def _object(features: Any, path: str) -> bytes:
+    return b"{" + b",".join(key(name) + b":" + write(feature) for name, feature in _each_feature(features, path)) + b"}"
+
+
+def _each_feature(features: Any, path: str) -> Iterator[tuple[str, Array | Strings]]:
     if not isinstance(features, Mapping):
         raise EncodeError(f"an example is a dict of features, not {type(features).__name__}, at {path}", format=FORMAT)
-    parts = []
     for name, value in features.items():
+        if not isinstance(name, str):
+            raise EncodeError(f"names are text, not {name!r:.60}, at {path}", format=FORMAT)
         try:
-            parts.append(key(name) + b":" + write(_feature(value)))
+            yield name, _feature(value)
         except TensorwireError as error:
-            raise EncodeError(f"{error.message}, at {step(path, str(name))}", tensor=str(name), format=FORMAT) from None
-    return b"{" + b",".join(parts) + b"}"
+            raise EncodeError(f"{error.message}, at {step(path, name)}", tensor=name, format=FORMAT) from None
 
 
 def _feature(value: Any) -> Array | Strings:

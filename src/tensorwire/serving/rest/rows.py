@@ -41,7 +41,7 @@ class _Column:
     def tensor(self, text: Text, dtype: str | None) -> Array | Strings:
         self.text += b"]"
         try:
-            return Text(memoryview(self.text), text.limits, text.exact).tensor(0, dtype)[0]
+            return text.of(self.text).tensor(0, dtype)[0]
         except DecodeError as error:  # which speaks of a text that nobody else knows
             row = max(bisect_right(self.starts, error.offset or 0) - 1, 0)
             error.offset = self.places[row] + max((error.offset or 0) - self.starts[row], 0)

@@ -79,6 +79,8 @@ class _Reading:
 
     def read(self, at: int) -> int:
         while True:
+            if self.text.watch is not None:
+                self.text.watch()
             at = self.text.space(at)
             taken = self._take_rows(at)
             if taken:

@@ -97,6 +97,12 @@ class Text(Tokens):
         self.exact = exact
         """Whether Serving's own rules hold, to which "NaN" is a string and 16777217 no float32."""
 
+    def of(self, data: Any) -> Text:
+        """Another text, read by the same rules."""
+        found = Text(memoryview(data), self.limits, self.exact)
+        found.watch = self.watch
+        return found
+
     def tensor(self, at: int, dtype: str | None) -> tuple[Array | Strings, int]:
         """The tensor at data[at], and where it ends. If its dtype is not known, the first thing in it says what it may be."""
         if dtype is None:

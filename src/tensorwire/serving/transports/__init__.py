@@ -1,6 +1,7 @@
 """How bytes get to a server and back. A transport knows nothing of tensors, models or retries: one call, one answer, by a deadline.
 
-    http.HttpTransport, http_async.AsyncHttpTransport    HTTP/1.1, over TLS too; what it says is in http1.py, without I/O
+    http.HttpTransport, http_async.AsyncHttpTransport    HTTP/1.1, over TLS too. An exchange is written once, in exchanges.py, as steps
+                                                         that say what they wait for (waiting.py); http1.py is what HTTP says, sans I/O
     rpc.RpcTransport, rpc_async.AsyncRpcTransport        gRPC, by grpcio, bytes in and bytes out
     mock.MockTransport                                   for tests: answers that you give, calls that you can look at
 

@@ -1,0 +1,265 @@
+"""tensorwire request"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import api, lazy
+from .._errors import DecodeError, EncodeError, SchemaError, choices
+from ..serving import rest
+from ..serving.client.address import PROTOCOLS, VERBS, verb_of
+from ..serving.client.protocols.rest import Rest
+from ..serving.client.sync import Client
+from ..serving.decompose import FORMS
+from ..serving.rest.faults import Fault
+from ..serving.signature import DEFAULT, Signature
+from ..serving.transports import Call
+from ..tensors import Bundle, Ragged, Strings, describe
+from .arguments import add_json, read_from
+
+LOCAL = "http://127.0.0.1:8501"
+MOST_INLINE = 100_000
+"""Bytes of a body that fit into a command line: Linux ends one argument at 128 KiB."""
+EXAMPLES = """examples:
+  tensorwire request http://127.0.0.1:8501/v1/models/ranker x='[[1, 2]]' country='["de"]'
+  tensorwire request http://127.0.0.1:8501 --model ranker --inputs batch.safetensors --out scores.npz
+  tensorwire request grpc://127.0.0.1:8500/ranker ids=@clicks.npz#ids --explain
+  tensorwire request models/ranker x='[[1, 2]]' --curl
+  tensorwire request models/ranker --body request.json --check
+"""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument("where", metavar="MODEL", help="a server's URL, a model's URL, or the folder of a SavedModel")
+    parser.add_argument("given", nargs="*", metavar="NAME=VALUE", help="an input: JSON, text, @FILE, or @FILE#TENSOR")
+    parser.add_argument("--inputs", metavar="FILE", help="all inputs by name, from a tensor file or a JSON object")
+    parser.add_argument("--body", metavar="FILE", help="a whole JSON body, as it is, or - for standard input")
+    does = parser.add_mutually_exclusive_group()
+    does.add_argument("--explain", action="store_true", help="say how the inputs would be sent, and why so")
+    does.add_argument("--print", action="store_true", help="print the body, and send nothing (a folder's default)")
+    does.add_argument("--curl", action="store_true", help="print a curl command that sends it")
+    does.add_argument("--check", action="store_true", help="say what TensorFlow Serving would say against the body")
+    parser.add_argument("--save-body", metavar="FILE", help="with --print or --curl: write the body to a file")
+    parser.add_argument("--out", metavar="FILE", help="save the answer's tensors to a file")
+    parser.add_argument("--model", metavar="NAME", help="the model's name, if the URL is a server's")
+    parser.add_argument("--version", type=int, dest="model_version", metavar="N", help="one version of the model")
+    parser.add_argument("--label", metavar="NAME", help="the version behind a label")
+    parser.add_argument("--signature", metavar="NAME", default=DEFAULT, help=f"the signature (default: {DEFAULT})")
+    parser.add_argument("--verb", choices=VERBS, help="what to ask for (default: predict, or what the URL says)")
+    parser.add_argument("--protocol", choices=PROTOCOLS, help="what the server speaks (default: tensorflow)")
+    parser.add_argument("--url", default=LOCAL, help=f"with a folder: the server that --curl is for (default: {LOCAL})")
+    parser.add_argument("--layout", choices=rest.LAYOUTS, default="auto", help="rows or columns, by TensorFlow Serving's REST")
+    parser.add_argument("--prefer", choices=FORMS, help="the form that sparse and ragged inputs go in")
+    parser.add_argument("--cast", action="store_true", help="allow floats to be rounded to the signature's dtype")
+    parser.add_argument("--compression", choices=("gzip",), help="pack the request")
+    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header that goes with it")
+    parser.add_argument("--deadline", type=float, default=60.0, metavar="SECONDS", help="how long it may take (default: 60)")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    verb = args.verb or verb_of(args.where) or "predict"
+    wrong = _wrong(args)
+    if wrong:
+        print(f"tensorwire request: {wrong}", file=sys.stderr)
+        return 2
+    folder = "://" not in args.where
+    signature = Signature.from_saved_model(args.where, args.signature) if folder else args.signature
+    with _client(args, signature) as client:
+        if args.body is not None:
+            return _as_it_is(args, client, verb)
+        inputs = _inputs(args)
+        if verb == "predict" and args.explain:
+            print(client.explain(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast))
+            return 0
+        if folder or args.curl or args.print or args.check:
+            call = client.build(inputs, verb=verb, prefer=args.prefer, layout=args.layout, cast=args.cast)
+            return _shown(args, client, call, verb)
+        if verb == "predict":
+            found = client.predict(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast)
+        else:
+            found = (client.classify if verb == "classify" else client.regress)(inputs)
+    return _answered(args, found)
+
+
+def _wrong(args: argparse.Namespace) -> str | None:
+    """What is wrong with the way in which it is called."""
+    if sum((bool(args.given), args.inputs is not None, args.body is not None)) > 1:
+        return "NAME=VALUE, --inputs and --body are three ways to give the same thing; use one"
+    if args.save_body is not None and not (args.curl or args.print):
+        return "--save-body goes with --print or --curl"
+    if args.curl and (args.where.startswith("grpc") or args.url.startswith("grpc")):
+        return "curl does not speak gRPC; leave out --curl, and tensorwire sends it"
+    if args.body is not None and (args.explain or args.where.startswith("grpc") or args.protocol == "kserve"):
+        return "--body is a JSON body for TensorFlow Serving's REST API; it goes as it is"
+    bad = next((text for text in args.header if ":" not in text), None)
+    return None if bad is None else f"a header is 'NAME: VALUE', not {bad!r}"
+
+
+def _client(args: argparse.Namespace, signature: str | Signature) -> Client:
+    headers = {name.strip(): value.strip() for name, _, value in (text.partition(":") for text in args.header)}
+    url, model = (args.where, args.model) if "://" in args.where else (args.url, args.model or _name(Path(args.where)))
+    return Client(
+        url,
+        model,
+        args.model_version,
+        args.label,
+        signature,
+        args.deadline,
+        protocol=args.protocol,
+        compression=args.compression,
+        headers=headers,
+    )
+
+
+def _name(folder: Path) -> str:
+    """A model's folder has its name; a version's folder is inside of that."""
+    found = folder.resolve()
+    return found.parent.name if found.name.isdigit() else found.name
+
+
+# What is given
+
+
+def _inputs(args: argparse.Namespace) -> Any:
+    if args.inputs is not None:
+        return _file(args.inputs)
+    found: dict[str, Any] = {}
+    for text in args.given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise EncodeError(f"an input is NAME=VALUE, not {text!r:.60}")
+        if name in found:
+            raise EncodeError(f"the input {name!r} is given twice")
+        found[name] = _value(value)
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.startswith("@"):
+        path, _, tensor = text[1:].partition("#")
+        return _one(_file(path), tensor, path)
+    try:
+        return json.loads(text)
+    except ValueError:
+        if text[:1] in ("[", "{", '"'):
+            raise EncodeError(f"{text!r:.60} is no JSON") from None
+        return text
+
+
+def _file(path: str) -> Any:
+    """A tensor file's value, or what a JSON file says, which the signature gives dtypes to."""
+    if path.endswith(".json"):
+        try:
+            return json.loads(Path(path).read_bytes())
+        except ValueError as error:
+            raise DecodeError(f"no JSON: {error}", path=path, format="json", offset=getattr(error, "pos", 0)) from None
+    found = lazy.load(read_from(path))
+    return dict(found) if isinstance(found, Bundle) else found
+
+
+def _one(value: Any, name: str, path: str) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    if not name and len(value) == 1:
+        return next(iter(value.values()))
+    if name not in value:
+        raise SchemaError(f"{'no tensor ' + repr(name) if name else 'several tensors; say @FILE#TENSOR'}{choices(name, value)}", path=path)
+    return value[name]
+
+
+# What becomes of it
+
+
+def _as_it_is(args: argparse.Namespace, client: Client, verb: str) -> int:
+    """A body that somebody else wrote: checked against the signature, and then printed or sent."""
+    body = read_from(args.body)
+    text = Path(body).read_bytes() if isinstance(body, str) else body
+    fault = _fault(client, text, verb)
+    if fault is not None:
+        return _refused(args, fault)
+    if args.check:
+        return _accepted(args)
+    if args.curl or args.print or "://" not in args.where:
+        return _shown(args, client, Rest(client.address, args.compression).raw(verb, [text]), verb)
+    return _answered(args, client.send(text, verb=verb))
+
+
+def _fault(client: Client, body: bytes, verb: str) -> Fault | None:
+    if client.address.by_rpc or client.address.protocol != "tensorflow":
+        return None
+    return rest.check(body, client.signature(), verb=verb)
+
+
+def _shown(args: argparse.Namespace, client: Client, call: Call, verb: str) -> int:
+    body = b"".join(call.body)
+    if args.check or (args.compression is None and not args.curl):
+        fault = _fault(client, body, verb) if args.compression is None else None
+        if fault is not None:
+            return _refused(args, fault)
+    if args.check:
+        return _accepted(args)
+    if args.save_body is not None:
+        Path(args.save_body).write_bytes(body)
+    if args.curl:
+        return _curl(args, client, call, body)
+    if args.save_body is None:
+        sys.stdout.buffer.write(body + (b"\n" if sys.stdout.isatty() else b""))
+        sys.stdout.flush()
+    return 0
+
+
+def _curl(args: argparse.Namespace, client: Client, call: Call, body: bytes) -> int:
+    inline = len(body) <= MOST_INLINE and b"\0" not in body and _is_text(body)
+    if not inline and args.save_body is None:
+        print("tensorwire request: the body does not fit into a command line; --save-body FILE puts it into a file", file=sys.stderr)
+        return 2
+    headers = list(args.header) + [f"{name}: {value}" for name, value in call.headers.items()]
+    data = body.decode() if args.save_body is None else f"@{args.save_body}"
+    words = ["curl", "-sS", "-X", call.method, client.address.url.rstrip("/") + call.target]
+    for header in headers:
+        words += ["-H", header]
+    print(" ".join(map(shlex.quote, [*words, "--data-binary", data])))
+    return 0
+
+
+def _is_text(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _refused(args: argparse.Namespace, fault: Fault) -> int:
+    print(json.dumps(fault._asdict()) if args.json else f"TensorFlow Serving would answer {fault}")
+    return 1
+
+
+def _accepted(args: argparse.Namespace) -> int:
+    print("null" if args.json else "TensorFlow Serving takes this body")
+    return 0
+
+
+def _answered(args: argparse.Namespace, found: Mapping[str, Any]) -> int:
+    if args.out is not None:
+        api.save(args.out, dict(found))
+    if args.json:
+        sys.stdout.buffer.write(api.dumps(dict(found), "json") + b"\n")
+        return 0
+    for name, tensor in found.items():
+        print(f"{name}: {describe(tensor)}")
+        if args.out is None:
+            shown = tensor if isinstance(tensor, np.ndarray) else tensor.tolist() if isinstance(tensor, (Strings, Ragged)) else repr(tensor)
+            print("  " + str(shown).replace("\n", "\n  "))
+    return 0

@@ -1,0 +1,163 @@
+"""tensorwire serve"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from .._errors import SchemaError
+from .._optional import require
+from ..serving.server import Bounds, Server
+from ..serving.server.folders import named
+from .arguments import add_json, examples
+
+ABOUT = """\
+Serve SavedModels with TensorFlow, by TensorFlow Serving's REST and gRPC protocols, and by KServe v2 over REST.
+For laptops and CI, where no container runs; production should run the real TensorFlow Serving."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.description, parser.formatter_class = ABOUT, argparse.RawDescriptionHelpFormatter
+    parser.add_argument("models", nargs="+", metavar="[NAME=]DIR", help="a SavedModel, or a model's folder with numbered versions in it")
+    parser.add_argument("--rest", type=_port, default=8501, metavar="PORT", help="REST (default: 8501); 0 for any free port, or none")
+    parser.add_argument("--grpc", type=_port, default=8500, metavar="PORT", help="gRPC (default: 8500); 0 for any free port, or none")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, for this machine alone)")
+    parser.add_argument("--versions", default="latest", metavar="latest|all|1,3", help="which versions to load (default: latest)")
+    parser.add_argument("--label", action="append", default=[], type=_label, metavar="[NAME:]LABEL=VERSION", help="name a version")
+    parser.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="look for new versions (default: every 1; 0: never)")
+    parser.add_argument("--max-body", type=int, default=256, metavar="MIB", help="largest request (default: 256 MiB)")
+    parser.add_argument("--connections", type=int, default=128, metavar="N", help="clients at once (default: 128)")
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a client to send its request (default: 60)")
+    parser.add_argument("--grace", type=float, default=10.0, metavar="SECONDS", help="for running requests at the end (default: 10)")
+    parser.add_argument("--log", action="store_true", help="print a line for each request on standard error")
+    parser.add_argument("--verbose", action="store_true", help="--log, and what TensorFlow has to say")
+    add_json(parser)
+    examples(
+        parser,
+        "serve models/ranker",
+        "serve ranker=models/ranker/3 --rest 8501 --grpc none --log",
+        "serve models/ranker --versions all --label stable=3 --json",
+    )
+
+
+def _port(text: str) -> int | None:
+    if text == "none":
+        return None
+    port = int(text)
+    if not 0 <= port < 1 << 16:
+        raise ValueError
+    return port
+
+
+def _label(text: str) -> tuple[str | None, str, int]:
+    where, _, number = text.rpartition("=")
+    model, _, label = where.rpartition(":")
+    if not label or not number.isascii() or not number.isdigit():
+        raise argparse.ArgumentTypeError(f"a label is given as stable=3 or ranker:stable=3, not {text!r}")
+    return model or None, label, int(number)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.rest is None and args.grpc is None:
+        print("tensorwire serve: --rest and --grpc are both none, so nobody could connect", file=sys.stderr)
+        return 2
+    models = named(_models(args.models))
+    server = Server(
+        models,
+        args.rest,
+        args.grpc,
+        args.host,
+        versions=args.versions,
+        labels=_labels(args.label, list(models)),
+        poll=args.poll,
+        bounds=Bounds(body=args.max_body << 20, connections=args.connections, timeout=args.timeout),
+        grace=args.grace,
+        log=_log if args.log or args.verbose else None,
+    )
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _stop(stopped))
+    try:
+        with contextlib.nullcontext() if args.verbose else _quiet():
+            require("tensorflow")
+        server.start()
+    except BaseException:
+        server.stop(0)
+        raise
+    print(_shown(server, args), flush=True)
+    stopped.wait()
+    done = server.stop()
+    sys.stdout.flush()
+    if not done:  # some request runs on in TensorFlow, and would keep the process from ending
+        print(f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off", file=sys.stderr, flush=True)
+        os._exit(0)
+    return 0
+
+
+def _stop(stopped: threading.Event) -> None:
+    if stopped.is_set():
+        os._exit(1)  # whoever asks twice does not want to wait
+    stopped.set()
+
+
+def _models(given: list[str]) -> Any:
+    """Paths, of which each may have a name before it. A folder may have a = in its own name."""
+    pairs: dict[str, str] = {}
+    for text in given:
+        name, sign, path = text.partition("=")
+        one = {name: path} if sign and not os.path.exists(text) else named([text])
+        for key, value in one.items():
+            if key in pairs:
+                raise SchemaError(f"two models are called {key!r}; write NAME=DIR to call one of them otherwise", path=value)
+            pairs[key] = value
+    return pairs
+
+
+def _labels(given: list[tuple[str | None, str, int]], models: list[str]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for model, label, version in given:
+        for name in models if model is None else [model]:
+            found.setdefault(name, {})[label] = version
+    return found
+
+
+def _shown(server: Server, args: argparse.Namespace) -> str:
+    urls = {"rest": server.rest_url if args.rest is not None else None, "grpc": server.grpc_url if args.grpc is not None else None}
+    if args.json:
+        models = {
+            name: {str(number): {key: one.json() for key, one in signatures.items()} for number, signatures in versions.items()}
+            for name, versions in server.signatures.items()
+        }
+        return json.dumps(urls | {"models": models})
+    lines = ["  ".join(f"{what} {url}" for what, url in (("REST", urls["rest"]), ("gRPC", urls["grpc"])) if url)]
+    for name, versions in server.signatures.items():
+        for number, signatures in versions.items():
+            lines += ["", f"{name}, version {number}"]
+            lines += [f"  {line}" for one in signatures.values() for line in str(one).splitlines()]
+    return "\n".join(lines)
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """TensorFlow prints on standard error while it is imported, past Python and before anyone can tell it not to."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nothing)

@@ -1,0 +1,93 @@
+"""What both clients are made of, by the same arguments."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+from ... import frameworks
+from ..._errors import EncodeError, choices
+from ..._limits import DEFAULT, Limits
+from ..signature import DEFAULT as DEFAULT_NAME
+from ..signature import Signature
+from ..transports import Deadline
+from .address import Address
+from .conversation import Conversation
+from .protocols import Spoken
+from .protocols.kserve import KServe
+from .protocols.rest import Rest
+from .protocols.rpc import Rpc
+
+DEADLINE = 60.0
+
+
+class Base:
+    """Where the model is, what is said to it, and by which transport."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        version: int | None = None,
+        label: str | None = None,
+        signature: str | Signature | None = None,
+        deadline: float = DEADLINE,
+        *,
+        protocol: str | None = None,
+        compression: str | None = None,
+        binary: bool = True,
+        headers: Mapping[str, str] | None = None,
+        to: str = "numpy",
+        device: Any = None,
+        attempts: int = 3,
+        connect: float = 5.0,
+        proxy: str | None = None,
+        context: ssl.SSLContext | None = None,
+        certificates: bytes | None = None,
+        limits: Limits = DEFAULT,
+        transport: Any = None,
+    ) -> None:
+        self.address = Address.of(url, model, version, label, protocol)
+        self._seconds, self._to, self._device = _checked(deadline), to, device
+        if compression not in (None, "gzip"):
+            raise EncodeError(f"no compression {compression!r} of requests{choices(compression, ['gzip'])}")
+        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
+            raise EncodeError(f"attempts={attempts!r}; at least one is needed")
+        talk = _spoken(self.address, compression, binary)
+        self._conversation = Conversation(talk, DEFAULT_NAME if signature is None else signature, limits, attempts)
+        options: dict[str, Any] = {"connect": connect, "headers": headers, "limits": limits}
+        if self.address.by_rpc:
+            if proxy is not None or context is not None:
+                raise EncodeError("proxy= and context= are for http:// and https://; grpcs:// takes certificates=")
+            options |= {"compression": compression, "certificates": certificates}
+        else:
+            if certificates is not None:
+                raise EncodeError("certificates= is for grpcs://; https:// takes context=ssl.create_default_context(cafile=...)")
+            options |= {"proxy": proxy, "context": context}
+        self._transport = transport if transport is not None else self._opened(options)
+
+    def _opened(self, options: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def _deadline(self, seconds: float | None) -> Deadline:
+        return Deadline.after(self._seconds if seconds is None else _checked(seconds))
+
+    def _converted(self, found: Mapping[str, Any], to: str | None) -> dict[str, Any]:
+        framework = self._to if to is None else to
+        return {name: frameworks.to(tensor, framework, self._device) for name, tensor in found.items()}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.address})"
+
+
+def _checked(seconds: Any) -> float:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        raise EncodeError(f"a deadline is a number of seconds, and not {seconds!r:.60}")
+    return float(seconds)
+
+
+def _spoken(address: Address, compression: str | None, binary: bool) -> Spoken:
+    if address.by_rpc:
+        return Rpc(address)
+    return KServe(address, compression, binary) if address.protocol == "kserve" else Rest(address, compression)

@@ -1,0 +1,75 @@
+"""KServe v2, as Triton and others speak it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...._errors import EncodeError, ModelError
+from ...._limits import Limits
+from ... import kserve
+from ...decompose import Plan
+from ...kserve.read import message
+from ...rpc.messages import VersionStatus
+from ...signature import DEFAULT, Signature
+from ...transports import Answer, Call
+from ..address import Address
+from . import Metadata, Tensors, Watch, document
+from .rest import post
+
+FORMAT = "kserve"
+API = "v2"
+
+
+@dataclass(frozen=True)
+class KServe:
+    address: Address
+    compression: str | None = None
+    binary: bool = True
+    """Tensors as bytes behind the JSON, both ways."""
+
+    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+        if layout not in ("auto", "columns"):
+            raise EncodeError(f"layout={layout!r} is for TensorFlow Serving; KServe has one layout", format=FORMAT)
+        body = kserve.build(plan, binary=self.binary, outputs=outputs or None)
+        return post(self.address.path(API) + "/infer", body.chunks, dict(body.headers), self.compression)
+
+    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
+        return kserve.parse_answer(answer.body, answer.headers, status=answer.status, limits=limits, watch=watch)
+
+    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+        raise EncodeError(f"KServe has no {verb}; predict is all that it does", format=FORMAT)
+
+    def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
+        raise EncodeError(f"KServe has no {verb}", format=FORMAT)
+
+    def metadata(self) -> Call:
+        return Call("GET", self.address.path(API), (), {"Accept": "application/json"})
+
+    def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
+        found = _about(answer)
+        return Metadata(self.address.model, self.address.version, {DEFAULT: kserve.signature(found)})
+
+    def status(self) -> Call:
+        return Call("GET", self.address.path(API) + "/ready", (), {"Accept": "application/json"})
+
+    def read_status(self, answer: Answer, limits: Limits) -> tuple[VersionStatus, ...]:
+        """One entry: KServe says whether the model is ready, by the status alone."""
+        if answer.status not in (200, 400, 503):
+            raise ModelError(answer.status, message(answer.body))
+        ready = answer.status == 200 and _ready(answer)
+        return (VersionStatus(self.address.version or 0, "AVAILABLE" if ready else "LOADING", 0, "" if ready else message(answer.body)),)
+
+
+def _ready(answer: Answer) -> bool:
+    """Some servers answer 200 with {"ready": false}."""
+    found = document(answer, FORMAT) if answer.body else {}
+    return found.get("ready", True) is not False
+
+
+def _about(answer: Answer) -> Mapping[str, Any]:
+    if answer.status != 200:
+        raise ModelError(answer.status, message(answer.body))
+    found: Mapping[str, Any] = document(answer, FORMAT)
+    return found

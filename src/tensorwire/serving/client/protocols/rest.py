@@ -1,0 +1,100 @@
+"""TensorFlow Serving's REST API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...._errors import DecodeError, ModelError
+from ...._limits import Limits
+from ....transforms import deflate
+from ... import rest
+from ...decompose import Plan
+from ...rest.answers import message
+from ...rpc.messages import CODES, VersionStatus
+from ...signature import Signature
+from ...transports import Answer, Call
+from ..address import Address
+from . import Metadata, Tensors, Watch, document
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FORMAT = "rest"
+API = "v1"
+_CODES = {name: code for code, (name, _) in CODES.items()}
+_UNKNOWN = 2
+
+
+@dataclass(frozen=True)
+class Rest:
+    address: Address
+    compression: str | None = None
+
+    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+        return self.raw("predict", rest.build(plan, layout=layout))
+
+    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
+        return rest.parse_answer(answer.body, signature, status=answer.status, limits=limits, watch=watch)
+
+    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+        return self.raw(verb, rest.build(examples, verb=verb, context=context, signature_name=signature))
+
+    def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
+        return rest.parse_answer(answer.body, status=answer.status, limits=limits, watch=watch)
+
+    def metadata(self) -> Call:
+        return self._get(self.address.path(API) + "/metadata")
+
+    def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
+        found = _about(answer)
+        spec = found.get("model_spec")
+        version = spec.get("version") if isinstance(spec, dict) else None
+        known = isinstance(version, str) and version.isascii() and version.isdigit() and len(version) <= 18
+        return Metadata(self.address.model, int(version) if known and isinstance(version, str) else None, Signature.all_of_metadata(found))
+
+    def status(self) -> Call:
+        return self._get(self.address.path(API))
+
+    def read_status(self, answer: Answer, limits: Limits) -> tuple[VersionStatus, ...]:
+        versions = _about(answer).get("model_version_status")
+        if not isinstance(versions, list):
+            raise DecodeError("the answer has no list model_version_status", format=FORMAT, offset=0)
+        return tuple(map(_version, versions))
+
+    def _get(self, path: str) -> Call:
+        return Call("GET", path, (), {"Accept": "application/json"} | self._asked())
+
+    def raw(self, verb: str, body: Sequence[Any]) -> Call:
+        """A body that exists already."""
+        return post(f"{self.address.path(API)}:{verb}", body, {"Content-Type": "application/json"}, self.compression)
+
+    def _asked(self) -> dict[str, str]:
+        return {"Accept-Encoding": self.compression} if self.compression else {}
+
+
+def post(target: str, body: Sequence[Any], headers: dict[str, str], compression: str | None) -> Call:
+    """A request with a body, compressed if that was asked for, and then the answer may be, too."""
+    if compression is None:
+        return Call("POST", target, body, headers)
+    # One gzip member: servers that unpack with a single call to zlib stop after the first.
+    packed = deflate.gzip_packer(1)(b"".join(body))
+    return Call("POST", target, [packed], headers | {"Content-Encoding": compression, "Accept-Encoding": compression})
+
+
+def _about(answer: Answer) -> Any:
+    if answer.status != 200:
+        raise ModelError(answer.status, message(answer.body))
+    found = document(answer, FORMAT)
+    if "error" in found and len(found) == 1:
+        raise ModelError(answer.status, str(found["error"]))
+    return found
+
+
+def _version(said: Any) -> VersionStatus:
+    status = said.get("status", {}) if isinstance(said, dict) else None
+    number = str(said.get("version", "")) if isinstance(said, dict) else ""
+    if not isinstance(said, dict) or not isinstance(status, dict) or not (number.isascii() and number.isdigit() and len(number) <= 18):
+        raise DecodeError("a version's status is no object with a version", format=FORMAT, offset=0)
+    code = _CODES.get(str(status.get("error_code", "OK")), _UNKNOWN)
+    return VersionStatus(int(number), str(said.get("state", "UNKNOWN")), code, str(status.get("error_message", "")))

@@ -1,0 +1,61 @@
+"""TensorFlow Serving's gRPC API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...._errors import ModelError
+from ...._limits import Limits
+from ...decompose import Plan
+from ...rest.examples import given
+from ...rpc import messages
+from ...rpc.messages import ModelSpec, VersionStatus
+from ...signature import DEFAULT, Signature
+from ...transports import Answer, Call
+from ..address import Address
+from . import Metadata, Tensors, Watch
+
+FORMAT = "grpc"
+
+
+@dataclass(frozen=True)
+class Rpc:
+    address: Address
+
+    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+        return Call(messages.PREDICT, body=messages.build_predict(self._spec(plan.signature.name), plan.inputs, outputs))
+
+    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
+        return messages.parse_predict_answer(_message(answer), limits)[1]
+
+    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+        method = messages.CLASSIFY if verb == "classify" else messages.REGRESS
+        return Call(method, body=messages.build_examples(self._spec(signature or ""), *given(examples, context).messages()))
+
+    def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
+        read = messages.parse_classify_answer if verb == "classify" else messages.parse_regress_answer
+        return read(_message(answer), limits)[1]
+
+    def metadata(self) -> Call:
+        return Call(messages.METADATA, body=messages.build_metadata(self._spec("")))
+
+    def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
+        spec, signatures = messages.parse_metadata_answer(_message(answer), limits)
+        return Metadata(self.address.model, spec.version, signatures)
+
+    def status(self) -> Call:
+        return Call(messages.STATUS, body=messages.build_status(self._spec("")))
+
+    def read_status(self, answer: Answer, limits: Limits) -> tuple[VersionStatus, ...]:
+        return tuple(messages.parse_status_answer(_message(answer), limits))
+
+    def _spec(self, signature: str) -> ModelSpec:
+        known = "" if signature == DEFAULT else signature
+        return ModelSpec(self.address.model, self.address.version, self.address.label, known)
+
+
+def _message(answer: Answer) -> memoryview:
+    if answer.status != 200:
+        raise ModelError(answer.status, str(answer.body, "utf-8", "replace"))
+    return answer.body

@@ -1,0 +1,173 @@
+"""The client for programs without asyncio."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, TypeVar
+
+from ..._errors import TensorwireError
+from ..rpc.messages import VersionStatus
+from ..signature import Signature
+from ..transports import Answer, Call, Deadline, Transport
+from .base import Base
+from .conversation import Pause, Talk
+from .explaining import explain
+from .protocols import Metadata
+
+T = TypeVar("T")
+
+
+class Client(Base):
+    """A model at a server: TensorFlow Serving by REST (`http://`, `https://`) or gRPC (`grpc://`, `grpcs://`), or a KServe v2 server such
+    as Triton (`protocol="kserve"`).
+
+    `model`, and `version` or `label`, say which; the model's own URL, as curl takes it, says it, too. `signature` is the name of one of
+    the model's signatures (the server is asked for it once), or a `Signature`: from a SavedModel on disk, or in your own words.
+    `deadline` is how many seconds a call may take in all.
+
+    `compression="gzip"` packs requests, `headers` go with each of them, `to` is what answers come as. `connect` is how many seconds a
+    connection may take, `attempts` how often a server is asked that cannot be reached or is busy, `limits.answer` how large an answer may
+    be. `proxy` is never taken from the environment. `context` and `certificates` say whom to trust, by https and by grpcs. `transport`
+    replaces what sends the bytes, for tests: see `MockTransport`.
+
+    Threads can share a client. It keeps connections open; `close()` ends them.
+
+    >>> import numpy as np
+    >>> from tensorwire.serving import MockTransport, Signature
+    >>> signature = Signature.given({"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
+    >>> mock = MockTransport.model(lambda x: {"y": x.sum(1)}, signature)
+    >>> with Client("http://127.0.0.1:8501", model="adder", transport=mock) as client:
+    ...     client.predict({"x": [[1, 2], [3, 4]]})
+    {'y': array([3., 7.], dtype=float32)}
+    """
+
+    def predict(
+        self,
+        inputs: Any,
+        *,
+        outputs: Sequence[str] | None = None,
+        prefer: str | Mapping[str, str] | None = None,
+        layout: str = "auto",
+        cast: bool = False,
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
+        """The model's outputs, by name.
+
+        `inputs` are tensors of any framework by name, or nested lists, which the signature types; one alone if the model has one input.
+        Sparse and ragged tensors go in the form that the signature has for them; `prefer` chooses another, and `explain` says which it is.
+        `layout` is "rows" or "columns", by REST. `outputs` are the names of those that are wanted. `cast=True` allows floats to be rounded
+        to the signature's dtype. Outputs that are the parts of a sparse or ragged tensor come back as that tensor.
+        """
+        end = self._deadline(deadline)
+        talk = self._conversation.predict(inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast)
+        return self._converted(self._drive(talk, end), to)
+
+    def classify(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+        """Labels and scores, {"classes": strings [N, C], "scores": float32 [N, C]}, for examples: a list of dicts of features, or a dict of
+        columns. `context` has features that belong to every example."""
+        return self._examples("classify", examples, context, to, deadline)
+
+    def regress(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+        """One number for each example, {"outputs": float32 [N]}; examples as for `classify`."""
+        return self._examples("regress", examples, context, to, deadline)
+
+    def status(self, *, deadline: float | None = None) -> tuple[VersionStatus, ...]:
+        """The model's versions, and the state of each: "AVAILABLE" is one that answers."""
+        end = self._deadline(deadline)
+        return self._drive(self._conversation.status(end), end)
+
+    def metadata(self, *, deadline: float | None = None) -> Metadata:
+        """The model's signatures, asked for anew."""
+        end = self._deadline(deadline)
+        return self._drive(self._conversation.metadata(end), end)
+
+    def explain(
+        self,
+        inputs: Any,
+        *,
+        prefer: str | Mapping[str, str] | None = None,
+        layout: str = "auto",
+        cast: bool = False,
+        deadline: float | None = None,
+    ) -> str:
+        """How these inputs would be sent, and why so, in words. Nothing is sent, but for the question for the signature."""
+        planned, call = self._planned(inputs, prefer, layout, cast, deadline)
+        return explain(planned, call, self.address)
+
+    def build(
+        self,
+        inputs: Any,
+        *,
+        verb: str = "predict",
+        context: Any = None,
+        prefer: str | Mapping[str, str] | None = None,
+        layout: str = "auto",
+        cast: bool = False,
+        deadline: float | None = None,
+    ) -> Call:
+        """The request that `predict` (or another verb) would send: method, path, headers, and the body's buffers."""
+        if verb != "predict":
+            return self._conversation.build_examples(verb, inputs, context)
+        return self._planned(inputs, prefer, layout, cast, deadline)[1]
+
+    def send(self, body: bytes, *, verb: str = "predict", to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+        """Sends a JSON body that you made yourself, as it is, and gives the tensors of the answer."""
+        end = self._deadline(deadline)
+        return self._converted(self._drive(self._conversation.raw(body, verb, end), end), to)
+
+    def signature(self, *, deadline: float | None = None) -> Signature:
+        """What the model takes and gives, by the signature that this client uses; the server is asked once."""
+        end = self._deadline(deadline)
+        return self._drive(self._conversation.find(end), end)
+
+    def close(self) -> None:
+        """Ends the connections that are kept open."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _opened(self, options: Mapping[str, Any]) -> Transport:
+        if self.address.by_rpc:
+            from ..transports.rpc import RpcTransport
+
+            return RpcTransport(self.address.url, **options)
+        from ..transports.http import HttpTransport
+
+        return HttpTransport(self.address.url, **options)
+
+    def _planned(self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None) -> tuple[Any, Call]:
+        end, talk = self._deadline(deadline), self._conversation
+        planned = self._drive(talk.plan(inputs, end, prefer=prefer, cast=cast), end)
+        return planned, talk.build(planned, (), layout)
+
+    def _examples(self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None) -> dict[str, Any]:
+        end = self._deadline(deadline)
+        return self._converted(self._drive(self._conversation.examples(verb, examples, context, end), end), to)
+
+    def _drive(self, talk: Talk[T], deadline: Deadline) -> T:
+        """Sends what the conversation says, and tells it what comes back."""
+        try:
+            wish = next(talk)
+            while True:
+                try:
+                    answer = self._do(wish, deadline)
+                except TensorwireError as error:
+                    wish = talk.throw(error)
+                else:
+                    wish = talk.send(answer)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+    def _do(self, wish: Call | Pause, deadline: Deadline) -> Answer | None:
+        if isinstance(wish, Call):
+            found: Answer = self._transport.send(wish, deadline)
+            return found
+        time.sleep(wish.seconds)
+        return None

@@ -1,0 +1,63 @@
+"""All of TensorFlow Serving's messages that are read and written here, by one name each."""
+
+from __future__ import annotations
+
+from .about import (
+    STATES,
+    Metadata,
+    VersionStatus,
+    build_metadata,
+    build_metadata_answer,
+    build_status,
+    build_status_answer,
+    parse_metadata,
+    parse_metadata_answer,
+    parse_status,
+    parse_status_answer,
+)
+from .examples import (
+    Examples,
+    build_classify_answer,
+    build_examples,
+    build_regress_answer,
+    parse_classify_answer,
+    parse_examples,
+    parse_regress_answer,
+)
+from .fields import FORMAT, ModelSpec
+from .predict import Predict, build_predict, build_predict_answer, parse_predict, parse_predict_answer
+from .service import CLASSIFY, CODES, METADATA, PREDICT, REGRESS, STATUS
+
+__all__ = [
+    "CLASSIFY",
+    "CODES",
+    "FORMAT",
+    "METADATA",
+    "PREDICT",
+    "REGRESS",
+    "STATES",
+    "STATUS",
+    "Examples",
+    "Metadata",
+    "ModelSpec",
+    "Predict",
+    "VersionStatus",
+    "build_classify_answer",
+    "build_examples",
+    "build_metadata",
+    "build_metadata_answer",
+    "build_predict",
+    "build_predict_answer",
+    "build_regress_answer",
+    "build_status",
+    "build_status_answer",
+    "parse_classify_answer",
+    "parse_examples",
+    "parse_metadata",
+    "parse_metadata_answer",
+    "parse_predict",
+    "parse_predict_answer",
+    "parse_regress_answer",
+    "parse_status",
+    "parse_status_answer",
+]

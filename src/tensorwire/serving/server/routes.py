@@ -1,0 +1,89 @@
+"""TensorFlow Serving's REST API: what is asked by a method and a path, and the answer. See docs/serving.md for the routes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from ..._errors import ModelError
+from ..._limits import DEFAULT, Limits
+from .. import rest
+from ..rpc.messages import ModelSpec
+from ..rpc.service import CODES
+from . import classifying, kserve
+from .failures import INVALID, Failure, failure
+from .http1 import Request, Response, answer
+from .models import Models
+
+_WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_CALL = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>classify|regress|predict)", re.I | re.A)
+_ABOUT = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I | re.A)
+
+
+class Routes:
+    """Answers requests by REST, of TensorFlow Serving's protocol and of KServe's."""
+
+    def __init__(self, models: Models, ready: Callable[[], bool], limits: Limits = DEFAULT) -> None:
+        self._models, self._limits = models, limits
+        self._kserve = kserve.Routes(models, ready, limits)
+
+    def __call__(self, request: Request) -> Response:
+        try:
+            if request.target.startswith("/v2"):
+                return self._kserve(request)
+            return self._answer(request)
+        except ModelError as error:
+            return answer({"error": error.args[1]}, error.status)
+        except Exception as error:
+            found = failure(error)
+            return answer({"error": found.message}, found.http)
+
+    def _answer(self, request: Request) -> Response:
+        call = _CALL.fullmatch(request.target) if request.method == "POST" else None
+        if call is not None and call["verb"] in rest.VERBS:
+            return self._call(_spec(call), call["verb"], request.body)
+        about = _ABOUT.fullmatch(request.target) if request.method == "GET" else None
+        if about is not None:
+            if not about["name"]:
+                raise Failure(INVALID, "Missing model name in request.")
+            return answer(self._metadata(_spec(about)) if about["metadata"] else self._status(_spec(about)))
+        # Serving answers 404, without JSON, to paths outside of its API.
+        status = 400 if request.target.lower().startswith("/v1/") else 404
+        return answer({"error": f"Malformed request: {request.method} {request.target}"}, status)
+
+    def _call(self, spec: ModelSpec, verb: str, body: Any) -> Response:
+        with self._models.using(spec) as version:
+            runner = version.runner
+            asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
+            if isinstance(asked, rest.Request):
+                outputs = runner.predict(asked.signature_name, asked.inputs)
+                return Response(200, rest.build_answer(outputs, asked.layout))
+            run = classifying.classify if verb == "classify" else classifying.regress
+            return Response(200, rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb))
+
+    def _status(self, spec: ModelSpec) -> dict[str, Any]:
+        found = self._models.status(spec)
+        return {
+            "model_version_status": [
+                {
+                    "version": str(one.version),
+                    "state": one.state,
+                    "status": {"error_code": CODES[one.code][0], "error_message": one.message},
+                }
+                for one in found
+            ]
+        }
+
+    def _metadata(self, spec: ModelSpec) -> dict[str, Any]:
+        with self._models.using(spec) as version:
+            about = {"name": spec.name, "signature_name": "", "version": str(version.number)}
+            return {"model_spec": about, "metadata": {"signature_def": version.runner.metadata()}}
+
+
+def _spec(found: re.Match[str]) -> ModelSpec:
+    number, label = found["version"], found["label"]
+    if number is not None and int(number[:20]) >= 1 << 63:
+        raise Failure(INVALID, f"Failed to convert version: {number:.40} to numeric.")
+    return ModelSpec(unquote(found["name"]), None if number is None else int(number), None if label is None else unquote(label))

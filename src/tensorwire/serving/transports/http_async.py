@@ -1,0 +1,93 @@
+"""HTTP for asyncio. It needs an event loop that can watch sockets, as all have but the proactor of Windows."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from typing import Self, TypeVar
+
+from . import Answer, Call, Deadline
+from .exchanges import FAILURES, HttpServer
+from .waiting import Steps, Wait, seconds_to
+
+_TURN = 0.005
+"""Seconds of work after which others have their turn."""
+T = TypeVar("T")
+
+
+class AsyncHttpTransport(HttpServer):
+    """One call, one answer; for any number of tasks at once. Arguments are those of HttpServer. A cancelled call closes its connection.
+
+    >>> async def call():
+    ...     async with AsyncHttpTransport("http://127.0.0.1:1", connect=0.5) as transport:
+    ...         await transport.send(Call("GET", "/v1/models/m"), Deadline.after(1))
+    >>> asyncio.run(call())
+    Traceback (most recent call last):
+    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it run there? ...
+    """
+
+    async def send(self, call: Call, deadline: Deadline) -> Answer:
+        try:
+            return await run(self._exchange(call, deadline), deadline)
+        except FAILURES as error:
+            error.add(path=self._where(call))
+            raise
+
+    async def close(self) -> None:
+        """Closes what is kept; a call that is on its way is finished."""
+        self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+async def run(steps: Steps[T], deadline: Deadline) -> T:
+    """Takes the steps in this event loop; a DeadlineError if they take too long. `waiting.run` is the same for a thread."""
+    loop = asyncio.get_running_loop()
+    try:
+        deadline.left()
+        turn, wait = loop.time(), next(steps)
+        while True:
+            deadline.left()
+            if wait is not None:
+                ready = await _ready(loop, wait, deadline)
+                turn = loop.time()
+            else:
+                ready = True
+                if loop.time() - turn > _TURN:
+                    await asyncio.sleep(0)
+                    turn = loop.time()
+            wait = steps.send(ready)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    finally:
+        steps.close()  # whatever they have open
+
+
+async def _ready(loop: asyncio.AbstractEventLoop, wait: Wait, deadline: Deadline) -> bool:
+    ready: asyncio.Future[bool] = loop.create_future()
+
+    def done(result: bool) -> None:
+        if not ready.done():
+            ready.set_result(result)
+
+    end, file = min(wait.until, deadline.at), wait.sock.fileno()
+    timer = loop.call_later(seconds_to(end, deadline), done, False)
+    try:
+        if wait.events & select.POLLIN:
+            loop.add_reader(file, done, True)
+        if wait.events & select.POLLOUT:
+            loop.add_writer(file, done, True)
+        if await ready:
+            return True
+    finally:
+        timer.cancel()
+        loop.remove_reader(file)
+        loop.remove_writer(file)
+    if end == deadline.at:
+        raise deadline.passed()
+    return False

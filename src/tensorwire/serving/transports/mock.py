@@ -1,0 +1,137 @@
+"""A transport for tests: no server, no network, and yet the real bytes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..._errors import EncodeError, ModelError
+from ..._limits import DEFAULT
+from .. import kserve, rest
+from ..decompose.together import together
+from ..rpc import messages
+from ..signature import Signature
+from . import Answer, Call, Deadline
+
+Model = Callable[..., Any]
+
+
+class MockTransport:
+    """Answers that you give, instead of a server's; `calls` has what was sent.
+
+    `respond` gets each Call, and returns an Answer or raises what a transport raises. `MockTransport.model` makes it of a function, and
+    speaks REST, gRPC and KServe; `MockTransport.answers` of a list. Both Client and AsyncClient take it.
+
+    >>> from tensorwire.serving import Client, Signature
+    >>> from tensorwire.serving.transports import Answer
+    >>> busy = Answer(503, {}, memoryview(b'{"error": "loading"}'))
+    >>> mock = MockTransport.answers([busy, busy, busy])
+    >>> client = Client("http://127.0.0.1:8501", model="m", signature=Signature.given({"x": ("float32", [None])}), transport=mock)
+    >>> client.predict([1, 2])
+    Traceback (most recent call last):
+        ...
+    tensorwire._errors.ModelError: 503: loading
+    >>> [call.target for call in mock.calls]
+    ['/v1/models/m:predict', '/v1/models/m:predict', '/v1/models/m:predict']
+    """
+
+    def __init__(self, respond: Callable[[Call], Answer]) -> None:
+        self.respond = respond
+        self.calls: list[Call] = []
+        self.is_closed = False
+
+    @classmethod
+    def answers(cls, answers: Iterable[Answer | Exception]) -> MockTransport:
+        """One after the other; an error is raised."""
+        waiting = iter(answers)
+
+        def respond(call: Call) -> Answer:
+            answer = next(waiting, None)
+            if answer is None:
+                raise EncodeError("the mock has no answer left")
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return cls(respond)
+
+    @classmethod
+    def model(cls, function: Model, signature: Signature) -> MockTransport:
+        """A model that is a function of its inputs by name, sparse and ragged ones put together, and returns its outputs by name.
+
+        >>> import numpy as np
+        >>> from tensorwire.serving import Client, Signature
+        >>> signature = Signature.given({"ids": ("ragged", "int64", [None, None])}, {"count": ("int64", [None])})
+        >>> mock = MockTransport.model(lambda ids: {"count": np.diff(ids.row_splits[0])}, signature)
+        >>> Client("grpc://127.0.0.1:8500", model="m", transport=mock).predict([[1, 2], [3]])
+        {'count': array([2, 1])}
+        """
+        return cls(_Model(function, signature).respond)
+
+    def send(self, call: Call, deadline: Deadline) -> Answer:
+        if self.is_closed:
+            raise EncodeError("the client is closed")
+        self.calls.append(call)
+        return self.respond(call)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class _Model:
+    def __init__(self, function: Model, signature: Signature) -> None:
+        self.function, self.signature = function, signature
+
+    def respond(self, call: Call) -> Answer:
+        body = b"".join(call.body)
+        if call.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        try:
+            headers, answer = self._rpc(call, body) if call.method.startswith("/") else self._http(call, body)
+        except ModelError as error:
+            status, message = error.args
+            text = message.encode() if call.method.startswith("/") else json.dumps({"error": message}).encode()
+            return Answer(status, {}, memoryview(text))
+        return Answer(200, headers, memoryview(b"".join(answer)))
+
+    def _http(self, call: Call, body: bytes) -> tuple[Mapping[str, str], list[Any]]:
+        target = call.target
+        if target.startswith("/v2/"):
+            if target.endswith("/infer"):
+                made = kserve.build_answer(self._run(kserve.parse_request(body, call.headers)), binary=_is_binary(call))
+                return {name.lower(): value for name, value in made.headers.items()}, made.chunks
+            return {}, [b"" if target.endswith("/ready") else json.dumps(kserve.described(self.signature)).encode()]
+        if target.endswith(":predict"):
+            asked = rest.parse_request(body, self.signature)
+            assert isinstance(asked, rest.Request)
+            return {}, list(rest.build_answer(self._run(asked.inputs), asked.layout))
+        if target.endswith("/metadata"):
+            known = {"signature_def": {"signature_def": {self.signature.name: self.signature.metadata()}}}
+            return {}, [json.dumps({"model_spec": {"name": "mock", "signature_name": "", "version": "1"}, "metadata": known}).encode()]
+        if call.method == "GET":
+            return {}, [b'{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}']
+        raise ModelError(501, "this mock answers predict, metadata and status; MockTransport(respond) answers anything")
+
+    def _rpc(self, call: Call, body: bytes) -> tuple[Mapping[str, str], list[Any]]:
+        if call.method == messages.PREDICT:
+            asked = messages.parse_predict(body, DEFAULT)
+            outputs = self._run(asked.inputs)
+            wanted = {name: outputs[name] for name in asked.outputs} if asked.outputs else outputs
+            return {}, messages.build_predict_answer(asked.model, wanted)
+        if call.method == messages.METADATA:
+            return {}, messages.build_metadata_answer(messages.parse_metadata(body, DEFAULT).model, {self.signature.name: self.signature})
+        if call.method == messages.STATUS:
+            return {}, messages.build_status_answer([messages.VersionStatus(1, "AVAILABLE", 0, "")])
+        raise ModelError(501, "this mock answers predict, metadata and status; MockTransport(respond) answers anything")
+
+    def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        found = self.function(**together(inputs, self.signature.groups()))
+        if isinstance(found, Mapping):
+            return dict(found)
+        return {next(iter(self.signature.outputs), "output_0"): found}
+
+
+def _is_binary(call: Call) -> bool:
+    return any(name.lower() == "inference-header-content-length" for name in call.headers)
