@@ -8,7 +8,7 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 .PHONY: demo test bench lint torture clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
-test: .venv/ready-tests .venv/node/ready lint ; scripts/test
+test: .venv/ready-tests .venv/node/ready .venv/browser lint ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests .venv/node/ready ; scripts/torture
@@ -31,6 +31,15 @@ $(MODULES):
 # A rival whose pins fit nothing else, where only the benchmarks look for it.
 .venv/rivals/ready: benchmarks/requirements.txt .venv/ready-tests
 	$(BIN)/pip install --quiet --no-deps --target .venv/rivals --requirement $<
+	touch $@
+
+# A real browser for the page of `tensorwire view`: the one that is there, else Debian's, where that may be installed.
+BROWSER = $(BIN)/python tests/test_view_browser.py
+.venv/browser: .venv/ready-tests
+	@$(BROWSER) >/dev/null 2>&1 || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; }; }; } || true
+	@$(BROWSER) || echo "*** NO BROWSER: the page of tensorwire view IS NOT TESTED. Install chromium. ***" >&2
 	touch $@
 
 # Another language for the protobuf format: Node itself comes from PyPI.

@@ -18,7 +18,20 @@ import numpy as np
 import tensorwire as tw
 from tensorwire.wire.crc import crc32c
 
-from . import format_cases, kinds, limits, record_rivals, records, rivals, rows, serving_bodies, stores
+from . import (
+    checkpoints,
+    format_cases,
+    kinds,
+    limits,
+    record_rivals,
+    records,
+    rivals,
+    rows,
+    serving_bodies,
+    serving_calls,
+    serving_rest,
+    stores,
+)
 from .case import DIRECTIONS, SHAPES, Case, KiB, MiB, Plan, size_name
 from .timing import Contender, race
 from .ways import Way, dense_differences, prove, with_bfloat16
@@ -41,7 +54,9 @@ def cases(plan: Plan) -> Iterator[Case]:
         yield _checksums(plan, size)
     yield from _stores(plan)
     yield from format_cases.cases(plan)
-    yield from serving_bodies.cases(Case, plan.large_rounds)
+    for serving in (serving_bodies, serving_calls, serving_rest):
+        yield from serving.cases(Case, plan.large_rounds)
+    yield from checkpoints.cases(plan)
     yield from _records(plan)
     yield _imports(plan)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import format_cases, machine, records, serving_bodies, stores
+from . import checkpoints, format_cases, machine, records, serving_bodies, serving_calls, serving_rest, stores
 from .case import DIRECTIONS, NOISE, KiB, MiB, Result, size_name
 from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from .timing import Timing
@@ -37,8 +37,9 @@ def check(results: list[Result]) -> list[Target]:
     found = {result.name: result for result in results}
     usual = [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
     formats = [Target(what, measured, needed, at_most) for what, measured, needed, at_most in format_cases.targets(found)]
-    bodies = list(serving_bodies.targets(found, Target))
-    return [*usual, *_stores(found), *_state(found), *formats, *bodies, *_records(found)]
+    serving = [each for one in (serving_bodies, serving_calls, serving_rest) for each in one.targets(found, Target)]
+    restored = [Target(what, measured, needed) for what, measured, needed in checkpoints.targets(found)]
+    return [*usual, *_stores(found), *_state(found), *formats, *serving, *restored, *_records(found)]
 
 
 def _fastest(timings: list[Timing]) -> Timing:

@@ -102,6 +102,16 @@ class Process:
             raise AssertionError(self.first + "".join(self.process.communicate()))
         self.url, self.grpc = found["rest"], found["grpc"].removeprefix("grpc://")
 
+    @property
+    def grpc_url(self):
+        return f"grpc://{self.grpc}"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+
     def stop(self):
         """(exit status, the rest of its standard output, its standard error)"""
         self.process.send_signal(signal.SIGTERM)

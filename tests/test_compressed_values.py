@@ -18,7 +18,7 @@ from tensorwire.transforms.packing import Packing
 
 SMOOTH = (np.round(8 * np.cumsum(np.random.default_rng(3).standard_normal((3000, 200)), 0)) / 8).astype(np.float32)
 MARKED = ("gzip", "zstd", "lz4")
-STREAMS = [name for name, row in tw.formats().items() if not row.compressions and name not in ("raw", "example", "json")]
+STREAMS = [name for name, row in tw.formats().items() if row.writes and row.recognised and not row.compressions and name != "json"]
 
 
 def value():

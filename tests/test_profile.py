@@ -618,7 +618,7 @@ def test_command_errors(file, tmp_path):
         ((file, "--formats", "safetensor"), 2, "did you mean 'safetensors'"),
         ((file, "--compressions", "zlib:x"), 2, "a level is a number"),
         ((file, "--seconds", "-1"), 2, "seconds=-1"),
-        ((file, "--best", "sizes"), 2, "invalid choice"),
+        ((file, "--best", "sizes"), 2, "did you mean 'size'"),
         ((file, "--name", "y"), 1, "no tensor 'y'"),
         ((file, "--formats", "raw"), 1, "raw holds one dense tensor"),
         ((), 2, "usage:"),

@@ -15,7 +15,7 @@ from tensorwire.transforms import quantization as qz
 RANDOM = np.random.default_rng(5)
 X = RANDOM.standard_normal((40, 8)).astype(np.float32)
 WIDE = RANDOM.standard_normal((6, 2))
-FORMATS = [name for name, row in tw.formats().items() if name not in ("raw", "parquet")]
+FORMATS = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
 
 
 def value():

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 import serving_models as models
-from serving_process import Served
+from serving_server import Process
 
 import tensorwire as tw
 from tensorwire.serving import AsyncClient, Client, Signature
@@ -53,7 +53,7 @@ def served(tf, tmp_path_factory):
 
     plain = Plain()
     tf.saved_model.save(plain, str(folder / "plain" / "1"), signatures=plain.__call__.get_concrete_function())
-    with Served(*(folder / name for name in ("ranker", "one", "two", "sparse_out", "half", "plain"))) as process:
+    with Process(*(folder / name for name in ("ranker", "one", "two", "sparse_out", "half", "plain"))) as process:
         yield process, recommender, folder
 
 
@@ -78,7 +78,7 @@ class TestTheRecommendationModel:
     def test_equal_to_the_function_itself(self, served, how, form, rows):
         process, recommender, _ = served
         tensors = models.inputs(rows)
-        url = process.grpc if how == "grpc" else process.rest
+        url = process.grpc_url if how == "grpc" else process.url
         kserve = how == "kserve"
         if kserve and form != "parts":
             pytest.skip("KServe has one signature for a model")
@@ -100,7 +100,7 @@ class TestTheRecommendationModel:
             async with AsyncClient(url, model="ranker", compression=compression) as client:
                 return await asyncio.gather(*map(client.predict, batches))
 
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             found = asyncio.run(main(url))
             assert all(same(*pair) for pair in zip(found, wanted, strict=True))
 
@@ -113,7 +113,7 @@ class TestTheRecommendationModel:
 import sys
 import tensorwire as tw
 tensors = tw.load({str(tmp_path / "in.safetensors")!r})
-for url in ({process.rest!r}, {process.grpc!r}):
+for url in ({process.url!r}, {process.grpc_url!r}):
     with tw.serving.Client(url, model="ranker") as client:
         tw.save({str(tmp_path)!r} + "/" + url[:4] + ".safetensors", client.predict(tensors))
 print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "google")])
@@ -125,7 +125,7 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
 
     def test_status_metadata_versions_labels(self, served):
         process, _, folder = served
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             with Client(url, model="ranker", version=3) as client:
                 assert [(each.version, each.state) for each in client.status()] == [(3, "AVAILABLE")]
                 about = client.metadata()
@@ -144,7 +144,7 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
     def test_what_the_model_refuses_names_the_input(self, served):
         process, _, folder = served
         bad = models.parts(models.inputs(2)) | {"words_row_splits_0": np.array([0, 5, 2])}
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             signature = Signature.from_saved_model(folder / "ranker")
             with Client(url, model="ranker", signature=signature) as client, pytest.raises(tw.ModelError, match="words") as caught:
                 client.predict(bad)
@@ -155,7 +155,7 @@ class TestWhatTensorFlowItselfExports:
     def test_flattened_names(self, served):
         process, _, _ = served
         x = tw.Sparse([[0, 3], [2, 19]], np.float32([1.5, 2]), (3, 20))
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             with Client(url, model="plain") as client:
                 assert client.predict({"x": x, "r": [[1, 2], [], [3]]})["y"].tolist() == [4.5, 0, 5]
                 assert "goes as flattened" in client.explain({"x": x, "r": [[1, 2], [], [3]]})
@@ -163,15 +163,15 @@ class TestWhatTensorFlowItselfExports:
     def test_sparse_outputs_come_back_whole(self, served):
         process, _, _ = served
         x = tw.Sparse([[0, 3], [2, 9]], np.float32([1.5, 2]), (3, 10))
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             with Client(url, model="sparse_out") as client:
                 assert tw.equal(client.predict(x)["same"], x)
 
     def test_half_floats_by_grpc_and_kserve_only(self, served):
         process, _, _ = served
-        with Client(process.rest, model="half") as client, pytest.raises(tw.EncodeError, match="gRPC takes it"):
+        with Client(process.url, model="half") as client, pytest.raises(tw.EncodeError, match="gRPC takes it"):
             client.predict(np.float16([1]))
-        for url, protocol in ((process.grpc, None), (process.rest, "kserve")):
+        for url, protocol in ((process.grpc_url, None), (process.url, "kserve")):
             with Client(url, model="half", protocol=protocol) as client:
                 assert client.predict(np.float16([1, 2.5]))["y"].tolist() == [2, 5]
 
@@ -182,7 +182,7 @@ class TestTheSeeds:
     def test_one_sparse_tensor(self, tf, served):
         process, _, _ = served
         sparse = tf.sparse.SparseTensor([[0, 0], [1, 2], [2, 3]], [1.0, 2.0, 3.0], [3, 4])
-        with Client(process.rest, model="one") as client:
+        with Client(process.url, model="one") as client:
             found = client.predict({"sparse_input": sparse})["dense"]
             assert found.tolist() == tf.sparse.to_dense(sparse).numpy().tolist()
             # The seed's own nested form, of plain lists, is understood for what it is.
@@ -199,7 +199,7 @@ class TestTheSeeds:
         process, _, _ = served
         first = tf.sparse.SparseTensor([[0, 0], [1, 1]], [1, 2], [2, 2])
         second = tf.sparse.SparseTensor([[0, 2], [2, 0]], [3, 4], [3, 3])
-        for url in (process.rest, process.grpc):
+        for url in (process.url, process.grpc_url):
             with Client(url, model="two") as client:
                 assert client.predict({"sparse_input_1": first, "sparse_input_2": second})["sum"] == 10
 
@@ -227,37 +227,37 @@ class TestTheCommand:
     def test_literals_by_rest_and_grpc(self, served):
         process, _, _ = served
         nested = 'sparse_input={"indices": [[0, 0]], "values": [5], "dense_shape": [1, 2]}'
-        assert "[[5. 0.]]" in self.ask(f"{process.rest}/v1/models/one", nested)
-        assert "[[5. 0.]]" in self.ask(f"{process.grpc}/one", nested)
-        assert "[[5. 0.]]" in self.ask(process.rest, "--model", "one", "--version", 1, nested, "--compression", "gzip")
-        assert "goes as parts" in self.ask(f"{process.rest}/v1/models/one", nested, "--explain")
+        assert "[[5. 0.]]" in self.ask(f"{process.url}/v1/models/one", nested)
+        assert "[[5. 0.]]" in self.ask(f"{process.grpc_url}/one", nested)
+        assert "[[5. 0.]]" in self.ask(process.url, "--model", "one", "--version", 1, nested, "--compression", "gzip")
+        assert "goes as parts" in self.ask(f"{process.url}/v1/models/one", nested, "--explain")
 
     def test_files_in_and_out(self, served, tmp_path):
         process, recommender, _ = served
         tensors = models.inputs(4)
         tw.save(tmp_path / "in.npz", tensors)
         out = tmp_path / "out.safetensors"
-        assert "score: float32 (4,)" in self.ask(f"{process.grpc}/ranker", "--inputs", tmp_path / "in.npz", "--out", out)
+        assert "score: float32 (4,)" in self.ask(f"{process.grpc_url}/ranker", "--inputs", tmp_path / "in.npz", "--out", out)
         assert same(tw.load(out), expected(recommender, tensors))
         x = tw.Sparse([[0, 1]], np.float32([3]), (1, 2))
         tw.save(tmp_path / "x.safetensors", {"a": x, "b": x})
-        assert "[[0. 3.]]" in self.ask(f"{process.rest}/v1/models/one", f"sparse_input=@{tmp_path / 'x.safetensors'}#a")
+        assert "[[0. 3.]]" in self.ask(f"{process.url}/v1/models/one", f"sparse_input=@{tmp_path / 'x.safetensors'}#a")
 
     def test_the_curl_line_works(self, served, tmp_path):
         process, recommender, folder = served
         tensors = models.inputs(4)
         tw.save(tmp_path / "in.npz", tensors)
-        line = self.ask(folder / "ranker", "--inputs", tmp_path / "in.npz", "--curl", "--url", process.rest)
+        line = self.ask(folder / "ranker", "--inputs", tmp_path / "in.npz", "--curl", "--url", process.url)
         assert shlex.split(line)[0] == "curl"
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         wanted = expected(recommender, tensors)
         assert np.array_equal(json.loads(answer)["outputs"]["score"], wanted["score"])
         line = self.ask(
-            f"{process.rest}/v1/models/ranker", "--inputs", tmp_path / "in.npz", "--curl", "--save-body", tmp_path / "it's body"
+            f"{process.url}/v1/models/ranker", "--inputs", tmp_path / "in.npz", "--curl", "--save-body", tmp_path / "it's body"
         )
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         assert np.array_equal(json.loads(answer)["outputs"]["items"], wanted["items"])
-        line = self.ask(f"{process.rest}/v2/models/half", "x=[1, 2]", "--curl", "--save-body", tmp_path / "raw")
+        line = self.ask(f"{process.url}/v2/models/half", "x=[1, 2]", "--curl", "--save-body", tmp_path / "raw")
         ran = subprocess.run(["sh", "-c", line.strip() + f" -o {tmp_path}/answer -D {tmp_path}/headers"], capture_output=True)
         assert ran.returncode == 0 and b"FP16" in (tmp_path / "answer").read_bytes()
 
@@ -269,7 +269,7 @@ class TestTheCommand:
         assert json.loads(self.ask(folder / "one", "--body", "-", "--check", "--json", text=bad, status=1))["status"] == 400
         fine = bad.replace("0.5", "1")
         assert "takes this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
-        assert "[[0. 1.]]" in self.ask(f"{process.rest}/v1/models/one:predict", "--body", "-", text=fine)
+        assert "[[0. 1.]]" in self.ask(f"{process.url}/v1/models/one:predict", "--body", "-", text=fine)
 
     def test_a_folder_prints_the_body(self, served):
         _, _, folder = served
@@ -280,8 +280,8 @@ class TestTheCommand:
 
     def test_wrong_usage_and_bad_servers(self, served):
         process, _, _ = served
-        assert "use one" in self.ask(process.rest, "--model", "one", "x=1", "--body", "-", status=2)
-        assert "curl does not speak gRPC" in self.ask(f"{process.grpc}/one", "x=1", "--curl", status=2)
+        assert "use one" in self.ask(process.url, "--model", "one", "x=1", "--body", "-", status=2)
+        assert "curl does not speak gRPC" in self.ask(f"{process.grpc_url}/one", "x=1", "--curl", status=2)
         ran = subprocess.run(
             [sys.executable, "-m", "tensorwire", "request", "http://127.0.0.1:9/v1/models/one", "x=1", "--deadline", "2"],
             capture_output=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import serving_models as models
-from serving_process import Served
+from serving_server import Process
 
 import tensorwire as tw
 from tensorwire.serving import Client
@@ -21,7 +21,7 @@ def ours(tf, tmp_path_factory):
     recommender = models.recommender(tf)
     tw.serving.export(recommender, folder / "ranker", models.SIGNATURE, version=3)
     tw.serving.export(lambda **x: {f"{name}_out": tf.identity(each) for name, each in x.items()}, folder / "echo", ECHOED, version=1)
-    with Served(folder / "ranker", folder / "echo", more=["--label", "ranker:stable=3"]) as process:
+    with Process(folder / "ranker", folder / "echo", "--label", "ranker:stable=3") as process:
         yield process, recommender
 
 
@@ -34,7 +34,7 @@ def stub(ours):
     import grpc
     from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-    with grpc.insecure_channel(ours[0].grpc.removeprefix("grpc://")) as channel:
+    with grpc.insecure_channel(ours[0].grpc) as channel:
         yield prediction_service_pb2_grpc.PredictionServiceStub(channel), model_service_pb2_grpc.ModelServiceStub(channel)
 
 

@@ -415,4 +415,5 @@ NB_MODULE(_native, m) {
   bind_records(m);
   bind_shuffle(m);
   bind_snappy(m);
+  bind_table(m);
 }

@@ -114,5 +114,6 @@ void bind_json(nb::module_& m);
 void bind_records(nb::module_& m);
 void bind_shuffle(nb::module_& m);
 void bind_snappy(nb::module_& m);
+void bind_table(nb::module_& m);
 
 }  // namespace tensorwire

@@ -379,8 +379,9 @@ def main() -> None:
     import arrow_corpus  # here, as the next ones, of which one imports this file
     import json_corpus
     import record_corpus
+    import table_corpus
 
-    for target in (*TARGETS, *arrow_corpus.TARGETS, *json_corpus.TARGETS, *record_corpus.TARGETS):
+    for target in (*TARGETS, *arrow_corpus.TARGETS, *json_corpus.TARGETS, *record_corpus.TARGETS, *table_corpus.TARGETS):
         folder = HERE / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():

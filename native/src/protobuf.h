@@ -45,6 +45,13 @@ enum Status : int {
   kWrongShape = 55,      // JSON: lists that are not those of the given shape
   kMixedDepth = 56,      // JSON: lists and numbers side by side
   kTooDeep = 57,         // JSON: nested too deep
+  kBadRestarts = 60,     // table: restarts that are not where an entry with a whole key begins
+  kBadPrefix = 61,       // table: a key that shares more than the one before it has
+  kKeyOrder = 62,        // table: keys that do not ascend
+  kTooLarge = 63,        // checkpoint: a shape that no memory holds
+  kNoDtype = 64,         // checkpoint: a dtype that there is not
+  kNoShard = 65,         // checkpoint: a data file that there is not
+  kWrongSize = 66,       // checkpoint: a tensor whose bytes are not those of its shape
 };
 
 enum WireType : unsigned { kVarint = 0, kFixed64 = 1, kLen = 2, kStartGroup = 3, kEndGroup = 4, kFixed32 = 5 };

@@ -147,6 +147,18 @@ class ExampleDecoder:
 def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:
     """(status, offset, the data of a raw Snappy block, or None if something is wrong with it): at most `limit` bytes."""
 
+def table_block(data: Any, room: int) -> tuple[Any, ...]:
+    """(status, offset, keys, key_offsets, starts, sizes) of a LevelDB block: all keys in full, one after the other and at most `room`
+    bytes of them, where each begins, and where its value lies in the block. (status, offset, None) if something is wrong."""
+
+def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: bytes, shards: int) -> tuple[Any, ...]:
+    """(status, offset, last key, names, shapes, places, crcs, kinds) of the checkpoint entries in such a block, from number `first` on;
+    (status, offset, the key of the entry that is wrong, or None) if something is wrong.
+
+    A name is what a key has before the `suffix`; a key that begins with 0 is bytes. `places` are three columns of int64, one after the
+    other: shard, offset, size; `kinds` four of uint8: dtype, whether there was the suffix, whether the tensor is in slices, whether
+    the name has a dot. A dtype's `itemsizes` are its bytes an element, 0 for no dtype, and 255 where the shape does not say how many bytes there are."""
+
 def shuffle(data: Any, item: int, block: int, out: Array) -> None:
     """Writes the bytes of each block (a multiple of `item`; the last may be shorter) into `out`, a uint8 array of the same size and other
     memory: the first byte of all items, then the second of all, and so on. What is no whole item at the end stays as it is."""

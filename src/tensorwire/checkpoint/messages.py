@@ -92,11 +92,14 @@ class Reader:
         """A string; empty if it is not there."""
         if span is None:
             return ""
-        piece: bytes = self._view.piece(*span) if isinstance(self._view, _Window) else bytes(self._view[slice(*span)])
         try:
-            return piece.decode()
+            return self.raw(span).decode()
         except UnicodeDecodeError:
             raise problem(BAD_UTF8, span[0], self.format) from None
+
+    def raw(self, span: Span) -> bytes:
+        """The bytes themselves."""
+        return self._view.piece(*span) if isinstance(self._view, _Window) else bytes(self._view[slice(*span)])
 
     def entries(self, spans: Sequence[Span]) -> dict[str, Span]:
         """A map's entries. One without a value is one of an empty message, as protobuf has it."""

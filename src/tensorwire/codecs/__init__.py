@@ -24,7 +24,7 @@ class Format(NamedTuple):
 
     name: str
     where: str
-    """module:Class"""
+    """module:Class; a module outside of this package with its own"""
     about: str
     recognised: bool
     """Whether `loads` finds it without being told."""
@@ -39,6 +39,10 @@ class Format(NamedTuple):
     """What it compresses with by itself; elsewhere the whole stream is compressed."""
     packs: bool = False
     """Whether it can compress and shuffle each tensor alone."""
+    writes: bool = True
+    """Whether it is written too."""
+    files: bool = False
+    """Whether it is several files that share a prefix, which is what `save` and `open` are given."""
 
 
 FORMATS: dict[str, Format] = {
@@ -95,6 +99,26 @@ FORMATS: dict[str, Format] = {
         ),
         Format("protobuf", "protobuf:Protobuf", "our tensor_data.proto, for other languages", True, (".tensor",), lazy=True, metadata=True),
         Format("json", "json:Json", "text that people and other languages read", True, (".json",), metadata=True),
+        Format(
+            "checkpoint",
+            "checkpoint.codec:Checkpoint",
+            "TensorFlow's checkpoints: an index and data files under one prefix",
+            False,
+            (".ckpt",),
+            lazy=True,
+            metadata=True,
+            files=True,
+        ),
+        Format(
+            "keras",
+            "keras:Keras",
+            "weights of Keras models: .keras, .weights.h5 and older .h5 files; only read",
+            True,
+            (".keras", ".h5", ".hdf5"),
+            lazy=True,
+            extra="keras",
+            writes=False,
+        ),
         Format("example", "example:Example", "one tf.train.Example", False, (".example",)),
         Format("raw", "raw:Raw", "bare numbers; dtype, shape and byte order travel separately", False, (".raw", ".bin")),
     )

@@ -109,6 +109,19 @@ class Container:
     def keys(self) -> list[str]:
         return list(self._leaves)
 
+    def names(self, readable: bool = True) -> list[str]:
+        """The keys, or what the file itself calls its tensors, where that is something else."""
+        return self.keys()
+
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The shape of each tensor."""
+        return {name: self.spec(name).shape for name in self.keys()}
+
+    @property
+    def unlisted(self) -> list[str]:
+        """Names that can be read and are no keys: what is no tensor of the value, and must be whole all the same."""
+        return []
+
     def __contains__(self, name: object) -> bool:
         return name in self._leaves
 

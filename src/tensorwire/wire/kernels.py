@@ -13,6 +13,7 @@ if TYPE_CHECKING or not PURE:
     from .._native import (
         ExampleDecoder,
         ExampleSurvey,
+        bundle_block,
         crc32c,
         decode_columns,
         decode_dense,
@@ -47,6 +48,7 @@ if TYPE_CHECKING or not PURE:
         snappy_decode,
         string_lengths,
         string_vals,
+        table_block,
         tensor_scan,
         typed_vals,
         unshuffle,
@@ -68,6 +70,7 @@ else:
     from ._pure.shuffle import merge_planes, shuffle, unshuffle
     from ._pure.snappy import snappy_decode
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
+    from ._pure.table import bundle_block, table_block
     from ._pure.tensor_scan import tensor_scan
     from ._pure.tfrecord import frame, frame_find, frame_list, frame_scan, frames
     from ._pure.typed_vals import typed_vals
@@ -79,6 +82,7 @@ __all__ = [
     "PURE",
     "ExampleDecoder",
     "ExampleSurvey",
+    "bundle_block",
     "crc32c",
     "decode_columns",
     "decode_dense",
@@ -112,6 +116,7 @@ __all__ = [
     "snappy_decode",
     "string_lengths",
     "string_vals",
+    "table_block",
     "tensor_scan",
     "typed_vals",
     "unshuffle",

@@ -10,6 +10,7 @@ WRONG_KIND, WRONG_LENGTH, BAD_LENGTH_CRC, BAD_DATA_CRC, TOO_LONG = range(17, 22)
 BAD_COPY, OVERRUN, OVER_LIMIT = range(30, 33)
 BAD_OFFSET, WRONG_MESSAGE, NESTED, SHARED, BAD_LAYOUT = range(40, 45)
 BAD_JSON, BAD_NUMBER, NOT_INTEGER, NOT_BOOL, RAGGED, WRONG_SHAPE, MIXED_DEPTH, TOO_DEEP = range(50, 58)
+BAD_RESTARTS, BAD_PREFIX, KEY_ORDER, TOO_LARGE, NO_DTYPE, NO_SHARD, WRONG_SIZE = range(60, 67)
 
 PROBLEMS = {
     TRUNCATED: "a field or number runs past the end",
@@ -49,6 +50,13 @@ PROBLEMS = {
     WRONG_SHAPE: "the lists are not those of the shape",
     MIXED_DEPTH: "lists and numbers side by side",
     TOO_DEEP: "lists and objects nested too deep",
+    BAD_RESTARTS: "the restarts of a block are not where its entries begin",
+    BAD_PREFIX: "a key shares more with the one before it than that has",
+    KEY_ORDER: "the keys of a table do not ascend",
+    TOO_LARGE: "a shape is larger than any memory",
+    NO_DTYPE: "no dtype has this number",
+    NO_SHARD: "a tensor is in a data file that there is not",
+    WRONG_SIZE: "a tensor has more or fewer bytes than its shape",
 }
 
 _KINDS = {

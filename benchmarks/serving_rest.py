@@ -1,0 +1,94 @@
+"""A predict call by REST, end to end on loopback: 16 MiB of float32 go to a model, and as many come back, or one number for each row.
+
+The server is `tensorwire serve` in a process of its own, the same for all: what it takes to read the body, to run the model and to write
+the answer is in everyone's time. The others are what people write: `requests` with the standard library's JSON, and with orjson. Everyone ends
+with a float32 array, and all of them are proved equal before anyone is timed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+import orjson
+import requests
+
+from tensorwire.serving import Client
+
+from .timing import Contender
+from .ways import WrongResult
+
+Array = np.ndarray[Any, Any]
+
+SHAPE = (4096, 1024)
+MODELS = {"double": "as many come back", "sum": "a sum of each row comes back"}
+OURS, STANDARD, ORJSON = "tensorwire, REST", "requests, json.dumps(x.tolist())", "requests, orjson"
+NEEDED = 5.0
+_EXPORT = """
+import sys
+import tensorflow as tf
+import tensorwire as tw
+spec = {"x": ("float32", [None, 1024])}
+tw.serving.export(lambda x: {"y": x * 2}, sys.argv[1] + "/double", spec, version=1)
+tw.serving.export(lambda x: {"y": tf.reduce_sum(x, 1)}, sys.argv[1] + "/sum", spec, version=1)
+"""
+
+
+@cache
+def _url() -> str:
+    folder = tempfile.mkdtemp()
+    subprocess.run([sys.executable, "-c", _EXPORT, folder], check=True, stderr=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "tensorwire", "serve", f"{folder}/double", f"{folder}/sum", "--rest", "0", "--grpc", "none", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    atexit.register(process.kill)
+    assert process.stdout is not None
+    return str(json.loads(process.stdout.readline())["rest"])
+
+
+def contenders(model: str) -> list[Contender]:
+    x = np.random.default_rng(11).random(SHAPE, np.float32)
+    target, client, session = f"{_url()}/v1/models/{model}:predict", Client(_url(), model=model), requests.Session()
+    headers = {"Content-Type": "application/json"}
+
+    def ours() -> Any:
+        return client.predict({"x": x})["y"]
+
+    def standard() -> Any:
+        answer = session.post(target, data=json.dumps({"instances": x.tolist()}), headers=headers, timeout=60)
+        return np.array(answer.json()["predictions"], np.float32)
+
+    def quick() -> Any:
+        body = orjson.dumps({"instances": x}, option=orjson.OPT_SERIALIZE_NUMPY)
+        return np.array(orjson.loads(session.post(target, data=body, headers=headers, timeout=60).content)["predictions"], np.float32)
+
+    found = [
+        Contender(OURS, "ours()", {"ours": ours}, "ours"),
+        Contender(STANDARD, "standard()", {"standard": standard}),
+        Contender(ORJSON, "quick()", {"quick": quick}),
+    ]
+    answers = [eval(one.statement, dict(one.names)) for one in found]
+    if not all(np.array_equal(answers[0], other) for other in answers[1:]):
+        raise WrongResult("the answers differ")
+    return found
+
+
+def cases(case: Callable[..., Any], rounds: int) -> Iterator[Any]:
+    """`case` is `cases.Case`."""
+    for model, what in MODELS.items():
+        about = f"a predict call by REST on loopback to a model in `tensorwire serve`, float32 {list(SHAPE)}; {what}"
+        yield case(f"serving call, REST, {model}", about, lambda model=model: contenders(model), rounds)  # type: ignore[misc]
+
+
+def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
+    """`found` are the results by name, `target` is `targets.Target`."""
+    for model in MODELS:
+        result = found.get(f"serving call, REST, {model}")
+        if result is not None:
+            yield target(f"{result.name}: {OURS} over {STANDARD}", result.timing(STANDARD).median / result.timing(OURS).median, NEEDED)

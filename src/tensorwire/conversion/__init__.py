@@ -1,0 +1,119 @@
+"""`convert`: any tensor file to any other, one tensor after the other, with names, dtypes and choice as asked for.
+
+    rules       names: sed's rules, patterns, sizes
+    parts       what is written of one tensor, known before it is read
+    plan        the new spec and all its parts
+    safetensors npz sharded writing   the formats that are written as the tensors come, and the others
+    report      what was done
+
+safetensors, npz and checkpoints are written as they are read, so the largest tensor is what is in memory. The other formats need the
+whole value first.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from .. import lazy
+from .._errors import EncodeError, SchemaError, TensorwireError
+from .._limits import Limits
+from ..records.summary import is_record_file
+from . import plan as plans
+from . import rules, writing
+from .report import Report
+
+__all__ = ["Report", "convert"]
+
+
+def convert(
+    src: Any,
+    dst: str | os.PathLike[str],
+    to: str | None = None,
+    *,
+    format: str | tuple[str, ...] | None = None,
+    rename: rules.Rename | None = None,
+    dtype: str | Mapping[str, str] | None = None,
+    include: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    shard_size: str | int | None = None,
+    compression: str | None = None,
+    quantize: str | Mapping[str, str] | None = None,
+    axis: int | None = None,
+    metadata: dict[str, str] | None = None,
+    overwrite: bool = False,
+    durable: bool = True,
+    dry_run: bool = False,
+    progress: Callable[[float, str], None] | None = None,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Report:
+    """Writes the tensors of one file to another, of any format: what `tw.open` reads to what `to`, or the name of `dst`, asks for.
+
+    Tensors are taken one after the other, so the largest must fit into memory, and not the model (docs/conversion.md says where not).
+    `rename` has rules like sed's (`"s/^model\\\\.//"`, several in a list) or a dict of names. `dtype` casts floats (`"bfloat16"`), or
+    by pattern (`{"*.weight": "float16"}`); integers only where a tensor is named. `include` and `exclude` are patterns of names.
+    `shard_size="5GB"` writes safetensors in several files with an index, as the hubs have them. `quantize`, `compression` and what else
+    `tw.save` takes for the format are passed on. Nothing is visible before all is written; `overwrite` allows to replace what is there.
+
+    >>> import tempfile, numpy as np
+    >>> from .. import api
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     api.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32), "model.step": np.int64(3)})
+    ...     report = convert(f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model\\\\.//", dtype="bfloat16")
+    ...     [str(entry) for entry in report.entries]
+    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8 bytes  (was model.step)']
+    """
+    start, target = time.perf_counter(), os.fspath(dst)
+    if not isinstance(target, str):
+        raise TypeError("dst is a path: the new file appears whole or not at all")
+    if isinstance(src, (str, os.PathLike)) and is_record_file(src, format):
+        raise SchemaError(
+            "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save its columns", path=os.fspath(src)
+        )
+    way = writing.way(target, to, compression, shard_size, options)
+    try:
+        with lazy.open_file(src, format, dequantize=False, limits=limits) as file:
+            container = file._container
+            texts = writing.carried(file) | (metadata or {})
+            found = plans.make(
+                container, way.target, texts,
+                rename=rename, dtype=dtype, quantize=quantize, axis=axis, include=include, exclude=exclude, ties=way.ties,
+            )  # fmt: skip
+            work = writing.Work(way, found, target, bool(metadata), durable)
+            _check_paths(file, work.paths, overwrite)
+            total = sum(entry.nbytes for entry in found.entries)
+            if not dry_run:
+                work.write(_Progress(progress, total))
+            return Report(
+                file.path, target, file.format, way.format, work.paths, found.entries, len(container.keys()) - len(found.entries),
+                file.size, total if dry_run else sum(map(os.path.getsize, work.paths)), time.perf_counter() - start, dry_run,
+            )  # fmt: skip
+    except EncodeError as error:
+        raise error.add(path=target, format=way.format) from None
+    except TensorwireError as error:
+        raise error.add(path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None) from None
+
+
+class _Progress:
+    """Counts what is written, and tells whoever wants to know."""
+
+    def __init__(self, tell: Callable[[float, str], None] | None, total: int) -> None:
+        self._tell, self._total, self._done = tell, total, 0
+
+    def __call__(self, count: int, name: str) -> None:
+        self._done += count
+        if self._tell is not None:
+            self._tell(min(1.0, self._done / self._total) if self._total else 1.0, name)
+
+
+def _check_paths(file: lazy.File, paths: list[str], overwrite: bool) -> None:
+    """That nothing is written over what is read, or over what should stay."""
+    read = writing.files_of(file)
+    for path in paths:
+        if any(os.path.exists(path) and os.path.samefile(path, one) for one in read):
+            raise SchemaError("a file cannot be converted to itself; write another one, and rename it", path=path)
+        if os.path.exists(path) and not overwrite:
+            raise FileExistsError(f"{path} is there already; overwrite=True (--overwrite) replaces it")

@@ -1,0 +1,218 @@
+"""Pages of what NumPy has no array for: strings and a search in them, rows of ragged tensors and their lengths, patterns of sparse ones."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._errors import LimitError, SchemaError
+from ..lazy import LazyTensor
+from ..tensors import Array, Ragged, Sparse, Strings
+from .images import media_type
+from .opened import WHOLE, Library
+from .reading import InMemory
+from .statistics import statistics
+from .windows import Slice, _text
+
+PAGE = 200
+SHOWN = 400
+"""Characters of a string, and values of a row, that a page shows."""
+PIECE = 8 << 20
+"""Bytes that are read at once."""
+SECONDS = 1.5
+"""How long a search looks before it tells what it has."""
+BINS = 128
+
+
+def shown_string(item: str | bytes) -> dict[str, Any]:
+    """A string as the page shows it: text, or the first bytes in hex, and whether it is a picture."""
+    if isinstance(item, str):
+        return {"text": item[:SHOWN], "size": len(item.encode()), "cut": len(item) > SHOWN, "binary": False, "image": None}
+    try:
+        text = item[: SHOWN * 4].decode("utf-8", "strict" if len(item) <= SHOWN * 4 else "ignore")
+        binary = any(ord(sign) < 32 and sign not in "\t\r\n" for sign in text)
+    except UnicodeDecodeError:
+        binary, text = True, ""
+    shown = item[:64].hex(" ") if binary else text[:SHOWN]
+    cut = len(item) > 64 if binary else len(text) > SHOWN or len(item) > SHOWN * 4
+    return {"text": shown, "size": len(item), "cut": cut, "binary": binary, "image": media_type(item)}
+
+
+def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
+    """A few values of anything, as texts."""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        value = Strings.of(value.reshape(-1).tolist(), value.shape)
+    if isinstance(value, np.ndarray):
+        flat = value.reshape(-1)
+        return {"kind": "dense", "dtype": value.dtype.name, "shape": list(value.shape), "values": [_text(item) for item in flat[:most]]}
+    if isinstance(value, Strings):
+        flat_ = value.reshape(-1)
+        items = [shown_string(flat_[i]) for i in range(min(value.size, 64))]
+        return {"kind": "strings", "dtype": "text" if value.text else "bytes", "shape": list(value.shape), "strings": items}
+    if isinstance(value, Ragged):
+        rows = [preview(value[i], 32) for i in range(min(len(value), 32))]
+        return {"kind": "ragged", "dtype": str(value.dtype), "shape": list(value.shape), "rows": rows}
+    if isinstance(value, Sparse):
+        return {"kind": "sparse", "dtype": str(value.dtype), "shape": list(value.shape), "entries": entries(value, 0, 32)}
+    return {"kind": "value", "dtype": type(value).__name__, "shape": [], "values": [repr(value)[:SHOWN]]}
+
+
+# Strings
+
+
+def strings(library: Library, id: str, number: int, start: int, count: int) -> dict[str, Any]:
+    """Some strings, by their numbers in C order."""
+    tensor = _of_kind(library, id, number, "strings")
+    total = math.prod(dim or 0 for dim in tensor.shape)
+    start = min(max(0, start), total)
+    stop = min(total, start + max(1, min(PAGE, count)))
+    found = _run(library, id, number, start, stop) if stop > start else []
+    return {"total": total, "start": start, "items": [{"at": start + i, **shown_string(item)} for i, item in enumerate(found)]}
+
+
+def string(library: Library, id: str, number: int, at: int) -> bytes:
+    """One string's bytes."""
+    tensor = _of_kind(library, id, number, "strings")
+    if not 0 <= at < math.prod(dim or 0 for dim in tensor.shape):
+        raise SchemaError(f"no string {at}")
+    item = _run(library, id, number, at, at + 1)[0]
+    return item.encode() if isinstance(item, str) else item
+
+
+def search(library: Library, id: str, number: int, text: str, start: int, most: int = 100) -> dict[str, Any]:
+    """Strings from `start` on that have the text in them, in any case. `next` is where to go on; None at the end."""
+    tensor = _of_kind(library, id, number, "strings")
+    total = math.prod(dim or 0 for dim in tensor.shape)
+    wanted, found = text.lower(), []
+    pattern = wanted.encode()
+    step = max(1, min(1 << 16, PIECE // max(1, tensor.nbytes // max(1, total))))
+    end = time.monotonic() + SECONDS
+    at = min(max(0, start), total)
+    while at < total and time.monotonic() < end:
+        for i, item in enumerate(_run(library, id, number, at, min(total, at + step))):
+            if wanted in item.lower() if isinstance(item, str) else pattern in item.lower():
+                found.append({"at": at + i, **shown_string(item)})
+                if len(found) == most:
+                    return {"total": total, "items": found, "next": at + i + 1 if at + i + 1 < total else None}
+        at += step
+    return {"total": total, "items": found, "next": at if at < total else None}
+
+
+def _run(library: Library, id: str, number: int, start: int, stop: int) -> list[Any]:
+    """Strings from, to: of a small tensor that was read, or of rows that are read now."""
+    tensor = library.tensor(id, number)
+    if tensor.nbytes <= WHOLE or not tensor.shape:
+        flat = library.whole(id, number).reshape(-1)
+        return list(flat[start:stop])
+    inner = math.prod(dim or 0 for dim in tensor.shape[1:])
+    first, last = start // inner, -(-stop // inner)
+    rows = tensor[first:last].reshape(-1)
+    return list(rows[start - first * inner : stop - first * inner])
+
+
+# Ragged
+
+
+def ragged(library: Library, id: str, number: int, start: int, count: int) -> dict[str, Any]:
+    """Some rows."""
+    tensor = _of_kind(library, id, number, "ragged")
+    total = len(tensor)
+    start = min(max(0, start), total)
+    each = tensor.nbytes // max(1, total)
+    if each > WHOLE:
+        raise LimitError(f"its rows have {each:,} bytes each", tensor=tensor.name)
+    stop = min(total, start + max(1, min(PAGE, count, PIECE // max(1, each) or 1)))
+    rows = tensor[start:stop] if tensor.nbytes > WHOLE else library.whole(id, number)[start:stop]
+    return {"total": total, "start": start, "rows": [preview(rows[i], 64) | {"at": start + i} for i in range(len(rows))]}
+
+
+def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
+    """How long the rows are, and what their values amount to."""
+    tensor = _of_kind(library, id, number, "ragged")
+    sizes: list[Array] = []
+    values: list[Array] = []
+    for rows in _samples(library, id, number, tensor):
+        sizes.append(np.diff(rows.row_splits[0]).astype(np.int64))
+        if isinstance(rows.values, np.ndarray):
+            values.append(rows.values.reshape(-1))
+    found = statistics(InMemory(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))).json()
+    about = {"rows": len(tensor), "lengths": found | {"exact": found["counted"] == len(tensor), "size": len(tensor)}, "values": None}
+    if values:
+        whole = found["counted"] == len(tensor)
+        numbers = statistics(InMemory(np.concatenate(values))).json()
+        about["values"] = numbers | {"exact": whole}
+    return about
+
+
+def _samples(library: Library, id: str, number: int, tensor: LazyTensor) -> Iterator[Ragged]:
+    """All of a small ragged tensor, or rows from sixteen places of a large one."""
+    if tensor.nbytes <= WHOLE:
+        yield library.whole(id, number)
+        return
+    total, each = len(tensor), max(1, tensor.nbytes // max(1, len(tensor)))
+    if each > WHOLE:
+        raise LimitError(f"its rows have {each:,} bytes each", tensor=tensor.name)
+    count = max(1, min(total, (PIECE // 4) // each))
+    places = sorted({(total - count) * i // 15 for i in range(16)})
+    for before, start in zip([-count, *places], places, strict=False):
+        if start >= before + count:
+            yield tensor[start : start + count]
+
+
+# Sparse
+
+
+def entries(sparse: Sparse, start: int, count: int) -> list[dict[str, Any]]:
+    """Some of the elements: where, and what."""
+    found = []
+    for i in range(start, min(sparse.nnz, start + count)):
+        item = sparse.values[i]
+        text = shown_string(item)["text"] if isinstance(item, (str, bytes)) else _text(item)
+        found.append({"at": sparse.indices[i].tolist(), "value": text[:SHOWN]})
+    return found
+
+
+def pattern(library: Library, id: str, number: int, rows: int | None, columns: int | None, start: int, count: int) -> dict[str, Any]:
+    """Where the elements are, counted in blocks along two dimensions, and a page of them."""
+    _of_kind(library, id, number, "sparse")
+    sparse: Sparse = library.whole(id, number)
+    rank = sparse.indices.shape[1]
+    shape = sparse.shape[:rank]
+    cut = Slice.of(shape, rows, columns, None)
+    dims = [shape[axis] if axis >= 0 else 1 for axis in (cut.rows, cut.columns)]
+    steps = [max(1, -(-dim // BINS)) for dim in dims]
+    heights = [-(-dim // step) for dim, step in zip(dims, steps, strict=True)]
+    places = [
+        (sparse.indices[:, axis] // step if axis >= 0 else np.zeros(sparse.nnz, np.int64))
+        for axis, step in zip((cut.rows, cut.columns), steps, strict=True)
+    ]
+    counts = np.bincount(places[0] * heights[1] + places[1], minlength=heights[0] * heights[1]) if sparse.nnz else np.zeros(0, np.int64)
+    order = sparse.order
+    elements = math.prod(shape)
+    return {
+        "shape": list(sparse.shape),
+        "rank": rank,
+        "nnz": sparse.nnz,
+        "density": sparse.nnz / elements if elements else 0.0,
+        "sorted": bool(order.sorted),
+        "duplicates": bool(order.duplicates),
+        "rows": cut.rows,
+        "columns": cut.columns,
+        "extent": dims,
+        "steps": steps,
+        "counts": {"shape": heights, "values": counts.tolist()},
+        "values": statistics(InMemory(sparse.values)).json() if isinstance(sparse.values, np.ndarray) else None,
+        "start": start,
+        "entries": entries(sparse, max(0, start), max(1, min(PAGE, count))),
+    }
+
+
+def _of_kind(library: Library, id: str, number: int, kind: str) -> LazyTensor:
+    tensor = library.tensor(id, number)
+    if tensor.kind != kind:
+        raise SchemaError(f"this is a {tensor.kind} tensor, and no {kind} one", tensor=tensor.name)
+    return tensor

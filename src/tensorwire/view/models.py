@@ -1,0 +1,130 @@
+"""SavedModels: what their signatures take and give, and requests for them, made and checked by the library's own rules."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from .._errors import EncodeError, SchemaError
+from ..serving import rest
+from ..serving.client.sync import Client
+from ..serving.signature import Signature
+from ..serving.spec import Input
+from .catalog import Catalog
+
+LOCAL = "http://127.0.0.1:8501"
+MOST = 1 << 20
+"""Bytes of a body that the page gets."""
+_DEPTH = 64
+
+
+class Models:
+    """SavedModels by id."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def _signatures(self, id: str) -> tuple[str, dict[str, Signature]]:
+        node = self._catalog[id]
+        if node.kind != "model":
+            raise SchemaError(f"{node.name} is no SavedModel")
+        return node.path, Signature.all_of_saved_model(node.path)
+
+    def signatures(self, id: str) -> dict[str, Any]:
+        """Each signature, with a value to begin with for each of its inputs."""
+        path, found = self._signatures(id)
+        return {"url": LOCAL, "model": _name(path), "signatures": [_shown(one) for one in found.values()]}
+
+    def request(self, id: str, said: Any) -> dict[str, Any]:
+        """The body that these inputs become, its curl line, how it came to be, and what TensorFlow Serving would say against it."""
+        path, found = self._signatures(id)
+        name, given, url, model, layout = (_text(said, key) for key in ("signature", "inputs", "url", "model", "layout"))
+        if name not in found:
+            raise SchemaError(f"no signature {name!r:.80}")
+        if layout not in rest.LAYOUTS:
+            raise EncodeError(f"no layout {layout!r:.20}; known: {', '.join(rest.LAYOUTS)}")
+        inputs = {key: _parsed(key, text) for key, text in given.items()}
+        signature = found[name]
+        with Client(url or LOCAL, model or _name(path), signature=signature) as client:
+            if client.address.by_rpc:
+                raise EncodeError("curl does not speak gRPC; give an http:// address")
+            if signature.method != "predict":
+                call, words = client.build(_examples(inputs), verb=signature.method), ""
+            else:
+                call, words = client.build(inputs, layout=layout), client.explain(inputs, layout=layout)
+            body = b"".join(call.body)
+            where = client.address.url.rstrip("/") + call.target
+        fault = rest.check(body, signature, verb=signature.method)
+        line = ["curl", "-sS", "-X", call.method, where]
+        for header, value in call.headers.items():
+            line += ["-H", f"{header}: {value}"]
+        text = body.decode()
+        return {
+            "body": text[:MOST],
+            "size": len(body),
+            "curl": " ".join(map(shlex.quote, [*line, "--data-binary", text])) if len(body) <= MOST else None,
+            "explained": words,
+            "fault": None if fault is None else str(fault),
+        }
+
+
+def _name(path: str) -> str:
+    """A model's folder has its name; a version's folder is inside of that."""
+    found = Path(path).resolve()
+    return found.parent.name if found.name.isdigit() else found.name
+
+
+def _text(said: Any, key: str) -> Any:
+    value = said.get(key, {} if key == "inputs" else "auto" if key == "layout" else "") if isinstance(said, dict) else None
+    right = isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) if key == "inputs" else isinstance(value, str)
+    if not right:
+        raise EncodeError(f"a request has no {key}")
+    return value
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        why = "nested too deep" if isinstance(error, RecursionError) else error
+        raise EncodeError(f"{name!r:.80} is no JSON: {why}") from None
+
+
+def _examples(inputs: dict[str, Any]) -> Any:
+    """The examples of a classify or regress request, which have no names of inputs."""
+    return next(iter(inputs.values())) if len(inputs) == 1 else inputs
+
+
+def _shown(signature: Signature) -> dict[str, Any]:
+    grouped = {part: group for group in signature.groups() for part in group.parts.values()}
+    about = signature.json()
+    about["start"] = {
+        name: json.dumps([{}]) if signature.method != "predict" else _start(part, grouped.get(name))
+        for name, part in signature.inputs.items()
+    }
+    about["words"] = str(signature)
+    return about
+
+
+def _start(part: Input, group: Any) -> str:
+    """Zeros, in the smallest shape that fits; the parts of a sparse tensor say that it is empty."""
+    shape = tuple(1 if dim is None else dim for dim in part.shape or (1,))
+    if group is not None:
+        role = next(role for role, name in group.parts.items() if name == part.name)
+        if role == "dense_shape":
+            rank = (part.shape or (2,))[0] or 2
+            return json.dumps([1 if dim is None else dim for dim in group.shape or [None] * rank])
+        if role.startswith("row_splits"):
+            return "[0, 1]"
+    zero = "" if part.dtype in ("string", "bytes") else False if part.dtype == "bool" else 0 if "int" in part.dtype else 0.0
+    count = 1
+    for dim in shape:
+        count *= dim
+    if count > 4096:
+        return "[]"
+    value: Any = zero
+    for dim in reversed(shape):
+        value = [value] * dim
+    return json.dumps(value)

@@ -1,0 +1,529 @@
+"""Datasets: any format to any other, in other shards, filtered, shuffled, split and sampled; and again after a death."""
+
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensorwire as tw
+from tensorwire import datasets
+from tensorwire.datasets import choosing, engines, ordering
+from tensorwire.datasets.manifest import Manifest
+from tensorwire.records.batch import Batch
+from tensorwire.wire import kernels
+
+pytestmark = pytest.mark.arrow
+
+
+def rows_for(count, seed=0):
+    """Every kind of feature: one value, a fixed number, any number, empty ones, missing ones; bytes that are no text; NaN and -0.0."""
+    rng = np.random.default_rng(seed)
+    floats = np.array([0.0, -0.0, np.nan, np.inf, 1e-40, 0.1], np.float32)
+    out = []
+    for i in range(count):
+        row = {"id": i, "pair": [int(v) for v in rng.integers(-(2**63), 2**63 - 1, 2)], "f": floats[rng.integers(6)]}
+        row["image"] = rng.integers(0, 256, int(rng.integers(0, 40)), np.uint8).tobytes()
+        row["tokens"] = np.arange(int(rng.integers(0, 5)), dtype=np.int64)
+        row["words"] = tw.Strings.of([b"w%d" % j for j in range(i % 3)], text=False)
+        row["scores"] = rng.random(int(rng.integers(0, 3)), np.float32)
+        if i % 3 == 0:
+            row["sometimes"] = i
+        if i % 5 == 0:
+            row["triple"] = rng.random(3, np.float32)
+        out.append(row)
+    return out
+
+
+SCHEMA = tw.Schema(
+    {
+        "id": tw.Feature("int64", ()), "pair": tw.Feature("int64", (2,)), "f": tw.Feature("float", ()), "image": tw.Feature("bytes", ()),
+        "tokens": tw.Feature("int64", (None,)), "words": tw.Feature("bytes", (None,)), "scores": tw.Feature("float", (None,)),
+        "sometimes": tw.Feature("int64", ()), "triple": tw.Feature("float", (3,)),
+    }
+)  # fmt: skip
+
+
+def write(folder, count, shards, **options):
+    os.makedirs(folder, exist_ok=True)
+    options = {"schema_file": False, "schema": SCHEMA, **options}
+    tw.write_examples(f"{folder}/a.tfrecord", rows_for(count), shards=shards, durable=False, **options)
+    return f"{folder}/a-*.tfrecord"
+
+
+def records(pattern):
+    return collections.Counter(tw.RecordReader(pattern, index=False))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write(str(tmp_path_factory.mktemp("source")), 600, 6)
+
+
+class TestThereAndBack:
+    @pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl", "npz", "safetensors", "tfrecord"])
+    @pytest.mark.parametrize("shards", [None, 1, 4, 9])
+    def test_every_record_once(self, source, tmp_path, format, shards):
+        there = datasets.convert(source, tmp_path / "there", format, shards=shards, workers=0)
+        assert there.records == 600 and there.shards == (shards or 6) and there.written == there.shards
+        back = datasets.convert(tmp_path / "there", tmp_path / "back", "tfrecord", shards=5, workers=0)
+        assert back.records == 600
+        found = records(f"{tmp_path}/back/*.tfrecord")
+        if format == "jsonl":  # JSON has one NaN, and that is the one that rows_for has
+            assert sum(found.values()) == 600
+        assert found == records(source)
+
+    @pytest.mark.parametrize("middle", ["parquet", "arrow", "jsonl"])
+    def test_between_columns(self, source, tmp_path, middle):
+        datasets.convert(source, tmp_path / "a", "parquet", workers=0)
+        datasets.convert(tmp_path / "a", tmp_path / "b", middle, shards=2, workers=0)
+        datasets.convert(tmp_path / "b", tmp_path / "c", "tfrecord", schema=SCHEMA, workers=0)
+        assert records(f"{tmp_path}/c/*.tfrecord") == records(source)
+
+    @pytest.mark.parametrize("compression", ["gzip", "zlib", "snappy"])
+    def test_compressed_records(self, tmp_path, compression):
+        source = write(f"{tmp_path}/in", 300, 3, compression=compression)
+        datasets.convert(source, tmp_path / "a", "jsonl", compression="gzip", shards=2, workers=0)
+        assert os.path.exists(f"{tmp_path}/a/part-00001-of-00002.jsonl.gz")
+        datasets.convert(tmp_path / "a", tmp_path / "b", "tfrecord", compression=compression, shards=4, workers=0)
+        assert records(f"{tmp_path}/b/part-*.tfrecord*[!n]") == records(source)
+
+    def test_order_is_kept(self, source, tmp_path):
+        datasets.convert(source, tmp_path / "a", "tfrecord", shards=7, workers=0)
+        assert list(tw.RecordReader(f"{tmp_path}/a/*.tfrecord")) == list(tw.RecordReader(source))
+        sizes = [len(tw.RecordReader(f"{tmp_path}/a/part-{i:05d}-of-00007.tfrecord")) for i in range(7)]
+        assert sizes == [600 * (i + 1) // 7 - 600 * i // 7 for i in range(7)]
+
+    def test_records_that_are_no_examples_are_moved(self, tmp_path):
+        with tw.RecordWriter(tmp_path / "a.tfrecord") as writer:
+            writer.write_many([os.urandom(n) for n in range(200)])
+        datasets.convert(tmp_path / "a.tfrecord", tmp_path / "out", "tfrecord", shards=3, shuffle=1, workers=0)
+        assert records(f"{tmp_path}/out/*.tfrecord") == records(tmp_path / "a.tfrecord")
+
+    def test_more_shards_than_records(self, tmp_path):
+        source = write(f"{tmp_path}/in", 3, 1)
+        for format in ("parquet", "tfrecord", "jsonl", "arrow", "safetensors"):
+            datasets.convert(source, tmp_path / format, format, shards=8, workers=0)
+            datasets.convert(tmp_path / format, tmp_path / f"{format}-back", "tfrecord", schema=SCHEMA, workers=0)
+            assert records(f"{tmp_path}/{format}-back/*.tfrecord") == records(source)
+
+    def test_one_file(self, tmp_path):
+        source = write(f"{tmp_path}/in", 50, 1)
+        name = f"{tmp_path}/in/a-00000-of-00001.tfrecord"
+        report = datasets.convert(name, tmp_path / "b.parquet", workers=0)
+        assert report.records == 50 and sorted(os.listdir(tmp_path)) == ["b.parquet", "in"]
+        with pytest.raises(FileExistsError):
+            datasets.convert(name, tmp_path / "b.parquet", workers=0)
+        datasets.convert(tmp_path / "b.parquet", tmp_path / "c.tfrecord", workers=0)
+        assert records(tmp_path / "c.tfrecord") == records(source)
+
+    def test_schema_stands_beside_and_is_found(self, tmp_path):
+        os.makedirs(tmp_path / "in")
+        tw.write_examples(tmp_path / "in/a.tfrecord", {"b": np.array([True, False]), "t": ["ä", "b"], "m": np.ones((2, 2, 2), np.uint8)})
+        for format in ("parquet", "arrow", "tfrecord"):
+            datasets.convert(tmp_path / "in/a.tfrecord", tmp_path / format, format, workers=0, columns=["b", "t", "m"])
+            datasets.convert(tmp_path / format, tmp_path / f"{format}-back", "tfrecord", workers=0)
+            batch = next(iter(tw.read_examples(f"{tmp_path}/{format}-back/*.tfrecord")))
+            assert batch["b"].tolist() == [True, False] and batch["t"].tolist() == ["ä", "b"] and batch["m"].shape == (2, 2, 2)
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(tmp_path / "parquet/part-00000-of-00001.parquet")
+        assert table.column("b").to_pylist() == [True, False] and table.column("t").to_pylist() == ["ä", "b"]
+
+
+class TestForeignTables:
+    def test_what_an_example_does_not_hold(self, tmp_path):
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        os.makedirs(tmp_path / "in")
+        table = pa.table({"x": [0.1, None, 0.3], "n": pa.array([1, 2, None], pa.int32()), "s": ["a", None, "c"], "l": [[1], None, []]})
+        pq.write_table(table, tmp_path / "in/a.parquet")
+        with pytest.raises(tw.EncodeError, match=r"float64.*cast="):
+            datasets.convert(tmp_path / "in", tmp_path / "a", "tfrecord", workers=0)
+        datasets.convert(tmp_path / "in", tmp_path / "a", "tfrecord", cast={"x": "float32"}, workers=0)
+        batch = next(iter(tw.read_examples(f"{tmp_path}/a/*.tfrecord")))
+        assert batch["x"].tolist() == [np.float32(0.1), 0.0, np.float32(0.3)] and batch.present["x"].tolist() == [True, False, True]
+        assert batch["n"].dtype == np.int32 and batch["s"].tolist() == ["a", "", "c"] and batch.present["l"].tolist() == [True, False, True]
+        datasets.convert(tmp_path / "in", tmp_path / "b", "tfrecord", tensors=["x"], workers=0)
+        assert next(iter(tw.read_examples(f"{tmp_path}/b/*.tfrecord")))["x"].tolist() == [0.1, 0.0, 0.3]
+
+    def test_dates_are_refused_by_name(self, tmp_path):
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table({"when": pa.array([1], pa.timestamp("s")), "n": [1]}), tmp_path / "a.parquet")
+        with pytest.raises(tw.EncodeError, match="timestamp") as error:
+            datasets.convert(tmp_path / "a.parquet", tmp_path / "b", "tfrecord", workers=0)
+        assert error.value.tensor == "when"
+        assert datasets.convert(tmp_path / "a.parquet", tmp_path / "b", "jsonl", columns=["n"], workers=0).records == 1
+
+    def test_garbage(self, tmp_path):
+        rng = random.Random(1)
+        for format in ("parquet", "arrow"):
+            source = write(f"{tmp_path}/{format}-in", 40, 1)
+            datasets.convert(source, tmp_path / f"{format}", format, workers=0)
+            name = f"{tmp_path}/{format}/part-00000-of-00001.{format}"
+            data = Path(name).read_bytes()
+            os.makedirs(tmp_path / f"{format}-bad")
+            for i in range(40):
+                at = rng.randrange(len(data))
+                bad = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :] if i % 2 else data[:at]
+                with open(tmp_path / f"{format}-bad/a.{format}", "wb") as file:
+                    file.write(bad)
+                try:
+                    datasets.convert(f"{tmp_path}/{format}-bad/a.{format}", tmp_path / f"{format}-{i}", "tfrecord", workers=0)
+                except tw.TensorwireError as error:
+                    assert error.path is not None
+
+
+class TestChoice:
+    def test_where(self, source, tmp_path):
+        found = datasets.convert(
+            source, tmp_path / "a", "jsonl", where="id < 100 and not has(sometimes) and len(tokens) > 1", columns=["id"], workers=0
+        )
+        wanted = [row["id"] for row in rows_for(600) if row["id"] < 100 and "sometimes" not in row and len(row["tokens"]) > 1]
+        assert found.records == len(wanted)
+        lines = [json.loads(line) for i in range(6) for line in Path(f"{tmp_path}/a/part-{i:05d}-of-00006.jsonl").read_text().splitlines()]
+        assert sorted(line["id"] for line in lines) == wanted and all(line.keys() == {"id"} for line in lines)
+
+    @pytest.mark.parametrize(
+        "text", ["__import__('os')", "id.real", "id + 1 > 2", "(lambda: 1)()", "id ==", "[x for x in id]", "f'{id}'", "len(3) > 2"]
+    )
+    def test_where_runs_nothing(self, text):
+        with pytest.raises(tw.SchemaError):
+            choosing.Condition(text)
+
+    def test_conditions(self):
+        columns = {"n": np.array([1, 2, 3]), "s": tw.Strings.of(["a", "b", "c"]), "r": tw.Ragged([1, 2, 3], [0, 1, 1, 3])}
+        batch = Batch(columns, {**dict.fromkeys(columns, np.ones(3, bool)), "n": np.array([True, True, False])}, 3)
+        for text, wanted in {
+            "n > 1": [0, 1, 0], "n == 3": [0, 0, 0], "not n == 3": [1, 1, 1], "s in ['a', 'c']": [1, 0, 1], "1 < n <= 2": [0, 1, 0],
+            "len(r) == 0 or s == 'a'": [1, 1, 0], "has(n)": [1, 1, 0], "s != b'b'": [1, 0, 1], "n == -1": [0, 0, 0], "n not in [1]": [0, 1, 0],
+            "col('n') < 2": [1, 0, 0],
+        }.items():  # fmt: skip
+            assert choosing.Condition(text)(batch).astype(int).tolist() == wanted, text
+        with pytest.raises(tw.SchemaError, match="did you mean"):
+            choosing.Condition("nn > 1").check(["n"])
+        with pytest.raises(tw.SchemaError, match="compares"):
+            choosing.Condition("s > 3")(batch)
+
+    def test_columns_and_a_stranger(self, tmp_path):
+        os.makedirs(tmp_path / "in")
+        tw.write_examples(tmp_path / "in/a.tfrecord", [{"a": 1}] * 10, schema_file=False)
+        tw.write_examples(tmp_path / "in/b.tfrecord", [{"a": 1}] * 9 + [{"a": 1, "rare": 2}], schema_file=False)
+        schema = {"a": tw.Feature("int64", ())}
+        assert datasets.convert(tmp_path / "in", tmp_path / "x", "parquet", schema=schema, workers=0).records == 20
+        plan = datasets.plan(tmp_path / "in", tmp_path / "y", "parquet", workers=0)
+        hidden = datasets.Spec(**{**plan.spec.__dict__, "features": tw.Schema(schema).json()})
+        hidden = datasets.Plan(hidden, plan.target, plan.sources, plan.shards)
+        with pytest.raises(tw.SchemaError, match="would be lost") as error:  # as if the sample had not seen it
+            datasets.run(hidden, engines.named("local", 0))
+        assert error.value.tensor == "rare" and error.value.path.endswith("b.tfrecord")
+
+
+class TestOrder:
+    @pytest.mark.parametrize("count", [0, 1, 2, 5, 1000, (1 << 20) + 7, 3_000_000])
+    def test_permutation(self, count):
+        found = ordering.Permutation(count, 3)(np.arange(count))
+        assert (np.sort(found) == np.arange(count)).all()
+        if count > 1000:
+            assert (
+                abs(np.corrcoef(np.arange(count), found)[0, 1]) < 0.01
+                and (found != ordering.Permutation(count, 4)(np.arange(count))).mean() > 0.99
+            )
+            some = np.array([5, count - 1, 77])
+            assert (ordering.Permutation(count, 3)(some) == found[some]).all()
+
+    def test_small_permutations_are_all_as_likely(self):
+        found = collections.Counter(tuple(ordering.Permutation(3, seed)(np.arange(3)).tolist()) for seed in range(6000))
+        assert len(found) == 6 and min(found.values()) > 850
+
+    @pytest.mark.parametrize("format", ["tfrecord", "parquet"])
+    def test_one_shuffle_for_any_number_of_workers(self, source, tmp_path, format):
+        reports = [datasets.shuffle(source, tmp_path / str(n), 7, format, shards=4, workers=n) for n in (0, 2)]
+        assert [report.records for report in reports] == [600, 600]
+        for name in [f"part-{i:05d}-of-00004.{format}" for i in range(4)]:
+            assert Path(tmp_path / "0" / name).read_bytes() == Path(tmp_path / "2" / name).read_bytes()
+        datasets.convert(tmp_path / "0", tmp_path / "back", "tfrecord", workers=0)
+        assert records(f"{tmp_path}/back/*.tfrecord") == records(source)
+        ids = [batch["id"] for batch in tw.read_examples(f"{tmp_path}/back/*.tfrecord", SCHEMA)]
+        order = np.concatenate(ids)
+        assert (order == ordering.Permutation(600, 7)(np.arange(600)).argsort()[np.argsort(_ids(source))].argsort()).all() or abs(
+            np.corrcoef(np.arange(600), order)[0, 1]
+        ) < 0.2
+        assert not any(name.endswith(".run") for _, _, names in os.walk(tmp_path) for name in names)
+        again = datasets.shuffle(source, tmp_path / "0", 7, format, shards=4, workers=0)
+        assert again.written == 0 and again.records == 600
+        other = datasets.shuffle(source, tmp_path / "other", 8, format, shards=4, workers=0)
+        assert other.records == 600 and Path(tmp_path / "0" / name).read_bytes() != Path(tmp_path / "other" / name).read_bytes()
+
+
+def _ids(pattern):
+    return np.concatenate([batch["id"] for batch in tw.read_examples(pattern, SCHEMA)])
+
+
+class TestSelecting:
+    def test_split(self, tmp_path):
+        source = f"{tmp_path}/a.tfrecord"
+        tw.write_examples(source, {"user": [f"u{i % 97}" for i in range(2000)], "n": np.arange(2000)}, shards=3)
+        report = datasets.split(f"{tmp_path}/a-*.tfrecord", tmp_path / "out", {"train": 0.8, "validation": 0.2}, by="user", workers=0)
+        found = {name: list(tw.read_examples(f"{tmp_path}/out/{name}-*.tfrecord")) for name in ("train", "validation")}
+        users = {name: {user for batch in batches for user in batch["user"].tolist()} for name, batches in found.items()}
+        assert not users["train"] & users["validation"] and len(users["train"] | users["validation"]) == 97
+        assert all(choosing.share(0, user.encode()) < 0.8 for user in users["train"]) and sum(report.splits.values()) == 2000
+        again = datasets.split(
+            f"{tmp_path}/a-*.tfrecord", tmp_path / "p", {"train": 0.8, "validation": 0.2}, by="user", to="parquet", workers=0
+        )
+        assert again.splits == report.splits
+
+    def test_stratified_sample(self, tmp_path):
+        labels = np.array([0] * 900 + [1] * 90 + [2] * 10)[np.random.default_rng(0).permutation(1000)]
+        tw.write_examples(f"{tmp_path}/a.tfrecord", {"label": labels, "n": np.arange(1000)}, shards=4)
+        report = datasets.sample(f"{tmp_path}/a-*.tfrecord", tmp_path / "out", 0.1, by="label", workers=0)
+        assert report.records == 100
+        found = np.concatenate([batch["label"] for batch in tw.read_examples(f"{tmp_path}/out/*.tfrecord")])
+        assert np.bincount(found).tolist() == [90, 9, 1]
+        few = datasets.sample(f"{tmp_path}/a-*.tfrecord", tmp_path / "few", records=37, seed=2, shards=2, where="n >= 500", workers=0)
+        numbers = np.concatenate([batch["n"] for batch in tw.read_examples(f"{tmp_path}/few/*.tfrecord")])
+        assert few.records == 37 == len(set(numbers.tolist())) and few.shards == 2 and numbers.min() >= 500
+
+    def test_merge_and_stats(self, source, tmp_path):
+        other = write(f"{tmp_path}/other", 100, 2)
+        assert datasets.merge([source, other], tmp_path / "out", shards=3, workers=0).records == 700
+        assert records(f"{tmp_path}/out/*.tfrecord") == records(source) + records(other)
+        found = datasets.stats(source, workers=0)
+        assert found.records == 600 and found.features["sometimes"]["present"] == 200 and found.features["id"]["range"] == [0, 599]
+        datasets.convert(source, tmp_path / "p", "parquet", workers=0)
+        columns = datasets.stats(tmp_path / "p", workers=2)
+        for name, about in found.features.items():
+            mine = columns.features[name]
+            assert all(mine[key] == about[key] for key in ("present", "lengths", "values", "range", "nan", "sizes") if key in about), name
+
+
+class TestResume:
+    def test_only_what_is_missing(self, source, tmp_path):
+        out = tmp_path / "out"
+        assert datasets.convert(source, out, "parquet", workers=0).written == 6
+        again = datasets.convert(source, out, "parquet", workers=0)
+        assert (again.written, again.skipped, again.records) == (0, 6, 600)
+        os.unlink(out / "part-00002-of-00006.parquet")
+        with open(out / "part-00003-of-00006.parquet", "ab") as file:
+            file.write(b"x")
+        data = bytearray(Path(out / "part-00004-of-00006.parquet").read_bytes())
+        data[50] ^= 1
+        Path(out / "part-00004-of-00006.parquet").write_bytes(data)
+        os.utime(out / "part-00005-of-00006.parquet")  # another stamp, the same bytes
+        assert (datasets.convert(source, out, "parquet", workers=0).written, os.path.exists(out / "_SUCCESS")) == (3, True)
+        assert datasets.convert(source, out, "parquet", workers=0, resume=False).written == 6
+
+    def test_a_changed_source(self, tmp_path):
+        source = write(f"{tmp_path}/in", 60, 3)
+        datasets.convert(source, tmp_path / "out", "jsonl", workers=0)
+        tw.write_examples(f"{tmp_path}/in/a-00001-of-00003.tfrecord", rows_for(5), schema=SCHEMA, schema_file=False)
+        again = datasets.convert(source, tmp_path / "out", "jsonl", workers=0)
+        assert (again.written, again.records) == (1, 45)
+
+    def test_another_plan_in_the_same_place(self, source, tmp_path):
+        datasets.convert(source, tmp_path / "out", "parquet", workers=0)
+        Path(tmp_path / "out/README").touch()
+        with pytest.raises(FileExistsError, match="in another way"):
+            datasets.convert(source, tmp_path / "out", "parquet", compression="snappy", workers=0)
+        Path(tmp_path / "out/.part-00000-of-00006.parquet.0.tensorwire").touch()
+        report = datasets.convert(source, tmp_path / "out", "parquet", shards=2, compression="snappy", overwrite=True, workers=0)
+        names = sorted(name for name in os.listdir(tmp_path / "out") if not name.startswith("_"))
+        assert names == ["README", "part-00000-of-00002.parquet", "part-00001-of-00002.parquet"] and report.swept == 7
+        with pytest.raises(FileExistsError, match="no run of ours"):
+            datasets.convert(source, os.path.dirname(source), "parquet", workers=0)
+
+    def test_manifest(self, source, tmp_path):
+        datasets.convert(source, tmp_path / "out", "tfrecord", shards=3, workers=0)
+        manifest = Manifest(str(tmp_path / "out"))
+        for name, line in manifest.read().items():
+            data = Path(tmp_path / "out" / name).read_bytes()
+            assert (line.size, line.crc32c, line.records) == (len(data), f"{kernels.crc32c(data):08x}", 200)
+        assert manifest.about()["shards"] == 3 and manifest.finished()["records"] == 600
+        sources = [json.loads(line) for line in Path(tmp_path / "out/_tensorwire/sources.jsonl").read_text().splitlines()]
+        assert [size for _, size, _ in sources] == [os.path.getsize(path) for path, _, _ in sources]
+        with open(tmp_path / "out/_tensorwire/shards.jsonl", "ab") as file:
+            file.write(b'["part-00001-of-00003.tfrecord", "torn')
+        assert datasets.convert(source, tmp_path / "out", "tfrecord", shards=3, workers=0).written == 0
+
+    def test_two_drivers(self, source, tmp_path):
+        plan = datasets.plan(source, tmp_path / "out", "parquet", workers=0)
+        first = Manifest(str(tmp_path / "out")).open(plan)
+        with pytest.raises(tw.EncodeError, match="another run"):
+            datasets.convert(source, tmp_path / "out", "parquet", workers=0)
+        first.close()
+
+    def test_plan_is_data(self, source, tmp_path):
+        for options in ({}, {"shards": 4}, {"shuffle": 1, "shards": 2}):
+            plan = datasets.convert(source, tmp_path / "out", "parquet", dry_run=True, workers=0, **options)
+            again = datasets.Plan.from_json(json.loads(json.dumps(plan.json())))
+            assert [again.task(i) for i in range(len(again))] == [
+                plan.task(i) for i in range(len(plan))
+            ] and again.spec.hash == plan.spec.hash
+            assert "sources of tfrecord" in str(plan) and not os.path.exists(tmp_path / "out")
+
+
+class TestDamage:
+    def test_skip_names_every_file(self, tmp_path):
+        source = write(f"{tmp_path}/in", 90, 3)
+        for i in (0, 2):
+            name = f"{tmp_path}/in/a-{i:05d}-of-00003.tfrecord"
+            data = bytearray(Path(name).read_bytes())
+            data[40] ^= 1  # in the data of the first record
+            Path(name).write_bytes(data)
+        with pytest.raises(tw.DecodeError) as error:
+            datasets.convert(source, tmp_path / "a", "parquet", schema=SCHEMA, workers=2)
+        assert error.value.path.endswith(".tfrecord") and error.value.record is not None
+        for shards in (None, 2):
+            report = datasets.convert(
+                source, tmp_path / f"b{shards}", "parquet", schema=SCHEMA, on_corrupt="skip", shards=shards, workers=0
+            )
+            assert report.records == 88 and [os.path.basename(path) for path in report.damaged] == [
+                "a-00000-of-00003.tfrecord",
+                "a-00002-of-00003.tfrecord",
+            ]
+            again = datasets.convert(source, tmp_path / f"b{shards}", "parquet", schema=SCHEMA, on_corrupt="skip", shards=shards, workers=0)
+            assert again.written == 0 and again.damaged == report.damaged
+
+    def test_a_record_that_is_no_example(self, tmp_path):
+        good = list(tw.RecordReader(write(f"{tmp_path}/in", 20, 1)))
+        with tw.RecordWriter(tmp_path / "b.tfrecord") as writer:
+            writer.write_many([*good[:7], b"\x0a\xff no message", *good[7:]])
+        with pytest.raises(tw.DecodeError) as error:
+            datasets.convert(tmp_path / "b.tfrecord", tmp_path / "a", "jsonl", schema=SCHEMA, workers=0)
+        assert error.value.record == 7
+        report = datasets.convert(tmp_path / "b.tfrecord", tmp_path / "a", "jsonl", schema=SCHEMA, on_corrupt="skip", workers=0)
+        assert report.records == 20 and len(report.damage) == 1 and "record 7" in report.damage[0]["why"]
+
+    def test_bad_lines(self, tmp_path):
+        with open(tmp_path / "a.jsonl", "w") as file:
+            file.write('{"a": 1}\n{"a": \n\n{"a": 3}\n[4]\n{"a": 5}')
+        with pytest.raises(tw.DecodeError) as error:
+            datasets.convert(tmp_path / "a.jsonl", tmp_path / "x", "tfrecord", schema={"a": tw.Feature("int64", ())}, workers=0)
+        assert (error.value.record, error.value.path) == (1, str(tmp_path / "a.jsonl"))
+        report = datasets.convert(tmp_path / "a.jsonl", tmp_path / "x", "tfrecord", on_corrupt="skip", shards=2, workers=0)
+        assert report.records == 3 and len(report.damage) >= 2
+
+
+SCRIPT = """
+import sys
+from tensorwire import datasets
+report = datasets.convert(sys.argv[1], sys.argv[2], "parquet", workers=2)
+print(report.written, report.skipped)
+"""
+
+
+def children(pid):
+    """Processes that a process has started."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat") as file:
+                    if int(file.read().rpartition(")")[2].split()[1]) == pid:
+                        found.append(int(name))
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    return found
+
+
+def until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.01)
+
+
+def done(folder):
+    return len([name for name in os.listdir(folder) if name.startswith("part-")]) if os.path.isdir(folder) else 0
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    return write(str(tmp_path_factory.mktemp("many")), 4000, 200)
+
+
+class TestDeath:
+    """200 shards of few records: the full size, 2 M records, is scripts/datasets_at_full_size.py."""
+
+    def test_a_worker_is_killed(self, many, tmp_path):
+        out = str(tmp_path / "out")
+        killed = []
+
+        def kill():
+            until(lambda: done(out) >= 20)
+            for pid in children(os.getpid()):
+                with open(f"/proc/{pid}/cmdline") as file:
+                    if "datasets.engines.worker" in file.read():
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+                        return
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        report = datasets.convert(many, out, "parquet", workers=2)
+        thread.join()
+        assert killed and report.records == 4000 and report.retried <= 1
+        back = datasets.convert(out, tmp_path / "back", "tfrecord", workers=2)
+        assert back.records == 4000 and records(f"{tmp_path}/back/*.tfrecord") == records(many)
+        assert not [name for name in os.listdir(out) if name.startswith(".")]
+
+    def test_the_driver_is_killed(self, many, tmp_path):
+        out = str(tmp_path / "out")
+        driver = subprocess.Popen([sys.executable, "-c", SCRIPT, many, out], stdout=subprocess.PIPE)
+        until(lambda: done(out) >= 50)
+        crew = children(driver.pid)
+        driver.kill()
+        driver.communicate()
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in crew), 10)
+        there = done(out)
+        assert 50 <= there < 200 and not os.path.exists(f"{out}/_SUCCESS")
+        again = subprocess.run([sys.executable, "-c", SCRIPT, many, out], capture_output=True, text=True, check=True)
+        written, skipped = map(int, again.stdout.split())
+        assert written + skipped == 200 and skipped >= there - 2  # at most the shards whose line was not yet written
+        datasets.convert(out, tmp_path / "back", "tfrecord", workers=2)
+        assert records(f"{tmp_path}/back/*.tfrecord") == records(many)
+
+    def test_a_task_that_kills_every_worker(self, many, tmp_path, monkeypatch):
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'datasets.engines.worker' in ' '.join(sys.orig_argv): os._exit(9)\n")
+        with pytest.raises(tw.TensorwireError, match="4 times") as error:
+            datasets.convert(many, tmp_path / "out", "parquet", workers=1)
+        assert error.value.path.endswith(".tfrecord")
+
+    def test_ctrl_c(self, many, tmp_path):
+        out = str(tmp_path / "out")
+        driver = subprocess.Popen([sys.executable, "-c", SCRIPT, many, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        until(lambda: done(out) >= 5)
+        crew = children(driver.pid)
+        driver.send_signal(signal.SIGINT)
+        driver.communicate(timeout=20)
+        until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in crew), 10)
+        assert crew and driver.returncode != 0 and not os.path.exists(f"{out}/_SUCCESS")
+
+
+class TestSize:
+    def test_plan_for_a_million_shards(self):
+        code = """
+import resource, time
+from tensorwire.storage import Entry
+from tensorwire.datasets import Plan, Spec
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+sources = [Entry(f"s3://bucket/data/year=2026/train-{i:07d}-of-1000000.tfrecord", 1 << 30, f"{i:032x}") for i in range(1_000_000)]
+plan = Plan(Spec("tfrecord", "parquet"), "s3://bucket/out", sources, len(sources))
+count = sum(len(plan.task(i)["parts"]) for i in range(0, len(plan), 10))
+plan.sources_hash
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, count)
+"""
+        seconds, megabytes, _ = map(
+            float, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        )
+        assert seconds < 20 and megabytes < 500  # 10 s on an idle machine

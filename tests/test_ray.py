@@ -1,0 +1,226 @@
+"""Ray Data: what is read is what was written, whoever dies on the way, and nobody needs TensorFlow for it."""
+
+import os
+import signal
+import sys
+
+import numpy as np
+import pytest
+from cloud_servers import BUCKET, S3, s3_environment
+
+import tensorwire as tw
+from tensorwire import storage
+
+pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
+ROWS = 3000
+
+
+@pytest.fixture(scope="module")
+def ray():
+    pytest.importorskip("ray")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    options = {"include_dashboard": False, "num_cpus": 2, "object_store_memory": 128 << 20, "log_to_driver": False}
+    ray.init(address="local", _node_ip_address="127.0.0.1", logging_level="ERROR", **options)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    yield ray
+    ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Started before Ray, whose workers take over the settings by which it is found."""
+    pytest.importorskip("moto")
+    pytest.importorskip("obstore")
+    server = S3()
+    with s3_environment(server.url):
+        yield server
+    server.close()
+
+
+def rows_of(count=ROWS):
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(count):
+        row = {"id": i, "x": rng.random(3, np.float32), "word": f"w{i}", "raw": bytes([i % 256]) * (i % 5), "ids": list(range(i % 4))}
+        row["image"] = np.full((2, 2), i % 256, np.uint8)
+        if i % 7 == 0:
+            del row["word"], row["ids"]
+        rows.append(row)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("ray") / "a.tfrecord")
+    tw.write_examples(path, rows_of(), shards=6)
+    return path.replace("a.tfrecord", "a-*.tfrecord")
+
+
+def same(found, expected):
+    """Whether rows are those that were written, in any order."""
+    found = sorted(found, key=lambda row: row["id"])
+    assert [row["id"] for row in found] == [row["id"] for row in expected]
+    for row, wanted in zip(found, expected, strict=True):
+        for name, value in wanted.items():
+            assert np.array_equal(row[name], value), (name, row[name], value)
+        assert all(row[name] is None for name in row.keys() - wanted.keys())
+
+
+@pytest.mark.cloud
+def test_a_bucket(server, ray):
+    import tensorwire.ray as twr
+
+    base = f"s3://{BUCKET}/ray"
+    rows = rows_of(500)
+    tw.write_examples(f"{base}/in.tfrecord", rows, shards=4)
+    dataset = twr.read_examples(f"{base}/in-*.tfrecord")
+    same(dataset.take_all(), rows)
+    assert twr.write_examples(dataset, f"{base}/out.tfrecord", shards=3, compression="gzip") == 500
+    assert len(storage.find(f"{base}/out-*-of-00003.tfrecord")) == 3
+    batches = list(tw.read_examples(f"{base}/out-*.tfrecord"))
+    assert sorted(int(i) for batch in batches for i in batch["id"]) == list(range(500))
+    # An object that is alone is divided once it has an index.
+    alone = f"{base}/in-00000-of-00004.tfrecord"
+    assert len(twr.ExampleSource(alone, None, None, 100, "raise", None, None).get_read_tasks(4)) == 1
+    with tw.RecordReader(alone) as reader:
+        reader[0]
+    assert len(twr.ExampleSource(alone, None, None, 100, "raise", None, None).get_read_tasks(4)) == 4
+
+
+def test_reading(ray, files):
+    import tensorwire.ray as twr
+
+    dataset = twr.read_examples(files)
+    types = dict(zip(dataset.schema().names, map(str, dataset.schema().types), strict=True))
+    assert types["id"] == "int64" and "tensor" in types["x"] and types["word"] == "large_string" and types["raw"] == "large_binary"
+    same(dataset.take_all(), rows_of())
+    batch = next(iter(dataset.iter_batches(batch_size=100, batch_format="numpy")))
+    assert batch["x"].shape == (100, 3) and batch["x"].dtype == np.float32 and batch["image"].shape == (100, 2, 2)
+    chosen = twr.read_examples(files, columns=["id", "x"], override_num_blocks=2)
+    assert chosen.schema().names == ["id", "x"] and chosen.count() == ROWS
+
+
+def test_a_schema_with_a_default(ray, files):
+    import tensorwire.ray as twr
+
+    schema = {"id": tw.Feature("int64", ()), "word": tw.Feature("bytes", (), default="none", text=True)}
+    found = twr.read_examples(files, schema=schema).take_all()
+    assert sum(row["word"] == "none" for row in found) == len(range(0, ROWS, 7))
+
+
+def test_one_file_is_divided(ray, files, tmp_path):
+    import tensorwire.ray as twr
+
+    path = str(tmp_path / "one.tfrecord")
+    tw.write_examples(path, rows_of())
+    source = twr.ExampleSource(path, None, None, 100, "raise", None, None)
+    tasks = source.get_read_tasks(5)
+    assert [task.metadata.num_rows for task in tasks] == [600] * 5
+    assert [table.num_rows for task in tasks for table in task()] == [600] * 5
+    same(twr.read_examples(path, override_num_blocks=5).take_all(), rows_of())
+    packed = str(tmp_path / "one.tfrecord.gz")
+    tw.write_examples(packed, rows_of(100), compression="gzip")
+    assert twr.read_examples(packed, override_num_blocks=5).count() == 100
+
+
+def test_files_are_divided_by_their_sizes(files):
+    import tensorwire.ray as twr
+    from tensorwire.ray.reading import _balanced
+
+    assert _balanced([10] * 8, 4) == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert _balanced([100, 1, 1, 1], 2) == [[0], [1, 2, 3]]
+    tasks = twr.ExampleSource(files, None, None, 100, "raise", None, None).get_read_tasks(4)
+    names = [name for task in tasks for name in task.metadata.input_files]
+    assert len(tasks) <= 4 and len(names) == len(set(names)) == 6
+
+
+@pytest.mark.parametrize("shards", [4, None])
+def test_writing(ray, files, tmp_path, shards):
+    import tensorwire.ray as twr
+
+    path = str(tmp_path / "out.tfrecord")
+    assert twr.write_examples(twr.read_examples(files), path, shards=shards) == ROWS
+    written = sorted(name for name in os.listdir(tmp_path) if name.endswith(".tfrecord"))
+    if shards:
+        assert written == [f"out-{i:05d}-of-00004.tfrecord" for i in range(4)]
+        assert sorted(os.listdir(tmp_path)) == [*written, "out.tfrecord.schema.json"]
+    found = [row for batch in tw.read_examples(str(tmp_path / "out-*.tfrecord")) for row in batch.rows()]
+    found = [{"word": None, "ids": None, **row} for row in found]
+    same(found, rows_of())
+    schema = tw.read_examples(str(tmp_path / "out-*.tfrecord")).schema
+    assert schema["image"].shape == (2, 2) and schema["image"].dtype == "uint8" and schema["word"].text
+
+
+def test_more_shards_than_rows(ray, tmp_path):
+    import tensorwire.ray as twr
+
+    assert twr.write_examples(ray.data.from_items([{"a": 1}, {"a": 2}]), str(tmp_path / "f.tfrecord"), shards=5) == 2
+    assert sum(len(batch["a"]) for batch in tw.read_examples(str(tmp_path / "f-*.tfrecord"))) == 2
+    assert len([name for name in os.listdir(tmp_path) if name.endswith(".tfrecord")]) == 5
+
+
+def test_rays_own_tensors(ray, tmp_path):
+    import tensorwire.ray as twr
+
+    path = str(tmp_path / "t.tfrecord")
+    dataset = ray.data.range_tensor(20, shape=(2, 3)).map_batches(lambda batch: {"data": batch["data"].astype(np.float32)})
+    assert twr.write_examples(dataset, path, shards=2) == 20
+    arrays = np.concatenate([batch["data"] for batch in tw.read_examples(str(tmp_path / "t-*.tfrecord"))])
+    assert arrays.shape == (20, 2, 3) and sorted(arrays[:, 0, 0].tolist()) == list(range(20))
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_a_worker_that_is_killed(ray, files, tmp_path, write):
+    import tensorwire.ray as twr
+
+    mark = str(tmp_path / "killed")
+
+    def die_once(batch):
+        try:
+            os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return batch
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+    dataset = twr.read_examples(files, override_num_blocks=6).map_batches(die_once, batch_format="pyarrow")
+    if not write:
+        same(dataset.take_all(), rows_of())
+    else:
+        assert twr.write_examples(dataset, str(tmp_path / "k.tfrecord")) == ROWS
+        ids = [int(i) for batch in tw.read_examples(str(tmp_path / "k-*.tfrecord"), columns=["id"]) for i in batch["id"]]
+        assert sorted(ids) == list(range(ROWS))
+        assert not [name for name in os.listdir(tmp_path) if name.endswith(".tensorwire") or name.startswith(".")]
+    assert os.path.exists(mark)
+
+
+def test_no_tensorflow_in_workers(ray, files):
+    import tensorwire.ray as twr
+
+    def loaded(batch):
+        return {"loaded": [" ".join(name for name in ("tensorflow", "torch", "jax") if name in sys.modules)]}
+
+    found = twr.read_examples(files, override_num_blocks=2).map_batches(loaded, batch_format="numpy").take_all()
+    assert found and {row["loaded"] for row in found} == {""}
+
+
+def test_faults(ray, tmp_path):
+    import tensorwire.ray as twr
+
+    with pytest.raises(FileNotFoundError):
+        twr.read_examples(str(tmp_path / "nothing.tfrecord"))
+    path = str(tmp_path / "d.tfrecord")
+    tw.write_examples(path, {"id": np.arange(1000)})
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        file.write(b"\0" * 20)
+    with pytest.raises(Exception, match=r"d\.tfrecord.*byte"):
+        twr.read_examples(path).take_all()
+    assert 990 < twr.read_examples(path, on_corrupt="skip").count() < 1000
+    with pytest.raises(tw.EncodeError, match="at least one"):
+        twr.write_examples(None, path, shards=0)
+    with pytest.raises(Exception, match="float64"):
+        twr.write_examples(ray.data.from_items([{"a": 0.1}]), str(tmp_path / "g.tfrecord"))
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(("g", "."))]
