@@ -1,8 +1,8 @@
 """A predict call by REST, end to end on loopback: 16 MiB of float32 go to a model, and as many come back, or one number for each row.
 
 The server is `tensorwire serve` in a process of its own, the same for all: what it takes to read the body, to run the model and to write
-the answer is in everyone's time. The others are what people write: `requests` with the standard library's JSON, and with orjson. Everyone ends
-with a float32 array, and all of them are proved equal before anyone is timed.
+the answer is in everyone's time. The others are what people write: `requests` with the standard library's JSON, and with orjson. Everyone
+ends with a float32 array, and all of them are proved equal before anyone is timed.
 """
 
 from __future__ import annotations
