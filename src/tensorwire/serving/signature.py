@@ -176,6 +176,13 @@ class Signature:
         groups = self.groups()
         return "\n".join(lines + (["where", *(f"  {group}" for group in groups)] if groups else []))
 
+    def _repr_html_(self) -> str:
+        from ..drawing import markup
+
+        parts = [("input", part) for part in self.inputs.values()] + [("output", part) for part in self.outputs.values()]
+        rows = [(what, part.name, str(part).removeprefix(f"{part.name}: ")) for what, part in parts]
+        return markup.card(self.name, [("method", self.method)], rows=rows, lines=list(map(str, self.groups())))
+
 
 def _renamed(group: Group, inputs: Mapping[str, Input]) -> Group:
     """A group that the SavedModel knows of: where its parts are called by their roles, it has the name that they share."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from ..._limits import Limits
 from ...codecs.json_tokens import FORMAT as JSON
 from ...frozen import trusted
 from ...tensors import Array, Strings
+from ..rest.answers import message
 from ..rest.text import Text
 
 FORMAT = "kserve"
@@ -73,16 +73,6 @@ def _json_length(data: memoryview, headers: Mapping[str, str] | None) -> int:
     if not said.isascii() or not said.isdigit() or len(said) > 18 or int(said) > len(data):
         raise DecodeError(f"{LENGTH} is {said!r:.40}, and the body has {len(data)} bytes")
     return int(said)
-
-
-def message(data: memoryview) -> str:
-    try:
-        found = json.loads(bytes(data[: 1 << 20]))
-        if isinstance(found, dict) and isinstance(found.get("error"), str):
-            return str(found["error"])
-    except (ValueError, RecursionError):
-        pass
-    return f"an answer without an error message: {bytes(data[:1000]).decode('utf-8', 'replace')}"
 
 
 def _read(

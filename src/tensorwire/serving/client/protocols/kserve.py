@@ -10,7 +10,7 @@ from ...._errors import EncodeError, ModelError
 from ...._limits import Limits
 from ... import kserve
 from ...decompose import Plan
-from ...kserve.read import message
+from ...rest.answers import message
 from ...rpc.messages import VersionStatus
 from ...signature import DEFAULT, Signature
 from ...transports import Answer, Call
