@@ -80,6 +80,11 @@ class Quantized(Frozen):
         along = "" if self.axis is None else f", axis={self.axis}"
         return f"Quantized({self.scheme} of {self.original}, shape={self.shape}{along})"
 
+    def _repr_html_(self) -> str:
+        from .drawing import notebook
+
+        return notebook.quantized(self.codes, self.scheme, self.original, self.axis, self.scale, self.nbytes)
+
 
 def has_codes(value: Any) -> bool:
     """Whether anything in a nested value is quantized.

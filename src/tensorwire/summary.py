@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import lazy
-from ._errors import TensorwireError
+from ._errors import TensorwireError, TransportError
 from ._limits import Limits
+from .checkpoint.saved_model_open import is_saved_model
 from .records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
+
+if TYPE_CHECKING:
+    from .checkpoint.saved_model_about import SavedModelSummary
+
+_SHOWN = 200
+"""Characters of one of the metadata that people see; `json()` has all of it."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Summary:
         sums = ", checksums" if self.checksums else ""
         packed = f" in {self.compression}" if self.compression else ""
         lines = [f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
-        lines += [f"  {key}: {text}" for key, text in self.metadata.items()]
+        lines += [f"  {key}: {text[:_SHOWN]}{' ...' if len(text) > _SHOWN else ''}" for key, text in self.metadata.items()]
         width = max((len(tensor.name) for tensor in self.tensors), default=0)
         for tensor in self.tensors:
             shape = ", ".join(map(str, tensor.shape))
@@ -57,6 +64,22 @@ class Summary:
             texts += "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
             lines.append(f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape})  {tensor.nbytes:,} bytes{texts}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from .drawing import figures, markup
+
+        facts = [("format", f"{self.format}{' in ' + self.compression if self.compression else ''}"), ("size", figures.size(self.size))]
+        facts += [("tensors", f"{len(self.tensors):,}"), *([("with", "checksums")] if self.checksums else [])]
+        rows = [
+            (one.name, one.kind, one.dtype, figures.shape(one.shape), figures.size(one.nbytes), _texts(one)) for one in self.tensors
+        ]
+        note = "  ".join(f"{key}: {text}" for key, text in list(self.metadata.items())[:8])
+        return markup.card(self.path or "bytes", facts, head=("tensor", "kind", "dtype", "shape", "size", ""), rows=rows, note=note)
+
+
+def _texts(one: TensorSummary) -> str:
+    how = [text for text in (one.quantized, one.compression) if text]
+    return ", ".join([*how, *(f"{key}={text}" for key, text in one.metadata.items())])
 
 
 @dataclass(frozen=True)
@@ -88,8 +111,9 @@ class Verification:
 
 def inspect(
     where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
-) -> Summary | RecordSummary:
-    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a record file its records and schema.
+) -> Summary | RecordSummary | SavedModelSummary:
+    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a record file its records and schema; of
+    a SavedModel what `saved_model_cli show --all` shows, its variables and assets.
 
     >>> import numpy as np
     >>> from .api import dumps
@@ -99,6 +123,10 @@ def inspect(
     """
     if is_record_file(where, format):
         return inspect_records(where, limits)
+    if is_saved_model(where, format):
+        from .checkpoint.saved_model_about import describe
+
+        return describe(where, limits)
     with lazy.open_file(where, format, limits=limits, **options) as file:
         texts = file.tensor_metadata
         tensors = [
@@ -125,13 +153,18 @@ def verify(
     count = nbytes = 0
     try:
         file = lazy.open_file(where, format, limits=limits, **options)
+    except TransportError:
+        raise  # says nothing about the file
     except TensorwireError as error:
         return Verification(False, error.path, error.format, 0, 0, False, [str(error)])
     with file:
-        for tensor in file.values():
+        for name in [*file, *file.unlisted]:
             try:
+                tensor = file[name]
                 tensor.read()
                 count, nbytes = count + 1, nbytes + tensor.nbytes
+            except TransportError:
+                raise
             except TensorwireError as error:
                 problems.append(str(error))
         return Verification(not problems, file.path, file.format, count, nbytes, file.checksums, problems)

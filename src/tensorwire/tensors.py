@@ -81,7 +81,9 @@ class Strings(Frozen):
         dims = tuple(shape) if shape is not None else (len(items),)
         if validate.elements(dims) != len(items):
             raise EncodeError(f"{len(items)} strings do not fill the shape {dims}")
-        return trusted(cls, np.frombuffer(b"".join(items), np.uint8), offsets, dims, is_text)
+        data = np.frombuffer(bytearray().join(items), np.uint8)  # whose memory can be the caller's own, where `load` says that it is
+        data.flags.writeable = False
+        return trusted(cls, data, offsets, dims, is_text)
 
     @property
     def ndim(self) -> int:
@@ -173,6 +175,12 @@ class Strings(Frozen):
         shown = [item if len(item) <= 32 else item[:29] + "..." for item in shown]
         return f"Strings({', '.join(shown)}{', ...' if self.size > 6 else ''}; shape={self.shape}, {'text' if self.text else 'bytes'})"
 
+    def _repr_html_(self) -> str:
+        from .drawing import notebook
+
+        flat = self.reshape(-1)
+        return notebook.strings([flat[i] for i in range(min(self.size, notebook.SHOWN))], self.offsets, self.shape, self.text)
+
 
 class Sparse(Frozen):
     """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of things).
@@ -250,6 +258,11 @@ class Sparse(Frozen):
         dtype = self.dtype
         rows = [f"{self.indices[i].tolist()}: {self.values[i]!r:.24}" for i in range(min(self.nnz, 4))]
         return f"Sparse({', '.join(rows)}{', ...' if self.nnz > 4 else ''}; shape={self.shape}, nnz={self.nnz}, {dtype})"
+
+    def _repr_html_(self) -> str:
+        from .drawing import notebook
+
+        return notebook.sparse(self.indices, self.values, self.shape, self.dtype)
 
 
 class Ragged(Frozen):
@@ -356,6 +369,11 @@ class Ragged(Frozen):
         shape = ", ".join(map(str, self.shape))
         return f"Ragged({', '.join(rows)}{', ...' if len(self) > 4 else ''}; shape=({shape}), {self.dtype})"
 
+    def _repr_html_(self) -> str:
+        from .drawing import notebook
+
+        return notebook.ragged(self.__getitem__, self.row_splits, self.values, self.shape, self.dtype)
+
 
 Tensor = Array | Strings | Sparse | Ragged
 KINDS = (np.ndarray, Strings, Sparse, Ragged)
@@ -417,6 +435,20 @@ class Bundle(Mapping[str, Tensor]):
         rows = [f"\n  {name}: {describe(tensor)}" for name, tensor in self._tensors.items()]
         texts = f", metadata={self._metadata}" if self._metadata else ""
         return f"Bundle of {len(self)}{texts}{''.join(rows[:20])}{f'{chr(10)}  ... {len(rows) - 20} more' if len(rows) > 20 else ''}"
+
+    def _repr_html_(self) -> str:
+        from .drawing import notebook
+
+        return notebook.bundle([(name, describe(tensor), _nbytes(tensor)) for name, tensor in self._tensors.items()], self._metadata)
+
+
+def _nbytes(tensor: Tensor) -> int:
+    """Bytes in memory of all arrays of a tensor."""
+    if isinstance(tensor, Sparse):
+        return tensor.indices.nbytes + tensor.values.nbytes + tensor.dense_shape.nbytes
+    if isinstance(tensor, Ragged):
+        return tensor.values.nbytes + sum(part.nbytes for part in tensor.row_splits)
+    return tensor.nbytes
 
 
 def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:

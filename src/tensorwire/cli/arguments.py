@@ -4,20 +4,115 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
+
+FILES = "files"
+"""What an argument is completed with: the names of files."""
+_FILE_WORDS = {"FILE", "DIR", "SRC", "DST", "A", "B", "MODEL", "[NAME=]DIR", "PATH", "TARGET", "FOLDER"}
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a tensor file, or - for standard input")
-    parser.add_argument("--format", help="the format, if it should not be recognised from the bytes")
+    parser.add_argument("file", metavar="FILE", help="a tensor file, checkpoint or record file, or - for standard input")
+    add_format(parser)
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    completed(
+        parser.add_argument(
+            "--format", type=format_name, metavar="FORMAT", help="the format, if it should not be recognised from the bytes"
+        ),
+        "format",
+    )
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="file", help="a record file, or a pattern of many ('train-*.tfrecord')")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="a record file, or a pattern of many ('train-*.tfrecord')")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_names(parser: argparse.ArgumentParser, help: str) -> None:
+    """One list of tensors or features, under both of its names."""
+    parser.add_argument("--names", "--columns", type=names, metavar="A,B", help=help)
+
+
+def add_always(parser: argparse.ArgumentParser) -> None:
+    """What every command has, at the end of its help."""
+    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
+    parser.add_argument("-h", "--help", action="help", help="show this help")
+
+
+def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
+    """Command lines for the end of the help; they are run by a test."""
+    parser.epilog = "examples:\n" + "\n".join(f"  tensorwire {line}" for line in lines)
+
+
+def completed(action: argparse.Action, by: str | tuple[str, ...]) -> argparse.Action:
+    """Says what a shell offers for an argument: FILES, "format", or words."""
+    action.completed = by  # type: ignore[attr-defined]
+    return action
+
+
+def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
+    """What a shell offers: words, FILES, or nothing."""
+    by = getattr(action, "completed", None)
+    if by == "format":
+        return tuple(_formats())
+    if by is not None:
+        return by  # type: ignore[no-any-return]
+    if action.choices is not None:
+        return tuple(map(str, action.choices))
+    return FILES if str(action.metavar) in _FILE_WORDS or (not action.option_strings and action.metavar is None) else None
+
+
+def _formats() -> list[str]:
+    from ..codecs import FORMATS
+
+    return [*FORMATS, "saved_model", "tfrecord"]
+
+
+def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:
+    """For argparse: what `work` makes of the text (or the text itself, once it is known that it can be read)."""
+
+    def check(text: str) -> Any:
+        try:
+            found = work(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text if keep else found
+
+    return check
+
+
+def format_name(text: str) -> str:
+    """The name of a format that there is."""
+    from .._errors import choices
+
+    known = _formats()
+    if text not in known:
+        raise argparse.ArgumentTypeError(f"no format {text!r}{choices(text, known)}")
+    return text
+
+
+def names(text: str) -> list[str]:
+    """
+    >>> names("a,b")
+    ['a', 'b']
+    """
+    found = [word.strip() for word in text.split(",")]
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"names with commas between them, not {text!r:.60}")
+    return found
+
+
+def count(text: str) -> int:
+    """A number of things, 0 for none or all."""
+    if not (text.isascii() and text.isdigit()):
+        raise argparse.ArgumentTypeError(f"{text!r:.40} is no number of things: 0, 1, 2 ...")
+    return int(text)
 
 
 def read_from(file: str) -> Any:

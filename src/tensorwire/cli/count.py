@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..records.reader import RecordReader
-from .arguments import add_json, add_records
+from . import terminal
+from .arguments import add_json, add_records, examples
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
     add_json(parser)
+    examples(parser, "count train-00000-of-00002.tfrecord", "count 'train-*.tfrecord' --json")
 
 
 def run(args: argparse.Namespace) -> int:
-    counts = {path: len(RecordReader([path])) for path in RecordReader(args.files).paths}
+    paths = RecordReader(args.files).paths
+    counts: dict[str, int] = {}
+    with terminal.bar() as bar:
+        for number, path in enumerate(paths):
+            if bar is not None:
+                bar.show(number / len(paths), path)
+            counts[path] = len(RecordReader([path]))
     if args.json:
-        print(json.dumps({"files": counts, "records": sum(counts.values())}, indent=2))
-    else:
-        for path, count in counts.items() if len(counts) > 1 else ():
-            print(f"{count:>15,}  {path}")
-        print(f"{sum(counts.values()):>15,}  records")
+        terminal.say_json({"files": counts, "records": sum(counts.values())})
+        return 0
+    for path, count in counts.items() if len(counts) > 1 else ():
+        terminal.say(f"{count:>15,}  {path}")
+    terminal.say(f"{sum(counts.values()):>15,}  records")
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,15 +16,20 @@ from ..equality import equal
 from ..records.examples import read_examples
 from ..records.write import write_examples
 from ..tensors import Ragged, Sparse, Strings, describe
-from .arguments import add_json
+from . import terminal
+from .arguments import FILES, add_json, completed, examples
 
 ROUNDS = 5
 WORDS = "das ist ein kleines Beispiel für die Übersetzung von Sätzen in eine andere Sprache .".split()
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="the folder to leave the files in (default: demo)")
+    out = parser.add_argument(
+        "--out", type=Path, default=Path("demo"), metavar="DIR", help="the folder to leave the files in (default: demo)"
+    )
+    completed(out, FILES)
     add_json(parser)
+    examples(parser, "demo", "demo --out elsewhere --json")
 
 
 def predictions(sentences: int = 64, vocabulary: int = 2000) -> dict[str, Any]:
@@ -142,21 +146,21 @@ def run(args: argparse.Namespace) -> int:
         _examples(args.out / "predictions.tfrecord", value),
     ]
     if args.json:
-        print(json.dumps([row._asdict() for row in trips], indent=2))
+        terminal.say_json([row._asdict() for row in trips])
     else:
         _print(value, trips)
     return 0 if all(row.exact for row in trips) else 1
 
 
 def _print(value: dict[str, Any], trips: list[Trip]) -> None:
-    print("A translation model's predictions:")
+    terminal.say("A translation model's predictions:")
     for name, item in value.items():
         shown = (
             f"{len(item)} matrices, {min(part.shape for part in item)} to {max(part.shape for part in item)}"
             if isinstance(item, list)
             else item
         )
-        print(f"  {name:10} {describe(item) if hasattr(item, 'shape') else shown}")
+        terminal.say(f"  {name:10} {describe(item) if hasattr(item, 'shape') else shown}")
     head = ("format", "what", "bytes", "encode", "decode", "round trip", "file")
     rows = [
         (
@@ -171,13 +175,15 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
         for t in trips
     ]
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    print()
+    terminal.say("")
     for row in (head, tuple("-" * width for width in widths), *rows):
-        print(
+        terminal.say(
             "  ".join(
                 cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
     if not any(row.format == "parquet" for row in trips):
-        print("\nWith pip install 'tensorwire[arrow]' also parquet.")
-    print(f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])")
+        terminal.say("\nWith pip install 'tensorwire[arrow]' also parquet.")
+    terminal.say(
+        f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])"
+    )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from .. import summary
-from .arguments import add_file, add_json, read_from
+from . import terminal
+from .arguments import add_file, add_json, examples, read_from
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_json(parser)
+    examples(parser, "inspect model.safetensors", "inspect train-00000-of-00002.tfrecord --json", "inspect - < predictions.npz")
 
 
 def run(args: argparse.Namespace) -> int:
     found = summary.inspect(read_from(args.file), args.format)
-    print(json.dumps(found.json(), indent=2) if args.json else found)
+    terminal.show(found, args.json)
     return 0

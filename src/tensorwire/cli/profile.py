@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from typing import Any
 
 from .. import lazy
@@ -14,7 +12,9 @@ from ..profiling.choosing import WHAT
 from ..profiling.plot import check
 from ..records.examples import read_examples
 from ..records.summary import is_record_file
-from .arguments import add_file, add_json, read_from
+from . import terminal
+from .arguments import FILES, add_file, add_json, completed, examples, read_from
+from .parsing import UsageError
 
 ROWS = 1024
 
@@ -29,8 +29,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="measure the whole of large values, not a sample")
     parser.add_argument("--best", choices=WHAT, help="say only which way is best for this, and why")
     parser.add_argument("--lossy", action="store_true", help="with --best: quantized ways may win")
-    parser.add_argument("--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf")
+    completed(parser.add_argument("--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf"), FILES)
     add_json(parser)
+    examples(
+        parser,
+        "profile predictions.npz --seconds 2",
+        "profile model.safetensors --name embedding --formats safetensors,npz --compressions zlib --best size",
+        "profile train-00000-of-00002.tfrecord --seconds 1 --json",
+    )
 
 
 def _list(text: str) -> list[str]:
@@ -42,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             check(args.plot)  # before all the work, not after it
         except ValueError as error:
-            return _usage(error)
+            raise UsageError(error) from None
     value = _value(args)
     limits: dict[str, Any] = {"sample": None} if args.all else {}
     try:
@@ -50,21 +56,23 @@ def run(args: argparse.Namespace) -> int:
     except EncodeError:
         raise
     except (UnknownFormatError, ValueError) as error:
-        return _usage(error)
+        raise UsageError(error) from None
     if args.plot is not None:
         found.plot(args.plot)
-    print(_shown(found, args))
+    _print(found, args)
     return 1 if found.wrong else 0
 
 
-def _shown(found: Profile, args: argparse.Namespace) -> str:
+def _print(found: Profile, args: argparse.Namespace) -> None:
     if args.best is None:
-        return json.dumps(found.json(), indent=2) if args.json else str(found)
+        terminal.show(found, args.json)
+        return
     best = found.best(args.best, lossy=args.lossy)
     if args.json:
-        return json.dumps(best.json(), indent=2)
+        terminal.say_json(best.json())
+        return
     given = ", ".join(f"{name}={option!r}" for name, option in best.options.items())
-    return f"{best.why}\ntw.dumps(x, {given})"
+    terminal.say(f"{best.why}\ntw.dumps(x, {given})")
 
 
 def _value(args: argparse.Namespace) -> Any:
@@ -75,7 +83,7 @@ def _value(args: argparse.Namespace) -> Any:
             raise SchemaError("there are no records in it to measure", path=args.file)
         value = dict(batch)
         if not args.json and args.best is None:
-            print(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
+            terminal.say(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
     elif args.name is not None:
         return lazy.load(read_from(args.file), args.format, names=[args.name])[args.name]
     else:
@@ -85,8 +93,3 @@ def _value(args: argparse.Namespace) -> Any:
     if args.name not in value:
         raise SchemaError(f"no column {args.name!r}{choices(args.name, value)}", path=args.file)
     return value[args.name]
-
-
-def _usage(error: Exception) -> int:
-    print(f"tensorwire profile: {error}", file=sys.stderr)
-    return 2

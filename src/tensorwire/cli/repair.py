@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..records.repair import repair
-from .arguments import add_json
+from . import terminal
+from .arguments import add_json, examples
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a damaged record file")
-    parser.add_argument("target", nargs="?", help="the file for its good records; without one the damage is only reported")
+    parser.add_argument("file", metavar="FILE", help="a damaged record file")
+    parser.add_argument(
+        "target", metavar="TARGET", nargs="?", help="the file for its good records; without one the damage is only reported"
+    )
     add_json(parser)
+    examples(parser, "repair train-00000-of-00002.tfrecord", "repair train-00000-of-00002.tfrecord good.tfrecord --json")
 
 
 def run(args: argparse.Namespace) -> int:
     found = repair(args.file, args.target)
-    print(json.dumps(found.json(), indent=2) if args.json else found)
+    terminal.show(found, args.json)
     return 0 if found.ok else 1

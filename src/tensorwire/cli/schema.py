@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..records.infer import infer_schema
-from .arguments import add_json, add_records
+from . import terminal
+from .arguments import add_json, add_names, add_records, examples
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
+    add_names(parser, "only these features")
     parser.add_argument("--full", action="store_true", help="look at every record, not at a sample")
     add_json(parser)
+    examples(parser, "schema 'train-*.tfrecord'", "schema train-00000-of-00002.tfrecord --columns label,ids --full --json")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = infer_schema(args.files, full=args.full)
-    print(json.dumps(found.json(), indent=2) if args.json else found)
+    with terminal.bar() as bar:
+        told = None if bar is None else lambda done, total: bar.show(done / total if total else 1.0, "")
+        found = infer_schema(args.files, full=args.full, progress=told)
+    terminal.show(found if args.names is None else found.select(args.names), args.json)
     return 0

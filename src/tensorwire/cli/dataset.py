@@ -1,0 +1,101 @@
+"""tensorwire dataset"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from ..datasets import Progress, merge, sample, shuffle, split, stats
+from . import terminal
+from .arguments import add_format, add_json, checked, completed, count, examples
+from .parsing import UsageError
+
+WORK = ("stats", "split", "sample", "merge", "shuffle")
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("work", metavar="WORK", choices=WORK, help="what to do")
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, patterns, folders or URLs; the last one is the folder to write")
+    completed(parser.add_argument("--to", metavar="FORMAT", help="the format to write, if not that of the sources"), "format")
+    add_format(parser)
+    parser.add_argument("--by", metavar="FEATURE", help="split: its hash decides; sample: of each of its values the same part")
+    parser.add_argument("--shares", type=_shares, metavar="A=X,B=Y", help="split: names and parts (train=0.9,validation=0.1)")
+    parser.add_argument("--fraction", type=_fraction, metavar="X", help="sample: the part to keep")
+    parser.add_argument("--records", type=count, metavar="N", help="sample: the number of records to keep")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="split, sample, shuffle: another one, another choice (0)")
+    parser.add_argument("--where", metavar="EXPRESSION", help="only records for which it holds: label == 3 and len(ids) > 2")
+    add_run(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "dataset stats 'train-*.tfrecord'",
+        "dataset split 'train-*.tfrecord' parts --shares train=0.8,validation=0.2 --by name",
+        "dataset sample 'train-*.tfrecord' few --fraction 0.1 --by label",
+        "dataset shuffle 'train-*.tfrecord' shuffled --seed 7 --shards 2",
+    )
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """How a dataset is written, and by whom."""
+    parser.add_argument("--shards", type=count, metavar="N", help="how many files to write; as many as there are sources if not said")
+    parser.add_argument("--engine", choices=("local", "ray"), default="local", metavar="ENGINE", help="who does the work")
+    parser.add_argument("--workers", type=count, metavar="N", help="how many at once; 0 for this process alone")
+    parser.add_argument("--on-corrupt", choices=("raise", "skip"), default="raise", metavar="WHAT", help="what to do with damage")
+    parser.add_argument("--no-resume", action="store_true", help="do everything again, what is done too")
+    parser.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
+
+
+def _parsed_shares(text: str) -> dict[str, float]:
+    found = {}
+    for one in text.split(","):
+        name, _, part = one.partition("=")
+        found[name.strip()] = float(part)
+    return found
+
+
+_shares = checked(_parsed_shares)
+_fraction = checked(float)
+
+
+def run(args: argparse.Namespace) -> int:
+    with terminal.bar() as bar:
+        tell = None if bar is None else lambda progress: show(bar, progress)
+        found = _stats(args, tell) if args.work == "stats" else _written(args, tell)
+    terminal.show(found, args.json)
+    return 0
+
+
+def show(bar: Any, progress: Progress) -> None:
+    """How far a run is, on a bar."""
+    bar.show(progress.shards / max(1, progress.of), str(progress))
+
+
+def _stats(args: argparse.Namespace, tell: Any) -> Any:
+    return stats(args.paths, format=args.format, engine=args.engine, workers=args.workers, on_corrupt=args.on_corrupt, progress=tell)
+
+
+def _written(args: argparse.Namespace, tell: Any) -> Any:
+    *sources, target = args.paths
+    if not sources:
+        raise UsageError(f"{args.work} reads sources and writes a folder: two paths at least")
+    how = run_options(args) | {"to": args.to, "format": args.format, "where": args.where, "shards": args.shards, "progress": tell}
+    if args.work == "split":
+        if args.shares is None:
+            raise UsageError("split needs --shares, such as train=0.9,validation=0.1")
+        return split(sources, target, args.shares, by=args.by, seed=args.seed, **how)
+    if args.work == "sample":
+        if (args.fraction is None) == (args.records is None):
+            raise UsageError("sample needs --fraction or --records")
+        return sample(sources, target, args.fraction, records=args.records, by=args.by, seed=args.seed, **how)
+    if args.work == "shuffle":
+        return shuffle(sources, target, args.seed, **how)
+    return merge(sources, target, **how)
+
+
+def run_options(args: argparse.Namespace) -> dict[str, Any]:
+    """What `add_run` has asked for, other than shards."""
+    return {
+        "engine": args.engine, "workers": args.workers, "on_corrupt": args.on_corrupt, "resume": not args.no_resume,
+        "overwrite": args.overwrite, "dry_run": args.dry_run,
+    }  # fmt: skip

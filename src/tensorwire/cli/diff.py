@@ -1,0 +1,42 @@
+"""tensorwire diff"""
+
+from __future__ import annotations
+
+import argparse
+
+from ..comparison import diff
+from . import terminal
+from .arguments import add_json, examples, read_from
+from .convert import _rule
+from .parsing import UsageError
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("a", metavar="A", help="a tensor file, checkpoint or SavedModel, or - for standard input")
+    parser.add_argument("b", metavar="B", help="the file to compare it with, in any format")
+    parser.add_argument(
+        "--rename", action="append", type=_rule, default=[], metavar="RULE", help="of the names in A: s/pattern/replacement/[gi]"
+    )
+    parser.add_argument("--atol", type=_tolerance, metavar="X", help="values may differ by so much, and dtypes do not count")
+    parser.add_argument("--rtol", type=_tolerance, metavar="X", help="the same, as a share of the larger one")
+    parser.add_argument("--all", action="store_true", help="show equal tensors too")
+    add_json(parser)
+    examples(parser, "diff model.safetensors model.npz", "diff model.safetensors half.safetensors --atol 0.001 --json")
+
+
+def _tolerance(text: str) -> float:
+    number = float(text)
+    if not number >= 0:
+        raise argparse.ArgumentTypeError(f"{text} is no tolerance: a number from 0 on")
+    return number
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.a == args.b == "-":
+        raise UsageError("standard input is one file, not two")
+    found = diff(read_from(args.a), read_from(args.b), rename=args.rename, atol=args.atol, rtol=args.rtol)
+    if args.json:
+        terminal.say_json(found.json())
+    else:
+        terminal.say(found.shown(args.all))
+    return 0 if found.equal else 1

@@ -1,0 +1,103 @@
+"""tensorwire show"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from ..drawing.pictures import Paint
+from ..records.summary import is_record_file
+from ..showing import records, selection
+from ..showing.contents import MOST, contents
+from ..showing.values import Look
+from ..showing.where import Where
+from . import terminal
+from .arguments import add_format, add_json, add_names, checked, count, examples, read_from
+from .parsing import UsageError
+
+RECORDS = 5
+"""That are shown unless -n says otherwise."""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.description = """\
+Print the values of tensors: what they are like, a corner of them, and on a terminal a picture.
+Of record files the records, with all their features. No more is read than is shown; of large
+tensors the statistics are those of a sample."""
+    parser.add_argument(
+        "file", metavar="FILE", help="a tensor file, checkpoint or record file ('train-*.tfrecord'), or - for standard input"
+    )
+    parser.add_argument("name", nargs="*", metavar="NAME", help="only these tensors; patterns are allowed ('layers/*')")
+    add_names(parser, "the same with commas; of records: only these features")
+    parser.add_argument(
+        "-n",
+        "--number",
+        type=count,
+        metavar="N",
+        help=f"so many tensors ({MOST}), rows of named ones (8) or records ({RECORDS}); 0 for all",
+    )
+    parser.add_argument(
+        "--slice", type=checked(selection.parse), metavar="SLICE", help="only this part of each tensor, as in Python: '0,:,3'"
+    )
+    parser.add_argument("--heat", action="store_true", help="draw a heat map, or the pattern of a sparse tensor")
+    parser.add_argument("--histogram", action="store_true", help="draw a histogram")
+    parser.add_argument("--all", action="store_true", help="read all of a large tensor for its statistics")
+    parser.add_argument("--skip", type=count, default=0, metavar="N", help="records: leave out the first N")
+    parser.add_argument(
+        "--where",
+        type=checked(Where),
+        metavar="EXPRESSION",
+        help="records: only those that this is true for: 'label == 3 and len(ids) > 2'",
+    )
+    add_format(parser)
+    add_json(parser)
+    examples(
+        parser,
+        "show model.safetensors",
+        "show model.safetensors 'layers/*' --histogram",
+        "show predictions.npz logits --slice '0,:,:5' --heat",
+        "show 'train-*.tfrecord' -n 3 --where 'label == 3 and len(ids) > 2'",
+        "show train-00000-of-00002.tfrecord --columns label,ids --skip 10 --json",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.format == "tfrecord" or (args.format is None and (_is_pattern(args.file) or is_record_file(args.file))):
+        return _records(args)
+    if args.where is not None or args.skip:
+        raise UsageError("--where and --skip are for record files")
+    names = [*args.name, *(args.names or [])]
+    pictures = terminal.is_terminal(sys.stdout) and not args.json
+    chosen = True if args.heat else None if pictures and not args.histogram else False
+    bars = True if args.histogram else None if pictures and not args.heat else False
+    paint = Paint(max(terminal.width(), 20), terminal.true_colour(), terminal.unicode())
+    rows = 8 if args.number is None or not names else args.number or 1 << 40
+    look = Look(paint, chosen, bars, args.all, rows, args.slice)
+    most = MOST if args.number is None else args.number or None
+    shown = contents(read_from(args.file), names, format=args.format, most=most, look=look)
+    if args.json:
+        terminal.say_json(shown.json)
+    else:
+        terminal.say_lines(shown.lines)
+    return 0
+
+
+def _records(args: argparse.Namespace) -> int:
+    given = [flag for flag, value in (("--slice", args.slice), ("--heat", args.heat), ("--histogram", args.histogram)) if value]
+    if given:
+        raise UsageError(f"{given[0]} is for tensors, and these are records")
+    columns = [*args.name, *(args.names or [])]
+    most = RECORDS if args.number is None else args.number or None
+    found = records.read(args.file, skip=args.skip, count=most, where=args.where, columns=columns)
+    for number, record in enumerate(found):
+        if args.json:
+            terminal.say_json(record.json(columns or None), indent=None)
+        else:
+            terminal.say_lines([*([""] if number else []), *record.lines(columns or None, max(terminal.width(), 100))])
+    return 0
+
+
+def _is_pattern(file: str) -> bool:
+    """Whether it is a pattern, and not the name of a file that has such a character in it."""
+    return any(character in file for character in "*?[") and not os.path.exists(file)

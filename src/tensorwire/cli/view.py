@@ -1,0 +1,45 @@
+"""tensorwire view"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from ..view.running import View
+
+EXAMPLES = """examples:
+  tensorwire view model.safetensors
+  tensorwire view checkpoints/ data/train-00000.tfrecord models/ranker
+  tensorwire view . --no-browser --port 8080
+"""
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = EXAMPLES
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a tensor file, a record file, a checkpoint's prefix, or a folder of them")
+    parser.add_argument("--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 1 << 16:
+        raise ValueError
+    return port
+
+
+def run(args: argparse.Namespace) -> int:
+    with View(args.paths, args.port) as view:
+        print(view.url, flush=True)
+        if not args.no_browser:
+            import webbrowser
+
+            webbrowser.open(view.url)
+        if sys.stderr.isatty():
+            print("Ctrl-C ends it.", file=sys.stderr)
+        try:
+            view.run()
+        except KeyboardInterrupt:
+            pass  # uvicorn has closed everything, and says that it was asked to
+    return 0
