@@ -374,7 +374,8 @@ def test_a_request_is_built(browser, tf, tmp_path):
 def test_hostile_names_are_shown_and_not_run(tab):
     id = tab.file("predictions.safetensors")
     tab.tensor("predictions.safetensors", view_files.HOSTILE)
-    assert tab.page.inner_text("h1") == view_files.HOSTILE and view_files.HOSTILE in tab.text(".strings")
+    tab.wait(view_files.HOSTILE, ".strings")
+    assert tab.page.inner_text("h1") == view_files.HOSTILE
     tab.shot("hostile-name")
     tab.show(f"#{id}")
     tab.wait("nmt-v2")

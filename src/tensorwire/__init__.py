@@ -17,10 +17,16 @@ The map, from the ground up; imports go only downward, and a test keeps it so:
     lowering                      any value as JSON and dense parts
     files                         where bytes are read from, and how a file is replaced whole
     codecs                        one module a format
+    storage                       where bytes live: paths, buckets, URLs
     records recognition           TFRecord files, Examples as columns, schemas, repair; which format bytes are in
+    checkpoint                    TensorFlow's checkpoints and SavedModels, without TensorFlow
     api                           dumps loads buffers save: chooses the codec, moves the bytes
     streams lazy shards summary   write read; open load; a model in many files; inspect verify
-    io torch profiling            tf.io's names, without TensorFlow; datasets for PyTorch; what every format costs for your tensor
+    conversion comparison         one tensor file to another; what differs between two
+    datasets                      many record files: converted, resharded, split, by processes or Ray, without losing a record
+    io torch ray profiling        tf.io's names, without TensorFlow; datasets for PyTorch and Ray; what every format costs for your tensor
+    serving                       any tensor to a model server and back; models that take them; a local server
+    drawing showing view          tensors as text, tables and pictures; a page to look into files
     cli testing                   the command; what proves codecs and frameworks, for your own too
 """
 
@@ -50,6 +56,8 @@ if TYPE_CHECKING:
     )
     from ._limits import Limits
     from .api import buffers, dumps, formats, loads, save
+    from .comparison import diff
+    from .datasets.dispatch import convert
     from .equality import equal
     from .frameworks import tensor, to
     from .lazy import load, open
@@ -73,6 +81,8 @@ _HOME = {
     "TensorwireError TransportError TruncatedError UnknownFormatError",
     "_limits": "Limits",
     "api": "buffers dumps formats loads save",
+    "comparison": "diff",
+    "datasets.dispatch": "convert",
     "equality": "equal",
     "frameworks": "tensor to",
     "lazy": "load open",
@@ -119,7 +129,9 @@ __all__ = [
     "TruncatedError",
     "UnknownFormatError",
     "buffers",
+    "convert",
     "dequantize",
+    "diff",
     "dumps",
     "equal",
     "formats",

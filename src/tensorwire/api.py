@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import files, frameworks, memory
+from . import files, frameworks, memory, storage
 from ._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, choices
 from ._limits import DEFAULT, Limits
 from .codecs import FORMATS, Codec, Format
@@ -33,7 +33,7 @@ def formats() -> dict[str, Format]:
     """Every format there is, by name: what it is for, whether `loads` recognises it, its file suffixes.
 
     >>> list(formats())
-    ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json', 'example', 'raw']
+    ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json', 'checkpoint', 'keras', 'example', 'raw']
     """
     return dict(FORMATS)
 
@@ -45,7 +45,7 @@ def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> 
         raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
     if name not in _classes:
         module, _, kind = FORMATS[name].where.partition(":")
-        _classes[name] = getattr(importlib.import_module(f"{__package__}.codecs.{module}"), kind)
+        _classes[name] = getattr(importlib.import_module(f"{__package__}.{module if '.' in module else f'codecs.{module}'}"), kind)
     kind = _classes[name]
     known = [field.name for field in fields(kind) if field.name != "limits"]
     strangers = [option for option in options if option not in known]
@@ -257,7 +257,21 @@ def save(where: Any, value: Any, format: str | None = None, *, durable: bool = T
         return
     try:
         name = format or format_of(where)
-        files.replace(where, buffers(value, name, **_as_named(where, name, options)), durable)
+        chunks = buffers(value, name, **_as_named(where, name, options))
+        if name in FORMATS and FORMATS[name].files:
+            from .checkpoint.writer import write_files
+
+            if options.get("compression"):
+                raise EncodeError("TensorFlow reads no compressed checkpoints; tw.dumps compresses anything", format=name)
+            if storage.is_url(where):
+                raise EncodeError("a checkpoint is several files, which are written to a local folder", format=name)
+            write_files(os.fspath(where), chunks, durable)
+        elif storage.is_url(where):
+            with storage.writer(where) as file:
+                for chunk in chunks:
+                    file.write(chunk)
+        else:
+            files.replace(where, chunks, durable)
     except TensorwireError as error:
         raise error.add(path=os.fspath(where)) from None
 

@@ -6,6 +6,7 @@ A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads m
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import mmap as _mmap
 import os
@@ -201,20 +202,36 @@ def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool =
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], durable: bool = True) -> Iterator[int]:
+def replacing(path: str | os.PathLike[str], durable: bool = True, if_absent: bool = False) -> Iterator[int]:
     """A descriptor to write a new file through, which takes the place of `path` at the end, and is gone after an error.
 
     A temporary sibling, fsync, rename, fsync of the folder. `durable=False` skips both fsyncs: still whole or not at all for every reader,
-    but a power cut may bring the old file back, or an empty one on some file systems.
+    but a power cut may bring the old file back, or an empty one on some file systems. `if_absent` raises FileExistsError if there is one.
     """
     target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)  # a link stays a link
     with _sibling(target) as (fd, temporary):
         yield fd
         if durable:
             os.fsync(fd)
-        os.replace(temporary, target)
+        if if_absent:
+            _claim(temporary, target)
+        else:
+            os.replace(temporary, target)
     if durable:
         sync_folder(target)
+
+
+def _claim(temporary: str, target: str) -> None:
+    """Renames, unless the name is taken. A link fails then, unlike a rename; a file system without links is only asked before."""
+    try:
+        os.link(temporary, target)
+        os.unlink(temporary)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EMLINK):
+            raise
+        if os.path.lexists(target):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target) from None
+        os.replace(temporary, target)
 
 
 def sync_folder(path: str) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from . import api, dtypes, files, frameworks, memory
+from . import api, dtypes, files, frameworks, memory, storage
 from ._errors import SchemaError, TensorwireError, choices
 from ._limits import Limits
+from .checkpoint.saved_model_open import is_saved_model
 from .codecs.container import Container, TensorSpec
 from .quantized import has_codes
 from .recognition import of_name
-from .shards import is_index, open_shards
+from .shards import is_index, open_many, prefix_of
 from .tensors import Array, Strings
 
 
@@ -167,6 +168,19 @@ class File(Mapping[str, LazyTensor]):
         """Bytes of the file."""
         return self._source.size
 
+    def names(self, readable: bool = True) -> list[str]:
+        """The keys; `readable=False` gives what the file itself calls its tensors: a checkpoint's raw keys, which can be asked for too."""
+        return self._container.names(readable)
+
+    def shapes(self) -> dict[str, tuple[int | None, ...]]:
+        """The shape of each tensor, all at once."""
+        return self._container.shapes()
+
+    @property
+    def unlisted(self) -> list[str]:
+        """Names that are no keys and can be read: what is no tensor of the value, as a checkpoint's object graph."""
+        return self._container.unlisted
+
     def load(self) -> Any:
         """The whole value; by a mapping or from bytes, arrays are views."""
         if isinstance(self._source, files.BytesSource):
@@ -223,7 +237,8 @@ def open(
     limits: Limits | None = None,
     **options: Any,
 ) -> File:
-    """Opens a file (a path, bytes, a binary file object, or a hub's *.safetensors.index.json) without reading its tensors.
+    """Opens a file (a path, bytes, a binary file object, a hub's *.safetensors.index.json, or a TensorFlow checkpoint by its prefix or
+    folder) without reading its tensors.
 
     `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates meanwhile. A stream that is compressed as a
     whole cannot be lazy: it is read, and a warning says so (`per_tensor=True` in `save` makes files that are compressed and lazy).
@@ -252,11 +267,11 @@ def open_file(
 ) -> File:
     """`open` without a word about what could not be lazy, for those who read it whole anyway."""
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
-    if path is not None and is_index(path):
-        source, container = open_shards(path, mmap, limits)
-        opened = api.Opened(container, "safetensors", None, container.checksums, True)
+    many = None if path is None else open_many(path, format, mmap, limits, options)
+    if many is not None:
+        source, opened = many
     else:
-        source = files.source(where, mmap)
+        source = storage.source_of(where, mmap)
         try:
             opened = api.open_container(source, format, compression or _named_compression(path), limits, options)
         except BaseException as error:
@@ -300,16 +315,20 @@ def load(
         where = _own(where)
     packed = compression or _named_compression(path)
     try:
-        if names is not None or (path is not None and (is_index(path) or (_lies_anyhow(path, format) and packed is None))):
+        if names is not None or (path is not None and (_is_many(path, format) or (_lies_anyhow(path, format) and packed is None))):
             with open_file(where, format, compression, limits=limits, **options) as file:
                 value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
         else:
-            data = where if path is None else files.read_file(path)
+            data = where if path is None else storage.read_whole(path)
             value = api.loads(data, format, packed, copy=True if type(data) is bytes else None, limits=limits, **options)
     except TensorwireError as error:
         raise error.add(path=path) from None
     memory.make_writable(value)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def _is_many(path: str, format: str | tuple[str, ...] | None) -> bool:
+    return is_index(path) or is_saved_model(path, format) or prefix_of(path, format) is not None
 
 
 def _lies_anyhow(path: str, format: str | tuple[str, ...] | None) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from . import dtypes, memory
@@ -20,9 +21,12 @@ _MAGICS = {
     b"\xff\xff\xff\xff": "arrow",  # the stream, which begins with a message
     b"PAR1": "parquet",
     b"\x0a\x0ctensorwire/1": "protobuf",
+    b"\x89HDF\r\n\x1a\n": "keras",
 }
 _MARKS = {bytes([byte]) for byte in (0x1F, 0x28, 0x04, *range(0x50, 0x60))}
 """First bytes of gzip, zstd, lz4 and of what zstd and lz4 skip: with any other, the compressions need not be imported."""
+_STEP = re.compile(r"(\.ckpt)-\d+\Z", re.A)
+"""Checkpoints are numbered: model.ckpt-1000."""
 _SPACE = b" \t\r\n"
 _JSON = b"{["
 """An object or a list. Any few bytes may happen to be a number, so a bare one has to be named."""
@@ -41,7 +45,7 @@ def recognise(data: Any, size: int | None = None) -> str:
     start = bytes(view[:HEAD])
     for magic, name in _MAGICS.items():
         if start.startswith(magic):
-            return name
+            return "keras" if name == "npz" and _is_keras(start) else name
     if _is_safetensors(start):
         header = int.from_bytes(start[:8], "little")
         if header > total - 8:
@@ -60,6 +64,12 @@ def recognise(data: Any, size: int | None = None) -> str:
 
 def _is_safetensors(start: bytes) -> bool:
     return len(start) > 8 and start[8] == ord("{") and int.from_bytes(start[:8], "little") <= DEFAULT.safetensors_header
+
+
+def _is_keras(start: bytes) -> bool:
+    """Whether a zip is one of Keras's, by the name of its first member."""
+    size = int.from_bytes(start[26:28], "little")
+    return start[30 : 30 + size] in (b"metadata.json", b"config.json", b"model.weights.h5")
 
 
 def compressed(data: Any, format: str | tuple[str, ...] | None = None) -> str | None:
@@ -103,6 +113,7 @@ def of_name(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
 
 
 def _suffixed(name: str) -> str | None:
+    name = _STEP.sub(r"\1", name)
     return next((row.name for row in FORMATS.values() if name.endswith(row.suffixes)), None)
 
 

@@ -1,22 +1,58 @@
-"""A model in many files, as the hubs keep it: `model.safetensors.index.json` says which tensor is in which of its siblings."""
+"""A model in many files: as the hubs keep it, where `model.safetensors.index.json` says which tensor is in which of its siblings, or a
+TensorFlow checkpoint, an index and data files under one prefix."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from . import files
+from . import api, files, storage
 from ._errors import DecodeError, TensorwireError
 from ._limits import DEFAULT, Limits
+from .checkpoint import state
+from .checkpoint.saved_model_open import FORMAT as SAVED_MODEL
+from .checkpoint.saved_model_open import is_saved_model, open_saved_model
 from .codecs.container import Container
 from .codecs.safetensors import Safetensors
+from .recognition import of_name
 from .wire import jsontext
 
+CHECKPOINT = "checkpoint"
 SUFFIX = ".safetensors.index.json"
 
 
 def is_index(path: str) -> bool:
     return path.endswith(SUFFIX)
+
+
+def prefix_of(path: str, format: str | tuple[str, ...] | None) -> str | None:
+    """The prefix of the checkpoint that a path means, None if it is a file of something else."""
+    if storage.is_url(path):
+        return None
+    if format is None and of_name(path)[0] not in (None, CHECKPOINT):
+        return None
+    named = format == CHECKPOINT
+    return state.find(path, named) if named or format is None or CHECKPOINT in format else None
+
+
+def open_many(
+    path: str, format: str | tuple[str, ...] | None, mmap: bool, limits: Limits | None, options: dict[str, Any]
+) -> tuple[files.Source, api.Opened] | None:
+    """What a path means if that is many files; None if it is one."""
+    if is_index(path):
+        source, container = open_shards(path, mmap, limits)
+        return source, api.Opened(container, "safetensors", None, container.checksums, True)
+    if storage.is_url(path):
+        return None
+    if is_saved_model(path, format):
+        source, container = open_saved_model(path, mmap, limits)
+        return source, api.Opened(container, SAVED_MODEL, None, container.checksums, True)
+    prefix = prefix_of(path, format)
+    if prefix is None:
+        return None
+    codec: Any = api._codec(CHECKPOINT, options, limits)
+    source, container = codec.open_files(prefix, mmap)
+    return source, api.Opened(container, CHECKPOINT, None, container.checksums, True)
 
 
 class ShardedSource:
@@ -37,8 +73,7 @@ class ShardedSource:
 
 def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
     """(tensor -> file name, metadata). File names stay in the index's own folder."""
-    with open(path, "rb") as file:
-        found = jsontext.parse(file.read(DEFAULT.safetensors_header), "safetensors")
+    found = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
     places = found.get("weight_map") if isinstance(found, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise DecodeError("an index has a weight_map of tensor names to file names", format="safetensors", path=path, offset=0)
@@ -57,7 +92,7 @@ def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Sou
     containers: dict[str, Container] = {}
     try:
         for name in dict.fromkeys(places.values()):
-            sources.append(files.source(os.path.join(os.path.dirname(path), name), mmap))
+            sources.append(storage.source_of(os.path.join(os.path.dirname(path), name), mmap))
             try:
                 containers[name] = Safetensors(limits=limits or DEFAULT).open(sources[-1])
             except TensorwireError as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import files, memory
+from .. import files, memory, storage
 from .._errors import DecodeError, TensorwireError
 from .._limits import DEFAULT, Limits
 from ..wire import kernels, tfrecord
@@ -26,7 +26,7 @@ class File:
     def __init__(self, path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True) -> None:
         self.path, self._limits = path, limits or DEFAULT
         self.index = _index.open_index(path, compression, limits, keep)
-        self._source: files.FileSource | None = None
+        self._source: storage.Readable | None = None
         self._pool = memory.Pool()
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class File:
         if self.index.compression is not None:
             return self.gather(np.array([number])).strings()[0]
         if self._source is None:
-            self._source = files.FileSource(self.path)
+            self._source = storage.source(self.path)
         begin, end = int(self.index.offsets[number]), int(self.index.offsets[number + 1])
         try:
             frame = self._source.read_bytes(begin, end - begin)
@@ -65,7 +65,14 @@ class File:
         buffer = self._pool.take(int(places[-1]))
         runs = np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]]) if len(numbers) else np.zeros(0, np.int64)
         stops = np.r_[runs[1:], len(numbers)]
-        for begin, start, stop in zip(begins[runs].tolist(), places[runs].tolist(), places[stops].tolist(), strict=True):
+        wanted = list(zip(begins[runs].tolist(), places[runs].tolist(), places[stops].tolist(), strict=True))
+        if len(wanted) > 1 and self.index.compression is None and storage.is_url(self.path):  # many requests, side by side
+            self._source = source = self._source or storage.source(self.path)
+            parts = source.read_many([(begin, stop - start) for begin, start, stop in wanted])  # type: ignore[attr-defined]
+            for (_, start, stop), part in zip(wanted, parts, strict=True):
+                buffer[start:stop] = part
+            wanted = []
+        for begin, start, stop in wanted:
             self._read(begin, buffer[start:stop], many=len(runs) > 1)
         code, at, starts, found = kernels.frame_scan(buffer, 0, True, self._limits.record, _blocks.MOST)
         if code or len(starts) != len(numbers):
@@ -82,12 +89,12 @@ class File:
             if offset - unit[1] <= _NEAR:
                 return self._unpack(int(unit[0]), offset - int(unit[1]), buffer)
         if self._source is None:
-            self._source = files.FileSource(self.path) if self.index.compression is None else self._spool()
+            self._source = storage.source(self.path) if self.index.compression is None else self._spool()
         self._source.read_into(offset, buffer)
         return None
 
     def _unpack(self, start: int, skip: int, buffer: Array) -> None:
-        source = files.FileSource(self.path)
+        source = storage.opened(self.path, ahead=True)
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", start, self._limits)
             scratch = self._pool.take(_blocks.BLOCK)
@@ -107,7 +114,7 @@ class File:
         return count
 
     def _spool(self) -> files.FileSource:
-        source = files.FileSource(self.path)
+        source = storage.opened(self.path, ahead=True)
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", 0, self._limits)
             scratch = self._pool.take(_blocks.BLOCK)

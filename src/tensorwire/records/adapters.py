@@ -43,11 +43,12 @@ def tf_dataset(batches: Any, schema: Any) -> Any:
 def arrow_reader(batches: Any, empty: Batch) -> Any:
     """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing features are nulls."""
     pa = require("pyarrow", extra="arrow")
-    schema = _arrow_batch(pa, empty).schema
-    return pa.RecordBatchReader.from_batches(schema, (_arrow_batch(pa, batch) for batch in batches()))
+    schema = arrow_batch(pa, empty).schema
+    return pa.RecordBatchReader.from_batches(schema, (arrow_batch(pa, batch) for batch in batches()))
 
 
-def _arrow_batch(pa: Any, batch: Batch) -> Any:
+def arrow_batch(pa: Any, batch: Batch) -> Any:
+    """A pyarrow.RecordBatch; missing features are nulls."""
     return pa.RecordBatch.from_arrays([_arrow_column(pa, batch, name) for name in batch], names=list(batch))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import files, memory
+from .. import files, memory, storage
 from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, choices
 from .._limits import DEFAULT, Limits
 from ..transforms import compression as compressions
@@ -71,7 +71,7 @@ class Stream(Protocol):
 
 
 class _Plain:
-    def __init__(self, source: files.FileSource, offset: int) -> None:
+    def __init__(self, source: storage.Readable, offset: int) -> None:
         self._source, self._at = source, offset
 
     def fill(self, buffer: Array) -> int:
@@ -85,7 +85,7 @@ class _Plain:
 class Compressed:
     """A compressed file from one of the places where decompression can start."""
 
-    def __init__(self, source: files.FileSource, name: str, offset: int, limits: Limits) -> None:
+    def __init__(self, source: storage.Readable, name: str, offset: int, limits: Limits) -> None:
         self._source, self._at, self._base = source, offset, offset
         self._decompressor = compressions.decompressor(name, limits, source.size - offset)
         self._pieces: Iterator[Any] = iter(())
@@ -125,7 +125,7 @@ class Compressed:
             raise
 
 
-def compression_of(source: files.FileSource, asked: str | None = None) -> str | None:
+def compression_of(source: storage.Readable, asked: str | None = None) -> str | None:
     """How a file is compressed: as the caller says (None for not at all is ""), or as its first bytes say.
 
     Plain comes first: its header has a checksum. zlib and Snappy, whose marks are weak, must decompress to such a header.
@@ -188,7 +188,9 @@ def blocks(
     The first thing that is wrong is raised, after the records before it were given. Without `check` the caller checks the data's
     checksums. `wait` is called at the end of the file, and says whether to look again.
     """
-    source = files.FileSource(path)
+    if wait is not None and storage.is_url(path):
+        raise EncodeError("follow=True is for local files: an object does not grow", path=path)
+    source = storage.opened(path, ahead=True)
     try:
         name = compression_of(source, compression)
         if name and offset:
@@ -265,6 +267,8 @@ def _end(buffer: Array, at: int) -> int:
 def mapped(path: str, *, compression: str | None = None, check: bool = True, limits: Limits | None = None) -> Iterator[Block]:
     """The same without reading: blocks are parts of a private mapping, for files that nobody truncates meanwhile."""
     limits = limits or DEFAULT
+    if storage.is_url(path):
+        raise EncodeError("mmap=True is for local files", path=path)
     data = np.frombuffer(files.map_file(path).view, np.uint8)
     source = files.FileSource(path)
     try:
@@ -312,7 +316,10 @@ def torn(record: int, offset: int, left: int) -> TruncatedError:
     )
 
 
-def stat_of(path: str) -> tuple[int, int]:
-    """(size, mtime in ns): what tells whether a file has changed."""
+def stat_of(path: str) -> tuple[int, int | str]:
+    """(size, mtime in ns, or an object's stamp): what tells whether a file has changed."""
+    if storage.is_url(path):
+        with storage.source(path) as file:
+            return file.size, file.stamp
     found = os.stat(path)
     return found.st_size, found.st_mtime_ns

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import files
+from .. import files, storage
 from .._errors import TensorwireError
 from .._limits import DEFAULT, Limits
 from ..wire import crc, kernels, status, tfrecord
@@ -279,10 +279,10 @@ def scan(path: str, *, compression: str | None = None, limits: Limits | None = N
 @contextlib.contextmanager
 def contents(
     path: str, compression: str | None, limits: Limits, folder: str | None = None
-) -> Iterator[tuple[files.FileSource, list[Gap], str | None]]:
+) -> Iterator[tuple[storage.Readable, list[Gap], str | None]]:
     """(the bytes of a file, unpacked; what of it could not be; the name of its compression). They may be unpacked into a `folder`."""
     with contextlib.ExitStack() as stack:
-        source = files.FileSource(path)
+        source: storage.Readable = storage.opened(path, ahead=True)
         stack.callback(source.close)
         try:
             name = _blocks.compression_of(source, compression)

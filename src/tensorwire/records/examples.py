@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import memory
+from .. import memory, storage
 from .._errors import EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
 from ..wire import example
@@ -27,6 +27,8 @@ from .schema import BYTES, Feature, Schema, as_schema
 Array = np.ndarray[Any, Any]
 
 
+_HEADS = 8
+"""Objects whose beginnings are compared with what the schema beside them says."""
 _LAZY = 64 << 20
 """Bytes of columns that are allocated before it is known how many rows there are."""
 _NOTHING: Array = np.empty(0, np.uint8)
@@ -387,8 +389,10 @@ def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piec
 
 def _beside(names: list[str]) -> tuple[Schema, str] | None:
     """The schema beside the files, where there is one and the same for all of them."""
-    places = list(dict.fromkeys(paths.schema_beside(name) for name in names))
-    there = [place for place in places if os.path.exists(place)]
+    beside = paths.schemas_beside(names)
+    places = list(dict.fromkeys(beside))
+    found = storage.stats(places)
+    there = [place for place in places if place in found]
     if not there:
         return None
     if len(there) < len(places):
@@ -397,8 +401,9 @@ def _beside(names: list[str]) -> tuple[Schema, str] | None:
     for place, other in zip(there, schemas, strict=True):
         if other != schemas[0]:
             raise SchemaError(f"{there[0]} and {place} are different schemas; read these files apart, or pass schema=")
-    for name in names:
-        _check_head(name, schemas[there.index(paths.schema_beside(name))])
+    heads = list(zip(names, beside, strict=True))
+    for name, place in heads[:: -(-len(heads) // _HEADS)] if storage.is_url(names[0]) else heads:  # a request each
+        _check_head(name, schemas[there.index(place)])
     return schemas[0], f"; the schema is {there[0]}: was the file written anew without it?"
 
 

@@ -4,8 +4,8 @@
 
     8 bytes    "TWINDEX1"
     u64        length of the JSON
-    JSON       {"size", "mtime_ns": of the record file; "compression"; "records"; "units": how many; "crc32c": of the two arrays;
-               "schema": what a full scan found, or null}
+    JSON       {"size", "mtime_ns": of the record file ("stamp" of an object); "compression"; "records"; "units": how many;
+               "crc32c": of the two arrays; "schema": what a full scan found, or null}
     u32        CRC32C of all bytes before
     padding    to a multiple of 64
     int64      where each record's frame begins (uncompressed), and where the last one ends: records + 1 numbers
@@ -17,15 +17,14 @@ An index is stale, and is not used, when the record file's size or time of chang
 from __future__ import annotations
 
 import json
-import os
 import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .. import files, memory
-from .._errors import TensorwireError
+from .. import files, memory, storage
+from .._errors import EncodeError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
 from ..wire import kernels, status, tfrecord
 from ..wire.crc import crc32c
@@ -45,7 +44,8 @@ class Index:
 
     path: str
     size: int
-    mtime_ns: int
+    stamp: int | str
+    """The time of change in ns, or an object's stamp."""
     compression: str | None
     offsets: Array
     """int64 [records + 1]"""
@@ -60,19 +60,19 @@ class Index:
 def build(path: str, compression: str | None = None, limits: Limits | None = None) -> Index:
     """Reads the headers of a plain file, or all of a compressed one."""
     limits = limits or DEFAULT
-    size, mtime_ns = _blocks.stat_of(path)
-    source = files.FileSource(path)
+    size, stamp = _blocks.stat_of(path)
+    source = storage.opened(path, ahead=True)
     try:
         name = _blocks.compression_of(source, compression)
         if name is None:
-            return Index(path, size, mtime_ns, None, _offsets(source, limits), np.zeros((0, 2), np.int64))
+            return Index(path, size, stamp, None, _offsets(source, limits), np.zeros((0, 2), np.int64))
         stream = _blocks.Compressed(source, name, 0, limits)
         parts, end = [], 0
         for block in _blocks.frames(stream, path, None, False, limits, memory.Pool(), 0, 0):
             parts.append(block.offset + block.starts - tfrecord.HEADER)
             end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
         units = np.array(stream.units, np.int64).reshape(-1, 2)
-        return Index(path, size, mtime_ns, name, np.concatenate([*parts, [end]]).astype(np.int64), units)
+        return Index(path, size, stamp, name, np.concatenate([*parts, [end]]).astype(np.int64), units)
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
     finally:
@@ -85,7 +85,7 @@ def count(path: str, compression: str | None = None, limits: Limits | None = Non
     return len(known if known is not None else build(path, compression, limits))
 
 
-def _offsets(source: files.FileSource, limits: Limits) -> Array:
+def _offsets(source: storage.Readable, limits: Limits) -> Array:
     """Frame after frame; the data between two headers is only read where it is so short that reading it is quicker than not."""
     parts, found, at, step = [], 0, 0, _MUCH
     window = memory.fresh(_MUCH)
@@ -114,16 +114,16 @@ def _offsets(source: files.FileSource, limits: Limits) -> Array:
 def _about(path: str) -> tuple[dict[str, Any], int] | None:
     """What the index beside a file says of itself, and where its arrays begin; None if there is none that holds."""
     try:
-        with open(paths.index_beside(path), "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(16)
-            if len(head) < 16 or head[:8] != MAGIC:
+        with storage.opened(paths.index_beside(path), ahead=True) as file:
+            size = file.size
+            head = file.read_bytes(0, 16)
+            if head[:8] != MAGIC:
                 return None
             length = struct.unpack("<Q", head[8:])[0]
             if length > size:
                 return None
-            text, checksum = file.read(length), file.read(4)
-        if len(checksum) < 4 or crc32c(head + text) != struct.unpack("<I", checksum)[0]:
+            text, checksum = file.read_bytes(16, length), file.read_bytes(16 + length, 4)
+        if crc32c(head + text) != struct.unpack("<I", checksum)[0]:
             return None
         about = json.loads(text)
         start = -(-(16 + length + 4) // 64) * 64
@@ -139,19 +139,26 @@ def load(path: str) -> Index | None:
         return None
     about, start = found
     try:
-        size, mtime_ns = _blocks.stat_of(path)
-        if (about["size"], about["mtime_ns"]) != (size, mtime_ns):
+        size, stamp = _blocks.stat_of(path)
+        if (about["size"], about["mtime_ns" if isinstance(stamp, int) else "stamp"]) != (size, stamp):
             return None
-        # Mapped, so that an index of a billion records costs only the pages that are looked at; it is replaced whole, never cut.
-        numbers: Array = np.asarray(np.memmap(paths.index_beside(path), np.dtype("<i8"), "r", start))
+        numbers = _numbers(paths.index_beside(path), start)
         records = about["records"]
         if crc32c(numbers) != about["crc32c"]:
             return None
         return Index(
-            path, size, mtime_ns, about["compression"], numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2), about["schema"]
+            path, size, stamp, about["compression"], numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2), about["schema"]
         )
     except (OSError, KeyError, TypeError, ValueError):
         return None
+
+
+def _numbers(path: str, start: int) -> Array:
+    if storage.is_url(path):
+        with storage.source(path) as file:
+            return np.frombuffer(file.read_at(start, file.size - start), np.dtype("<i8"))
+    # Mapped, so that an index of a billion records costs only the pages that are looked at; it is replaced whole, never cut.
+    return np.asarray(np.memmap(path, np.dtype("<i8"), "r", start))
 
 
 def size_when_indexed(path: str) -> int | None:
@@ -165,7 +172,7 @@ def save(index: Index) -> bool:
     numbers = np.concatenate([index.offsets, index.units.reshape(-1)]).astype("<i8")
     about = {
         "size": index.size,
-        "mtime_ns": index.mtime_ns,
+        ("mtime_ns" if isinstance(index.stamp, int) else "stamp"): index.stamp,
         "compression": index.compression,
         "records": len(index),
         "units": len(index.units),
@@ -175,9 +182,13 @@ def save(index: Index) -> bool:
     text = json.dumps(about).encode()
     head = MAGIC + struct.pack("<Q", len(text)) + text
     head += struct.pack("<I", crc32c(head))
+    place, parts = paths.index_beside(index.path), [head + bytes(-len(head) % 64), memory.chunk(numbers)]
     try:
-        files.replace(paths.index_beside(index.path), [head + bytes(-len(head) % 64), memory.chunk(numbers)], durable=False)
-    except OSError:
+        if storage.is_url(place):
+            storage.write_bytes(place, kernels.join(parts))
+        else:
+            files.replace(place, parts, durable=False)
+    except (OSError, EncodeError, TransportError):  # web servers are not written to
         return False
     return True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import files, memory
+from .. import memory, storage
 from .._errors import SchemaError
 from .._limits import DEFAULT, Limits
 from ..wire import kernels, status
@@ -74,7 +74,7 @@ def infer_schema(
 
 def add_sample(survey: Any, path: str, budget: int, compression: str | None, limits: Limits) -> bool:
     """Counts in a sample of one file; True if that was all of it."""
-    source = files.FileSource(path)
+    source = storage.source(path)
     try:
         plain, size = _blocks.compression_of(source, compression) is None, source.size
     finally:
@@ -94,7 +94,7 @@ def add_sample(survey: Any, path: str, budget: int, compression: str | None, lim
 def _from(path: str, offset: int, budget: int, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
     """Records from the first one that begins behind an offset, up to a number of bytes; at least one, if there is any."""
     if offset:
-        source = files.FileSource(path)
+        source = storage.source(path)
         try:
             offset = _boundary(source, offset, limits)
         finally:
@@ -110,7 +110,7 @@ def _from(path: str, offset: int, budget: int, compression: str | None, limits: 
             return
 
 
-def _boundary(source: files.FileSource, offset: int, limits: Limits) -> int:
+def _boundary(source: storage.Readable, offset: int, limits: Limits) -> int:
     """Where the next record begins, or -1 if none is found nearby: a header that holds, and one that holds behind it (or the end)."""
     window = memory.fresh(min(_PIECE, source.size - offset))
     source.read_into(offset, window)

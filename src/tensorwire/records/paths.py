@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from .. import storage
 from .._errors import EncodeError
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
@@ -28,6 +29,8 @@ def expand(where: Any) -> list[str]:
         path = os.fspath(where)
         if not isinstance(path, str):
             raise EncodeError(f"paths are str, not bytes: {path!r}")
+        if storage.is_url(path):
+            return _expand_url(path)
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "a folder; name its files with a pattern", os.path.join(path, "*.tfrecord"))
         if os.path.lexists(path) or not glob.has_magic(path):
@@ -43,6 +46,16 @@ def expand(where: Any) -> list[str]:
             raise EncodeError("an empty list of files")
         return paths
     raise EncodeError(f"a path, a pattern or a list of them, not {type(where).__name__}")
+
+
+def _expand_url(url: str) -> list[str]:
+    if not glob.has_magic(url) or url.startswith(("http://", "https://")):  # where ? and [ ] mean something else
+        return [url]
+    found = [entry.path for entry in storage.find(url) if not entry.path.endswith((INDEX, SCHEMA))]
+    if not found:
+        raise FileNotFoundError(f"no file matches {storage.shown(url)!r}")
+    _check_one_set(found)
+    return found
 
 
 def _check_one_set(names: list[str]) -> None:
@@ -84,14 +97,20 @@ def schema_beside(path: str) -> str:
     >>> schema_beside("train-00007-of-00016.tfrecord")
     'train.tfrecord.schema.json'
     """
-    own = path + SCHEMA
-    return own if os.path.exists(own) else dataset(path) + SCHEMA
+    return schemas_beside([path])[0]
+
+
+def schemas_beside(names: list[str]) -> list[str]:
+    """The same for many files."""
+    owns = [path + SCHEMA for path in names]
+    there = storage.stats(owns)
+    return [own if own in there else dataset(path) + SCHEMA for path, own in zip(names, owns, strict=True)]
 
 
 def head(path: str) -> int:
     """A checksum of the first bytes of a file: another one means that it was written anew (or damaged there)."""
-    with open(path, "rb") as file:
-        return crc32c(file.read(64))
+    with storage.source(path) as file:
+        return crc32c(file.read_at(0, min(64, file.size)))
 
 
 def index_beside(path: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import files
+from .. import files, storage
 from .._errors import EncodeError
 from .._limits import DEFAULT, Limits
 from ..transforms import compression as compressions
@@ -87,7 +87,9 @@ def repair(
     40
     """
     name, new = os.fspath(path), None if target is None else os.fspath(target)
-    if new is not None and os.path.exists(new) and os.path.samefile(name, new):
+    if storage.is_url(new):
+        raise EncodeError("the target of a repair is a local file", path=new)
+    if new is not None and not storage.is_url(name) and os.path.exists(new) and os.path.samefile(name, new):
         raise EncodeError(
             "the target is the damaged file itself; give another, and keep the original until you have looked at the result", path=name
         )
@@ -125,7 +127,7 @@ def _end(block: Block) -> int:
 class _Target:
     """Frames as they were, or around records that lost theirs, compressed or not."""
 
-    def __init__(self, fd: int, source: files.FileSource, compression: str | None) -> None:
+    def __init__(self, fd: int, source: storage.Readable, compression: str | None) -> None:
         self._fd, self._source = fd, source
         self._compressor = compressions.compressor(compression) if compression is not None else None
 

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .. import dtypes, files
+from .. import dtypes, storage
 from .._errors import DecodeError, EncodeError, SchemaError, choices
 from ..wire import example, jsontext
 
@@ -26,6 +26,8 @@ NATURAL = {BYTES: "string", FLOAT: "float32", INT64: "int64"}
 """The dtype that a kind of list has by itself."""
 ENCODINGS = ("tensor", "raw", "base64", "quantized")
 VERSION = 1
+_MOST = 1 << 30
+"""Bytes of a schema's file."""
 
 
 @dataclass(frozen=True)
@@ -253,13 +255,13 @@ class Schema(Mapping[str, Feature]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the schema as JSON that people can read and change."""
-        files.replace(path, [json.dumps(self.json(), indent=1, ensure_ascii=False).encode() + b"\n"])
+        storage.write_bytes(os.fspath(path), json.dumps(self.json(), indent=1, ensure_ascii=False).encode() + b"\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Reads what `save` wrote."""
         try:
-            return cls.from_json(bytes(files.read_file(path)))
+            return cls.from_json(storage.read_bytes(os.fspath(path), _MOST))
         except DecodeError as error:
             raise error.add(path=os.fspath(path)) from None
 
@@ -294,6 +296,14 @@ class Schema(Mapping[str, Feature]):
         rows = [f"\n  {name}: {feature!r}{_counted(feature)}" for name, feature in self.items()]
         rows += [f"\n  {name} (list): {feature!r}{_counted(feature)}" for name, feature in self.sequences.items()]
         return f"Schema of {len(rows)} features{of}{''.join(rows)}"
+
+    def _repr_html_(self) -> str:
+        from ..drawing import markup
+
+        items = [*self.items(), *((f"{name} (list)", feature) for name, feature in self.sequences.items())]
+        of = [("from", f"{'all ' if self.complete else 'a sample of '}{self.records:,} records")] if self.records else []
+        rows = [(name, repr(feature)[8:-1], _counted(feature).strip()) for name, feature in items]
+        return markup.card(f"Schema of {len(items)} features", of, head=("feature", "kind", "seen"), rows=rows)
 
 
 def _counted(feature: Feature) -> str:

@@ -6,8 +6,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import files
-from .._errors import TensorwireError
+from .. import storage
+from .._errors import TensorwireError, TransportError
 from .._limits import Limits
 from ..transforms import compression
 from ..wire import tfrecord
@@ -50,17 +50,24 @@ class RecordSummary:
             lines += [f"  {line.strip()}" for line in repr(self.schema).splitlines()[1:]]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from ..drawing import figures, markup
+
+        facts = [("format", f"{self.format}{' in ' + self.compression if self.compression else ''}"), ("size", figures.size(self.size))]
+        facts += [("records", f"{self.records:,}"), *([("and", "an index")] if self.indexed else [])]
+        return markup.card(self.path, facts) + ("" if self.schema is None else self.schema._repr_html_())
+
 
 def is_record_file(where: Any, format: Any = None) -> bool:
     """Whether a path is that of a record file: the caller says so, or its first record's header does, or its name."""
-    if not isinstance(where, (str, os.PathLike)) or not os.path.isfile(where):
+    if not isinstance(where, (str, os.PathLike)) or not (storage.is_url(where) or os.path.isfile(where)):
         return False
     if format is not None:
         return format == FORMAT or (isinstance(format, tuple) and FORMAT in format)
     path = os.fspath(where)
     if any(suffix in os.path.basename(path) for suffix in _SUFFIXES):
         return True
-    source = files.FileSource(path)
+    source = storage.source(path)
     try:
         return source.size >= tfrecord.HEADER and _starts_a_record(source)
     except TensorwireError:
@@ -69,7 +76,7 @@ def is_record_file(where: Any, format: Any = None) -> bool:
         source.close()
 
 
-def _starts_a_record(source: files.FileSource) -> bool:
+def _starts_a_record(source: storage.Readable) -> bool:
     """Whether the first bytes, or those that they are compressed from, are the header of a record: tensors are compressed too."""
     packed = _blocks.compression_of(source)
     if packed is None:
@@ -134,10 +141,13 @@ def verify_records(where: Any, limits: Limits | None = None) -> RecordVerificati
                 gaps.append(item)
             else:
                 records, nbytes = records + len(item.starts), nbytes + int(item.sizes.sum())
+    except TransportError:
+        raise  # says nothing about the file
     except TensorwireError as error:
         problems.append(str(error))
     problems += [str(gap) for gap in gaps]
     before = _index.size_when_indexed(path)
-    if before is not None and before > os.path.getsize(path):
-        problems.append(f"{path} has {os.path.getsize(path):,} bytes, and had {before:,} when its index was made: it was cut")
+    size = _blocks.stat_of(path)[0]
+    if before is not None and before > size:
+        problems.append(f"{path} has {size:,} bytes, and had {before:,} when its index was made: it was cut")
     return RecordVerification(not problems, path, FORMAT, records, nbytes, True, gaps, problems)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import files, memory
+from .. import files, memory, storage
 from .._errors import DecodeError, TruncatedError
 from .._limits import Limits
 from ..transforms import compression, lz4, zstd
@@ -31,7 +31,7 @@ Lost = tuple[int, int, str]
 """(offset, length, why), in the compressed file."""
 
 
-def salvage(source: files.FileSource, name: str, limits: Limits, folder: str | None = None) -> tuple[files.FileSource, list[Lost]]:
+def salvage(source: storage.Readable, name: str, limits: Limits, folder: str | None = None) -> tuple[files.FileSource, list[Lost]]:
     """(the content as a file without a name, which lasts as long as it is open; what could not be unpacked)."""
     search = _Search(source, name, limits)
     lost: list[Lost] = []
@@ -56,7 +56,7 @@ def salvage(source: files.FileSource, name: str, limits: Limits, folder: str | N
     return content, lost
 
 
-def _pour(source: files.FileSource, at: int, stream: Any, file: Any) -> tuple[int, int, str] | None:
+def _pour(source: storage.Readable, at: int, stream: Any, file: Any) -> tuple[int, int, str] | None:
     """Unpacks from a place on, as far as it goes: where the member or block at fault begins, where it is at fault, and why."""
     begin, buffer = at, memory.fresh(_BLOCK)
     try:
@@ -78,7 +78,7 @@ def _pour(source: files.FileSource, at: int, stream: Any, file: Any) -> tuple[in
 class _Search:
     """The next place where unpacking can start. Trials that fail are paid for, so that a hostile file cannot ask for too many."""
 
-    def __init__(self, source: files.FileSource, name: str, limits: Limits) -> None:
+    def __init__(self, source: storage.Readable, name: str, limits: Limits) -> None:
         self._source, self._name, self._limits = source, name, limits
         self._left = (64 << 20) + source.size
 

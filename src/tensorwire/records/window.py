@@ -42,9 +42,10 @@ class Window:
         count = min(max(need, SIZE), self.size - offset)
         self._data = np.empty(0, np.uint8)  # gives the memory back, if nobody else holds it
         self._view, self._base, self._end = self._data.data, 0, 0
-        if isinstance(self.source, files.FileSource):
+        into = getattr(self.source, "read_into", None)
+        if into is not None:
             data = self._pool.take(count)
-            self.source.read_into(offset, data)
+            into(offset, data)
         else:
             data = np.frombuffer(self.source.read_at(offset, count), np.uint8)
         self._data, self._view, self._base, self._end = data, data.data, offset, offset + count

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import memory
+from .. import memory, storage
 from .._errors import EncodeError, SchemaError, TensorwireError, choices
 from ..tensors import Strings, trusted
 from ..wire import kernels, status
@@ -92,6 +92,8 @@ def before(name: str, mode: str, shards: int | None) -> Schema | None:
     """What is known of the records that a file has already; None if it has some and nothing is known."""
     if mode != "a":
         return Schema()
+    if storage.is_url(name):
+        raise EncodeError('objects are written whole: mode="w"', path=name)
     if os.path.exists(paths.schema_beside(name)):
         return Schema.load(paths.schema_beside(name))
     targets = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]

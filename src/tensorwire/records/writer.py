@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from .. import files
+from .. import files, storage
 from .._errors import DecodeError, EncodeError, TruncatedError
 from .._limits import DEFAULT, Limits
 from ..tensors import Strings
@@ -151,13 +151,18 @@ class _Output:
         self._held: list[Any] = []
         self._size = 0
         self._stack = contextlib.ExitStack()
+        self._object: Any = None
+        if storage.is_url(path) and mode != "w":
+            raise EncodeError(f'an object is written whole: mode="w", not {mode!r}', path=path)
         existed = os.path.exists(path)
         cut, again = None, b""
         if mode == "a" and existed:
             compression, cut, again = _check_append(path, compression, limits)
         # Before any file is touched: a missing package or a bad level must not cost one.
         self._compressor = compressions.compressor(compression, level=level, threads=threads) if compression else None
-        if mode == "w":
+        if storage.is_url(path):
+            self._object = self._stack.enter_context(storage.writer(path))
+        elif mode == "w":
             self._fd = self._stack.enter_context(files.replacing(path, durable))
         else:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_TRUNC if mode == "live" else 0)
@@ -182,7 +187,14 @@ class _Output:
         held, self._held, self._size = self._held, [], 0
         if self._compressor is not None:
             held = self._compressor.write(kernels.join(held))
-        files.write_vector(self._fd, held)
+        self._pass_on(held)
+
+    def _pass_on(self, chunks: Any) -> None:
+        if self._object is None:
+            files.write_vector(self._fd, chunks)
+        else:
+            for chunk in chunks:
+                self._object.write(chunk)
 
     def flush(self) -> None:
         if self._mode == "w":
@@ -197,7 +209,7 @@ class _Output:
         try:
             self._write()
             if self._compressor is not None:
-                files.write_vector(self._fd, self._compressor.finish())
+                self._pass_on(self._compressor.finish())
             if self._mode != "w" and self._durable:
                 os.fsync(self._fd)
         except BaseException:

@@ -1,0 +1,176 @@
+"""`label == 3 and len(ids) > 2`: a small language over the features of a record.
+
+It is read by Python's own parser and walked node by node. Only what is named here means anything; nothing is ever executed.
+
+A feature is its value, or the list of its values if it has several; None if the record does not have it. `len()` of a string is its
+length, of anything else the number of values. `in` looks into a list, or for a piece of a string. Whatever does not compare (a string
+with a number, anything with None) is not less and not more. A name that is more than letters, digits and _ is written
+`col("image/encoded")`.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from .._errors import SchemaError
+
+MOST = 2000
+"""Characters of an expression; no one writes more, and nesting is bounded by it."""
+ALLOWED = (
+    "names of features, numbers, strings, True, False, None, == != < <= > >=, in, not in, and, or, not, len(x), has(x), "
+    "col('a/name'), [lists] and (brackets)"
+)
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_Reader = Callable[[Mapping[str, Any]], Any]
+
+
+class Where:
+    """A parsed expression: call it with the features of a record.
+
+    >>> where = Where("label == 3 and 'de' in country")
+    >>> where({"label": 3, "country": b"de"}), where({"label": 3}), sorted(where.names)
+    (True, False, ['country', 'label'])
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.names: set[str] = set()
+        self._read = self._node(self._parsed(text))
+
+    def __call__(self, features: Mapping[str, Any]) -> bool:
+        return bool(self._read(features))
+
+    def _parsed(self, text: str) -> ast.expr:
+        if len(text) > MOST:
+            raise SchemaError(f"an expression of {len(text):,} characters; {MOST:,} are allowed")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "3 is 3" and the like: we say ourselves what is allowed
+                return ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as error:
+            hint = "; to compare write ==" if "=" in text and "==" not in text else ""
+            raise SchemaError(f"{text!r:.80} cannot be read at character {error.offset or 0}{hint}; allowed: {ALLOWED}") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise SchemaError(f"{text!r:.80} cannot be read; allowed: {ALLOWED}") from None
+
+    def _node(self, node: ast.expr) -> _Reader:
+        if isinstance(node, ast.BoolOp):
+            parts = [self._node(part) for part in node.values]
+            every = isinstance(node.op, ast.And)
+            return lambda row: (all if every else any)(part(row) for part in parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            inner = self._node(node.operand)
+            return lambda row: not inner(row)
+        if isinstance(node, ast.Compare):
+            return self._comparison(node)
+        if isinstance(node, ast.Name):
+            return self._feature(node.id)
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        constant = self._constant(node)
+        return lambda row: constant
+
+    def _feature(self, name: str) -> _Reader:
+        self.names.add(name)
+        return lambda row: plain(row.get(name))
+
+    def _call(self, node: ast.Call) -> _Reader:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if len(node.args) == 1 and not node.keywords:
+            only = node.args[0]
+            if name == "col" and isinstance(only, ast.Constant) and isinstance(only.value, str):
+                return self._feature(only.value)
+            if name in ("len", "has"):
+                inner = self._node(only)
+                return (lambda row: _length(inner(row))) if name == "len" else (lambda row: inner(row) is not None)
+        raise self._refused(node, "only len(x), has(x) and col('a/name') are functions here")
+
+    def _constant(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, (bool, int, float, str, bytes))):
+            return node.value
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            value = self._constant(node.operand)
+            if isinstance(value, (int, float)):
+                return -value if isinstance(node.op, ast.USub) else value
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return [self._constant(item) for item in node.elts]
+        raise self._refused(node)
+
+    def _comparison(self, node: ast.Compare) -> _Reader:
+        sides = [self._node(side) for side in (node.left, *node.comparators)]
+        steps: list[Callable[[Any, Any], bool]] = []
+        for op in node.ops:
+            if isinstance(op, (ast.In, ast.NotIn)):
+                steps.append(_contains if isinstance(op, ast.In) else lambda a, b: not _contains(a, b))
+            elif type(op) in _COMPARE:
+                steps.append(_comparing(_COMPARE[type(op)]))
+            else:
+                raise self._refused(node, "'is' is not there; write == None")
+        return lambda row: all(step(a(row), b(row)) for step, a, b in zip(steps, sides, sides[1:], strict=False))
+
+    def _refused(self, node: ast.expr, why: str = "") -> SchemaError:
+        piece = ast.get_source_segment(self.text.strip(), node) or self.text
+        return SchemaError(f"{piece!r:.60} is not allowed here{': ' + why if why else ''}; allowed: {ALLOWED}")
+
+
+def plain(value: Any) -> Any:
+    """A feature as Python values: the one that it has, or the list of all. Of strings that are UTF-8 the text.
+
+    >>> plain(np.int64([3])), plain(np.float32([1, 2])), plain(b"de")
+    (3, [1.0, 2.0], 'de')
+    """
+    if value is None:
+        return None
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = np.asarray(value).reshape(-1).tolist()
+    elif hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return plain(value[0]) if len(value) == 1 else [_text(item) for item in value]
+    return _text(value)
+
+
+def _text(item: Any) -> Any:
+    if isinstance(item, bytes):
+        try:
+            return item.decode()
+        except UnicodeDecodeError:
+            return item
+    return item
+
+
+def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def both(a: Any, b: Any) -> bool:
+        try:
+            return bool(compare(_text(a), _text(b)))
+        except TypeError:  # a string and a number, or nothing at all
+            return False
+
+    return both
+
+
+def _contains(item: Any, where: Any) -> bool:
+    item, where = _text(item), _text(where)
+    if isinstance(where, str) and isinstance(item, str):
+        return item in where
+    if isinstance(where, bytes) and isinstance(item, (str, bytes)):
+        return (item.encode() if isinstance(item, str) else item) in where
+    items = where if isinstance(where, list) else [] if where is None else [where]
+    return any(_text(one) == item for one in items)
+
+
+def _length(value: Any) -> int:
+    return 0 if value is None else len(value) if isinstance(value, (str, bytes, list)) else 1

@@ -1,0 +1,207 @@
+"""Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers, and whatever fsspec knows.
+
+    find stat listing      what is there: Entry(path, size, stamp)
+    source                 reads at any place; of an object by range requests
+    reader                 reads in order, with read-ahead in the background for objects
+    writer write_bytes     whole or not at all
+    read_bytes delete join is_url
+
+All of them take a path as they take a URL. obstore and fsspec are imported when the first URL is used. Credentials come from the standard
+places alone (docs/cloud.md), and no message has a secret in it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import IO, Any
+
+from .. import files, memory
+from .._errors import EncodeError, LimitError
+from . import local
+from .places import Entry, Opened, Readable, Store, is_url, join, local_path, shown
+
+__all__ = [
+    "Entry",
+    "Opened",
+    "Readable",
+    "delete",
+    "find",
+    "is_url",
+    "join",
+    "listing",
+    "opened",
+    "read_bytes",
+    "read_whole",
+    "reader",
+    "shown",
+    "source",
+    "source_of",
+    "stat",
+    "stats",
+    "write_bytes",
+    "writer",
+]
+
+
+def _store(url: str) -> Store:
+    """Who keeps the bytes behind a URL."""
+    from . import remote
+
+    return remote.store(url)
+
+
+def stat(path: str) -> Entry | None:
+    """The size and stamp of one file or object; None if there is none.
+
+    >>> stat("no such file") is None
+    True
+    """
+    return local.stat(local_path(path)) if not is_url(path) else _store(path).stat(path)
+
+
+def stats(paths: Iterable[str]) -> dict[str, Entry]:
+    """Those of many names that are there; a folder in a bucket is asked once for what it has, if more than a few are in it."""
+    found: dict[str, Entry] = {}
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folders.setdefault(path.rpartition("/")[0] if is_url(path) else "", []).append(path)
+    for folder, names in folders.items():
+        if folder and len(names) > _FEW and not folder.startswith(("http:", "https:")):
+            wanted = set(names)
+            found.update((entry.path, entry) for entry in _store(folder).level(folder)[1] if entry.path in wanted)
+        else:
+            found.update((path, entry) for path in names if (entry := stat(path)) is not None)
+    return found
+
+
+_FEW = 4
+
+
+def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Entry]:
+    """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and folders name, each once, sorted by path.
+
+    A folder means the files in it whose names do not begin with "." or "_". A pattern that matches nothing is an error.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> write_bytes(join(folder, "a.tfrecord"), b"abc")
+    >>> [(os.path.basename(entry.path), entry.size) for entry in find(join(folder, "*.tfrecord"))]
+    [('a.tfrecord', 3)]
+    """
+    several = [patterns] if isinstance(patterns, (str, os.PathLike)) else patterns
+    found: dict[str, Entry] = {}
+    for one in several:
+        pattern = os.fspath(one)
+        matches = _matches(pattern)
+        if not matches:
+            raise FileNotFoundError(f"no file matches {shown(pattern)!r}")
+        found.update((entry.path, entry) for entry in matches)
+    return [found[path] for path in sorted(found)]
+
+
+def _matches(pattern: str) -> list[Entry]:
+    if not is_url(pattern):
+        return local.matches(local_path(pattern))
+    from . import globs
+
+    return globs.matches(_store(pattern), pattern)
+
+
+def listing(prefix: str) -> list[Entry]:
+    """Every file below a folder, however deep, sorted by path; nothing is no error."""
+    if not is_url(prefix):
+        return local.listing(local_path(prefix))
+    return sorted(_store(prefix).walk(prefix))
+
+
+def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Opened:
+    """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these are used), or know the entry already."""
+    if not is_url(path):
+        return local.LocalSource(local_path(path))
+    from . import reading
+
+    store = _store(path)
+    entry = known if known is not None else store.stat(path)
+    if entry is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown(path))
+    return reading.AheadSource(store, entry) if ahead else reading.ObjectSource(store, entry)
+
+
+def source(path: str) -> Opened:
+    """Bytes that can be read at any place; of an object by range requests, which fail if it is replaced meanwhile.
+
+    >>> import tempfile
+    >>> path = join(tempfile.mkdtemp(), "a")
+    >>> write_bytes(path, b"0123456789")
+    >>> with source(path) as file:
+    ...     [bytes(part) for part in file.read_many([(0, 2), (7, 3)])]
+    [b'01', b'789']
+    """
+    return opened(path)
+
+
+def source_of(where: Any, mmap: bool = False) -> files.Source:
+    """`files.source`, which takes a path, bytes or a file object, for URLs too."""
+    if not is_url(where):
+        return files.source(where, mmap)
+    if mmap:
+        raise EncodeError("mmap=True is for local files", path=shown(where))
+    return opened(where)
+
+
+def read_whole(path: str) -> bytes | memoryview:
+    """A whole file in fresh memory, however large; of an object by requests side by side."""
+    if not is_url(path):
+        return files.read_file(path)
+    with opened(path) as file:
+        return file.read_at(0, file.size)
+
+
+def reader(path: str) -> IO[bytes]:
+    """A binary file object that reads in order (and can seek)."""
+    if not is_url(path):
+        return open(local_path(path), "rb")
+    from . import reading
+
+    return reading.file_object(opened(path, ahead=True))
+
+
+def writer(path: str, *, if_absent: bool = False, durable: bool = True) -> AbstractContextManager[IO[bytes]]:
+    """A binary file object for a new file or object, which is there, whole, when the `with` block ends; after an error nothing is.
+
+    `if_absent=True` raises FileExistsError if something is there already, also if it came in the meantime. Objects past 64 MiB, and stores
+    of fsspec, cannot promise that last part: they are looked for before, and again just before the end.
+    """
+    if not is_url(path):
+        return local.writing(local_path(path), if_absent, durable)
+    from . import writing
+
+    return writing.writing(_store(path), path, if_absent)
+
+
+def read_bytes(path: str, most: int) -> bytes:
+    """A whole small file; LimitError if it has more than `most` bytes."""
+    with opened(path) as file:
+        if file.size > most:
+            raise LimitError(f"{file.size} bytes, and at most {most} were expected", path=shown(path))
+        return bytes(file.read_at(0, file.size)) if file.size else b""
+
+
+def write_bytes(path: str, data: Any, *, if_absent: bool = False, durable: bool = True) -> None:
+    """Makes a file or object hold exactly these bytes: one request for an object."""
+    if is_url(path):
+        _store(path).put(path, memory.flat(data), if_absent)
+        return
+    with local.writing(local_path(path), if_absent, durable) as file:
+        file.write(data)
+
+
+def delete(path: str) -> None:
+    """Removes one file or object; it is no error if there is none."""
+    if is_url(path):
+        _store(path).delete(path)
+    else:
+        local.delete(local_path(path))
