@@ -1,0 +1,204 @@
+"""A dataset of TFRecord files to Parquet: ours, Ray Data with TensorFlow behind it, and a plain tf.data script. And how we scale.
+
+    python -m benchmarks.dataset_conversion [--records 400000] [--shards 8] [--rounds 3] [--only ours,ray,tf] [--scaling]
+
+All write Parquet compressed with Snappy, from the same files, on the same cores: ours with two worker processes, Ray with two CPUs, tf.data
+with as many threads as it likes. What each wrote is read back and compared before the clock counts. Starting Ray and importing
+TensorFlow is not measured; starting our workers is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+import tensorwire as tw
+from tensorwire import datasets
+
+OURS, RAY, TF = "tensorwire, 2 workers", "ray.data.read_tfrecords", "tf.data and pyarrow"
+NEEDED = 5.0
+
+
+def make(folder: str, records: int, shards: int) -> str:
+    """Small Examples: numbers, a vector, a list of tokens, a short string."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(2, 24, records)  # Ray makes a number of a list of one, and then fails where others have more
+    columns = {
+        "id": np.arange(records),
+        "label": rng.integers(0, 10, records),
+        "score": rng.random(records, np.float32),
+        "embedding": rng.random((records, 16), np.float32),
+        "tokens": tw.Ragged(rng.integers(0, 50_000, int(lengths.sum())), np.concatenate([[0], np.cumsum(lengths)])),
+        "name": tw.Strings.of([b"name-%07d" % i for i in range(records)]),
+    }
+    tw.write_examples(f"{folder}/a.tfrecord", columns, shards=shards, schema_file=False, durable=False)
+    return f"{folder}/a-*.tfrecord"
+
+
+def ours(source: str, out: str, workers: int = 2) -> None:
+    datasets.convert(source, out, "parquet", compression="snappy", workers=workers)
+
+
+def by_ray(source: str, out: str) -> None:
+    import glob
+
+    import ray
+
+    ray.data.read_tfrecords(sorted(glob.glob(source))).write_parquet(out)
+
+
+def by_tf(source: str, out: str) -> None:
+    """What one writes by hand: parse in batches, hand the columns to pyarrow."""
+    import glob
+
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    import tensorflow as tf
+
+    os.makedirs(out)
+    spec = {
+        "id": tf.io.FixedLenFeature([], tf.int64), "label": tf.io.FixedLenFeature([], tf.int64),
+        "score": tf.io.FixedLenFeature([], tf.float32), "embedding": tf.io.FixedLenFeature([16], tf.float32),
+        "tokens": tf.io.RaggedFeature(tf.int64), "name": tf.io.FixedLenFeature([], tf.string),
+    }  # fmt: skip
+    for number, path in enumerate(sorted(glob.glob(source))):
+        found = tf.data.TFRecordDataset(path).batch(4096).map(lambda x: tf.io.parse_example(x, spec), tf.data.AUTOTUNE).prefetch(2)
+        writer = None
+        for batch in found:
+            columns = {}
+            for name, value in batch.items():
+                if isinstance(value, tf.RaggedTensor):
+                    columns[name] = pa.ListArray.from_arrays(pa.array(value.row_splits.numpy(), pa.int32()), pa.array(value.values.numpy()))
+                elif value.shape.rank == 2:
+                    columns[name] = pa.FixedSizeListArray.from_arrays(pa.array(value.numpy().reshape(-1)), 16)
+                else:
+                    columns[name] = pa.array(value.numpy())
+            table = pa.table(columns)
+            writer = writer or pq.ParquetWriter(f"{out}/{number:05d}.parquet", table.schema, compression="snappy")
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+def check(out: str, records: int) -> None:
+    """Every record, once, with its values."""
+    import pyarrow.dataset as ds
+
+    table = ds.dataset([os.path.join(out, name) for name in os.listdir(out) if name.endswith(".parquet")]).to_table(["id", "name", "score"])
+    order = np.argsort(table.column("id").to_numpy())
+    assert (table.column("id").to_numpy()[order] == np.arange(records)).all(), "records were lost or repeated"
+    name = table.column("name")[int(order[7])].as_py()
+    assert name in (b"name-0000007", [b"name-0000007"]), name
+
+
+@contextlib.contextmanager
+def cluster() -> Iterator[None]:
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TQDM="0")
+    import ray
+
+    ray.init(
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False, _node_ip_address="127.0.0.1"
+    )
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def measure(way: Callable[[str, str], None], source: str, records: int, rounds: int) -> list[float]:
+    found = []
+    for round_ in range(rounds + 1):
+        out = tempfile.mkdtemp(prefix="bench-")
+        shutil.rmtree(out)
+        start = time.perf_counter()
+        way(source, out)
+        if round_:  # the first is a warm-up
+            found.append(time.perf_counter() - start)
+        else:
+            check(out, records)
+        shutil.rmtree(out)
+    return found
+
+
+def race(records: int, shards: int, rounds: int, only: set[str]) -> dict[str, list[float]]:
+    """Seconds of every round, by contender."""
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        source = make(folder, records, shards)
+        if "ours" in only:
+            found[OURS] = measure(ours, source, records, rounds)
+        if "tf" in only:
+            found[TF] = measure(by_tf, source, records, rounds)
+        if "ray" in only:
+            with cluster():
+                found[RAY] = measure(by_ray, source, records, rounds)
+    return found
+
+
+_SCALING = """
+import sys, resource
+from tensorwire import datasets
+workers = int(sys.argv[3])
+datasets.convert(sys.argv[1], sys.argv[2], "parquet", compression="snappy", workers=workers)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def scaling(records: int, shards: int, rounds: int) -> dict[str, Any]:
+    """Wall time with one worker and with two, and what the largest worker took, for this many records and for a quarter of them."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        for name, count in (("all", records), ("quarter", records // 4)):
+            os.makedirs(f"{folder}/{name}")
+            source = make(f"{folder}/{name}", count, shards if name == "all" else max(1, shards // 4))
+            for workers in (1, 2):
+                times = []
+                for _ in range(rounds):
+                    out = f"{folder}/out"
+                    start = time.perf_counter()
+                    done = subprocess.run(
+                        [sys.executable, "-c", _SCALING, source, out, str(workers)], capture_output=True, text=True, check=True
+                    )
+                    times.append(time.perf_counter() - start)
+                    found[f"{name}, {workers} workers, MB"] = int(done.stdout) / 1024
+                    shutil.rmtree(out)
+                found[f"{name}, {workers} workers, s"] = statistics.median(times)
+    found["2 workers over 1"] = found["all, 2 workers, s"] / found["all, 1 workers, s"]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="ours,tf,ray")
+    parser.add_argument("--scaling", action="store_true")
+    args = parser.parse_args()
+    if args.scaling:
+        for name, value in scaling(args.records, args.shards, args.rounds).items():
+            print(f"{value:10.2f}  {name}")
+        return
+    found = race(args.records, args.shards, args.rounds, set(args.only.split(",")))
+    best = statistics.median(found[OURS]) if OURS in found else None
+    for name, times in found.items():
+        ratio = f"  {statistics.median(times) / best:5.1f}x of ours" if best else ""
+        print(f"{statistics.median(times):8.2f} s  {args.records / statistics.median(times):12,.0f} records/s  {name}{ratio}")
+    print(f"largest process of ours and theirs: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
