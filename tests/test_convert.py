@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
+from tensorwire import conversion
 from tensorwire.conversion import rules
 
 HOLD_ALL = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
@@ -368,7 +369,8 @@ class TestFiles:
     def test_records_are_no_tensors(self, tmp_path):
         tw.write_examples(tmp_path / "a.tfrecord", {"x": np.arange(3)})
         with pytest.raises(tw.SchemaError, match="read_examples"):
-            tw.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz")
+            conversion.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz")
+        assert tw.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz", workers=0).records == 3  # as a dataset of one file
 
     def test_other_sources(self, tmp_path):
         tw.convert(tw.dumps({"x": np.arange(3)}), tmp_path / "a.npz")

@@ -191,26 +191,27 @@ class TestChoice:
         lines = [json.loads(line) for i in range(6) for line in Path(f"{tmp_path}/a/part-{i:05d}-of-00006.jsonl").read_text().splitlines()]
         assert sorted(line["id"] for line in lines) == wanted and all(line.keys() == {"id"} for line in lines)
 
-    @pytest.mark.parametrize(
-        "text", ["__import__('os')", "id.real", "id + 1 > 2", "(lambda: 1)()", "id ==", "[x for x in id]", "f'{id}'", "len(3) > 2"]
-    )
+    @pytest.mark.parametrize("text", ["__import__('os')", "id.real", "id + 1 > 2", "(lambda: 1)()", "id ==", "[x for x in id]", "f'{id}'"])
     def test_where_runs_nothing(self, text):
         with pytest.raises(tw.SchemaError):
             choosing.Condition(text)
 
     def test_conditions(self):
         columns = {"n": np.array([1, 2, 3]), "s": tw.Strings.of(["a", "b", "c"]), "r": tw.Ragged([1, 2, 3], [0, 1, 1, 3])}
+        columns["f"] = np.float32([0.1, np.nan, 2])
         batch = Batch(columns, {**dict.fromkeys(columns, np.ones(3, bool)), "n": np.array([True, True, False])}, 3)
-        for text, wanted in {
-            "n > 1": [0, 1, 0], "n == 3": [0, 0, 0], "not n == 3": [1, 1, 1], "s in ['a', 'c']": [1, 0, 1], "1 < n <= 2": [0, 1, 0],
-            "len(r) == 0 or s == 'a'": [1, 1, 0], "has(n)": [1, 1, 0], "s != b'b'": [1, 0, 1], "n == -1": [0, 0, 0], "n not in [1]": [0, 1, 0],
-            "col('n') < 2": [1, 0, 0],
-        }.items():  # fmt: skip
-            assert choosing.Condition(text)(batch).astype(int).tolist() == wanted, text
+        wanted = {
+            "n > 1": [0, 1, 0], "n == 3": [0, 0, 0], "not n == 3": [1, 1, 1], "n != 1": [0, 1, 1], "s in ['a', 'c']": [1, 0, 1],
+            "1 < n <= 2": [0, 1, 0], "len(r) == 0 or s == 'a'": [1, 1, 0], "has(n)": [1, 1, 0], "s != 'b'": [1, 0, 1], "n == -1": [0, 0, 0],
+            "n not in [1]": [0, 1, 1], "col('n') < 2": [1, 0, 0], "f == 0.1": [0, 0, 0], "f < 0.2": [1, 0, 0], "f != 2": [1, 1, 0],
+            "2 in r": [0, 0, 1], "len(r) > 1 and n == 3": [0, 0, 0], "s > 3": [0, 0, 0], "n in [2, 3]": [0, 1, 0], "n < 1.5": [1, 0, 0],
+        }  # fmt: skip
+        for text, expected in wanted.items():
+            condition = choosing.Condition(text)
+            assert condition(batch).astype(int).tolist() == expected, text
+            assert condition.slow(batch).astype(int).tolist() == expected, text
         with pytest.raises(tw.SchemaError, match="did you mean"):
             choosing.Condition("nn > 1").check(["n"])
-        with pytest.raises(tw.SchemaError, match="compares"):
-            choosing.Condition("s > 3")(batch)
 
     def test_columns_and_a_stranger(self, tmp_path):
         os.makedirs(tmp_path / "in")

@@ -27,7 +27,8 @@ GROUPS = {
     "check and change": {
         "verify": "read everything in a file and say whether it is whole",
         "repair": "write the good records of a damaged record file to a new one",
-        "convert": "write the tensors of a file to another one, in any format, renamed, cast or in shards",
+        "convert": "write tensors or records to another file or folder, in any format, renamed, cast, filtered or in shards",
+        "dataset": "count, split, sample, merge or shuffle a dataset of many files",
         "diff": "say what is different between two tensor files of any format",
     },
     "choose a format": {

@@ -7,19 +7,23 @@ import os
 import shutil
 import sys
 import tempfile
+from typing import Any
 
 from .. import dtypes
 from ..conversion import Report, convert, rules
-from . import terminal
-from .arguments import add_format, add_json, checked, completed, examples, format_name, read_from
+from ..datasets.convert import convert as convert_dataset
+from ..datasets.dispatch import is_dataset
+from . import dataset, terminal
+from .arguments import add_format, add_json, checked, completed, count, examples, format_name, names, read_from
 from .parsing import UsageError
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SRC", help="a tensor file, checkpoint or SavedModel, or - for standard input")
-    parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output")
+    what = "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record files, a pattern, a folder, a URL"
+    parser.add_argument("source", metavar="SRC", help=what)
+    parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output; the folder of a dataset")
     completed(
-        parser.add_argument("--to", type=format_name, metavar="FORMAT", help="the format to write, if the name does not say it"), "format"
+        parser.add_argument("--to", type=_target, metavar="FORMAT", help="the format to write, if the name does not say it"), "format"
     )
     add_format(parser)
     parser.add_argument("--rename", action="append", type=_rule, default=[], metavar="RULE", help="like sed: s/pattern/replacement/[gi]")
@@ -32,15 +36,26 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard-size", type=_size, metavar="N", help="write files of at most N bytes (5GB) with an index, as the hubs do")
     parser.add_argument("--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it")
     parser.add_argument("--quantize", metavar="SCHEME", help="store floats in fewer bits: int8, bfloat16 ...")
-    parser.add_argument("--overwrite", action="store_true", help="replace DST if it is there")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written, and write nothing")
+    parser.add_argument("--columns", type=names, metavar="A,B", help="datasets: only these features")
+    parser.add_argument("--where", metavar="EXPRESSION", help="datasets: only records for which it holds: label == 3 and len(ids) > 2")
+    parser.add_argument("--shuffle", type=count, metavar="SEED", help="datasets: one order over all records, the same for the same seed")
+    parser.add_argument("--schema", metavar="FILE", help="datasets: what the features are, as JSON")
+    parser.add_argument(
+        "--cast", action="append", default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
+    )
+    dataset.add_run(parser)
     add_json(parser)
     examples(
         parser,
         "convert model.safetensors model.npz",
         "convert predictions.npz small.safetensors --include logits --dtype float16 --compression gzip",
         "convert model.safetensors sharded.safetensors --rename 's/layers/blocks/' --shard-size 1MB --dry-run",
+        "convert 'train-*.tfrecord' lines --to jsonl --shards 3 --where 'label < 5'",
     )
+
+
+def _target(text: str) -> str:
+    return text if text == "jsonl" else format_name(text)
 
 
 _rule = checked(rules.rule, keep=True)
@@ -49,6 +64,9 @@ _size = checked(rules.size, keep=True)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.source != "-" and args.target != "-" and is_dataset(args.source, args.target, args.to, _asked(args)):
+        terminal.show(_dataset(args), args.json)
+        return 0
     if args.target != "-":
         terminal.show(_convert(args, args.target), args.json)
         return 0
@@ -64,6 +82,31 @@ def run(args: argparse.Namespace) -> int:
                 shutil.copyfileobj(file, sys.stdout.buffer)
             sys.stdout.buffer.flush()
     return 0
+
+
+_OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "shards", "workers")
+_OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size")
+
+
+def _asked(args: argparse.Namespace) -> list[str]:
+    """Options that only datasets have."""
+    return [name for name in _OF_DATASETS if getattr(args, name) not in (None, [])]
+
+
+def _dataset(args: argparse.Namespace) -> Any:
+    for name in _OF_TENSORS:
+        if getattr(args, name):
+            raise UsageError(f"--{name.replace('_', '-')} is for tensor files, and this is a dataset")
+    if args.quantize is not None and "=" not in args.quantize:
+        raise UsageError("of a dataset, --quantize names the column: --quantize x=int8")
+    options: dict[str, Any] = {
+        name: getattr(args, name) for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
+    }
+    pairs = {"cast": args.cast, "quantize": [args.quantize] if args.quantize else []}
+    options |= {name: {one.partition("=")[0]: one.partition("=")[2] for one in given} for name, given in pairs.items()}
+    with terminal.bar() as bar:
+        tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
+        return convert_dataset(args.source, args.target, args.to, progress=tell, **options, **dataset.run_options(args))
 
 
 def _convert(args: argparse.Namespace, target: str) -> Report:

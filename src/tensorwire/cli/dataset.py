@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..datasets import Progress, merge, sample, shuffle, split, stats
+from ..datasets import merge, sample, shuffle, split, stats
 from . import terminal
 from .arguments import add_format, add_json, checked, completed, count, examples
 from .parsing import UsageError
@@ -60,15 +60,10 @@ _fraction = checked(float)
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bar() as bar:
-        tell = None if bar is None else lambda progress: show(bar, progress)
+        tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
         found = _stats(args, tell) if args.work == "stats" else _written(args, tell)
     terminal.show(found, args.json)
     return 0
-
-
-def show(bar: Any, progress: Progress) -> None:
-    """How far a run is, on a bar."""
-    bar.show(progress.shards / max(1, progress.of), str(progress))
 
 
 def _stats(args: argparse.Namespace, tell: Any) -> Any:

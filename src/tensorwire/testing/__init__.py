@@ -1,8 +1,9 @@
 """What proves a codec or a framework, ours or yours: conformance checks, sample values, and Hypothesis strategies.
 
-    from tensorwire.testing import check_codec, check_framework, strategies
+    from tensorwire.testing import check_codec, check_engine, check_framework, strategies
 
-`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is made. `strategies` needs Hypothesis.
+`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is made. `check_engine` is for what runs the
+tasks of datasets. `strategies` needs Hypothesis.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import importlib
 from typing import Any
 
 from .conformance import Report, check_codec, check_framework
+from .engines import check_engine
 from .samples import samples
 
-__all__ = ["Report", "check_codec", "check_framework", "samples", "strategies"]
+__all__ = ["Report", "check_codec", "check_engine", "check_framework", "samples", "strategies"]
 
 
 def __getattr__(name: str) -> Any:

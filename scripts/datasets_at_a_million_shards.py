@@ -1,0 +1,69 @@
+"""The driver and the books at a million shards, without the data: plan, tasks out, reports in, lines written, and read again.
+
+    python scripts/datasets_at_a_million_shards.py [--shards 1000000]
+
+The engine here answers every task at once with a report of the right form, so what is measured is all that the driver does for a shard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tensorwire import storage
+from tensorwire.datasets import Plan, Spec, driver
+from tensorwire.datasets.engines import Outcome
+from tensorwire.datasets.manifest import Manifest
+from tensorwire.storage import Entry
+
+
+class Answering:
+    """An engine without workers; it counts what would go over the wire."""
+
+    out = back = 0
+
+    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
+        for task in tasks:
+            report = {"records": 1000, "bytes": 0, "crc32c": "12345678", "stamp": "0", "damage": [], "read": 1 << 30, "seconds": 1.0}
+            self.out += len(json.dumps(task))
+            self.back += len(json.dumps(report))
+            yield Outcome(task, report)
+
+    def close(self) -> None: ...
+
+
+def megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shards", type=int, default=1_000_000)
+    count = parser.parse_args().shards
+    start = time.perf_counter()
+    sources = [Entry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}") for i in range(count)]
+    with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:
+        out = os.path.join(folder, "out")
+        plan = Plan(Spec("tfrecord", "parquet"), out, sources, count)
+        _ = plan.sources_hash, plan.task(0), plan.task(count - 1)
+        print(f"plan: {time.perf_counter() - start:.1f} s, {megabytes():.0f} MB")
+        engine = Answering()
+        start = time.perf_counter()
+        driver.execute(plan, engine)
+        taken = time.perf_counter() - start
+        books = sum(entry.size for entry in storage.listing(os.path.join(out, "_tensorwire")))
+        print(f"driver and manifest: {taken:.1f} s, {count / taken:,.0f} shards/s, {megabytes():.0f} MB, books of {books / 1e6:.0f} MB")
+        print(f"a task is {engine.out / count:.0f} bytes, a report {engine.back / count:.0f}")
+        start = time.perf_counter()
+        lines = Manifest(out).read()
+        print(f"reading the books again: {time.perf_counter() - start:.1f} s, {len(lines):,} lines, {megabytes():.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

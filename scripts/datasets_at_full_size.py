@@ -1,0 +1,115 @@
+"""200 shards, 2 million records: TFRecord to Parquet and back, with a worker killed on the way, then with the driver killed.
+
+    python scripts/datasets_at_full_size.py [--shards 200] [--records 2000000]
+
+It prints what was measured, and fails if a record is lost, repeated or changed. A few minutes on two cores, some gigabytes of disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+import tensorwire as tw
+from tensorwire import datasets
+from tensorwire.datasets.ordering import mix
+from tensorwire.records.batch import Batch
+from tensorwire.wire.crc import crc32c
+
+_DRIVER = """
+import sys
+from tensorwire import datasets
+print(datasets.convert(sys.argv[1], sys.argv[2], "parquet", workers=2).written)
+"""
+
+
+def make(folder: str, records: int, shards: int) -> str:
+    rng = np.random.default_rng(0)
+    each = records // shards
+    for shard in range(shards):
+        lengths = rng.integers(0, 12, each)
+        columns = {
+            "id": np.arange(shard * each, (shard + 1) * each),
+            "score": rng.random(each, np.float32),
+            "vector": rng.random((each, 4), np.float32),
+            "tokens": tw.Ragged(rng.integers(-(2**62), 2**62, int(lengths.sum())), np.concatenate([[0], np.cumsum(lengths)])),
+            "bytes": tw.Strings.of([b"\xff%d" % i for i in range(each)], text=False),
+        }
+        some = rng.random(each) < 0.3
+        batch = Batch(columns, {name: some if name == "score" else np.ones(each, np.bool_) for name in columns}, each)
+        tw.write_examples(f"{folder}/a-{shard:05d}-of-{shards:05d}.tfrecord", [batch], schema_file=False, durable=False)
+    return f"{folder}/a-*.tfrecord"
+
+
+def multiset(pattern: str) -> tuple[int, int, int]:
+    """The number of records, and two sums of their checksums that do not hang on their order."""
+    count, total, stirred = 0, 0, 0
+    for block in tw.RecordReader(pattern, index=False).blocks():
+        sums = np.array([crc32c(record) + (len(record) << 32) for record in block.strings()], np.uint64)
+        count, total = count + len(sums), (total + int(sums.sum(dtype=np.uint64))) % 2**64
+        stirred = (stirred + int(mix(sums).sum(dtype=np.uint64))) % 2**64
+    return count, total, stirred
+
+
+def children() -> list[int]:
+    out = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True).stdout
+    return [int(line.split()[0]) for line in out.splitlines() if "datasets.engines.worker" in line]
+
+
+def shards_in(folder: str) -> int:
+    return len([name for name in os.listdir(folder) if name.startswith("part-")]) if os.path.isdir(folder) else 0
+
+
+def killing(folder: str, after: int) -> threading.Thread:
+    """Kills a worker once so many shards are there."""
+
+    def kill() -> None:
+        while shards_in(folder) < after:
+            time.sleep(0.02)
+        os.kill(children()[0], signal.SIGKILL)
+        print(f"a worker was killed at {shards_in(folder)} shards")
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    return thread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shards", type=int, default=200)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tensorwire-full-") as folder:
+        source = make(folder, args.records, args.shards)
+        wanted = multiset(source)
+        thread = killing(f"{folder}/parquet", args.shards // 3)
+        print(report := datasets.convert(source, f"{folder}/parquet", "parquet", workers=2))
+        thread.join()
+        assert report.retried <= 1
+        print(datasets.convert(f"{folder}/parquet", f"{folder}/back", "tfrecord", workers=2))
+        assert multiset(f"{folder}/back/*.tfrecord") == wanted, "records were lost, repeated or changed"
+        driver = subprocess.Popen([sys.executable, "-c", _DRIVER, source, f"{folder}/again"], stdout=subprocess.PIPE)
+        while shards_in(f"{folder}/again") < args.shards // 2:
+            time.sleep(0.02)
+        driver.kill()
+        driver.communicate()
+        time.sleep(1)
+        there = shards_in(f"{folder}/again")
+        report = datasets.convert(source, f"{folder}/again", "parquet", workers=2)
+        print(f"the driver was killed at {there} shards; the second run wrote {report.written} of {args.shards}")
+        assert report.written <= args.shards - there + 2
+        datasets.convert(f"{folder}/again", f"{folder}/again-back", "tfrecord", workers=2)
+        assert multiset(f"{folder}/again-back/*.tfrecord") == wanted
+        print(f"{wanted[0]:,} records, the same multiset three times")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Datasets of many shards: converted, resharded, shuffled, filtered, split and sampled, on one machine or a cluster.
+
+    convert     the call; plan: what it will do, as plain data
+    spec        what is done with every record
+    plan        which shard reads what; planning: how a plan is made
+    task        one shard: a pure function that any engine runs
+    engines     local processes, Ray
+    driver      skips what is done, keeps the books; manifest: the books
+    formats     tfrecord, parquet, arrow, jsonl, npz, safetensors as batches of columns
+    batches choosing ordering shuffling statistics   rows: taken, filtered, ordered, shuffled, counted
+    selecting   split, sample, merge, shuffle, stats
+
+Every record is in exactly one shard, whoever dies on the way.
+"""
+
+from __future__ import annotations
+
+from .convert import convert, plan, run
+from .manifest import Manifest
+from .plan import Plan
+from .progress import Progress, Report
+from .selecting import merge, sample, shuffle, split, stats
+from .spec import Spec
+
+__all__ = ["Manifest", "Plan", "Progress", "Report", "Spec", "convert", "merge", "plan", "run", "sample", "shuffle", "split", "stats"]

@@ -1,0 +1,160 @@
+"""Rows of batches: chosen, cut, joined, and spread where some are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._errors import SchemaError, choices
+from ..memory import flat
+from ..records.batch import Batch
+from ..tensors import Array, Ragged, Strings, trusted
+
+_LONG = 64
+"""Bytes of a string from which on a copy for each is quicker than an index for each byte."""
+
+
+def runs(starts: Array, lengths: Array) -> Array:
+    """Places of many runs, one behind the other.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3]))
+    array([5, 6, 0, 1, 2])
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return places
+
+
+def gathered(data: Any, starts: Array, sizes: Array, text: bool = False) -> Strings:
+    """Strings that lie anywhere in some bytes, in memory of their own."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if len(starts) and offsets[-1] >= _LONG * len(starts):
+        view = flat(data)
+        joined = b"".join([view[a : a + n] for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
+        return trusted(Strings, np.frombuffer(joined, np.uint8), offsets, (len(starts),), text)
+    return trusted(Strings, np.frombuffer(flat(data), np.uint8)[runs(starts, sizes)], offsets, (len(starts),), text)
+
+
+def _taken(column: Any, chosen: Array) -> Any:
+    if isinstance(column, Strings):
+        width = column.size // len(column) if len(column) else 0
+        places = chosen if column.ndim == 1 else runs(chosen * width, np.full(len(chosen), width))
+        found = gathered(column.data, column.offsets[places], column.offsets[places + 1] - column.offsets[places], column.text)
+        return found.reshape(len(chosen), *column.shape[1:])
+    if isinstance(column, Ragged):
+        splits = []
+        for part in column.row_splits:
+            starts, lengths = part[chosen], part[chosen + 1] - part[chosen]
+            splits.append(np.concatenate([np.zeros(1, part.dtype), np.cumsum(lengths, dtype=part.dtype)]))
+            chosen = runs(starts.astype(np.int64), lengths.astype(np.int64))
+        return trusted(Ragged, _taken(column.values, chosen), tuple(splits), column.uniform)
+    return column[chosen]
+
+
+def take(batch: Batch, chosen: Array) -> Batch:
+    """Some rows, in that order.
+
+    >>> take(Batch({"a": np.array([5, 6, 7])}, size=3), np.array([2, 0]))["a"]
+    array([7, 5])
+    """
+    columns = {name: _taken(column, chosen) for name, column in batch.items()}
+    return Batch(columns, {name: there[chosen] for name, there in batch.present.items()}, len(chosen))
+
+
+def cut(batch: Batch, start: int, stop: int) -> Batch:
+    """The rows from, to."""
+    if start == 0 and stop >= batch.size:
+        return batch
+    rows = np.arange(start, min(stop, batch.size))
+    found: dict[str, Any] = dict(batch)
+    columns = {name: _taken(column, rows) if isinstance(column, Strings) else column[start:stop] for name, column in found.items()}
+    return Batch(columns, {name: there[start:stop] for name, there in batch.present.items()}, len(rows))
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    first = columns[0]
+    if isinstance(first, Strings):
+        shape = (sum(len(column) for column in columns), *first.shape[1:])
+        data = np.concatenate([column.data[: column.offsets[-1]] for column in columns])
+        return trusted(Strings, data, _chained([column.offsets for column in columns]), shape, all(column.text for column in columns))
+    if isinstance(first, Ragged):
+        values = _joined([column.values for column in columns])
+        splits = tuple(_chained([column.row_splits[i] for column in columns]) for i in range(first.ragged_rank))
+        return trusted(Ragged, values, splits, first.uniform)
+    return np.concatenate(columns)
+
+
+def _chained(splits: Sequence[Array]) -> Array:
+    """Bounds of several lists of rows as those of one."""
+    lengths = np.concatenate([np.diff(part) for part in splits])
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def join(parts: Sequence[Batch]) -> Batch:
+    """All rows in one batch; the parts have the same columns."""
+    if len(parts) == 1:
+        return parts[0]
+    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+    present = {name: np.concatenate([part.present[name] for part in parts]) for name in parts[0]}
+    return Batch(columns, present, sum(part.size for part in parts))
+
+
+def spread(column: Any, present: Array) -> Any:
+    """A column that has only the rows that are there, with zeros and nothing in place of the others.
+
+    >>> spread(np.array([5, 7]), np.array([True, False, True]))
+    array([5, 0, 7])
+    """
+    if present.all():
+        return column
+    count = len(present)
+    if isinstance(column, Strings):
+        width = int(np.prod(column.shape[1:], dtype=np.int64))
+        lengths: Array = np.zeros((count, width), np.int64)
+        lengths[present] = np.diff(column.offsets).reshape(-1, width)
+        return trusted(Strings, column.data, _bounds(lengths.reshape(-1)), (count, *column.shape[1:]), column.text)
+    if isinstance(column, Ragged):
+        lengths = np.zeros(count, np.int64)
+        lengths[present] = np.diff(column.row_splits[0])
+        outer = _bounds(lengths).astype(column.row_splits[0].dtype)
+        return trusted(Ragged, column.values, (outer, *column.row_splits[1:]), column.uniform)
+    out: Array = np.zeros((count, *column.shape[1:]), column.dtype)
+    out[present] = column
+    return out
+
+
+def _bounds(lengths: Array) -> Array:
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def select(batch: Batch, names: Sequence[str]) -> Batch:
+    """Some of the columns."""
+    for name in names:
+        if name not in batch:
+            raise SchemaError(f"no column {name!r}{choices(name, batch)}", tensor=name)
+    return Batch({name: batch[name] for name in names}, {name: batch.present[name] for name in names}, batch.size)
+
+
+def nbytes(batch: Batch) -> int:
+    """Bytes in memory, about."""
+    return sum(_size(column) for column in batch.values())
+
+
+def _size(column: Any) -> int:
+    if isinstance(column, Ragged):
+        return _size(column.values) + sum(part.nbytes for part in column.row_splits)
+    return int(column.nbytes)
+
+
+def pieces(batch: Batch, rows: int) -> Iterator[Batch]:
+    """The same rows, so many at a time."""
+    for start in range(0, batch.size, rows):
+        yield cut(batch, start, start + rows)

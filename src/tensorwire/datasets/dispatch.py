@@ -1,0 +1,66 @@
+"""`tw.convert`: one name for a tensor file and for a dataset."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Any
+
+from .. import conversion, storage
+from ..records.summary import is_record_file
+from . import formats
+from .convert import convert as convert_dataset
+
+_RECORDS = ("tfrecord", "jsonl")
+_TABLES = (*_RECORDS, "parquet", "arrow")
+_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards where workers".split())
+"""What only datasets have."""
+
+
+def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
+    """Writes a tensor file, or a dataset of many files, in another format.
+
+    A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a list of files, or anything with an option
+    that only datasets have (shards, where, shuffle, columns, schema, engine ...). Its options, and what is promised, are those of
+    `tensorwire.datasets.convert` (docs/datasets.md). Everything else is a file of tensors by name: `rename`, `dtype`, `include`, `exclude`,
+    `shard_size`, `quantize` ... are those of `tensorwire.conversion.convert` (docs/conversion.md).
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32)})
+    >>> [entry.name for entry in convert(f"{folder}/a.npz", f"{folder}/a.safetensors", rename="s/^model\\\\.//").entries]
+    ['w']
+    >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)}, shards=2)
+    >>> convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3", workers=0).records
+    6
+    """
+    if is_dataset(src, dst, to, options):
+        return convert_dataset(src, dst, to, **options)
+    return conversion.convert(src, dst, to, **options)
+
+
+def is_dataset(src: Any, dst: Any, to: str | None, options: Any = ()) -> bool:
+    """Whether records are meant, and not tensors by name.
+
+    >>> is_dataset("a.safetensors", "b.npz", None), is_dataset("a.parquet", "b.tfrecord", None), is_dataset("a.npz", "b", None, ["shards"])
+    (False, True, True)
+    """
+    seed = options.get("shuffle") if isinstance(options, dict) else None  # True is how bytes of tensors are arranged
+    if _OPTIONS & set(options) or (seed is not None and type(seed) is int) or to in _RECORDS or (to is None and _named(dst) in _RECORDS):
+        return True
+    if isinstance(src, (list, tuple)):
+        return True
+    if not isinstance(src, (str, os.PathLike)):
+        return False
+    path = os.fspath(src)
+    if _named(path) in _RECORDS or is_record_file(path):
+        return True
+    if storage.is_url(path):
+        return path.endswith("/") or glob.has_magic(path)
+    if os.path.isdir(path):
+        return any(formats.of_name(name) in _TABLES for name in os.listdir(path))
+    return glob.has_magic(path) and not os.path.exists(path)
+
+
+def _named(path: Any) -> str | None:
+    return formats.of_name(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else None

@@ -1,0 +1,211 @@
+"""The driver: skips what is done, gives the rest to an engine, keeps the books, sweeps, and says when all is there.
+
+It sees names and numbers, never data: a shard costs it one small task out, one small report in, and one line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import storage
+from .._errors import EncodeError
+from ..records.paths import SCHEMA
+from . import planning
+from .engines import Engine
+from .manifest import Line, Manifest, sweep
+from .plan import BOOKS, Plan
+from .progress import Meter, Progress, Report
+
+Tell = Callable[[float, Progress], None]
+
+
+def execute(plan: Plan, engine: Engine, *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:
+    """Runs a plan; what an earlier run has done, and is still what it should be, is not done again."""
+    started = time.perf_counter()
+    report = _one(plan, engine, overwrite) if plan.single else _many(plan, engine, resume, overwrite, progress)
+    report.seconds = time.perf_counter() - started
+    return report
+
+
+def _one(plan: Plan, engine: Engine, overwrite: bool) -> Report:
+    """One file, which needs no books: it is there whole, or not at all."""
+    if storage.stat(plan.target) is not None and not overwrite:
+        raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True (--overwrite) replaces it")
+    if any(
+        os.path.exists(plan.target) and os.path.samefile(entry.path, plan.target)
+        for entry in plan.sources
+        if not storage.is_url(entry.path)
+    ):
+        raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
+    report = Report(plan.target, 1)
+    for outcome in engine.run(plan.spec, [plan.task(0)]):
+        done = planning.reported(outcome)
+        _count(report, done["records"], done["bytes"], done["damage"])
+        report.written, report.retried = 1, int(outcome.attempts > 1)
+    _save_schema(plan, plan.target)
+    return report
+
+
+def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: Tell | None) -> Report:
+    manifest = Manifest(plan.target)
+    _check_place(plan, manifest, overwrite)
+    if not storage.is_url(plan.target):
+        os.makedirs(os.path.join(plan.target, BOOKS, "shuffle") if plan.spec.shuffle is not None else plan.target, exist_ok=True)
+    run = _Run(plan, engine, manifest, resume, progress)
+    manifest.open(plan)
+    try:
+        report = run.all()
+        _save_schema(plan, storage.join(plan.target, _beside(plan)))
+        report.swept = len(sweep(plan, run.known, keep_runs=False))
+        manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
+        return report
+    finally:
+        manifest.close()
+
+
+def _beside(plan: Plan) -> str:
+    """The name that all shards share, without their numbers: the schema stands beside it."""
+    return f"{plan.splits[0].name if plan.splits else plan.name}{plan.suffix}"
+
+
+def _save_schema(plan: Plan, path: str) -> None:
+    schema = planning.written_schema(plan.spec, plan.sources[0].path)
+    if schema is None:
+        return
+    names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
+    for name in names:
+        schema.save(name + SCHEMA)
+
+
+def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
+    """That nothing is written over what should stay: a folder of somebody else's, or a finished dataset of another kind."""
+    if not storage.is_url(plan.target) and os.path.isfile(plan.target):
+        raise FileExistsError(f"{plan.target} is a file, and a dataset is a folder")
+    about = manifest.about()
+    if overwrite:
+        return
+    if about is None:
+        others = [entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path]
+        if others:
+            why = f"has files that no run of ours has written ({storage.shown(others[0])})"
+            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True")
+    elif about.get("hash") != plan.spec.hash and manifest.finished() is not None:
+        raise FileExistsError(
+            f"{storage.shown(plan.target)} is a finished dataset that was made in another way; another folder, or overwrite=True"
+        )
+
+
+def _count(report: Report, records: int, nbytes: int, damage: list[Any]) -> None:
+    report.records += records
+    report.bytes += nbytes
+    report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in damage]
+
+
+class _Run:
+    """One run of a plan of many shards."""
+
+    def __init__(self, plan: Plan, engine: Engine, manifest: Manifest, resume: bool, progress: Tell | None) -> None:
+        self._plan, self._engine, self._manifest = plan, engine, manifest
+        lines = manifest.read()
+        self.known = set(lines)
+        """Names of all that was ever made here."""
+        self._lines = lines if resume else {}
+        prefix = plan.target.rstrip("/") + "/"
+        self._there = (
+            {entry.path.removeprefix(prefix): (entry.size, entry.stamp) for entry in storage.listing(plan.target)} if self._lines else {}
+        )
+        self._report = Report(plan.target, len(plan))
+        self._meter = Meter(len(plan), progress)
+        self._unsure: list[tuple[dict[str, Any], Line]] = []
+
+    def all(self) -> Report:
+        plan = self._plan
+        if plan.spec.shuffle is None:
+            self._work(plan.task(i) for i in range(len(plan)))
+            return self._report
+        missing = [task for i in range(len(plan)) if not self._is_done(task := plan.gathered(i), count=True)]
+        missing += self._sure()
+        if missing:
+            self._work(iter(plan.runs()), shards=False)
+            for task in missing:
+                task.pop("checked", None)
+            self._work(iter(missing), known=True)
+        return self._report
+
+    def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
+        """Has all tasks done that are not done."""
+        wanted = tasks if known else (task for task in tasks if not self._is_done(task, shards))
+        for outcome in self._engine.run(self._plan.spec, wanted):
+            self._book(outcome, shards)
+        if not known and (again := self._sure(shards)):
+            self._work(iter(again), shards, known=True)
+
+    def _book(self, outcome: Any, shards: bool) -> None:
+        done, task = planning.reported(outcome), outcome.task
+        name = self._name(task)
+        self._manifest.add(Line(name, self._plan.key(task), done["records"], done["bytes"], done["crc32c"], done["stamp"], done["damage"]))
+        self.known.add(name)
+        self._report.retried += int(outcome.attempts > 1)
+        if self._plan.spec.shuffle is not None:  # damage is found by the first half, and counted there
+            self._report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in done["damage"]]
+            done = {**done, "damage": []}
+        if shards:
+            self._report.written += 1
+            self._add(task, done["records"], done["bytes"], done["damage"])
+
+    def _add(self, task: dict[str, Any], records: int, nbytes: int, damage: list[Any]) -> None:
+        _count(self._report, records, nbytes, damage)
+        if self._plan.splits:
+            name = self._plan.splits[task["number"] // self._plan.shards].name
+            self._report.splits[name] = self._report.splits.get(name, 0) + records
+        self._meter.add(records, nbytes)
+
+    def _name(self, task: dict[str, Any]) -> str:
+        return str(task["path"]).removeprefix(self._plan.target.rstrip("/") + "/")
+
+    def _is_done(self, task: dict[str, Any], count: bool) -> bool:
+        """Whether the books and the file agree that this is there. A file of the right size with another stamp is looked at later."""
+        line = self._lines.get(self._name(task))
+        there = self._there.get(line.name) if line is not None else None
+        if line is None or there is None or there[0] != line.size or line.key != self._plan.key(task):
+            return False
+        if there[1] != line.stamp:
+            if not line.crc32c:
+                return False
+            self._unsure.append((task, line))
+            return True
+        if count:
+            self._add(task, line.records, line.size, line.damage)
+        elif line.damage:
+            self._report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in line.damage]
+        return True
+
+    def _sure(self, shards: bool = True) -> list[dict[str, Any]]:
+        """Has the checksums taken of files whose stamps are not those in the books; the tasks of those that are something else."""
+        unsure, self._unsure = self._unsure, []
+        again = []
+        checks = ({"do": "check", "number": i, "path": task["path"]} for i, (task, _) in enumerate(unsure))
+        for outcome in self._engine.run(self._plan.spec, checks) if unsure else ():
+            task, line = unsure[outcome.task["number"]]
+            found = planning.reported(outcome)
+            if (found["bytes"], found["crc32c"]) != (line.size, line.crc32c):
+                again.append(task)
+                continue
+            self._manifest.add(line._replace(stamp=found["stamp"]))
+            if shards:
+                self._add(task, line.records, line.size, line.damage)
+        return again
+
+
+@contextlib.contextmanager
+def closing(engine: Engine, mine: bool) -> Iterator[Engine]:
+    """An engine that was made here is closed here."""
+    try:
+        yield engine
+    finally:
+        if mine:
+            engine.close()

@@ -1,0 +1,46 @@
+"""Who runs the tasks: processes on this machine, or a Ray cluster.
+
+    engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is room for them
+    engine.close()
+
+An engine runs `task.run(task, spec)` somewhere, tries again if a worker dies or the way to a store breaks, and never looks at the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from ..._errors import UnknownFormatError, choices
+from ..spec import Spec
+
+RETRIES = 3
+
+
+class Outcome(NamedTuple):
+    """What came of a task: a report, or the error that ended it."""
+
+    task: dict[str, Any]
+    report: dict[str, Any] | None
+    error: BaseException | None = None
+    attempts: int = 1
+
+
+class Engine(Protocol):
+    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]: ...
+    def close(self) -> None: ...
+
+
+def named(engine: Any, workers: int | None = None, **options: Any) -> Engine:
+    """An engine by its name, or the one that was given."""
+    if not isinstance(engine, str):
+        return engine  # type: ignore[no-any-return]
+    if engine == "local":
+        from .local import LocalEngine
+
+        return LocalEngine(workers, **options)
+    if engine == "ray":
+        from .ray import RayEngine
+
+        return RayEngine(workers=workers, **options)
+    raise UnknownFormatError(f"no engine {engine!r}{choices(engine, ('local', 'ray'))}")

@@ -1,0 +1,83 @@
+"""A Ray cluster: the one at `address`, or an embedded one on this machine. Data goes between the stores and the workers alone.
+
+An embedded cluster listens on 127.0.0.1, has no dashboard, and sends no statistics to anyone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..._errors import TensorwireError
+from ..._optional import require
+from ..spec import Spec
+from . import RETRIES, Outcome, faults, worker
+
+
+class RayEngine:
+    """Tasks on Ray. `options` are those of ray.remote: num_cpus, memory, resources ... of one task."""
+
+    def __init__(
+        self, address: str | None = None, *, workers: int | None = None, retries: int = RETRIES, options: dict[str, Any] | None = None
+    ) -> None:
+        self.retries, self._workers, self._options = retries, workers, {"num_cpus": 1, **(options or {})}
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        self._ray = require("ray", extra="ray")
+        self._mine = not self._ray.is_initialized()
+        if self._mine and address is not None:
+            self._ray.init(address=address, log_to_driver=False)
+        elif self._mine:
+            self._ray.init(
+                address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False,
+                _node_ip_address="127.0.0.1",
+            )  # fmt: skip
+
+    def _room(self) -> int:
+        """Tasks under way at once: two for each that can run, so that no worker waits for us."""
+        if self._workers is not None:
+            return self._workers
+        return max(1, 2 * int(self._ray.cluster_resources().get("CPU", 1) / max(0.01, self._options["num_cpus"])))
+
+    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
+        """Outcomes as they come. Leaving early cancels what is under way."""
+        ray = self._ray
+        asked = ray.remote(max_retries=self.retries, **self._options)(worker.answer)
+        shared = ray.put(spec)  # sent to each node once
+        under_way: dict[Any, tuple[dict[str, Any], int]] = {}
+        source, room = iter(tasks), self._room()
+        try:
+            while True:
+                while len(under_way) < room and (task := next(source, None)) is not None:
+                    under_way[asked.remote(task, shared)] = task, 1
+                if not under_way:
+                    return
+                # Of many tasks, many at once: each wait goes over all of them.
+                ready, _ = ray.wait(list(under_way), num_returns=max(1, len(under_way) // 64), timeout=5)
+                for ref in ready:
+                    task, attempts = under_way.pop(ref)
+                    found = self._got(ref, task)
+                    if found.error is not None and faults.passing(found.error) and attempts <= self.retries:
+                        under_way[asked.remote(task, shared)] = task, attempts + 1
+                    else:
+                        yield found._replace(attempts=attempts)
+                if not ready:
+                    room = self._room()  # the cluster may have grown
+        finally:
+            for ref in under_way:
+                ray.cancel(ref, force=True)
+
+    def _got(self, ref: Any, task: dict[str, Any]) -> Outcome:
+        try:
+            found = self._ray.get(ref)
+        except self._ray.exceptions.RayError as error:
+            path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
+            why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            return Outcome(task, None, TensorwireError(f"Ray gave the task up after {self.retries + 1} tries: {why:.300}", path=path))
+        return Outcome(task, found.get("report"), faults.unpacked(found["error"]) if "error" in found else None)
+
+    def close(self) -> None:
+        """Ends the cluster, if it is our own."""
+        if self._mine and self._ray.is_initialized():
+            self._ray.shutdown()

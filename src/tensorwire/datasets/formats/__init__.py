@@ -1,0 +1,129 @@
+"""The formats that datasets are in: each a module that counts, reads and writes records as batches of columns.
+
+    count(path, marks, spec)       how many records, and where some of them begin
+    read(part, spec, damage)       batches of the records of a part
+    schema(sources, spec)          what the columns are, from a sample
+    Writer(file, spec)             add(batch) ..., close()
+
+Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import IO, Any, NamedTuple, Protocol
+
+from ... import storage
+from ..._errors import UnknownFormatError, choices
+from ...records.batch import Batch
+from ...records.schema import Schema
+from ...transforms.compression import SUFFIXES as _PACKED
+from ..spec import Spec
+
+ROWS = 8192
+BYTES = 16 << 20
+"""A batch ends at so many rows, or bytes."""
+
+SUFFIXES = {
+    "tfrecord": (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".arrows"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "npz": (".npz",),
+    "safetensors": (".safetensors",),
+}
+_MODULES = {"tfrecord": "tfrecord", "parquet": "parquet", "arrow": "arrow", "jsonl": "jsonl", "npz": "tensors", "safetensors": "tensors"}
+
+
+class Part(NamedTuple):
+    """Records of one source."""
+
+    path: str
+    size: int
+    stamp: str
+    number: int
+    """Of the source among all."""
+    first: int = 0
+    stop: int | None = None
+    mark: tuple[int, int] | None = None
+    """A record at or before the first one, and where in the file it begins."""
+    base: int = 0
+    """How many records all sources before this one have, where that matters."""
+    ranks: dict[str, int] = {}
+    """For a sample: how many records of each stratum come before this source."""
+
+
+class Counted(NamedTuple):
+    """The number of records, and where every `step`-th of them begins, if that is known."""
+
+    records: int
+    marks: list[int]
+    step: int = 1
+
+
+class Damage(NamedTuple):
+    """Something of a source that could not be read."""
+
+    path: str
+    why: str
+    nbytes: int = 0
+
+
+class Writer(Protocol):
+    def add(self, batch: Batch) -> None: ...
+    def close(self) -> None: ...
+
+
+class Format(Protocol):
+    def count(self, path: str, marks: int, spec: Spec) -> Counted: ...
+    def read(self, part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]: ...
+    def schema(self, paths: Sequence[str], spec: Spec) -> Schema | None: ...
+    def writer(self, file: IO[bytes], spec: Spec) -> Writer: ...
+
+
+def named(name: str) -> Any:
+    """The module of a format.
+
+    >>> named("jsonl").__name__
+    'tensorwire.datasets.formats.jsonl'
+    """
+    if name not in _MODULES:
+        raise UnknownFormatError(f"no format of datasets {name!r}{choices(name, _MODULES)}")
+    return importlib.import_module(f"{__name__}.{_MODULES[name]}")
+
+
+def of_name(path: str) -> str | None:
+    """The format that a name says; compressed record files and JSON lines too.
+
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.parquet"), of_name("a")
+    ('tfrecord', 'parquet', None)
+    """
+    name = path.rsplit("/", 1)[-1]
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)
+
+
+def suffix(spec: Spec) -> str:
+    """What the names of shards end with."""
+    own = SUFFIXES[spec.target][0]
+    if spec.target not in ("tfrecord", "jsonl") or not spec.compression:
+        return own
+    return own + next((ending for ending, kind in _PACKED.items() if kind == spec.compression), "." + spec.compression)
+
+
+@contextlib.contextmanager
+def local(path: str) -> Iterator[str]:
+    """The path of a local file with these bytes: an object is copied to a temporary one, for those who must jump about in it."""
+    if not storage.is_url(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
+        with storage.reader(path) as source:
+            shutil.copyfileobj(source, file, 1 << 20)
+        file.flush()
+        yield file.name

@@ -1,0 +1,145 @@
+"""Batches of columns as Arrow's record batches and back: what Parquet and Arrow files have in common.
+
+A feature that a record does not have is a null. What no tensor holds (dates, structs, nulls inside of lists) is an error with its column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ... import frameworks
+from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
+from ..._optional import require
+from ...records import adapters, gather, pack
+from ...records import columns as _columns
+from ...records.batch import Batch
+from ...records.schema import FLOAT, Feature, Schema
+from ...wire import example, jsontext
+from .. import batches
+from ..spec import Spec
+from . import tfrecord
+
+KEY = "tensorwire.schema"
+"""The schema of Examples in a file's metadata, so that they come back as they were."""
+
+
+def batch_of(found: Any, names: list[str] | None = None) -> Batch:
+    """A record batch as columns, with what is missing."""
+    columns, present = {}, {}
+    for name in names if names is not None else found.schema.names:
+        place = found.schema.get_field_index(name)
+        if place < 0:
+            raise SchemaError(f"no column {name!r}{choices(name, found.schema.names)}", tensor=name)
+        rows = found.column(place)
+        there = np.ones(len(rows), np.bool_) if not rows.null_count else np.asarray(rows.is_valid())
+        try:
+            columns[name] = batches.spread(_tensor(rows.drop_null() if rows.null_count else rows), there)
+        except TensorwireError as error:
+            raise error.add(tensor=name) from None
+        present[name] = there
+    return Batch(columns, present, found.num_rows)
+
+
+def _tensor(rows: Any) -> Any:
+    return frameworks.tensor(rows)
+
+
+def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
+    """Arrow's schema of what is written: by the columns of a batch, and with our own schema of Examples in its metadata."""
+    found = adapters.arrow_batch(pa, batches.cut(batch, 0, 0)).schema
+    if spec.schema is None:
+        return found
+    kept = spec.schema if spec.columns is None else spec.schema.select(spec.columns)
+    return found.with_metadata({KEY: jsontext.write(Schema(_kept(kept, spec)).json()).decode()})
+
+
+def _kept(schema: Schema, spec: Spec) -> dict[str, Feature]:
+    features = {name: tfrecord._readable(feature) if spec.source == "tfrecord" else feature for name, feature in schema.items()}
+    return {name: Feature(one.kind, one.shape, one.dtype, one.required, None, one.encoding, one.text) for name, one in features.items()}
+
+
+def empty(spec: Spec) -> Batch | None:
+    """A batch without rows, where the schema says what its columns are."""
+    if spec.schema is None:
+        return None
+    features = tfrecord.features(spec) if spec.source == "tfrecord" else dict(spec.schema)
+    chosen = {name: feature for name, feature in features.items() if spec.columns is None or name in spec.columns}
+    columns = example.Columns([feature.column(name) for name, feature in chosen.items()], 0)
+    return _columns.batch(chosen, columns.take(), 0)
+
+
+def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
+    """A record batch of that schema."""
+    found = adapters.arrow_batch(pa, batch)
+    try:
+        return found.cast(schema) if not found.schema.equals(schema) else found.replace_schema_metadata(schema.metadata)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise EncodeError(f"the columns are not those of the first rows: {error!s:.200}") from None
+
+
+def schema_of(arrow: Any, spec: Spec) -> Schema:
+    """The schema of Examples for a table: the one in its metadata, or what its types become."""
+    pa = require("pyarrow", extra="arrow")
+    known = (arrow.metadata or {}).get(KEY.encode())
+    names = arrow.names
+    if known is not None:
+        found = Schema.from_json(known)
+        if set(found) == set(names) and not spec.tensors and not spec.cast:
+            return found
+    blank = batch_of(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow))
+    asked = cast(blank, spec)
+    try:
+        columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
+    except EncodeError as error:
+        if "float64" in error.message:
+            error.args = (
+                f"float64 does not fit a float list, which is float32; cast={{{error.tensor!r}: 'float32'}} rounds it{pack.EXACTLY}",
+            )
+        raise
+    return Schema({name: column.feature for name, column in columns.items()})
+
+
+def cast(batch: Batch, spec: Spec) -> Batch:
+    """The columns that are wanted in another dtype, in it."""
+    if not spec.cast:
+        return batch
+    columns = {name: _cast(column, spec.cast[name], name) if name in spec.cast else column for name, column in batch.items()}
+    return Batch(columns, batch.present, batch.size)
+
+
+def _cast(column: Any, dtype: str, name: str) -> Any:
+    values = getattr(column, "values", column)
+    if not isinstance(values, np.ndarray):
+        raise EncodeError(f"strings are not cast to {dtype}", tensor=name)
+    made = frameworks.tensor(values).astype(_dtype(dtype))
+    return made if values is column else type(column)(made, column.row_splits, column.uniform)
+
+
+def _dtype(name: str) -> Any:
+    from ... import dtypes
+
+    return dtypes.named(name).numpy
+
+
+@contextlib.contextmanager
+def guarded(path: str, format: str) -> Iterator[None]:
+    """What pyarrow says of bytes that it cannot read, as our error."""
+    pa = require("pyarrow", extra="arrow")
+    try:
+        yield
+    except TensorwireError as error:
+        raise error.add(path=path) from None
+    except OSError as error:
+        if error.errno is not None:  # the system's own, and not what pyarrow says of bytes
+            raise
+        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", path=path, format=format, offset=0) from None
+    except (pa.ArrowException, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
+        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", path=path, format=format, offset=0) from None
+
+
+def is_float(feature: Feature) -> bool:
+    return feature.kind == FLOAT

@@ -1,0 +1,164 @@
+"""Parquet: groups of rows of some ten megabytes, pages with checksums. pyarrow reads pages after we have looked at their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+from ... import files, storage
+from ..._errors import DecodeError, EncodeError, TruncatedError
+from ..._limits import DEFAULT
+from ..._optional import require
+from ...codecs import parquet as _codec
+from ...codecs import parquet_pages
+from ...records.batch import Batch
+from ...records.schema import Schema
+from .. import batches
+from ..spec import Spec
+from . import ROWS, Counted, Damage, Part, columnar, local
+
+FORMAT = "parquet"
+_GROUP = 64 << 20
+"""Bytes of rows that are held and written together."""
+_LOOK = 2048
+"""Rows that are looked at for values that come again."""
+_CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+
+
+class _Opened:
+    """A file whose footer and pages have been looked at."""
+
+    def __init__(self, path: str) -> None:
+        pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
+        data = files.map_file(path).view
+        if len(data) < 12 or bytes(data[:4]) != b"PAR1" or bytes(data[-4:]) != b"PAR1":
+            raise TruncatedError("a Parquet file begins and ends with PAR1", format=FORMAT, offset=max(0, len(data) - 4))
+        size = int.from_bytes(data[-8:-4], "little")
+        start = len(data) - 8 - size
+        if start < 4:
+            raise TruncatedError(f"a footer of {size} bytes in a file of {len(data)}", format=FORMAT, offset=len(data) - 8)
+        plan = parquet_pages.plan(data, start, DEFAULT)
+        limits = {"thrift_string_size_limit": size + 1, "thrift_container_size_limit": size // 4 + 100}
+        self.file = parquet.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True, **limits)
+        self.rows = max(1, min(ROWS, DEFAULT.tensor // (2 * plan.longest))) if plan.longest else ROWS
+        self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
+
+
+def count(path: str, marks: int, spec: Spec) -> Counted:
+    """From the footer."""
+    parquet = require("pyarrow.parquet", extra="arrow")
+    with columnar.guarded(path, FORMAT):
+        if storage.is_url(path):
+            with storage.reader(path) as file:
+                return Counted(parquet.read_metadata(file).num_rows, [])
+        return Counted(sum(_Opened(path).groups), [])
+
+
+def schema(sources: Sequence[str], spec: Spec) -> Schema:
+    return columnar.schema_of(arrow_schema(sources[0]), spec)
+
+
+def arrow_schema(path: str) -> Any:
+    with local(path) as place, columnar.guarded(path, FORMAT):
+        return _Opened(place).file.schema_arrow
+
+
+def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+    with local(part.path) as place:
+        with columnar.guarded(part.path, FORMAT):
+            opened = _Opened(place)
+        at, stop = 0, part.stop if part.stop is not None else 1 << 62
+        for group, rows in enumerate(opened.groups):
+            if at + rows > part.first and at < stop:
+                yield from _group(opened, group, part, at, stop, spec, damage)
+            at += rows
+
+
+def _group(opened: _Opened, group: int, part: Part, at: int, stop: int, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+    """The rows of one group that are in the part; `at` is the number of its first."""
+    found: Any = iter(())
+    names = spec.names
+    with columnar.guarded(part.path, FORMAT):
+        found = opened.file.iter_batches(opened.rows, [group], columns=names, use_threads=False)
+    while True:
+        try:
+            with columnar.guarded(part.path, FORMAT):
+                rows = next(found, None)
+                if rows is None:
+                    return
+                rows.validate(full=True)
+                low, high = max(0, part.first - at), min(rows.num_rows, stop - at)
+                at += rows.num_rows
+                made = columnar.batch_of(rows.slice(low, high - low), names) if low < high else None
+        except DecodeError as error:
+            if not spec.skips:
+                raise error.add(record=at) from None
+            damage.append(Damage(part.path, f"the rest of a group of rows from row {at} on: {error}"))
+            return
+        if made is not None:
+            yield made
+
+
+class Writer:
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._pa, self._parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
+        self._file, self._spec = file, spec
+        self._schema: Any = None
+        self._writer: Any = None
+        self._held: list[Any] = []
+        self._size = 0
+
+    def add(self, batch: Batch) -> None:
+        if self._schema is None:
+            self._schema = columnar.table_schema(self._pa, self._spec, batch)
+        self._held.append(columnar.arrow_batch(self._pa, batch, self._schema))
+        self._size += batches.nbytes(batch)
+        if self._size >= _GROUP:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        table = self._pa.Table.from_batches(self._held, self._schema)
+        self._held, self._size = [], 0
+        if self._writer is None:
+            name = self._spec.compression or "zstd"
+            self._writer = self._parquet.ParquetWriter(
+                self._file, self._schema, compression=name, compression_level=self._spec.level if name != "none" else None,
+                use_dictionary=_repeated(table), write_page_checksum=True, store_schema=True,
+            )  # fmt: skip
+        self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+
+    def close(self) -> None:
+        if self._schema is None:
+            blank = columnar.empty(self._spec)
+            if blank is None:
+                raise EncodeError("no rows, and so no columns, which a Parquet file must have", format=FORMAT)
+            self._schema = columnar.table_schema(self._pa, self._spec, blank)
+        if self._held or self._writer is None:
+            self._pass_on()
+        self._writer.close()
+
+
+def _repeated(table: Any) -> Any:
+    """Paths of columns whose values come again, as far as the first rows show: a dictionary of the others costs time, and is given up."""
+    compute = require("pyarrow.compute", extra="arrow")
+    paths = _codec._coded(table)
+    found = []
+    for path in paths or ():
+        rows = table.column(path.partition(".list.element")[0]).slice(0, _LOOK).combine_chunks()
+        while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
+            rows = rows.storage if hasattr(rows, "storage") else rows.flatten()
+        if len(rows) and compute.count_distinct(rows).as_py() <= len(rows) // 2:
+            found.append(path)
+    return found or False
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+def check_target(spec: Spec) -> None:
+    require("pyarrow", extra="arrow")
+    if spec.compression is not None and spec.compression not in _CODECS:
+        raise EncodeError(f"Parquet compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}", format=FORMAT)
+    if spec.quantize:
+        raise EncodeError("Parquet holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)

@@ -1,0 +1,108 @@
+"""npz and safetensors: a file of columns that share their first dimension. A shard is held whole while it is read or written.
+
+A column of which some records have nothing has a second one beside it, "NAME/present", that says which do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from ... import api, lazy
+from ..._errors import EncodeError, LimitError, SchemaError, TensorwireError
+from ...records import gather, pack
+from ...records.batch import Batch
+from ...records.schema import Schema
+from ...tensors import Sparse
+from .. import batches
+from ..spec import Spec
+from . import ROWS, Counted, Damage, Part, columnar, local
+
+PRESENT = "/present"
+
+
+def _rows(shapes: dict[str, Any], path: str) -> int:
+    counts = {shape[0] if shape else -1 for shape in shapes.values()}
+    if len(counts) != 1 or -1 in counts:
+        raise SchemaError(f"a shard has columns of one length, and these are {dict(list(shapes.items())[:6])}", path=path)
+    return int(counts.pop())
+
+
+def count(path: str, marks: int, spec: Spec) -> Counted:
+    """From the header."""
+    with local(path) as place, lazy.open_file(place, spec.source) as file:
+        return Counted(_rows({name: file[name].shape for name in file}, path), [])
+
+
+def _load(path: str, spec: Spec) -> Batch:
+    with local(path) as place:
+        found = lazy.load(place, spec.source)
+    if not hasattr(found, "items"):
+        raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
+    columns = {name: column for name, column in found.items() if not name.endswith(PRESENT)}
+    if any(isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()):
+        raise SchemaError("a column is dense, ragged or of strings", path=path)
+    rows = _rows({name: column.shape for name, column in columns.items()}, path)
+    present = {name: np.asarray(found.get(name + PRESENT, np.ones(rows, np.bool_)), np.bool_) for name in columns}
+    if any(there.shape != (rows,) for there in present.values()):
+        raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
+    return Batch(columns, present, rows)
+
+
+def schema(sources: Sequence[str], spec: Spec) -> Schema:
+    blank = columnar.cast(batches.cut(_load(sources[0], spec), 0, 0), spec)
+    try:
+        columns, _ = gather.from_columns(blank, pack.Options([name for name in spec.tensors if name in blank]), 0, {})
+    except TensorwireError as error:
+        raise error.add(path=sources[0]) from None
+    return Schema({name: column.feature for name, column in columns.items()})
+
+
+def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+    if part.size > spec.memory:
+        raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
+    found = _load(part.path, spec)
+    if spec.names is not None:
+        found = batches.select(found, spec.names)
+    stop = found.size if part.stop is None else min(part.stop, found.size)
+    for start in range(part.first, stop, ROWS):
+        yield batches.cut(found, start, min(stop, start + ROWS))
+
+
+class Writer:
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._file, self._spec = file, spec
+        self._held: list[Batch] = []
+        self._size = 0
+
+    def add(self, batch: Batch) -> None:
+        self._held.append(batch)
+        self._size += batches.nbytes(batch)
+        if self._size > self._spec.memory:
+            raise EncodeError(f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more shards=, or memory=")
+
+    def close(self) -> None:
+        blank = columnar.empty(self._spec)
+        if not self._held and blank is None:
+            raise EncodeError("no rows, and so no columns", format=self._spec.target)
+        whole = batches.join(self._held or [blank])  # type: ignore[list-item]
+        columns: dict[str, Any] = {}
+        for name, column in whole.items():
+            columns[name] = column
+            if not whole.present[name].all():
+                columns[name + PRESENT] = whole.present[name]
+        options: dict[str, Any] = {"quantize": self._spec.quantize} if self._spec.quantize else {}
+        if self._spec.compression:
+            options["compression"] = self._spec.compression
+        for chunk in api.buffers(columns, self._spec.target, **options):
+            self._file.write(chunk)
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+def check_target(spec: Spec) -> None:
+    """The codec looks at the options when it is made, for the first shard."""

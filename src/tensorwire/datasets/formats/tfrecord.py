@@ -1,0 +1,285 @@
+"""TFRecord: records as they are, or Examples as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from ... import memory, storage
+from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from ..._limits import DEFAULT
+from ...records import blocks as _blocks
+from ...records import columns as _columns
+from ...records import damage as _damage
+from ...records import index as _index
+from ...records import infer, pack, paths
+from ...records.batch import Batch
+from ...records.blocks import Block
+from ...records.schema import BYTES, Feature, Schema
+from ...records.write import ExampleSink
+from ...transforms import compression as compressions
+from ...wire import example, kernels
+from .. import batches
+from ..spec import Spec
+from . import BYTES as MOST_BYTES
+from . import ROWS, Counted, Damage, Part
+
+RECORD = "\x00record"
+"""The column of records that are only moved."""
+_HELD = 256 << 10
+
+
+def count(path: str, marks: int, spec: Spec) -> Counted:
+    """From the headers, or from the index beside the file. A damaged file has as many records as can be read."""
+    if spec.skips:
+        found = sum(len(item.starts) for item in _damage.scan(path, hold=False) if isinstance(item, Block))
+        return Counted(found, [])
+    index = _index.load(path) or _index.build(path)
+    records = len(index)
+    if index.compression is not None or not records:
+        return Counted(records, [])
+    step = -(-records // max(1, marks))
+    return Counted(records, index.offsets[:-1:step].tolist(), step)
+
+
+def schema(sources: Sequence[str], spec: Spec) -> Schema | None:
+    """The schema beside the files, or one inferred from a sample of them."""
+    beside = paths.schema_beside(sources[0])
+    if storage.stat(beside) is not None:
+        return Schema.load(beside)
+    return infer.infer_schema(list(sources))
+
+
+def moved(spec: Spec) -> bool:
+    """Whether records are only moved, never looked into."""
+    return spec.features is None
+
+
+def blocks(part: Part, spec: Spec, damage: list[Damage], check: bool) -> Iterator[Block]:
+    """The records of a part as they lie in memory."""
+    stop = part.stop if part.stop is not None else 1 << 62
+    if spec.skips:
+        found = _good(part.path, damage)
+    else:
+        first, offset = part.mark or (0, 0)
+        found = _blocks.blocks(part.path, offset=offset, first=first, check=check)
+    for block in found:
+        low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
+        if low < high:
+            whole = low == 0 and high == len(block.starts)
+            yield block if whole else block._replace(starts=block.starts[low:high], sizes=block.sizes[low:high], first=block.first + low)
+        if block.first + len(block.starts) >= stop and not spec.skips:
+            return
+        del block
+
+
+def _good(path: str, damage: list[Damage]) -> Iterator[Block]:
+    for item in _damage.scan(path):
+        if isinstance(item, Block):
+            yield item
+        else:
+            damage.append(Damage(path, str(item), item.length))
+
+
+def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+    if moved(spec):
+        yield from _records(blocks(part, spec, damage, True))
+    else:
+        yield from _examples(part, spec, damage)
+
+
+def _records(found: Iterator[Block]) -> Iterator[Batch]:
+    for block in found:
+        yield Batch({RECORD: batches.gathered(block.data, block.starts, block.sizes)}, size=len(block.starts))
+
+
+def features(spec: Spec) -> dict[str, Feature]:
+    """What is decoded. What has no one shape as a tensor stays the bytes that it is in the Example."""
+    assert spec.schema is not None
+    return {name: _readable(feature) for name, feature in spec.schema.items()}
+
+
+def _readable(feature: Feature) -> Feature:
+    if feature.encoding == "quantized":
+        return Feature(BYTES, (None,))
+    if feature.encoding in ("tensor", "raw") and not feature.fixed:
+        return Feature(BYTES, ())
+    return feature
+
+
+class _Decoding:
+    """Examples into batches of some rows."""
+
+    def __init__(self, spec: Spec, damage: list[Damage]) -> None:
+        self._features, self._skips, self._damage = features(spec), spec.skips, damage
+        self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
+        self._pool = memory.Pool()
+        self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
+        self._held = 0
+        self._from: list[tuple[int, Block, int]] = []
+        """Where the rows are from: from a row on, those of a block (without its data) from a record on."""
+
+    def add(self, block: Block) -> Iterator[Batch]:
+        at, total = 0, len(block.starts)
+        ends = np.cumsum(block.sizes)
+        bare = block._replace(data=np.empty(0, np.uint8))
+        while at < total:
+            before = int(ends[at - 1]) if at else 0
+            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._held)) + 1 - at
+            stop = at + max(1, min(total - at, ROWS - self._columns.row, fits))
+            self._from.append((self._columns.row, bare, at))
+            at = self._fill(block, at, stop)
+            self._held += int(ends[at - 1]) - before
+            if self._columns.row == ROWS or self._held >= MOST_BYTES:
+                yield self.take()
+
+    def _fill(self, block: Block, at: int, stop: int) -> int:
+        row = self._columns.row
+        try:
+            self._columns.fill(block.data, block.starts[:stop], block.sizes[:stop], at, self._skips)
+            return stop
+        except TensorwireError as error:
+            bad = error.record if error.record is not None else at
+            record, offset = block.where(bad)
+            error.record = record
+            error.add(path=block.path, offset=offset, base=offset)
+            if not self._skips or not isinstance(error, DecodeError):
+                raise
+            self._damage.append(Damage(block.path, str(error), int(block.sizes[bad])))
+            assert self._columns.row == row + bad - at
+            return bad + 1
+
+    def take(self) -> Batch:
+        columns, rows = self._columns, self._columns.row
+        try:
+            return _columns.batch(self._features, columns.take(), rows)
+        except TensorwireError as error:
+            raise self._located(error) from None
+        finally:
+            self._columns = example.Columns(self._decoder, ROWS, pool=self._pool, like=columns)
+            self._held, self._from = 0, []
+
+    def _located(self, error: TensorwireError) -> TensorwireError:
+        """An error that knows its row in the batch, with the file and the record there."""
+        row = error.record or 0
+        first, block, at = next(run for run in reversed(self._from) if run[0] <= row)
+        error.offset = None
+        if error.record is not None:
+            error.record, error.offset = block.where(at + row - first)
+        return error.add(path=block.path)
+
+    @property
+    def rows(self) -> int:
+        return self._columns.row
+
+
+def _examples(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+    decoding = _Decoding(spec, damage)
+    survey = kernels.ExampleSurvey(DEFAULT.names) if spec.strict else None
+    for block in blocks(part, spec, damage, False):
+        yield from decoding.add(block)
+        if survey is not None:
+            survey.add(block.data, block.starts, block.sizes, True)
+        del block
+    if survey is not None:
+        _check_names(survey, spec, part.path)
+    if decoding.rows:
+        yield decoding.take()
+
+
+def _check_names(survey: Any, spec: Spec, path: str) -> None:
+    """That no feature is lost because the sample, from which the schema was inferred, did not have it."""
+    assert spec.schema is not None
+    for name, is_list, _, kinds, *_ in survey.result()[2]:
+        shown = name.decode(errors="backslashreplace")
+        if any(kinds[1:]) and (is_list or shown not in spec.schema):
+            why = "a feature that the schema does not have, and that would be lost"
+            raise SchemaError(
+                f"{why}; schema=tw.infer_schema(path, full=True) looks at all records, columns= says what to keep", tensor=shown, path=path
+            )
+
+
+class Writer:
+    """Frames records, or encodes Examples, and compresses them."""
+
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._out = _Framed(file, spec)
+        self._sink: ExampleSink | None = None
+        if not moved(spec):
+            wanted = spec.schema if spec.columns is None or spec.schema is None else spec.schema.select(spec.columns)
+            kept = None if wanted is None else Schema(_written(wanted, spec))
+            self._sink = ExampleSink(self._out, pack.Options(spec.tensors, (), spec.quantize or None, kept), None)  # type: ignore[arg-type]
+
+    def add(self, batch: Batch) -> None:
+        if self._sink is not None:
+            self._sink.add(batch)
+            return
+        records: Any = batch[RECORD]
+        self._out.put_framed(0, kernels.frames(records.data, records.offsets), records.size)
+
+    def close(self) -> None:
+        self._out.close()
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+def _written(schema: Schema, spec: Spec) -> dict[str, Feature]:
+    """What the features are in the new file."""
+    out = {}
+    for name, feature in schema.items():
+        if name in spec.quantize:
+            feature = Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
+        elif spec.source == "tfrecord":
+            feature = _readable(feature)
+        out[name] = feature
+    return out
+
+
+def written_schema(spec: Spec) -> Schema | None:
+    """The schema to put beside the files."""
+    if spec.schema is None:
+        return None
+    chosen = spec.schema if spec.columns is None else spec.schema.select(spec.columns)
+    return Schema(_written(chosen, spec))
+
+
+class _Framed:
+    """What an ExampleSink writes to: one file, through a compressor."""
+
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self.paths, self.records = [""], 0
+        name = _blocks.compression_named(spec.compression)
+        self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
+        self._file, self._held, self._size = file, [], 0  # type: IO[bytes], list[Any], int
+
+    def put_framed(self, shard: int, data: Any, count: int) -> None:
+        self._held.append(data)
+        self._size += len(data)
+        self.records += count
+        if self._size >= _HELD:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        held, self._held, self._size = self._held, [], 0
+        if self._compressor is not None and held:
+            held = self._compressor.write(kernels.join(held))
+        for chunk in held:
+            self._file.write(chunk)
+
+    def close(self) -> None:
+        self._pass_on()
+        if self._compressor is not None:
+            for chunk in self._compressor.finish():
+                self._file.write(chunk)
+
+
+def check_target(spec: Spec) -> None:
+    """What can be known before any record is read."""
+    if spec.compression is not None:
+        _blocks.compression_named(spec.compression)
+    if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
+        raise EncodeError("records that are only moved keep what they hold; pass schema= or columns= as well")

@@ -1,0 +1,203 @@
+"""What is done, beside the data: `_tensorwire/` in the dataset's folder, and `_SUCCESS` when all of it is.
+
+    manifest.json   the spec and its hash, how many sources and shards
+    sources.jsonl   each source: path, size, stamp
+    shards*.jsonl   a line for each shard that is there: name, key, records, bytes, CRC32C, stamp, damage
+    _SUCCESS        the sums; written last
+
+Lines are only ever added, so that a million shards cost a million lines and not a million files or rewrites. To a bucket, which cannot
+append, they go as one object for some seconds' worth of shards. A line that is torn or unreadable means that its shard is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Self
+
+from .. import storage
+from .._errors import DecodeError, EncodeError
+from ..wire import jsontext
+from .plan import BOOKS, Plan
+
+SUCCESS = "_SUCCESS"
+_MOST = 1 << 32
+_LINES = 1000
+"""Shards after which an object of lines is written, ..."""
+_SECONDS = 5.0
+"""... or seconds."""
+_TEMPORARY = ".tensorwire"
+
+
+class Line(NamedTuple):
+    """A shard that was made."""
+
+    name: str
+    key: str
+    records: int
+    size: int
+    crc32c: str
+    stamp: str
+    damage: list[Any] = []
+
+    def text(self) -> bytes:
+        plain = self if self.damage else self[:-1]
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def parsed(text: bytes) -> Line | None:
+    """
+    >>> parsed(Line("a", "k", 1, 2, "", "").text())
+    Line(name='a', key='k', records=1, size=2, crc32c='', stamp='', damage=[])
+    """
+    with contextlib.suppress(ValueError, TypeError, RecursionError):
+        line = Line(*json.loads(text))
+        if isinstance(line.name, str) and isinstance(line.records, int) and isinstance(line.size, int) and isinstance(line.damage, list):
+            return line
+    return None
+
+
+class Manifest:
+    """The books of one dataset. A local one is locked while it is open for writing."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self._url = storage.is_url(folder)
+        self._books = storage.join(folder, BOOKS)
+        self._file: Any = None
+        self._lock = -1
+        self._held: list[bytes] = []
+        self._since = time.monotonic()
+        self._segment = 0
+        self._stamp = f"{time.time_ns():020d}"
+
+    def read(self) -> dict[str, Line]:
+        """The last line of each shard."""
+        lines: dict[str, Line] = {}
+        for text in self._texts():
+            found = parsed(text)
+            if found is not None:
+                lines[found.name] = found
+        return lines
+
+    def _texts(self) -> Iterator[bytes]:
+        entries = [
+            entry for entry in storage.listing(self._books) if _base(entry.path).startswith("shards") and entry.path.endswith(".jsonl")
+        ]
+        for entry in entries:
+            with storage.reader(entry.path) as file:
+                rest = b""
+                while piece := file.read(1 << 20):
+                    *whole, rest = (rest + piece).split(b"\n")
+                    yield from whole
+
+    def about(self) -> dict[str, Any] | None:
+        """manifest.json, or None if there is none."""
+        path = storage.join(self._books, "manifest.json")
+        if storage.stat(path) is None:
+            return None
+        found = jsontext.parse(storage.read_bytes(path, _MOST), "manifest")
+        if not isinstance(found, dict):
+            raise DecodeError("this is no manifest", path=path, format="manifest", offset=0)
+        return found
+
+    def finished(self) -> dict[str, Any] | None:
+        """What _SUCCESS says, or None."""
+        path = storage.join(self.folder, SUCCESS)
+        if storage.stat(path) is None:
+            return None
+        with contextlib.suppress(DecodeError):
+            found = jsontext.parse(storage.read_bytes(path, 1 << 20), "manifest")
+            return found if isinstance(found, dict) else {}
+        return {}
+
+    def open(self, plan: Plan) -> Self:
+        """Begins a run: the spec and the sources are written down, before any shard."""
+        if not self._url:
+            os.makedirs(self._books, exist_ok=True)
+            self._take_lock()
+        storage.delete(storage.join(self.folder, SUCCESS))
+        about = {"spec": plan.spec.json(), "hash": plan.spec.hash, "sources": len(plan.sources), "shards": len(plan), "bytes": plan.size}
+        before = self.about()
+        about["sources_hash"] = plan.sources_hash
+        if before != about:
+            with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
+                for entry in plan.sources:
+                    file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+            storage.write_bytes(storage.join(self._books, "manifest.json"), json.dumps(about, indent=1).encode() + b"\n")
+        if not self._url:
+            path = os.path.join(self._books, "shards.jsonl")
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
+            if self._file.tell():
+                self._file.write(b"\n")  # behind a line that a killed run may have left half
+        return self
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(os.path.join(self._books, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = -1
+            raise EncodeError("another run is writing this dataset", path=self.folder) from None
+
+    def add(self, line: Line) -> None:
+        """A shard is there."""
+        if self._file is not None:
+            self._file.write(line.text())
+            return
+        self._held.append(line.text())
+        if len(self._held) >= _LINES or time.monotonic() - self._since > _SECONDS:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self._held:
+            name = f"shards-{self._stamp}-{self._segment:06d}.jsonl"
+            storage.write_bytes(storage.join(self._books, name), b"".join(self._held))
+            self._segment += 1
+        self._held, self._since = [], time.monotonic()
+
+    def close(self) -> None:
+        """Writes what is held back, and lets go of the lock."""
+        self._pass_on()
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def succeed(self, sums: dict[str, Any]) -> None:
+        """Says that all is there; nothing is written after it."""
+        self._pass_on()
+        storage.write_bytes(storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n")
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def sweep(plan: Plan, known: set[str], keep_runs: bool) -> list[str]:
+    """Removes what earlier runs have left: temporaries, shards that are not this plan's, runs of a shuffle. Nothing else.
+
+    `known` are the names that the books have: what was made by other plans here.
+    """
+    gone = []
+    wanted = {plan.shard(i) for i in range(len(plan))}
+    pattern = plan.pattern
+    prefix = plan.target.rstrip("/") + "/"
+    for entry in storage.listing(plan.target):
+        name = entry.path.removeprefix(prefix)
+        base = _base(name)
+        temporary = base.startswith(".") and base.endswith(_TEMPORARY)
+        stale = name not in wanted and (name in known or ("/" not in name and pattern.fullmatch(name) is not None))
+        run = name.startswith(f"{BOOKS}/shuffle/")
+        if temporary or (run and not keep_runs) or (stale and not run):
+            storage.delete(entry.path)
+            gone.append(name)
+    return gone

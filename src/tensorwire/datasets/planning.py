@@ -1,0 +1,213 @@
+"""Making a plan: finding the sources, what they are, how many records they have, and what every shard will read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from .. import storage
+from .._errors import EncodeError, SchemaError, TensorwireError, choices
+from ..records.paths import INDEX, SCHEMA, schema_beside
+from ..records.schema import Schema, as_schema
+from ..storage import Entry
+from ..tensors import Array
+from . import formats
+from .choosing import Condition
+from .engines import Engine, Outcome
+from .formats import tfrecord
+from .plan import Plan, Split, part_json
+from .spec import Spec
+
+_MARKS = 4096
+
+
+def find(src: Any) -> list[Entry]:
+    """The files of a dataset: paths, patterns, folders, URLs, or a list of them. Indexes, schemas and books are none of it."""
+    given = [src] if isinstance(src, (str, os.PathLike)) else list(src)
+    if not given:
+        raise EncodeError("an empty list of files")
+    return [
+        entry
+        for entry in storage.find([os.fspath(one) for one in given])
+        if not entry.path.endswith((INDEX, SCHEMA)) and _is_data(entry.path)
+    ]
+
+
+def _is_data(path: str) -> bool:
+    return not path.rsplit("/", 1)[-1].startswith(("_", "."))
+
+
+def source_format(entries: Sequence[Entry], given: str | None) -> str:
+    """The one format that all sources have, by their names."""
+    if given is not None:
+        formats.named(given)
+        return given
+    found = {formats.of_name(entry.path) for entry in entries}
+    if len(found) != 1 or None in found:
+        names = ", ".join(sorted(name or "unknown" for name in found))
+        raise SchemaError(
+            f"the names of the sources do not say one format ({names}); format= says it", path=entries[0].path if entries else None
+        )
+    return str(found.pop())
+
+
+def target_format(dst: str, to: str | None) -> tuple[str, bool]:
+    """(the format, whether the name of `dst` says it)"""
+    named = formats.of_name(dst) if not dst.endswith("/") else None
+    if to is None and named is None:
+        raise EncodeError(f"to= says which format{choices('', formats.SUFFIXES)}", path=dst)
+    formats.named(to or named or "")
+    return to or named or "", named is not None
+
+
+def plan_for(
+    src: Any,
+    dst: str | os.PathLike[str],
+    to: str | None = None,
+    *,
+    engine: Engine,
+    format: str | None = None,
+    schema: Any = None,
+    columns: Sequence[str] | None = None,
+    shards: int | None = None,
+    name: str = "part",
+    compression: str | None = None,
+    level: int | None = None,
+    quantize: Mapping[str, str] | None = None,
+    tensors: Sequence[str] = (),
+    cast: Mapping[str, str] | None = None,
+    where: str | None = None,
+    shuffle: int | bool | None = None,
+    on_corrupt: str = "raise",
+    memory: int = 2 << 30,
+    by: str | None = None,
+    seed: int = 0,
+    splits: Sequence[Split] = (),
+    single: bool | None = None,
+) -> Plan:
+    """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled."""
+    target = os.fspath(dst)
+    entries = find(src)
+    kind, (goal, is_file) = source_format(entries, format), target_format(target, to)
+    if on_corrupt not in ("raise", "skip"):
+        raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
+    if shards is not None and shards < 1:
+        raise EncodeError(f"at least one shard, not {shards}")
+    if shuffle is True:
+        raise EncodeError("shuffle is a seed, so that a run that was broken off can go on: shuffle=0")
+    spec = Spec(
+        kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
+        None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,
+    )  # fmt: skip
+    spec = with_schema(spec, entries, schema, columns)
+    formats.named(goal).check_target(spec)
+    alone = (is_file and len(entries) == 1 and shards is None and not splits and shuffle is None) if single is None else single
+    made = Plan(spec, target, entries, shards or len(entries), name, alone, tuple(splits))
+    if shuffle is not None and shuffle is not False:
+        return _shuffled(counted(made, engine))
+    return counted(made, engine) if shards is not None and shards != len(entries) else made
+
+
+def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None) -> Spec:
+    """The spec with what the columns are, as far as somebody has to know before the first record is read."""
+    if isinstance(columns, (str, bytes)):
+        raise EncodeError(f"columns is a list of names, not {columns!r}")
+    looks = (
+        spec.where is not None
+        or spec.by is not None
+        or columns is not None
+        or schema is not None
+        or spec.quantize
+        or spec.tensors
+        or spec.cast
+    )
+    if spec.source == spec.target == "tfrecord" and not looks:
+        return spec
+    needs = spec.source in ("tfrecord", "jsonl") or spec.target == "tfrecord"
+    if not needs and schema is None:
+        return _without_schema(spec, entries, columns)
+    names = [entry.path for entry in entries]
+    try:
+        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, spec)
+    except TensorwireError as error:
+        raise error.add(path=names[0]) from error.__cause__
+    assert found is not None
+    if found.sequences:
+        raise SchemaError(
+            "SequenceExamples are no columns; as records, from tfrecord to tfrecord without columns= and where=, they can be moved"
+        )
+    if not found:
+        raise SchemaError("no feature in the sources, as far as was looked; schema= says what to read", path=names[0])
+    keep = list(columns) if columns is not None else list(found)
+    read = list(dict.fromkeys([*keep, *_needed(spec)]))
+    chosen = found.select(read)
+    plain = Schema({name: replace(feature, seen={}) for name, feature in chosen.items()})
+    out = replace(spec, features=plain.json(), strict=schema is None and columns is None, columns=keep if len(read) > len(keep) else None)
+    _check_names(out, keep)
+    return out
+
+
+def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str] | None) -> Spec:
+    needed = _needed(spec)
+    if columns is None:
+        return spec
+    return replace(spec, columns=list(columns), reads=list(dict.fromkeys([*columns, *needed])))
+
+
+def _needed(spec: Spec) -> list[str]:
+    """Columns that are looked at, whether they are written or not."""
+    names = sorted(Condition(spec.where).names) if spec.where is not None else []
+    return [*names, *([spec.by] if spec.by is not None else [])]
+
+
+def _check_names(spec: Spec, keep: Sequence[str]) -> None:
+    for what, names in (("quantize", spec.quantize), ("tensors", spec.tensors), ("cast", spec.cast)):
+        for name in names:
+            if name not in keep:
+                raise EncodeError(f"{what} names {name!r}, and there is no such column{choices(name, keep)}")
+
+
+def counted(plan: Plan, engine: Engine) -> Plan:
+    """The same with the number of records of every source, counted by the engine's workers."""
+    per = min(_MARKS, 4 * -(-len(plan) // len(plan.sources)))
+    tasks = ({"do": "count", "number": i, "marks": per, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
+    counts: Array = np.zeros(len(plan.sources) + 1, np.int64)
+    marks: list[tuple[int, list[int]]] = [(1, [])] * len(plan.sources)
+    for outcome in engine.run(plan.spec, tasks):
+        report = reported(outcome)
+        number = outcome.task["number"]
+        counts[number + 1] = report["records"]
+        marks[number] = report["step"], report["marks"]
+    return replace(plan, starts=np.cumsum(counts), marks=marks)
+
+
+def reported(outcome: Outcome) -> dict[str, Any]:
+    """The report of a task that went well; else its error."""
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.report is not None
+    return outcome.report
+
+
+def _shuffled(plan: Plan) -> Plan:
+    assert plan.starts is not None
+    total = int(plan.starts[-1])
+    bounds = [total * i // plan.shards for i in range(plan.shards + 1)]
+    return replace(plan, spec=replace(plan.spec, total=total, bounds=bounds), marks=None)
+
+
+def written_schema(spec: Spec, source: str) -> Schema | None:
+    """What is put beside the shards, so that they come back as what they were. Records that are only moved keep the one that they had."""
+    if spec.target not in ("tfrecord", "jsonl"):
+        return None
+    if spec.schema is not None:
+        return tfrecord.written_schema(spec)
+    beside = schema_beside(source)
+    if spec.target != "tfrecord" or storage.stat(beside) is None:
+        return None
+    found = Schema.load(beside)
+    return Schema(dict(found), found.sequences)

@@ -1,0 +1,241 @@
+"""One task: a pure function of what it is told, which any engine can call on any machine.
+
+    report = run(task, spec)        # both plain JSON: plan.task(i), plan.spec.json()
+
+A shard is written to a temporary file, made durable and renamed (to a bucket: uploaded under its one name), so it is there whole or not at
+all, and doing it twice does no harm. What comes back is a few numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+
+from .. import memory, storage
+from .._errors import DecodeError, TensorwireError
+from ..records.batch import Batch
+from ..tensors import Array
+from ..wire import kernels
+from . import batches, choosing, formats, ordering, shuffling, statistics
+from .formats import Damage, Part
+from .formats.columnar import cast
+from .plan import part_from
+from .spec import Spec, digest
+
+_STRATA = 100_000
+"""Values by which a sample may be balanced."""
+_PIECE = 4 << 20
+
+
+def run(task: dict[str, Any], spec: Spec | dict[str, Any]) -> dict[str, Any]:
+    """Does what a task says, and reports. An error knows the source, and the record where there is one."""
+    made = spec if isinstance(spec, Spec) else Spec.from_json(spec)
+    started = time.perf_counter()
+    report: dict[str, Any] = _WORK[task["do"]](task, made)
+    report["seconds"] = round(time.perf_counter() - started, 6)
+    return report
+
+
+class Summed:
+    """A file that counts what is written to it, and takes its checksum."""
+
+    closed = False
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.size, self.crc = file, 0, 0
+
+    def write(self, data: Any) -> int:
+        view = memory.flat(data)
+        self._file.write(view)
+        self.crc = kernels.crc32c(view, self.crc)
+        self.size += len(view)
+        return len(view)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """What is behind it is flushed at its end."""
+
+    def close(self) -> None:
+        """Whoever opened the file closes it."""
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+def check_source(part: Part) -> None:
+    """That a source is what it was when the plan was made."""
+    found = storage.stat(part.path)
+    if found is None:
+        raise FileNotFoundError(f"{storage.shown(part.path)} is gone since the plan was made")
+    if (found.size, found.stamp) != (part.size, part.stamp):
+        raise DecodeError("the source has changed since the plan was made; run it again", path=storage.shown(part.path), offset=0)
+
+
+def rows(task: dict[str, Any], spec: Spec, damage: list[Damage]) -> Iterator[tuple[Batch, Array]]:
+    """What a task reads, as far as it goes on; and the number of each row over all sources."""
+    condition = choosing.Condition(spec.where) if spec.where else None
+    for part in map(part_from, task["parts"]):
+        check_source(part)
+        picked = _Sample(spec, part) if spec.strata is not None else None
+        at = part.first
+        for batch in formats.named(spec.source).read(part, spec, damage):
+            numbers = np.arange(at, at + batch.size)
+            at += batch.size
+            if condition is not None:
+                batch, numbers = _kept(batch, numbers, condition(batch))
+            if "share" in task:
+                batch, numbers = _kept(batch, numbers, _shared(batch, numbers, part, spec, task["share"]))
+            if picked is not None:
+                batch, numbers = _kept(batch, numbers, picked(batch))
+            if batch.size:
+                yield batch, part.base + numbers
+
+
+def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
+    if kept.all():
+        return batch, numbers
+    chosen = np.flatnonzero(kept)
+    return batches.take(batch, chosen), numbers[chosen]
+
+
+def _shared(batch: Batch, numbers: Array, part: Part, spec: Spec, share: list[float]) -> Array:
+    """Rows whose hash falls into a share."""
+    if spec.by is not None:
+        places = choosing.shares(spec.seed, choosing.values_of(batch, spec.by))
+    else:
+        places = ordering.keys(spec.seed, numbers + (part.number << 40)) / 2.0**64
+    return (places >= share[0]) & (places < share[1])
+
+
+class _Sample:
+    """Picks rows so that of each stratum exactly as many are picked as are wanted, over all sources."""
+
+    def __init__(self, spec: Spec, part: Part) -> None:
+        self._spec, self._strata = spec, spec.strata or {}
+        self._at = Counter(part.ranks)
+        self._orders: dict[str, ordering.Permutation] = {}
+
+    def __call__(self, batch: Batch) -> Array:
+        values = stratum(batch, self._spec)
+        out: Array = np.zeros(batch.size, np.bool_)
+        order = np.argsort(values, kind="stable")
+        found, starts = np.unique(values[order], return_index=True)
+        for name, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
+            total, wanted = self._strata.get(name, [0, 0])
+            if name not in self._orders:
+                self._orders[name] = ordering.Permutation(total, self._spec.seed + int(digest(name)[:8], 16))
+            ranks = self._at[name] + np.arange(len(places))
+            out[places] = self._orders[name](ranks) < wanted
+            self._at[name] += len(places)
+        return out
+
+
+def stratum(batch: Batch, spec: Spec) -> Array:
+    """What each row is counted under: the feature's bytes in hexadecimal."""
+    if spec.by is None:
+        return np.zeros(batch.size, "U1")
+    return np.array([value.hex() for value in choosing.values_of(batch, spec.by)], "U")
+
+
+def _write(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    damage: list[Damage] = []
+
+    def fill(sink: Any) -> int:
+        records = 0
+        for batch, _ in rows(task, spec, damage):
+            sink.add(finished(batch, spec))
+            records += batch.size
+        return records
+
+    report = writing(task["path"], spec, fill)
+    return report | {"damage": [list(one) for one in damage], "read": sum(part["size"] for part in task["parts"])}
+
+
+def finished(batch: Batch, spec: Spec) -> Batch:
+    """The columns that are written, as they are written."""
+    chosen = batch if spec.columns is None else batches.select(batch, spec.columns)
+    return cast(chosen, spec)
+
+
+def writing(path: str, spec: Spec, fill: Any) -> dict[str, Any]:
+    """A shard, whole or not at all."""
+    with storage.writer(path) as file:
+        summed = Summed(file)
+        sink = formats.named(spec.target).writer(summed, spec)
+        try:
+            records = fill(sink)
+            sink.close()
+        except TensorwireError as error:
+            raise error.add(path=storage.shown(path)) from error.__cause__
+    entry = storage.stat(path)
+    return {"records": records, "bytes": summed.size, "crc32c": f"{summed.crc:08x}", "stamp": entry.stamp if entry is not None else ""}
+
+
+def _count(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    part = part_from(task["parts"][0])
+    check_source(part)
+    found = formats.named(spec.source).count(part.path, task["marks"], spec)
+    return {"records": found.records, "step": found.step, "marks": found.marks}
+
+
+def _strata(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    """How many rows of each stratum a source has."""
+    found: Counter[str] = Counter()
+    damage: list[Damage] = []
+    for batch, _ in rows(task, spec, damage):
+        found.update(stratum(batch, spec).tolist())
+        if len(found) > _STRATA:
+            raise DecodeError(f"more than {_STRATA:,} different values: rows are balanced by a feature with few", tensor=spec.by, offset=0)
+    return {"strata": dict(found), "records": sum(found.values())}
+
+
+def _stats(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    damage: list[Damage] = []
+    part = part_from(task["parts"][0])
+    check_source(part)
+    found = statistics.of_source(part, spec, damage)
+    return found | {"damage": [list(one) for one in damage]}
+
+
+def _check(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    """The size and checksum of a shard, for a rerun that does not know its stamp."""
+    value, at = 0, 0
+    with storage.opened(task["path"], ahead=True) as file:
+        buffer = memory.fresh(min(_PIECE, max(1, file.size)))
+        while got := file.read_some(at, buffer):
+            value, at = kernels.crc32c(buffer[:got], value), at + got
+        return {"bytes": at, "crc32c": f"{value:08x}", "stamp": file.stamp}
+
+
+def _scatter(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    damage: list[Damage] = []
+    report = shuffling.scatter(task["path"], ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, damage)), spec)
+    return report | {"damage": [list(one) for one in damage], "read": sum(part["size"] for part in task["parts"])}
+
+
+def _gather(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+    def fill(sink: Any) -> int:
+        records = 0
+        for batch in shuffling.gather(task["runs"], task["count"], task["number"], spec):
+            sink.add(batch)
+            records += batch.size
+        return records
+
+    return writing(task["path"], spec, fill) | {"damage": []}
+
+
+_WORK = {
+    "write": _write, "count": _count, "strata": _strata, "stats": _stats, "check": _check, "scatter": _scatter, "gather": _gather,
+}  # fmt: skip

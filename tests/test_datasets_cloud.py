@@ -1,0 +1,75 @@
+"""Datasets in a bucket: a real S3 server, workers that talk to it, and a driver that dies."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cloud_servers import BUCKET, S3, s3_environment
+from test_datasets import SCHEMA, children, records, rows_for, until
+
+import tensorwire as tw
+from tensorwire import datasets, storage
+from tensorwire.datasets.manifest import Manifest
+
+pytestmark = [pytest.mark.cloud, pytest.mark.arrow]
+ROOT = f"s3://{BUCKET}"
+_DRIVER = """
+import sys
+from tensorwire import datasets
+report = datasets.convert(sys.argv[1], sys.argv[2], "parquet", workers=2)
+print(report.written, report.skipped)
+"""
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    pytest.importorskip("moto")
+    pytest.importorskip("obstore")
+    server = S3()
+    with s3_environment(server.url):
+        tw.write_examples(f"{ROOT}/in/a.tfrecord", rows_for(900), shards=60, schema=SCHEMA, schema_file=False)
+        yield server
+    server.close()
+
+
+def shards(folder):
+    return [entry for entry in storage.listing(folder) if "/part-" in entry.path]
+
+
+def test_there_and_back(bucket):
+    source = f"{ROOT}/in/a-*.tfrecord"
+    for format in ("parquet", "arrow", "jsonl"):
+        there = datasets.convert(source, f"{ROOT}/{format}", format, shards=4, workers=2)
+        back = datasets.convert(f"{ROOT}/{format}/", f"{ROOT}/{format}-back", "tfrecord", shards=3, workers=0)
+        assert there.records == back.records == 900 and storage.stat(f"{ROOT}/{format}-back/_SUCCESS") is not None
+        assert records(f"{ROOT}/{format}-back/*.tfrecord") == records(source)
+    assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=0).written == 0
+    assert bucket.uploads() == 0
+
+
+def test_shuffle_and_leftovers(bucket):
+    source = f"{ROOT}/in/a-*.tfrecord"
+    datasets.shuffle(source, f"{ROOT}/shuffled", 3, shards=5, workers=0)
+    assert records(f"{ROOT}/shuffled/*.tfrecord") == records(source)
+    assert not [entry for entry in storage.listing(f"{ROOT}/shuffled") if entry.path.endswith(".run")]
+
+
+def test_the_driver_is_killed(bucket):
+    out = f"{ROOT}/killed"
+    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, f"{ROOT}/in/a-*.tfrecord", out], stdout=subprocess.PIPE)
+    until(lambda: len(shards(out)) >= 15)
+    crew = children(driver.pid)
+    driver.kill()
+    driver.communicate()
+    until(lambda: not any(children_alive(pid) for pid in crew), 10)
+    booked = len(Manifest(out).read())
+    report = datasets.convert(f"{ROOT}/in/a-*.tfrecord", out, "parquet", workers=2)
+    assert report.written == 60 - booked and report.records == 900
+    datasets.convert(out + "/", f"{ROOT}/killed-back", "tfrecord", workers=0)
+    assert records(f"{ROOT}/killed-back/*.tfrecord") == records(f"{ROOT}/in/a-*.tfrecord")
+
+
+def children_alive(pid):
+
+    return os.path.exists(f"/proc/{pid}")
