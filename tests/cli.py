@@ -3,7 +3,6 @@
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -13,6 +12,10 @@ from typing import NamedTuple
 
 COMMAND = [sys.executable, "-m", "tensorwire"]
 QUIET = {"NO_COLOR": "", "TERM": "xterm-256color", "COLORTERM": "", "COLUMNS": "", "LINES": ""}
+
+
+# Not pty.fork: what other tests have loaded into this process warns of a fork.
+ATTACH = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 
 
 class Ended(NamedTuple):
@@ -30,10 +33,11 @@ def in_terminal(*arguments, columns=100, keys=b"", when=b"", seconds=60, command
     import fcntl
     import termios
 
-    process, terminal = pty.fork()
-    if process == 0:
-        words = [*(command or COMMAND), *map(str, arguments)]
-        os.execvpe(words[0], words, {**os.environ, **QUIET, **environment})
+    terminal, other = pty.openpty()
+    words = [sys.executable, "-c", ATTACH, *(command or COMMAND), *map(str, arguments)]
+    around = {**os.environ, **QUIET, **environment}
+    process = subprocess.Popen(words, stdin=other, stdout=other, stderr=other, env=around, start_new_session=True)
+    os.close(other)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     out, typed, end = b"", not keys, time.monotonic() + seconds
     try:
@@ -42,7 +46,7 @@ def in_terminal(*arguments, columns=100, keys=b"", when=b"", seconds=60, command
                 os.write(terminal, keys)
                 typed = True
             if not select.select([terminal], [], [], max(0.0, end - time.monotonic()))[0]:
-                os.kill(process, signal.SIGKILL)
+                process.kill()
                 raise AssertionError(f"still running after {seconds} s: {out!r}")
             try:
                 piece = os.read(terminal, 1 << 16)
@@ -52,9 +56,9 @@ def in_terminal(*arguments, columns=100, keys=b"", when=b"", seconds=60, command
                 break
             out += piece
     finally:
-        _, status = os.waitpid(process, 0)
+        status = process.wait()
         os.close(terminal)
-    return Ended(os.waitstatus_to_exitcode(status), out.decode().replace("\r\n", "\n"))
+    return Ended(status, out.decode().replace("\r\n", "\n"))
 
 
 def without_rich(folder):

@@ -15,7 +15,21 @@ import pytest
 import tensorwire as tw
 
 SOURCE = Path(tw.__file__).parent
-HEAVY = ("tensorflow", "torch", "jax", "pyarrow", "google.protobuf", "scipy", "ray", "rich", "keras", "obstore", "fsspec", "starlette", "grpc")
+HEAVY = (
+    "tensorflow",
+    "torch",
+    "jax",
+    "pyarrow",
+    "google.protobuf",
+    "scipy",
+    "ray",
+    "rich",
+    "keras",
+    "obstore",
+    "fsspec",
+    "starlette",
+    "grpc",
+)
 
 # From the ground up. A module may import from its own row or a lower one; within a row only from its own name.
 LAYERS = [

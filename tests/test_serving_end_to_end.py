@@ -252,9 +252,7 @@ class TestTheCommand:
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         wanted = expected(recommender, tensors)
         assert np.array_equal(json.loads(answer)["outputs"]["score"], wanted["score"])
-        line = self.ask(
-            f"{process.url}/v1/models/ranker", "--inputs", tmp_path / "in.npz", "--curl", "--save-body", tmp_path / "it's body"
-        )
+        line = self.ask(f"{process.url}/v1/models/ranker", "--inputs", tmp_path / "in.npz", "--curl", "--save-body", tmp_path / "it's body")
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         assert np.array_equal(json.loads(answer)["outputs"]["items"], wanted["items"])
         line = self.ask(f"{process.url}/v2/models/half", "x=[1, 2]", "--curl", "--save-body", tmp_path / "raw")

@@ -157,7 +157,8 @@ def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: by
 
     A name is what a key has before the `suffix`; a key that begins with 0 is bytes. `places` are three columns of int64, one after the
     other: shard, offset, size; `kinds` four of uint8: dtype, whether there was the suffix, whether the tensor is in slices, whether
-    the name has a dot. A dtype's `itemsizes` are its bytes an element, 0 for no dtype, and 255 where the shape does not say how many bytes there are."""
+    the name has a dot. A dtype's `itemsizes` are its bytes an element, 0 for no dtype, and 255 where the shape does not say how many
+    bytes there are."""
 
 def shuffle(data: Any, item: int, block: int, out: Array) -> None:
     """Writes the bytes of each block (a multiple of `item`; the last may be shorter) into `out`, a uint8 array of the same size and other

@@ -70,9 +70,7 @@ class Summary:
 
         facts = [("format", f"{self.format}{' in ' + self.compression if self.compression else ''}"), ("size", figures.size(self.size))]
         facts += [("tensors", f"{len(self.tensors):,}"), *([("with", "checksums")] if self.checksums else [])]
-        rows = [
-            (one.name, one.kind, one.dtype, figures.shape(one.shape), figures.size(one.nbytes), _texts(one)) for one in self.tensors
-        ]
+        rows = [(one.name, one.kind, one.dtype, figures.shape(one.shape), figures.size(one.nbytes), _texts(one)) for one in self.tensors]
         note = "  ".join(f"{key}: {text}" for key, text in list(self.metadata.items())[:8])
         return markup.card(self.path or "bytes", facts, head=("tensor", "kind", "dtype", "shape", "size", ""), rows=rows, note=note)
 
