@@ -116,7 +116,7 @@ def check(out: str, records: int) -> None:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[None]:
-    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TQDM="0")
+    os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_TQDM="0", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
     import ray
 
     ray.init(

@@ -1,6 +1,6 @@
 """200 shards, 2 million records: TFRecord to Parquet and back, with a worker killed on the way, then with the driver killed.
 
-    python scripts/datasets_at_full_size.py [--shards 200] [--records 2000000]
+    python scripts/datasets_at_full_size.py [--shards 200] [--records 2000000] [--engine local|ray]
 
 It prints what was measured, and fails if a record is lost, repeated or changed. A few minutes on two cores, some gigabytes of disk.
 """
@@ -27,7 +27,7 @@ from tensorwire.wire.crc import crc32c
 _DRIVER = """
 import sys
 from tensorwire import datasets
-print(datasets.convert(sys.argv[1], sys.argv[2], "parquet", workers=2).written)
+print(datasets.convert(sys.argv[1], sys.argv[2], "parquet", engine=sys.argv[3], workers=2).written)
 """
 
 
@@ -59,22 +59,27 @@ def multiset(pattern: str) -> tuple[int, int, int]:
     return count, total, stirred
 
 
-def children() -> list[int]:
-    out = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True).stdout
-    return [int(line.split()[0]) for line in out.splitlines() if "datasets.engines.worker" in line]
+def workers(engine: str) -> list[int]:
+    """Processes that write shards now. Ray names a worker after the task that it runs."""
+    whose = ["--ppid", str(os.getpid())] if engine == "local" else ["-e"]
+    out = subprocess.run(["ps", "-o", "pid=,args=", *whose], capture_output=True, text=True, check=True).stdout
+    wanted = "datasets.engines.worker" if engine == "local" else "ray::answer"
+    return [int(line.split()[0]) for line in out.splitlines() if wanted in line]
 
 
 def shards_in(folder: str) -> int:
     return len([name for name in os.listdir(folder) if name.startswith("part-")]) if os.path.isdir(folder) else 0
 
 
-def killing(folder: str, after: int) -> threading.Thread:
+def killing(folder: str, after: int, engine: str) -> threading.Thread:
     """Kills a worker once so many shards are there."""
 
     def kill() -> None:
         while shards_in(folder) < after:
             time.sleep(0.02)
-        os.kill(children()[0], signal.SIGKILL)
+        while not (found := workers(engine)):
+            time.sleep(0.02)
+        os.kill(found[0], signal.SIGKILL)
         print(f"a worker was killed at {shards_in(folder)} shards")
 
     thread = threading.Thread(target=kill, daemon=True)
@@ -86,24 +91,26 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=int, default=200)
     parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--engine", choices=("local", "ray"), default="local")
     args = parser.parse_args()
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     with tempfile.TemporaryDirectory(prefix="tensorwire-full-") as folder:
         source = make(folder, args.records, args.shards)
         wanted = multiset(source)
-        thread = killing(f"{folder}/parquet", args.shards // 3)
-        print(report := datasets.convert(source, f"{folder}/parquet", "parquet", workers=2))
+        thread = killing(f"{folder}/parquet", args.shards // 3, args.engine)
+        print(report := datasets.convert(source, f"{folder}/parquet", "parquet", engine=args.engine, workers=2))
         thread.join()
         assert report.retried <= 1
-        print(datasets.convert(f"{folder}/parquet", f"{folder}/back", "tfrecord", workers=2))
+        print(datasets.convert(f"{folder}/parquet", f"{folder}/back", "tfrecord", engine=args.engine, workers=2))
         assert multiset(f"{folder}/back/*.tfrecord") == wanted, "records were lost, repeated or changed"
-        driver = subprocess.Popen([sys.executable, "-c", _DRIVER, source, f"{folder}/again"], stdout=subprocess.PIPE)
+        driver = subprocess.Popen([sys.executable, "-c", _DRIVER, source, f"{folder}/again", args.engine], stdout=subprocess.PIPE)
         while shards_in(f"{folder}/again") < args.shards // 2:
             time.sleep(0.02)
         driver.kill()
         driver.communicate()
         time.sleep(1)
         there = shards_in(f"{folder}/again")
-        report = datasets.convert(source, f"{folder}/again", "parquet", workers=2)
+        report = datasets.convert(source, f"{folder}/again", "parquet", engine=args.engine, workers=2)
         print(f"the driver was killed at {there} shards; the second run wrote {report.written} of {args.shards}")
         assert report.written <= args.shards - there + 2
         datasets.convert(f"{folder}/again", f"{folder}/again-back", "tfrecord", workers=2)

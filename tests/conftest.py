@@ -16,6 +16,9 @@ settings.register_profile("test", max_examples=150, **_common)
 settings.register_profile("torture", max_examples=20_000, **_common)
 settings.load_profile("torture" if os.environ.get("TENSORWIRE_TORTURE") else "pure" if PURE else "test")
 
+# Ray stays on this machine, and tells nobody.
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+
 
 @pytest.fixture(scope="session")
 def tf():

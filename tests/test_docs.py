@@ -42,6 +42,7 @@ def test_blocks_run_without_any_framework(page, tmp_path):
         for framework in sorted({needs for needs, _, _ in blocks(page) if needs})
     ],
 )
+@pytest.mark.filterwarnings("ignore:Use 'expr' instead")  # of Ray: the page shows what people write
 def test_blocks_run_with_their_framework(page, framework, tmp_path):
     run(page, tmp_path, {None, framework})
 

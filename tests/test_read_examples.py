@@ -403,7 +403,6 @@ def test_arrow_and_hugging_face(tmp_path):
 
 
 @pytest.mark.torch
-@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, which other tests have loaded into this process
 def test_torch_datasets(tmp_path):
     import torch
     from torch.utils.data import DataLoader

@@ -549,7 +549,6 @@ def test_an_account_that_is_not_named(monkeypatch):
 
 
 @pytest.mark.cloud
-@pytest.mark.filterwarnings("ignore:os.fork")  # of JAX, which other tests have loaded into this process
 def test_a_forked_process_says_what_is_wrong(s3):
     storage.write_bytes(f"{ROOT}/forked", bytes(100))
     source = storage.source(f"{ROOT}/forked")
