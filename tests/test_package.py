@@ -191,6 +191,17 @@ except tw.TransportError:
     assert min(float(run(code, **cached)) for _ in range(6)) < 0.3
 
 
+def test_no_function_has_the_name_of_a_module():
+    """For what users import, `import tensorwire.x.y` and `tensorwire.x.y` mean the same thing."""
+    public = "checkpoint comparison conversion datasets ray serving serving.kserve serving.rest storage testing view".split()
+    for name in ["tensorwire", *(f"tensorwire.{each}" for each in public)]:
+        package = importlib.import_module(name)
+        for info in pkgutil.iter_modules(getattr(package, "__path__", [])):
+            if not info.name.startswith("_"):
+                found = getattr(package, info.name, None)
+                assert found is None or inspect.ismodule(found), f"{name}.{info.name}"
+
+
 def test_no_way_to_execute_data():
     """No pickle, eval, marshal or shelve anywhere on a read path: nowhere in the package at all."""
     for path in SOURCE.rglob("*.py"):

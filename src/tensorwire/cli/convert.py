@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..conversion import Report, convert, rules
-from ..datasets.convert import convert as convert_dataset
+from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from . import dataset, terminal
 from .arguments import add_format, add_json, checked, completed, count, examples, format_name, names, read_from

@@ -1,8 +1,8 @@
 """Datasets of many shards: converted, resharded, shuffled, filtered, split and sampled, on one machine or a cluster.
 
-    convert     the call; plan: what it will do, as plain data
+    converting  the call
     spec        what is done with every record
-    plan        which shard reads what; planning: how a plan is made
+    plans       which shard reads what, as plain data; planning: how a plan is made
     task        one shard: a pure function that any engine runs
     engines     local processes, Ray
     driver      skips what is done, keeps the books; manifest: the books
@@ -15,9 +15,9 @@ Every record is in exactly one shard, whoever dies on the way.
 
 from __future__ import annotations
 
-from .convert import convert, plan, run
+from .converting import convert, plan, run
 from .manifest import Manifest
-from .plan import Plan
+from .plans import Plan
 from .progress import Progress, Report
 from .selecting import merge, sample, shuffle, split, stats
 from .spec import Spec

@@ -9,7 +9,7 @@ from typing import Any
 from .. import conversion, storage
 from ..records.summary import is_record_file
 from . import formats
-from .convert import convert as convert_dataset
+from .converting import convert as convert_dataset
 
 _RECORDS = ("tfrecord", "jsonl")
 _TABLES = (*_RECORDS, "parquet", "arrow")

@@ -17,7 +17,7 @@ from ..records.paths import SCHEMA
 from . import planning
 from .engines import Engine
 from .manifest import Line, Manifest, sweep
-from .plan import BOOKS, Plan
+from .plans import BOOKS, Plan
 from .progress import Meter, Progress, Report
 
 Tell = Callable[[float, Progress], None]

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 from .. import storage
 from .._errors import DecodeError, EncodeError
 from ..wire import jsontext
-from .plan import BOOKS, Plan
+from .plans import BOOKS, Plan
 
 SUCCESS = "_SUCCESS"
 _MOST = 1 << 32

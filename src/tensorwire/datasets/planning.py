@@ -19,7 +19,7 @@ from . import formats
 from .choosing import Condition
 from .engines import Engine, Outcome
 from .formats import tfrecord
-from .plan import Plan, Split, part_json
+from .plans import Plan, Split, part_json
 from .spec import Spec
 
 _MARKS = 4096

@@ -10,9 +10,9 @@ from typing import Any
 
 from .._errors import EncodeError
 from . import driver, engines, planning, statistics
-from .convert import convert
-from .plan import Plan, Split, part_json
+from .converting import convert
 from .planning import reported
+from .plans import Plan, Split, part_json
 from .progress import Meter, Progress, Report
 from .spec import Spec
 

@@ -21,7 +21,7 @@ from ..records.batch import Batch
 from ..tensors import Array
 from . import batches, ordering
 from .formats import ROWS
-from .plan import run_name
+from .plans import run_name
 from .spec import Spec
 
 _LOT = 64 << 20

@@ -23,7 +23,7 @@ from ..wire import kernels
 from . import batches, choosing, formats, ordering, shuffling, statistics
 from .formats import Damage, Part
 from .formats.columnar import cast
-from .plan import part_from
+from .plans import part_from
 from .spec import Spec, digest
 
 _STRATA = 100_000

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import driver, engines, planning
-from .plan import Plan
+from .plans import Plan
 from .progress import Progress, Report
 
 
