@@ -20,7 +20,7 @@ from tensorwire import files
 from tensorwire.codecs.arrow import Arrow
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import DTYPES, numbers
+from tensorwire.testing.sampling import DTYPES, numbers
 from tensorwire.wire._pure import arrow_ipc as pure_ipc
 from tensorwire.wire._pure import arrow_ipc_write as pure_write
 from tensorwire.wire._pure import arrow_table as pure_table

@@ -9,7 +9,7 @@ import tensorwire as tw
 from tensorwire.codecs.raw import Raw
 from tensorwire.codecs.safetensors import Safetensors
 from tensorwire.testing import check_codec
-from tensorwire.testing.samples import DTYPES
+from tensorwire.testing.sampling import DTYPES
 
 PAGE = Path(__file__).parent.parent / "docs" / "matrix.md"
 

@@ -16,7 +16,7 @@ from tensorwire import dtypes
 from tensorwire.serving import export, rebuild
 from tensorwire.serving.decompose import example_rows, plan
 from tensorwire.serving.signature import Signature
-from tensorwire.testing.samples import numbers
+from tensorwire.testing.sampling import numbers
 
 pytestmark = pytest.mark.tensorflow
 LOADED = {}

@@ -6,7 +6,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import frameworks
 from tensorwire.testing import check_framework
-from tensorwire.testing.samples import DTYPES, numbers
+from tensorwire.testing.sampling import DTYPES, numbers
 
 pytestmark = pytest.mark.arrow
 

@@ -11,7 +11,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import frameworks, memory
 from tensorwire.testing import check_framework
-from tensorwire.testing.samples import DTYPES, numbers
+from tensorwire.testing.sampling import DTYPES, numbers
 
 pytestmark = pytest.mark.jax
 

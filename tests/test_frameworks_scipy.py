@@ -7,7 +7,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import frameworks
 from tensorwire.testing import check_framework
-from tensorwire.testing.samples import DTYPES
+from tensorwire.testing.sampling import DTYPES
 
 pytestmark = pytest.mark.scipy
 

@@ -9,7 +9,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import frameworks
 from tensorwire.testing import check_framework
-from tensorwire.testing.samples import DTYPES, layouts, numbers
+from tensorwire.testing.sampling import DTYPES, layouts, numbers
 
 # torch warns once when a test makes a sparse tensor without saying whether to check it; `test_conforms` shows that we do not cause it.
 UNCHECKED = "ignore:Sparse invariant checks are implicitly disabled:UserWarning"

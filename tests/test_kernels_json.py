@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tensorwire import _native as native
 from tensorwire import dtypes
-from tensorwire.testing.samples import DTYPES
+from tensorwire.testing.sampling import DTYPES
 from tensorwire.wire import kernels, status
 from tensorwire.wire._pure import json_numbers, json_read, json_skip, json_write
 

@@ -15,7 +15,7 @@ from tensorwire import files
 from tensorwire.codecs.npy import Npy
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import DTYPES, SHAPES, numbers
+from tensorwire.testing.sampling import DTYPES, SHAPES, numbers
 from tensorwire.wire import npy as wire
 from tensorwire.wire.crc import crc32c
 

@@ -19,7 +19,7 @@ from tensorwire import files
 from tensorwire.codecs.npz import Npz, stem
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import DTYPES, SHAPES, numbers
+from tensorwire.testing.sampling import DTYPES, SHAPES, numbers
 from tensorwire.transforms import deflate
 from tensorwire.wire import zip as archive
 from tensorwire.wire.zip import Member

@@ -17,7 +17,7 @@ import tensorwire as tw
 from tensorwire.codecs.parquet import ChunkSource, Parquet
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import DTYPES, numbers
+from tensorwire.testing.sampling import DTYPES, numbers
 
 pytestmark = pytest.mark.arrow
 

@@ -18,7 +18,7 @@ from tensorwire import memory
 from tensorwire.codecs.protobuf import Protobuf
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import samples
+from tensorwire.testing.sampling import samples
 
 PROTO = Path(tw.__file__).parent / "tensor_data.proto"
 NODE = Path(__file__).parent / "node"

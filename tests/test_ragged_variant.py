@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import tensorwire as tw
 from tensorwire import dtypes
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import numbers
+from tensorwire.testing.sampling import numbers
 
 SPLITS = {
     "one": [[0, 3, 3, 4]],

@@ -14,7 +14,7 @@ from tensorwire.serving.rpc import messages as rpc
 from tensorwire.serving.rpc.messages import ModelSpec, VersionStatus
 from tensorwire.serving.signature import Signature
 from tensorwire.testing import strategies as tws
-from tensorwire.testing.samples import DTYPES
+from tensorwire.testing.sampling import DTYPES
 
 ROWS = [row for row in DTYPES if row.tf is not None]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire.testing.samples import DTYPES, numbers
+from tensorwire.testing.sampling import DTYPES, numbers
 
 PREDICTIONS = {
     "logits": np.float32([[1.0, 2.0], [3.0, 4.0]]),

@@ -10,7 +10,7 @@ from protos import tensor_proto
 
 import tensorwire as tw
 from tensorwire import dtypes
-from tensorwire.testing.samples import DTYPES, layouts, numbers
+from tensorwire.testing.sampling import DTYPES, layouts, numbers
 
 pytestmark = pytest.mark.tensorflow
 

@@ -11,7 +11,7 @@ import tensorwire as tw
 from tensorwire import dtypes
 from tensorwire.records import paths, rows
 
-samples = importlib.import_module("tensorwire.testing.samples")
+samples = importlib.import_module("tensorwire.testing.sampling")
 NUMBERS = [row.name for row in samples.DTYPES]
 LISTS = [name for name in NUMBERS if name not in ("float64", "complex64", "complex128")]
 """Dtypes that fit the lists of an Example."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from .conformance import Report, check_codec, check_framework
 from .engines import check_engine
-from .samples import samples
+from .sampling import samples
 
 __all__ = ["Report", "check_codec", "check_engine", "check_framework", "samples", "strategies"]
 

@@ -13,7 +13,7 @@ from ..codecs import Codec
 from ..equality import equal
 from ..profiling.ways import reading
 from ..tensors import KINDS
-from .samples import Sample, samples
+from .sampling import Sample, samples
 
 Report = dict[tuple[str, str], str]
 """(kind, dtype) -> "exact" or "refused"."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import api
 from .conformance import Report, check_codec, check_framework
-from .samples import DTYPES
+from .sampling import DTYPES
 
 HEAD = """# What fits where
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from .. import dtypes as _dtypes
 from ..tensors import Bundle, Ragged, Sparse, Strings
-from .samples import DTYPES
+from .sampling import DTYPES
 
 
 def dtypes() -> st.SearchStrategy[_dtypes.DType]:
