@@ -302,7 +302,11 @@ class TestOurs:
 
     @given(values())
     def test_any_value(self, value):
-        data = tw.dumps(value, "checkpoint")
+        try:
+            data = tw.dumps(value, "checkpoint")
+        except tw.EncodeError as error:  # keys that begin with a zero byte are TensorFlow's, for slices
+            assert error.message.startswith("'\\x00") and "no name that a checkpoint can have" in error.message
+            return
         assert tw.equal(tw.loads(data, "checkpoint"), value)
 
     def test_every_kind_and_dtype(self):

@@ -29,7 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     examples(
         parser,
         "dataset stats 'train-*.tfrecord'",
-        "dataset split 'train-*.tfrecord' parts --shares train=0.8,validation=0.2 --by name",
+        "dataset split 'train-*.tfrecord' parts --shares train=0.8,validation=0.2 --by label",
         "dataset sample 'train-*.tfrecord' few --fraction 0.1 --by label",
         "dataset shuffle 'train-*.tfrecord' shuffled --seed 7 --shards 2",
     )
