@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import storage
 from .._errors import TensorwireError, TransportError
@@ -12,10 +12,12 @@ from .._limits import Limits
 from ..transforms import compression
 from ..wire import tfrecord
 from . import blocks as _blocks
-from . import damage
-from . import index as _index
-from .infer import infer_schema
-from .schema import Schema
+
+if TYPE_CHECKING:
+    from .damage import Gap
+    from .schema import Schema
+
+# What reads records is imported where it is used: whoever asks about any file comes by here.
 
 FORMAT = "tfrecord"
 _SHOWN = 20
@@ -88,6 +90,9 @@ def _starts_a_record(source: storage.Readable) -> bool:
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
     """Counts the records and infers the schema from a sample."""
     path = os.fspath(where)
+    from . import index as _index
+    from .infer import infer_schema
+
     known = _index.load(path)
     index = known if known is not None else _index.build(path, limits=limits)
     schema: Schema | None = None
@@ -111,7 +116,7 @@ class RecordVerification:
     """Whole ones."""
     nbytes: int
     checksums: bool
-    gaps: list[damage.Gap]
+    gaps: list[Gap]
     problems: list[str]
 
     def __bool__(self) -> bool:
@@ -133,7 +138,9 @@ def verify_records(where: Any, limits: Limits | None = None) -> RecordVerificati
     """Reads every record and checks both of its checksums. A file that is shorter than its index says was cut, even between two records."""
     path = os.fspath(where)
     records = nbytes = 0
-    gaps: list[damage.Gap] = []
+    from . import damage
+
+    gaps: list[Gap] = []
     problems: list[str] = []
     try:
         for item in damage.scan(path, limits=limits):
@@ -146,6 +153,8 @@ def verify_records(where: Any, limits: Limits | None = None) -> RecordVerificati
     except TensorwireError as error:
         problems.append(str(error))
     problems += [str(gap) for gap in gaps]
+    from . import index as _index
+
     before = _index.size_when_indexed(path)
     size = _blocks.stat_of(path)[0]
     if before is not None and before > size:
