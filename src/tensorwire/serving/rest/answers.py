@@ -114,7 +114,7 @@ def _one(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int
         return {UNNAMED: tensor}, end
     if len(signature.outputs) != 1 and not text.is_empty(at):
         raise SchemaError(f"one tensor without a name, and the signature has {', '.join(signature.outputs) or 'no outputs'}")
-    found, end = {}, text.end(at)
+    found, end = {}, at if signature.outputs else text.end(at)
     for name, each in signature.outputs.items():  # several only if there is nothing in them
         tensor, end = text.tensor(at, each.dtype)
         found[name] = _completed(tensor, each)
