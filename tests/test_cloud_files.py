@@ -1,5 +1,6 @@
 """Tensors and records in a bucket, on a web server and in fsspec, through the same functions as local files."""
 
+import importlib
 import io
 import os
 import pickle
@@ -17,8 +18,8 @@ ROOT = f"s3://{BUCKET}"
 
 @pytest.fixture(scope="module")
 def server():
-    pytest.importorskip("moto")
-    pytest.importorskip("obstore")
+    importlib.import_module("moto")
+    importlib.import_module("obstore")
     server = S3()
     yield server
     server.close()
@@ -38,7 +39,7 @@ def base(request, tmp_path):
         with s3_environment(request.getfixturevalue("server").url):
             yield f"{ROOT}/{tmp_path.name}"
     else:
-        pytest.importorskip("fsspec")
+        importlib.import_module("fsspec")
         yield f"memory://{tmp_path.name}"
 
 
@@ -264,7 +265,7 @@ def test_an_index_that_cannot_be_kept(proxy):
 
 
 def test_web_server():
-    pytest.importorskip("obstore")
+    importlib.import_module("obstore")
     web = Web()
     try:
         held = io.BytesIO()

@@ -1,5 +1,6 @@
 """tw.convert: any tensor file to any other; names, dtypes and shards as asked for; the largest tensor in memory and no more."""
 
+import importlib
 import json
 import os
 import subprocess
@@ -97,7 +98,7 @@ def test_there_and_back(tmp_path, suffix, back):
 
 
 def test_tables(tmp_path):
-    pytest.importorskip("pyarrow")
+    importlib.import_module("pyarrow")
     columns = {"id": np.arange(4), "x": np.ones((4, 2), np.float32), "t": tw.Ragged.of([[1], [2, 3], [], [4]])}
     save(tmp_path / "a.npz", columns)
     tw.convert(tmp_path / "a.npz", tmp_path / "b.parquet")
@@ -117,7 +118,7 @@ def test_bundles_keep_their_texts(tmp_path):
 
 
 def test_tied_tensors_stay_tied(tmp_path):
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     weight = torch.ones(3, 2)
     save(tmp_path / "a.safetensors", {"one": weight, "two": weight, "other": torch.zeros(1)})
     tw.convert(tmp_path / "a.safetensors", tmp_path / "b.npz")
@@ -277,8 +278,8 @@ class TestShards:
             assert "total_size" not in f.metadata
 
     def test_split_as_huggingface_hub_splits(self, tmp_path):
-        hub = pytest.importorskip("huggingface_hub")
-        torch = pytest.importorskip("torch")
+        hub = importlib.import_module("huggingface_hub")
+        torch = importlib.import_module("torch")
         rng = np.random.default_rng(3)
         content = {f"w{i}": np.zeros(int(n), np.float32) for i, n in enumerate(rng.integers(1, 500, 40))}
         plan = hub.split_torch_state_dict_into_shards({name: torch.from_numpy(x) for name, x in content.items()}, max_shard_size="1KB")

@@ -1,6 +1,7 @@
 """Datasets: any format to any other, in other shards, filtered, shuffled, split and sampled; and again after a death."""
 
 import collections
+import importlib
 import json
 import os
 import random
@@ -141,7 +142,7 @@ class TestThereAndBack:
 
 class TestForeignTables:
     def test_what_an_example_does_not_hold(self, tmp_path):
-        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         os.makedirs(tmp_path / "in")
         table = pa.table({"x": [0.1, None, 0.3], "n": pa.array([1, 2, None], pa.int32()), "s": ["a", None, "c"], "l": [[1], None, []]})
         pq.write_table(table, tmp_path / "in/a.parquet")
@@ -155,7 +156,7 @@ class TestForeignTables:
         assert next(iter(tw.read_examples(f"{tmp_path}/b/*.tfrecord")))["x"].tolist() == [0.1, 0.0, 0.3]
 
     def test_dates_are_refused_by_name(self, tmp_path):
-        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         pq.write_table(pa.table({"when": pa.array([1], pa.timestamp("s")), "n": [1]}), tmp_path / "a.parquet")
         with pytest.raises(tw.EncodeError, match="timestamp") as error:
             datasets.convert(tmp_path / "a.parquet", tmp_path / "b", "tfrecord", workers=0)

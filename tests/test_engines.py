@@ -1,5 +1,6 @@
 """Both engines do the same, and neither loses a record when a worker dies."""
 
+import importlib
 import os
 import signal
 import threading
@@ -43,7 +44,7 @@ def test_unknown_engine(tmp_path):
 
 @pytest.fixture(scope="module")
 def cluster():
-    ray_engine = pytest.importorskip("tensorwire.datasets.engines.ray")
+    ray_engine = importlib.import_module("tensorwire.datasets.engines.ray")
     engine = ray_engine.RayEngine(workers=2)
     yield engine
     engine.close()

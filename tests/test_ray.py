@@ -1,5 +1,6 @@
 """Ray Data: what is read is what was written, whoever dies on the way, and nobody needs TensorFlow for it."""
 
+import importlib
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ ROWS = 3000
 
 @pytest.fixture(scope="module")
 def ray():
-    pytest.importorskip("ray")
+    importlib.import_module("ray")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
 
@@ -32,8 +33,8 @@ def ray():
 @pytest.fixture(scope="module")
 def server():
     """Started before Ray, whose workers take over the settings by which it is found."""
-    pytest.importorskip("moto")
-    pytest.importorskip("obstore")
+    importlib.import_module("moto")
+    importlib.import_module("obstore")
     server = S3()
     with s3_environment(server.url):
         yield server

@@ -1,5 +1,6 @@
 """Where bytes live: files, a real S3 server, a web server, fsspec; and what happens when they break in the middle."""
 
+import importlib
 import io
 import os
 import pickle
@@ -21,8 +22,8 @@ ROOT = f"s3://{BUCKET}"
 
 @pytest.fixture(scope="module")
 def server():
-    pytest.importorskip("moto")
-    pytest.importorskip("obstore")
+    importlib.import_module("moto")
+    importlib.import_module("obstore")
     server = S3()
     yield server
     server.close()
@@ -44,7 +45,7 @@ def proxy(server):
 
 @pytest.fixture
 def web():
-    pytest.importorskip("obstore")
+    importlib.import_module("obstore")
     web = Web()
     yield web
     web.close()
@@ -64,7 +65,7 @@ def base(request, tmp_path):
         request.getfixturevalue("s3")
         yield f"{ROOT}/{tmp_path.name}"
     else:
-        pytest.importorskip("fsspec")
+        importlib.import_module("fsspec")
         yield f"memory://{tmp_path.name}"
 
 
@@ -465,7 +466,7 @@ def test_refused(proxy):
 
 @pytest.mark.cloud
 def test_a_server_that_dies_while_it_is_read(impatient):
-    pytest.importorskip("moto")
+    importlib.import_module("moto")
     server = S3()
     try:
         with s3_environment(server.url):
@@ -541,7 +542,7 @@ def test_what_a_store_says(text, kind):
 
 @pytest.mark.cloud
 def test_an_account_that_is_not_named(monkeypatch):
-    pytest.importorskip("obstore")
+    importlib.import_module("obstore")
     for name in [name for name in os.environ if name.startswith("AZURE_")]:
         monkeypatch.delenv(name)
     with pytest.raises(PermissionError, match=r"docs/cloud\.md"):

@@ -6,7 +6,10 @@ A framework is recognised by the types that a value already has, so a program th
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
 from types import ModuleType
+from typing import Any
 
 from ._errors import MissingDependencyError
 
@@ -29,3 +32,21 @@ def require(module: str, extra: str | None = None) -> ModuleType:
         package = module if module.startswith("backports.") else module.partition(".")[0]
         line = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
         raise MissingDependencyError(f"this needs {package}, which is not installed: {line}") from cause
+
+
+def lazily(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where` has the module of each.
+
+    >>> find, names = lazily("collections", {"Mapping": "abc"})
+    >>> find("Mapping").__name__
+    'Mapping'
+    """
+
+    def find(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f"{package}.{where[name]}"), name)
+        setattr(sys.modules[package], name, value)  # the next look-up finds it without us
+        return value
+
+    return find, lambda: sorted({*vars(sys.modules[package]), *where})

@@ -6,8 +6,9 @@ folder, a writer that takes one tensor at a time, and the object graph.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._optional import lazily
 
 if TYPE_CHECKING:
     from .graph import full_names, read_graph
@@ -26,12 +27,4 @@ _WHERE = {
 
 __all__ = ["Writer", "all_checkpoints", "full_names", "latest", "read_graph", "save_state"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _WHERE)

@@ -7,6 +7,7 @@ CRC of their own, so they are not checked; `tw.verify` reads everything.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ _VARINT = 9
 """Bytes of a length, at most: more would be past 2 ** 63."""
 
 
-class Part:
+class Part(ABC):
     """What all parts know: where their bytes are, and how to say what is wrong with them."""
 
     checksum = True
@@ -65,8 +66,9 @@ class Part:
         """That its bytes are there, before anyone makes room for them."""
         self._located()
 
+    @abstractmethod
     def _read(self, source: Source, at: int, rows: Rows) -> Any:
-        raise NotImplementedError
+        """Its values, or some rows of them; the bytes begin at source[at]."""
 
     def _compare(self, crc: int, at: int) -> None:
         if mask(crc) != self.entry.crc:

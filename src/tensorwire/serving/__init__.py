@@ -11,8 +11,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .._optional import lazily
 
 if TYPE_CHECKING:
     from .client.aio import AsyncClient
@@ -39,14 +40,4 @@ _WHERE = {
 
 __all__ = ["AsyncClient", "Client", "Group", "Input", "MockTransport", "Server", "Signature", "export", "rebuild"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
-    globals()[name] = value  # the next look-up finds it without us
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazily(__name__, _WHERE)

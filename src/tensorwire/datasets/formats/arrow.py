@@ -70,28 +70,10 @@ def arrow_schema(path: str) -> Any:
 
 
 def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
-    names = spec.names
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
-        at, stop = 0, part.stop if part.stop is not None else 1 << 62
-        while at < stop:
-            try:
-                with columnar.guarded(part.path, FORMAT):
-                    rows = next(opened.batches, None)
-                    if rows is None:
-                        return
-                    rows.validate(full=True)
-                    low, high = max(0, part.first - at), min(rows.num_rows, stop - at)
-                    at += rows.num_rows
-                    made = columnar.batch_of(rows.slice(low, high - low), names) if low < high else None
-            except DecodeError as error:
-                if not spec.skips:
-                    raise error.add(record=at) from None
-                damage.append(Damage(part.path, f"from row {at} on: {error}"))
-                return
-            if made is not None:
-                yield made
+        yield from columnar.rows(opened.batches, part, 0, spec, damage, FORMAT, "")
 
 
 class Writer:

@@ -21,10 +21,37 @@ from ...records.schema import FLOAT, Feature, Schema
 from ...wire import example, jsontext
 from .. import batches
 from ..spec import Spec
-from . import tfrecord
+from . import Damage, Part, tfrecord
 
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
+
+
+def end(part: Part) -> int:
+    """The number behind the last row of a part."""
+    return part.stop if part.stop is not None else 1 << 62
+
+
+def rows(found: Iterator[Any], part: Part, at: int, spec: Spec, damage: list[Damage], format: str, lost: str) -> Iterator[Batch]:
+    """The rows of record batches that are in the part; `at` is the number of the first one. `lost` begins what is said of damage."""
+    stop = end(part)
+    while at < stop:
+        try:
+            with guarded(part.path, format):
+                batch = next(found, None)
+                if batch is None:
+                    return
+                batch.validate(full=True)
+                low, high = max(0, part.first - at), min(batch.num_rows, stop - at)
+                at += batch.num_rows
+                made = batch_of(batch.slice(low, high - low), spec.names) if low < high else None
+        except DecodeError as error:
+            if not spec.skips:
+                raise error.add(record=at) from None
+            damage.append(Damage(part.path, f"{lost}from row {at} on: {error}"))
+            return
+        if made is not None:
+            yield made
 
 
 def batch_of(found: Any, names: list[str] | None = None) -> Batch:

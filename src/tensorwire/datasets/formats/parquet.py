@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from ... import files, storage
-from ..._errors import DecodeError, EncodeError, TruncatedError
+from ..._errors import EncodeError, TruncatedError
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...codecs import parquet as _codec
@@ -67,36 +67,14 @@ def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
-        at, stop = 0, part.stop if part.stop is not None else 1 << 62
-        for group, rows in enumerate(opened.groups):
-            if at + rows > part.first and at < stop:
-                yield from _group(opened, group, part, at, stop, spec, damage)
-            at += rows
-
-
-def _group(opened: _Opened, group: int, part: Part, at: int, stop: int, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
-    """The rows of one group that are in the part; `at` is the number of its first."""
-    found: Any = iter(())
-    names = spec.names
-    with columnar.guarded(part.path, FORMAT):
-        found = opened.file.iter_batches(opened.rows, [group], columns=names, use_threads=False)
-    while True:
-        try:
-            with columnar.guarded(part.path, FORMAT):
-                rows = next(found, None)
-                if rows is None:
-                    return
-                rows.validate(full=True)
-                low, high = max(0, part.first - at), min(rows.num_rows, stop - at)
-                at += rows.num_rows
-                made = columnar.batch_of(rows.slice(low, high - low), names) if low < high else None
-        except DecodeError as error:
-            if not spec.skips:
-                raise error.add(record=at) from None
-            damage.append(Damage(part.path, f"the rest of a group of rows from row {at} on: {error}"))
-            return
-        if made is not None:
-            yield made
+        at, stop = 0, columnar.end(part)
+        for group, count in enumerate(opened.groups):
+            if at + count > part.first and at < stop:
+                found: Any = iter(())
+                with columnar.guarded(part.path, FORMAT):
+                    found = opened.file.iter_batches(opened.rows, [group], columns=spec.names, use_threads=False)
+                yield from columnar.rows(found, part, at, spec, damage, FORMAT, "the rest of a group of rows ")
+            at += count
 
 
 class Writer:

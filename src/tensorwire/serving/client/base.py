@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ from .protocols.rpc import Rpc
 DEADLINE = 60.0
 
 
-class Base:
+class Base(ABC):
     """Where the model is, what is said to it, and by which transport."""
 
     def __init__(
@@ -67,8 +68,9 @@ class Base:
             options |= {"proxy": proxy, "context": context}
         self._transport = transport if transport is not None else self._opened(options)
 
+    @abstractmethod
     def _opened(self, options: Mapping[str, Any]) -> Any:
-        raise NotImplementedError
+        """The transport for this address."""
 
     def _deadline(self, seconds: float | None) -> Deadline:
         return Deadline.after(self._seconds if seconds is None else _checked(seconds))

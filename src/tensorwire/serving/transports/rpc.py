@@ -184,18 +184,11 @@ class Line:
         self.channel, self.calls, self.given_up = channel, 0, False
 
 
-class RpcTransport:
-    """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`.
+class RpcServer:
+    """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`, and the channel to it.
 
     `connect` is how many seconds an attempt to connect may take. `compression="gzip"` packs requests. `headers` go with every call.
     `certificates` are those to trust, as PEM, instead of the usual ones; `identity` is the client's own (key, certificate chain).
-
-    >>> from tensorwire.serving.rpc import messages
-    >>> from tensorwire.serving.transports import Call, Deadline
-    >>> with RpcTransport("grpc://127.0.0.1:1") as transport:
-    ...     transport.send(Call(messages.STATUS, body=messages.build_status(messages.ModelSpec("ranker"))), Deadline.after(1))
-    Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a gRPC server run there? ...
     """
 
     def __init__(
@@ -211,6 +204,21 @@ class RpcTransport:
     ) -> None:
         self._way = Way.to(url, connect, compression, headers, certificates, identity, limits)
         self._line: Line | None = None
+
+
+class RpcTransport(RpcServer):
+    """gRPC for threads. Arguments are those of RpcServer.
+
+    >>> from tensorwire.serving.rpc import messages
+    >>> from tensorwire.serving.transports import Call, Deadline
+    >>> with RpcTransport("grpc://127.0.0.1:1") as transport:
+    ...     transport.send(Call(messages.STATUS, body=messages.build_status(messages.ModelSpec("ranker"))), Deadline.after(1))
+    Traceback (most recent call last):
+    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a gRPC server run there? ...
+    """
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
         self._lock = threading.Lock()
 
     def send(self, call: Call, deadline: Deadline) -> Answer:

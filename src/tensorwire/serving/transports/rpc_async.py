@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Self
 
-from ..._limits import DEFAULT, Limits
 from ..._optional import require
 from . import Answer, Call, Deadline
-from .rpc import FAILURES, GIVE_UP, Line, Way, answered, joined, refused
+from .rpc import FAILURES, GIVE_UP, Line, RpcServer, answered, joined, refused
 
 
-class AsyncRpcTransport:
-    """A server that speaks gRPC, for asyncio. Arguments are those of `rpc.RpcTransport`.
+class AsyncRpcTransport(RpcServer):
+    """A server that speaks gRPC, for asyncio. Arguments are those of RpcServer.
 
     >>> async def ask():
     ...     async with AsyncRpcTransport("grpc://127.0.0.1:1") as transport:
@@ -24,19 +22,8 @@ class AsyncRpcTransport:
     tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a gRPC server run there? ...
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        connect: float = 5.0,
-        compression: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        certificates: bytes | None = None,
-        identity: tuple[bytes, bytes] | None = None,
-        limits: Limits = DEFAULT,
-    ) -> None:
-        self._way = Way.to(url, connect, compression, headers, certificates, identity, limits)
-        self._line: Line | None = None
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
