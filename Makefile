@@ -9,7 +9,7 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
 test: .venv/ready-tests .venv/node/ready .venv/browser lint ; scripts/test
-bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion --scaling
+bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests .venv/node/ready ; scripts/torture
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

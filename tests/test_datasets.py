@@ -141,6 +141,27 @@ class TestThereAndBack:
 
 
 class TestForeignTables:
+    def test_integers_of_every_kind(self, tmp_path):
+        """Written as differences, unless they come again; and these are exact at both ends of each type, and over a step of 2**64 - 1."""
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        columns = {}
+        for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"):
+            ends, noise = np.iinfo(name), np.random.default_rng(0).integers(0, 256, (5000, 8), np.uint8).view(np.int64).reshape(-1)
+            values = noise.astype(name)
+            values[1::7], values[2::7] = ends.min, ends.max
+            columns[name] = pa.array(values, mask=np.arange(5000) % 5 == 4)
+        columns["again"] = pa.array(np.arange(5000) % 3)
+        columns["lists"] = pa.array([list(range(i % 4, i)) for i in range(100)] * 50, pa.large_list(pa.int64()))
+        table = pa.table(columns)
+        pq.write_table(table, tmp_path / "in.parquet")
+        datasets.convert(tmp_path / "in.parquet", tmp_path / "out", "parquet", workers=0)
+        found = pq.ParquetFile(next((tmp_path / "out").glob("*.parquet")))
+        assert found.read().equals(table)
+        group = found.metadata.row_group(0)
+        about = {(one := group.column(i)).path_in_schema: one for i in range(group.num_columns)}
+        assert "DELTA_BINARY_PACKED" in about["int64"].encodings and "RLE_DICTIONARY" in about["again"].encodings
+        assert about["int64"].statistics.min == -(2**63) and about["lists.list.element"].statistics is None
+
     def test_what_an_example_does_not_hold(self, tmp_path):
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         os.makedirs(tmp_path / "in")

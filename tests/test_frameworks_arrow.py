@@ -1,5 +1,9 @@
 """PyArrow in and out: arrays, chunks, lists, fixed shapes and tensors, sliced anywhere."""
 
+import importlib.util
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -288,3 +292,15 @@ def test_loads_into_arrow(pa):
     back = tw.loads(tw.dumps(value), to="arrow")
     assert pa.table({"x": back["x"], "w": back["w"]}).num_rows == 1 and back["n"][0].to_pylist() == [[1], []] and back["n"][1] == 5
     assert tw.equal(tw.loads(tw.dumps(back)), value)
+
+
+def test_pandas_is_left_alone():
+    """pyarrow's own ways from NumPy and to it import it where there is one, for a third of a second."""
+    assert importlib.util.find_spec("pandas") is not None
+    code = """
+import sys, numpy as np, tensorwire as tw
+for x in (np.arange(3), np.array([True, False, True]), np.ones((2, 3)), tw.Ragged.of([[1], []]), tw.Strings.of(["a"])):
+    assert tw.equal(tw.tensor(tw.to(x, "arrow")), x), x
+assert "pyarrow" in sys.modules and not {"pandas", "pyarrow.compute"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes, memory, validate
 from .._errors import DecodeError, LimitError
 from .._optional import require
+from ..frameworks import arrow
 from ..frozen import trusted
 from ..tensors import Array, Strings
 from ..wire import arrow_ipc as ipc
@@ -204,7 +205,7 @@ class Coded(_Reader):
         allow(self._level, int(np.diff(items.offsets)[places].sum()), chunk)
         pa = require("pyarrow", extra="arrow")
         buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(items.data)]
-        return _arrow_strings(pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(pa.array(places)))
+        return _arrow_strings(pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(arrow.flat(places)))
 
     def _items(self, chunk: Chunk) -> Any:
         """What stands in the dictionary that holds for a batch."""

@@ -30,6 +30,8 @@ _NONE = "none"
 _MAGIC = b"PAR1"
 _OTHERS = "safetensors and arrow hold any value"
 _SCHEMA = "ARROW:schema"
+ITEMS = ".list.element"
+"""What Parquet adds to the path of a column for each level of lists."""
 _GROUP = 256 << 20
 """Bytes of a group of rows."""
 _PAGE = 1 << 20
@@ -162,20 +164,30 @@ def _filled(blob: memoryview) -> list[Any]:
 
 
 def _coded(table: Any) -> Any:
-    """Paths of the columns that may have a dictionary. Floats may not: to it one NaN is like another, and -0.0 like 0.0."""
-    if any("." in name for name in table.column_names):
-        return False  # a path could mean another column
-    return [path for field in table.schema for path in [_path(field.name, field.type)] if path]
-
-
-def _path(name: str, kind: Any) -> str | None:
+    """Paths of the columns that may have a dictionary."""
     pa = require("pyarrow", extra="arrow")
+    return [path for path, kind in leaves(table.schema).items() if repeatable(pa, kind)] or False
+
+
+def repeatable(pa: Any, kind: Any) -> bool:
+    """Whether a dictionary keeps values as they are. It does not those of floats: to it one NaN is like another, and -0.0 like 0.0."""
+    return not pa.types.is_floating(kind) and not pa.types.is_boolean(kind)
+
+
+def leaves(schema: Any) -> dict[str, Any]:
+    """The type of what stands in each column, by the path that Parquet has for it; none if a path could mean another column."""
+    if any("." in name for name in schema.names):
+        return {}
+    return dict(_leaf(field.name, field.type) for field in schema)
+
+
+def _leaf(path: str, kind: Any) -> tuple[str, Any]:
     while hasattr(kind, "storage_type") or hasattr(kind, "value_field"):
         if hasattr(kind, "storage_type"):
             kind = kind.storage_type
         else:
-            name, kind = f"{name}.list.element", kind.value_type
-    return None if pa.types.is_floating(kind) or pa.types.is_boolean(kind) else name
+            path, kind = f"{path}{ITEMS}", kind.value_type
+    return path, kind
 
 
 def _value(pa: Any, schema: Any, batches: Iterator[Any], limits: Limits, copy: bool | None) -> Any:

@@ -45,9 +45,9 @@ def to_tensor(obj: Any) -> Tensor:
         if pa.types.is_fixed_size_list(rows.type):
             splits.append(np.arange(len(rows) + 1) * rows.type.list_size)
             uniform.append(rows.type.list_size)
-            rows = _whole(rows.flatten())
+            rows = _whole(_cells(rows))
         else:
-            bounds = rows.offsets.to_numpy()
+            bounds = _numbers(rows.offsets)
             splits.append(bounds - bounds[0] if bounds[0] else bounds)
             uniform.append(None)
             rows = _whole(rows.values.slice(bounds[0], bounds[-1] - bounds[0]))
@@ -89,17 +89,34 @@ def _items(rows: Any) -> Array | Strings:
         order = [0, *(axis + 1 for axis in kind.permutation or range(len(kind.shape)))]
         return plain(np.asarray(cells).transpose(order))
     if pa.types.is_fixed_size_list(kind):
-        inner = _items(_whole(rows.flatten()))
+        inner = _items(_whole(_cells(rows)))
         return inner.reshape(len(rows), kind.list_size, *inner.shape[1:])
     for text, names in ((True, ("string", "large_string", "string_view")), (False, ("binary", "large_binary", "binary_view"))):
         if any(getattr(pa.types, f"is_{name}")(kind) for name in names):
             return _strings(rows, text)
-    if pa.types.is_boolean(kind):
-        return memory.read_only(rows.to_numpy(zero_copy_only=False))  # a bit each in Arrow
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return plain(rows.to_numpy())
+    if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _numbers(rows)
     hint = "; cast it to int64 and keep the unit" if pa.types.is_temporal(kind) else "; pass each field" if pa.types.is_struct(kind) else ""
     raise EncodeError(f"no tensor holds Arrow's {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}")
+
+
+def _cells(rows: Any) -> Any:
+    """What stands in fixed-size lists, one behind the other."""
+    size = rows.type.list_size
+    return rows.values.slice(rows.offset * size, len(rows) * size)
+
+
+def _numbers(rows: Any) -> Array:
+    """The memory of an array; bits become bytes. Its own to_numpy would do, but see `flat`."""
+    dtype = np.dtype(rows.type.to_pandas_dtype())
+    _, data = rows.buffers()
+    if not len(rows):  # such an array need not have any memory
+        return memory.read_only(np.empty(0, dtype))
+    if dtype != np.bool_:
+        return memory.read_only(np.frombuffer(data, dtype, len(rows), rows.offset * dtype.itemsize))
+    first, skipped = divmod(rows.offset, 8)
+    bits = np.unpackbits(np.frombuffer(data, np.uint8, offset=first), count=skipped + len(rows), bitorder="little")
+    return memory.read_only(bits[skipped:].view(np.bool_))
 
 
 def _strings(rows: Any, text: bool) -> Strings:
@@ -137,7 +154,7 @@ def _rows(values: Array | Strings, cast: bool) -> Any:
         parts = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
         found = pa.Array.from_buffers(pa.large_string() if values.text else pa.large_binary(), values.size, parts)
     else:
-        found = pa.array(fit(values, _holds, "Arrow", cast).reshape(-1))
+        found = flat(fit(values, _holds, "Arrow", cast).reshape(-1))
     for axis in range(len(values.shape) - 1, 0, -1):
         size = values.shape[axis]
         if size > np.iinfo(np.int32).max:
@@ -145,6 +162,15 @@ def _rows(values: Array | Strings, cast: bool) -> Any:
         count = math.prod(values.shape[:axis])
         found = pa.Array.from_buffers(pa.list_(found.type, size), count, [None], children=[found])
     return found
+
+
+def flat(values: Array, present: Array | None = None) -> Any:
+    """Numbers as an array that shares their memory. pyarrow.array would do, but imports pandas where there is one: a third of a second."""
+    pa = _pa()
+    kind = pa.from_numpy_dtype(values.dtype)
+    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
+    data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
 def _lists(tensor: Ragged, cast: bool) -> Any:
@@ -157,7 +183,7 @@ def _lists(tensor: Ragged, cast: bool) -> Any:
             found = pa.Array.from_buffers(pa.list_(found.type, length), len(splits) - 1, [None], children=[found])
         else:
             kind = pa.ListArray if splits.dtype == np.int32 else pa.LargeListArray
-            found = kind.from_arrays(pa.array(plain(splits)), found)
+            found = kind.from_arrays(flat(plain(splits)), found)
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from .. import frameworks
 from .._errors import EncodeError
 from .._optional import require
+from ..frameworks import arrow
 from ..tensors import Ragged, Strings
 from .batch import Batch
 
@@ -72,7 +73,7 @@ def _arrow_column(pa: Any, batch: Batch, name: str) -> Any:
     present = batch.present[name]
     if present.all():
         return made
-    chosen = pa.array(np.arange(len(present)), mask=~present)
+    chosen = arrow.flat(np.arange(len(present)), present)
     if tensor:
         return pa.ExtensionArray.from_storage(made.type, made.storage.take(chosen))
     return made.take(chosen)

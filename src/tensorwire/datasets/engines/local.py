@@ -21,6 +21,9 @@ from . import RETRIES, Outcome, faults, worker
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines.worker import main; main()"
 
+_ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""A worker is one core's work. NumPy would start a thread for each core, which takes as long as its own import."""
+
 
 class LocalEngine:
     """`workers` processes (one a core if not said; 0 does all in this one). A task is tried `retries` times more if its worker dies.
@@ -113,8 +116,9 @@ class _Worker:
                 raise _Over
             # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
             process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps(sys.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
-            )
+                [sys.executable, "-c", _START, json.dumps(sys.path)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ONE_CORE | os.environ, start_new_session=True,
+            )  # fmt: skip
             self._process = process
         self._send(process, self._spec.json())
         return process

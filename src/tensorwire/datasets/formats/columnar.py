@@ -117,7 +117,7 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
         found = Schema.from_json(known)
         if set(found) == set(names) and not spec.tensors and not spec.cast:
             return found
-    blank = batch_of(pa.RecordBatch.from_arrays([pa.array([], field.type) for field in arrow], schema=arrow))
+    blank = batch_of(pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow))
     asked = cast(blank, spec)
     try:
         columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})

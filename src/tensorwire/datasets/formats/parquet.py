@@ -22,6 +22,7 @@ _GROUP = 64 << 20
 """Bytes of rows that are held and written together."""
 _LOOK = 2048
 """Rows that are looked at for values that come again."""
+_DELTA = "DELTA_BINARY_PACKED"
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
 
@@ -101,7 +102,7 @@ class Writer:
             name = self._spec.compression or "zstd"
             self._writer = self._parquet.ParquetWriter(
                 self._file, self._schema, compression=name, compression_level=self._spec.level if name != "none" else None,
-                use_dictionary=_repeated(table), write_page_checksum=True, store_schema=True,
+                **_encoded(self._pa, table), write_page_checksum=True, store_schema=True,
             )  # fmt: skip
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
 
@@ -116,18 +117,23 @@ class Writer:
         self._writer.close()
 
 
-def _repeated(table: Any) -> Any:
-    """Paths of columns whose values come again, as far as the first rows show: a dictionary of the others costs time, and is given up."""
-    compute = require("pyarrow.compute", extra="arrow")
-    paths = _codec._coded(table)
-    found = []
-    for path in paths or ():
-        rows = table.column(path.partition(".list.element")[0]).slice(0, _LOOK).combine_chunks()
-        while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
-            rows = rows.storage if hasattr(rows, "storage") else rows.flatten()
-        if len(rows) and compute.count_distinct(rows).as_py() <= len(rows) // 2:
-            found.append(path)
-    return found or False
+def _encoded(pa: Any, table: Any) -> dict[str, Any]:
+    """How each column is written. As far as the first rows show, a dictionary where values come again, and differences of other integers:
+    less to compress, and to keep. Statistics not of values in lists, by which no reader skips rows."""
+    kinds = _codec.leaves(table.schema)
+    repeated = [path for path, kind in kinds.items() if _codec.repeatable(pa, kind) and _comes_again(table, path)]
+    return {
+        "use_dictionary": repeated or False,
+        "column_encoding": {path: _DELTA for path, kind in kinds.items() if pa.types.is_integer(kind) and path not in repeated} or None,
+        "write_statistics": [path for path in kinds if not path.endswith(_codec.ITEMS)] or False,
+    }
+
+
+def _comes_again(table: Any, path: str) -> bool:
+    rows = table.column(path.partition(_codec.ITEMS)[0]).slice(0, _LOOK).combine_chunks()
+    while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
+        rows = rows.storage if hasattr(rows, "storage") else rows.flatten()[: 8 * _LOOK]
+    return len(set(rows.to_pylist())) <= len(rows) // 2  # pyarrow.compute could count them, but is slow to import
 
 
 def writer(file: IO[bytes], spec: Spec) -> Writer:
