@@ -3,7 +3,8 @@
     engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is room for them
     engine.close()
 
-An engine runs `task.run(task, spec)` somewhere, tries again if a worker dies or the way to a store breaks, and never looks at the data.
+An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again if a worker dies or the way to a store
+breaks, and never looks at the data.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ..._errors import UnknownFormatError, choices
 from ..spec import Spec
+from . import faults
+from .worker import answer
 
+__all__ = ["RETRIES", "Engine", "Outcome", "answer", "named", "outcome"]
 RETRIES = 3
 
 
@@ -24,6 +28,15 @@ class Outcome(NamedTuple):
     report: dict[str, Any] | None
     error: BaseException | None = None
     attempts: int = 1
+
+
+def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -> Outcome:
+    """What an answer says.
+
+    >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record": 7}}).error.record
+    7
+    """
+    return Outcome(task, answered.get("report"), faults.unpacked(answered["error"]) if "error" in answered else None, attempts)
 
 
 class Engine(Protocol):

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..._errors import EncodeError, TensorwireError
 from ..spec import Spec
-from . import RETRIES, Outcome, faults, worker
+from . import RETRIES, Outcome, answer, faults, outcome
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines.worker import main; main()"
 
@@ -44,7 +44,7 @@ class LocalEngine:
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends all workers."""
         if not self.workers:
-            yield from (_here(task, spec) for task in tasks)
+            yield from (outcome(task, answer(task, spec)) for task in tasks)
             return
         outcomes: queue.Queue[Outcome | BaseException | None] = queue.Queue(4 * self.workers)
         source = _Source(tasks)
@@ -70,11 +70,6 @@ class LocalEngine:
     def close(self) -> None:
         for one in self._crew:
             one.end()
-
-
-def _here(task: dict[str, Any], spec: Spec) -> Outcome:
-    found = worker.answer(task, spec)
-    return Outcome(task, found.get("report"), faults.unpacked(found["error"]) if "error" in found else None)
 
 
 class _Source:
@@ -147,11 +142,10 @@ class _Worker:
         while True:
             attempts += 1
             found, status = self._asked(task)
-            error = faults.unpacked(found["error"]) if found is not None and "error" in found else None
-            if found is not None and (error is None or not faults.passing(error) or attempts > self._retries):
-                return Outcome(task, found.get("report"), error, attempts)
-            if attempts > self._retries:
-                return Outcome(task, None, _died(task, status, attempts), attempts)
+            made = outcome(task, found, attempts) if found is not None else Outcome(task, None, _died(task, status, attempts), attempts)
+            passing = found is None or (made.error is not None and faults.passing(made.error))
+            if not passing or attempts > self._retries:
+                return made
 
     def _asked(self, task: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
         """The answer, or None and the exit status of a worker that died."""

@@ -12,7 +12,7 @@ from typing import Any
 from ..._errors import TensorwireError
 from ..._optional import require
 from ..spec import Spec
-from . import RETRIES, Outcome, faults, worker
+from . import RETRIES, Outcome, answer, faults, outcome
 
 
 class RayEngine:
@@ -45,7 +45,7 @@ class RayEngine:
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early cancels what is under way."""
         ray = self._ray
-        asked = ray.remote(max_retries=self.retries, **self._options)(worker.answer)
+        asked = ray.remote(max_retries=self.retries, **self._options)(answer)
         shared = ray.put(spec)  # sent to each node once
         under_way: dict[Any, tuple[dict[str, Any], int]] = {}
         source, room = iter(tasks), self._room()
@@ -77,7 +77,7 @@ class RayEngine:
             path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             return Outcome(task, None, TensorwireError(f"Ray gave the task up after {self.retries + 1} tries: {why:.300}", path=path))
-        return Outcome(task, found.get("report"), faults.unpacked(found["error"]) if "error" in found else None)
+        return outcome(task, found)
 
     def close(self) -> None:
         """Ends the cluster, if it is our own."""
