@@ -538,16 +538,16 @@ class TestSize:
 import re, time
 from tensorwire.storage import Entry
 from tensorwire.datasets import Plan, Spec
-start = time.perf_counter()
+start = time.process_time()  # the machine is shared
 sources = [Entry(f"s3://bucket/data/year=2026/train-{i:07d}-of-1000000.tfrecord", 1 << 30, f"{i:032x}") for i in range(1_000_000)]
 plan = Plan(Spec("tfrecord", "parquet"), "s3://bucket/out", sources, len(sources))
 count = sum(len(plan.task(i)["parts"]) for i in range(0, len(plan), 10))
 plan.sources_hash
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())  # getrusage would say the peak of whoever started it
 print(seconds, int(peak[1]) / 1024, count)
 """
         seconds, megabytes, _ = map(
             float, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         )
-        assert seconds < 20 and megabytes < 500  # 10 s on an idle machine
+        assert seconds < 10 and megabytes < 500
