@@ -1,6 +1,7 @@
 """One place for what all tests share: how hard Hypothesis tries, and TensorFlow, loaded once and quietly."""
 
 import os
+import signal
 import sys
 
 import pytest
@@ -15,6 +16,9 @@ settings.register_profile("pure", max_examples=25, **_common)
 settings.register_profile("test", max_examples=150, **_common)
 settings.register_profile("torture", max_examples=20_000, **_common)
 settings.load_profile("torture" if os.environ.get("TENSORWIRE_TORTURE") else "pure" if PURE else "test")
+
+# Whoever starts us in the background of a shell has us ignore Ctrl-C, and so all that we start; some tests are about it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Ray stays on this machine, and tells nobody.
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

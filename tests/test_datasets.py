@@ -17,7 +17,8 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import datasets
-from tensorwire.datasets import choosing, engines, ordering
+from tensorwire.datasets import choosing, ordering
+from tensorwire.datasets.engines.local import LocalEngine
 from tensorwire.datasets.manifest import Manifest
 from tensorwire.records.batch import Batch
 from tensorwire.wire import kernels
@@ -245,7 +246,7 @@ class TestChoice:
         hidden = datasets.Spec(**{**plan.spec.__dict__, "features": tw.Schema(schema).json()})
         hidden = datasets.Plan(hidden, plan.target, plan.sources, plan.shards)
         with pytest.raises(tw.SchemaError, match="would be lost") as error:  # as if the sample had not seen it
-            datasets.run(hidden, engines.named("local", 0))
+            datasets.run(hidden, LocalEngine(0))
         assert error.value.tensor == "rare" and error.value.path.endswith("b.tfrecord")
 
 

@@ -3,8 +3,11 @@
 import importlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 
+import cli
 import pytest
 from test_datasets import done, records, until, write
 
@@ -64,8 +67,31 @@ def ray_workers():
     return found
 
 
+_CLUSTER = """
+import ray, sys
+ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, configure_logging=False, _node_ip_address="127.0.0.1")
+print(ray.get_runtime_context().gcs_address, flush=True)
+sys.stdin.read()
+"""
+
+
 @pytest.mark.ray
 class TestRay:
+    def test_joins_a_cluster(self, tmp_path):
+        """One that somebody else has started, and that goes on afterwards."""
+        source = write(str(tmp_path / "in"), 100, 4)
+        around = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test" * 4}
+        theirs = subprocess.Popen([sys.executable, "-c", _CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=around)
+        try:
+            address = theirs.stdout.readline().strip()
+            for out in ("a", "b"):
+                words = ["convert", source, tmp_path / out, "--to", "tfrecord", "--engine", "ray", "--address", address]
+                done = cli.run(*words, env=around, timeout=120)
+                assert done.returncode == 0, done.stderr
+                assert records(f"{tmp_path}/{out}/*.tfrecord") == records(source)
+        finally:
+            theirs.communicate("", timeout=60)
+
     def test_conformance(self, cluster):
         assert check_engine(cluster) == {"shards": 12, "records": 300}
 

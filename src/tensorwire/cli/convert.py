@@ -43,6 +43,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cast", action="append", default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
     )
+    parser.add_argument("--tensors", type=names, metavar="A,B", help="datasets: features that an Example keeps exactly, as TensorProtos")
     dataset.add_run(parser)
     add_json(parser)
     examples(
@@ -84,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-_OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "shards", "workers")
+_OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "tensors", "shards", "workers")
 _OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size")
 
 
@@ -102,6 +103,7 @@ def _dataset(args: argparse.Namespace) -> Any:
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
     }
+    options["tensors"] = args.tensors or ()
     pairs = {"cast": args.cast, "quantize": [args.quantize] if args.quantize else []}
     options |= {name: {one.partition("=")[0]: one.partition("=")[2] for one in given} for name, given in pairs.items()}
     with terminal.bar() as bar:

@@ -24,6 +24,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--records", type=count, metavar="N", help="sample: the number of records to keep")
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="split, sample, shuffle: another one, another choice (0)")
     parser.add_argument("--where", metavar="EXPRESSION", help="only records for which it holds: label == 3 and len(ids) > 2")
+    parser.add_argument("--compression", metavar="C", help="gzip, zstd, snappy ..., as far as the format has it")
     add_run(parser)
     add_json(parser)
     examples(
@@ -39,6 +40,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     """How a dataset is written, and by whom."""
     parser.add_argument("--shards", type=count, metavar="N", help="how many files to write; as many as there are sources if not said")
     parser.add_argument("--engine", choices=("local", "ray"), default="local", metavar="ENGINE", help="who does the work")
+    parser.add_argument("--address", metavar="HOST", help="ray: the cluster to join; one on this machine if not said")
     parser.add_argument("--workers", type=count, metavar="N", help="how many at once; 0 for this process alone")
     parser.add_argument("--on-corrupt", choices=("raise", "skip"), default="raise", metavar="WHAT", help="what to do with damage")
     parser.add_argument("--no-resume", action="store_true", help="do everything again, what is done too")
@@ -58,7 +60,14 @@ _shares = checked(_parsed_shares)
 _fraction = checked(float)
 
 
+_ONLY = {"by": ("split", "sample"), "shares": ("split",), "fraction": ("sample",), "records": ("sample",)}
+_WRITING = ("to", "where", "compression", "shards", "no_resume", "overwrite", "dry_run")
+
+
 def run(args: argparse.Namespace) -> int:
+    for name, works in (_ONLY | dict.fromkeys(_WRITING, WORK[1:])).items():
+        if getattr(args, name) not in (None, False) and args.work not in works:
+            raise UsageError(f"--{name.replace('_', '-')} is for {' and '.join(works)}, not for {args.work}")
     with terminal.bar() as bar:
         tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
         found = _stats(args, tell) if args.work == "stats" else _written(args, tell)
@@ -67,14 +76,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stats(args: argparse.Namespace, tell: Any) -> Any:
-    return stats(args.paths, format=args.format, engine=args.engine, workers=args.workers, on_corrupt=args.on_corrupt, progress=tell)
+    return stats(args.paths, format=args.format, on_corrupt=args.on_corrupt, progress=tell, **_engine(args))
 
 
 def _written(args: argparse.Namespace, tell: Any) -> Any:
     *sources, target = args.paths
     if not sources:
         raise UsageError(f"{args.work} reads sources and writes a folder: two paths at least")
-    how = run_options(args) | {"to": args.to, "format": args.format, "where": args.where, "shards": args.shards, "progress": tell}
+    how = {name: getattr(args, name) for name in ("to", "format", "where", "compression", "shards")}
+    how |= run_options(args) | {"progress": tell}
     if args.work == "split":
         if args.shares is None:
             raise UsageError("split needs --shares, such as train=0.9,validation=0.1")
@@ -90,7 +100,12 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
 
 def run_options(args: argparse.Namespace) -> dict[str, Any]:
     """What `add_run` has asked for, other than shards."""
-    return {
-        "engine": args.engine, "workers": args.workers, "on_corrupt": args.on_corrupt, "resume": not args.no_resume,
-        "overwrite": args.overwrite, "dry_run": args.dry_run,
-    }  # fmt: skip
+    how = {"on_corrupt": args.on_corrupt, "resume": not args.no_resume, "overwrite": args.overwrite, "dry_run": args.dry_run}
+    return how | _engine(args)
+
+
+def _engine(args: argparse.Namespace) -> dict[str, Any]:
+    if args.address is not None and args.engine != "ray":
+        raise UsageError("--address is for --engine ray")
+    options = {"address": args.address} if args.address is not None else None
+    return {"engine": args.engine, "engine_options": options, "workers": args.workers}

@@ -12,7 +12,14 @@ from .progress import Progress, Report
 
 
 def plan(
-    src: Any, dst: str | os.PathLike[str], to: str | None = None, *, engine: Any = "local", workers: int | None = None, **options: Any
+    src: Any,
+    dst: str | os.PathLike[str],
+    to: str | None = None,
+    *,
+    engine: Any = "local",
+    engine_options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    **options: Any,
 ) -> Plan:
     """What `convert` with the same arguments will do, as plain data: print it, keep `plan.json()`, or run `plan.task(i)` where you like.
 
@@ -23,13 +30,8 @@ def plan(
     >>> len(made), made.shard(0)
     (2, 'part-00000-of-00002.parquet')
     """
-    with driver.closing(_engine(engine, workers, options, []), isinstance(engine, str)) as crew:
+    with engines.using(engine, workers, engine_options) as crew:
         return planning.plan_for(src, dst, to, engine=crew, **options)
-
-
-def _engine(engine: Any, workers: int | None, options: dict[str, Any], entries: Sequence[Any]) -> Any:
-    given = options.pop("engine_options", None) or {}
-    return engines.named(engine, workers, **given)
 
 
 def convert(
@@ -85,7 +87,7 @@ def convert(
     {"x":8}
     {"x":9}
     """
-    with driver.closing(engines.named(engine, workers, **dict(engine_options or {})), isinstance(engine, str)) as crew:
+    with engines.using(engine, workers, engine_options) as crew:
         made = planning.plan_for(
             src, dst, to, engine=crew, format=format, schema=schema, columns=columns, shards=shards, name=name, compression=compression,
             level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
@@ -98,6 +100,5 @@ Tell = Callable[[float, Progress], None]
 
 def run(made: Plan, engine: Any = "local", *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:
     """Runs a plan."""
-    crew = engines.named(engine)
-    with driver.closing(crew, isinstance(engine, str)):
+    with engines.using(engine) as crew:
         return driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)

@@ -5,7 +5,6 @@ It sees names and numbers, never data: a shard costs it one small task out, one 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -60,7 +59,7 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
     try:
         report = run.all()
         _save_schema(plan, storage.join(plan.target, _beside(plan)))
-        report.swept = len(sweep(plan, run.known, keep_runs=False))
+        report.swept = sweep(plan, run.known)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
     finally:
@@ -92,10 +91,10 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
         others = [entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path]
         if others:
             why = f"has files that no run of ours has written ({storage.shown(others[0])})"
-            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True")
+            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True (--overwrite)")
     elif about.get("hash") != plan.spec.hash and manifest.finished() is not None:
         raise FileExistsError(
-            f"{storage.shown(plan.target)} is a finished dataset that was made in another way; another folder, or overwrite=True"
+            f"{storage.shown(plan.target)} is a finished dataset, made in another way; another folder, or overwrite=True (--overwrite)"
         )
 
 
@@ -199,13 +198,3 @@ class _Run:
             if shards:
                 self._add(task, line.records, line.size, line.damage)
         return again
-
-
-@contextlib.contextmanager
-def closing(engine: Engine, mine: bool) -> Iterator[Engine]:
-    """An engine that was made here is closed here."""
-    try:
-        yield engine
-    finally:
-        if mine:
-            engine.close()

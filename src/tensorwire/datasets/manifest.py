@@ -182,12 +182,12 @@ def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def sweep(plan: Plan, known: set[str], keep_runs: bool) -> list[str]:
-    """Removes what earlier runs have left: temporaries, shards that are not this plan's, runs of a shuffle. Nothing else.
+def sweep(plan: Plan, known: set[str]) -> int:
+    """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. And the runs of a shuffle.
 
-    `known` are the names that the books have: what was made by other plans here.
+    `known` are the names that the books have: what was made by other plans here. Nothing else is touched.
     """
-    gone = []
+    gone = 0
     wanted = {plan.shard(i) for i in range(len(plan))}
     pattern = plan.pattern
     prefix = plan.target.rstrip("/") + "/"
@@ -195,9 +195,9 @@ def sweep(plan: Plan, known: set[str], keep_runs: bool) -> list[str]:
         name = entry.path.removeprefix(prefix)
         base = _base(name)
         temporary = base.startswith(".") and base.endswith(_TEMPORARY)
-        stale = name not in wanted and (name in known or ("/" not in name and pattern.fullmatch(name) is not None))
         run = name.startswith(f"{BOOKS}/shuffle/")
-        if temporary or (run and not keep_runs) or (stale and not run):
+        stale = name not in wanted and (name in known or ("/" not in name and pattern.fullmatch(name) is not None))
+        if temporary or run or stale:
             storage.delete(entry.path)
-            gone.append(name)
+            gone += not run
     return gone

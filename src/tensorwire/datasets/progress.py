@@ -95,10 +95,10 @@ class Report:
 
     def __str__(self) -> str:
         speed = f", {self.records / self.seconds:,.0f} records/s" if self.seconds and self.written == self.shards else ""
-        done = f"{self.written:,} shards written, {self.skipped:,} were there"
+        more = {" were there already": self.skipped, " tried again": self.retried, " leftovers removed": self.swept}
         lines = [
             f"{self.target}: {self.records:,} records in {self.shards:,} shards of {self.bytes:,} bytes, {self.seconds:.1f} s{speed}",
-            f"  {done}, {self.retried:,} tried again, {self.swept:,} leftovers removed",
+            f"  {self.written:,} shards written" + "".join(f", {count:,}{what}" for what, count in more.items() if count),
         ]
         lines += [f"  {name}: {count:,} records" for name, count in self.splits.items()]
         if self.damage:

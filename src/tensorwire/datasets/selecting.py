@@ -33,6 +33,7 @@ def split(
     seed: int = 0,
     to: str | None = None,
     engine: Any = "local",
+    engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     resume: bool = True,
     overwrite: bool = False,
@@ -62,7 +63,7 @@ def split(
         high = 1.0 if name == names[-1] and abs(total - 1) < 1e-9 else at + shares[name]
         splits.append(Split(name, at, high))
         at = high
-    with driver.closing(engines.named(engine, workers), isinstance(engine, str)) as crew:
+    with engines.using(engine, workers, engine_options) as crew:
         made = planning.plan_for(
             src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, splits=splits, single=False, **options
         )
@@ -79,6 +80,7 @@ def sample(
     seed: int = 0,
     to: str | None = None,
     engine: Any = "local",
+    engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     resume: bool = True,
     overwrite: bool = False,
@@ -98,7 +100,7 @@ def sample(
     """
     if (fraction is None) == (records is None) or (fraction is not None and not 0 < fraction <= 1) or (records is not None and records < 1):
         raise EncodeError("a fraction above 0 and up to 1, or a number of records")
-    with driver.closing(engines.named(engine, workers), isinstance(engine, str)) as crew:
+    with engines.using(engine, workers, engine_options) as crew:
         shards = options.pop("shards", None)
         made = planning.plan_for(src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, single=False, **options)
         if shards is not None:
@@ -184,6 +186,7 @@ def stats(
     *,
     format: str | None = None,
     engine: Any = "local",
+    engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     on_corrupt: str = "raise",
     progress: Tell | None = None,
@@ -206,7 +209,7 @@ def stats(
     total: dict[str, Any] = {"records": 0, "features": {}}
     damage: list[Any] = []
     meter = Meter(len(entries), progress)
-    with driver.closing(engines.named(engine, workers), isinstance(engine, str)) as crew:
+    with engines.using(engine, workers, engine_options) as crew:
         for outcome in crew.run(spec, ({"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(entries)))):
             report = reported(outcome)
             total = statistics.added(total, report)

@@ -9,7 +9,8 @@ breaks, and never looks at the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..._errors import UnknownFormatError, choices
@@ -17,7 +18,7 @@ from ..spec import Spec
 from . import faults
 from .worker import answer
 
-__all__ = ["RETRIES", "Engine", "Outcome", "answer", "named", "outcome"]
+__all__ = ["RETRIES", "Engine", "Outcome", "answer", "outcome", "using"]
 RETRIES = 3
 
 
@@ -44,10 +45,17 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-def named(engine: Any, workers: int | None = None, **options: Any) -> Engine:
-    """An engine by its name, or the one that was given."""
+@contextlib.contextmanager
+def using(engine: Any, workers: int | None = None, options: Mapping[str, Any] | None = None) -> Iterator[Engine]:
+    """An engine by its name, which is closed afterwards; or the one that was given, which is not."""
     if not isinstance(engine, str):
-        return engine  # type: ignore[no-any-return]
+        yield engine
+        return
+    with contextlib.closing(_named(engine, workers, **(options or {}))) as made:
+        yield made
+
+
+def _named(engine: str, workers: int | None, **options: Any) -> Engine:
     if engine == "local":
         from .local import LocalEngine
 

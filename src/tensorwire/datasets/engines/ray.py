@@ -24,12 +24,13 @@ class RayEngine:
         self.retries, self._workers, self._options = retries, workers, {"num_cpus": 1, **(options or {})}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        if address is None:  # else Ray makes of 127.0.0.1 an address that others can reach; it reads this when it is imported
+        # Else Ray makes an address of 127.0.0.1 that others can reach. It reads this when it is imported.
+        if address is None or "127.0.0.1" in address:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         self._ray = require("ray", extra="ray")
         self._mine = not self._ray.is_initialized()
         if self._mine and address is not None:
-            self._ray.init(address=address, log_to_driver=False)
+            self._ray.init(address=address, log_to_driver=False, logging_level="WARNING")
         elif self._mine:
             self._ray.init(
                 address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False,

@@ -1,0 +1,99 @@
+"""`tensorwire convert` and `tensorwire dataset` on datasets, as one types them."""
+
+import json
+import os
+import shlex
+
+import numpy as np
+import pytest
+from cli import run
+from test_datasets import records
+
+import tensorwire as tw
+
+pytestmark = pytest.mark.arrow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("datasets")
+    rows = {"user": np.arange(600) % 40, "label": np.arange(600) % 3, "x": np.linspace(0, 1, 600, dtype=np.float32)}
+    tw.write_examples(folder / "train.tfrecord", rows, shards=4, durable=False)
+    return folder
+
+
+@pytest.fixture
+def say(folder):
+    """What a command prints; or, of one that fails, what it complains of."""
+
+    def said(line, status=0):
+        done = run(*shlex.split(line), cwd=folder)
+        assert done.returncode == status, done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout if status == 0 else done.stderr
+
+    return said
+
+
+def test_convert_and_again(say, folder):
+    line = "convert 'train-*.tfrecord' parquet --to parquet --shards 3 --workers 2"
+    plan = say(line + " --dry-run")
+    assert "4 sources of tfrecord" in plan and "-> 3 shards of parquet in parquet" in plan and not (folder / "parquet").exists()
+    assert "600 records in 3 shards" in say(line) and "0 shards written, 3 were there already" in say(line)
+    os.unlink(folder / "parquet/part-00001-of-00003.parquet")
+    report = json.loads(say(line + " --json"))
+    assert (report["written"], report["skipped"], report["records"]) == (1, 2, 600)
+    assert "--overwrite" in say("convert 'train-*.tfrecord' parquet --to jsonl", 1)
+    say("convert parquet back --to tfrecord --workers 0")
+    assert records(f"{folder}/back/*.tfrecord") == records(f"{folder}/train-*.tfrecord")
+
+
+def test_choice_of_rows_and_columns(say, folder):
+    say("convert 'train-*.tfrecord' few --to jsonl --shards 1 --where 'label == 2 and user < 2' --columns user,label --shuffle 3")
+    lines = [json.loads(line) for line in (folder / "few/part-00000-of-00001.jsonl").read_text().splitlines()]
+    assert len(lines) == 10 and all(set(line) == {"user", "label"} and line["label"] == 2 and line["user"] < 2 for line in lines)
+    assert [line["user"] for line in lines] != sorted(line["user"] for line in lines)
+
+
+def test_what_an_example_does_not_hold(say, folder):
+    (folder / "wide.jsonl").write_text('{"x": 0.1}\n{"x": 0.2}\n')
+    assert "--tensors" in say("convert --help")
+    say("convert wide.jsonl rounded --to parquet --workers 0")
+    assert "float64" in (complaint := say("convert rounded exact --to tfrecord --workers 0", 1)) and "tensors=" in complaint
+    say("convert rounded exact --to tfrecord --tensors x --workers 0")
+    assert next(iter(tw.read_examples(f"{folder}/exact/*.tfrecord")))["x"].tolist() == [0.1, 0.2]
+    say("convert rounded cast --to tfrecord --cast x=float32 --workers 0")
+    assert next(iter(tw.read_examples(f"{folder}/cast/*.tfrecord")))["x"].tolist() == [np.float32(0.1), np.float32(0.2)]
+
+
+def test_the_works_of_dataset(say, folder):
+    assert "label: int64, in 600 (100 %), values 600, lengths 1, range 0 to 2" in say("dataset stats 'train-*.tfrecord' --workers 0")
+    said = say("dataset split 'train-*.tfrecord' parts --shares a=0.5,b=0.5 --by user --workers 0")
+    users = [{int(user) for batch in tw.read_examples(f"{folder}/parts/{one}-*.tfrecord") for user in batch["user"]} for one in "ab"]
+    assert not users[0] & users[1] and len(users[0] | users[1]) == 40 and "  a: " in said
+    say("dataset sample 'train-*.tfrecord' some --records 30 --by label --compression gzip --workers 0")
+    labels = [int(label) for batch in tw.read_examples(f"{folder}/some/*.tfrecord.gz") for label in batch["label"]]
+    assert np.bincount(labels).tolist() == [10, 10, 10]
+    assert "600 records in 2 shards" in say("dataset merge parts/a-* parts/b-* merged --shards 2 --workers 0")
+    assert "leftovers" not in say("dataset shuffle merged mixed --seed 5 --workers 0")
+    for name in ("merged", "mixed"):
+        assert records(f"{folder}/{name}/*.tfrecord") == records(f"{folder}/train-*.tfrecord")
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("dataset stats 'train-*.tfrecord' --by label", "--by is for split and sample, not for stats"),
+        ("dataset stats 'train-*.tfrecord' --dry-run", "--dry-run is for"),
+        ("dataset merge 'train-*.tfrecord' out --fraction 0.5", "--fraction is for sample"),
+        ("dataset sample 'train-*.tfrecord' out", "--fraction or --records"),
+        ("dataset split 'train-*.tfrecord' out", "needs --shares"),
+        ("dataset split 'train-*.tfrecord' out --shares a=x", "--shares"),
+        ("dataset shuffle out", "two paths"),
+        ("dataset stir 'train-*.tfrecord' out", "stir"),
+        ("convert 'train-*.tfrecord' out --to parquet --address 127.0.0.1:1", "--address is for --engine ray"),
+        ("convert 'train-*.tfrecord' out --to parquet --rename s/a/b/", "--rename is for tensor files"),
+    ],
+)
+def test_usage(say, folder, line, complaint):
+    assert complaint in say(line, 2) and not (folder / "out").exists()
