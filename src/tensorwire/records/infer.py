@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ SAMPLE = 64 << 20
 _PIECE = 1 << 20
 _FILES = 256
 """Files that a sample looks into at most, spread over all of them."""
+_SIDE_BY_SIDE = 16
+"""Files that are looked into at once: an object's sample is some short requests, each of which is mostly waiting."""
 _BY_NUMBER = {1: BYTES, 2: FLOAT, 3: INT64}
 
 
@@ -52,18 +56,11 @@ def infer_schema(
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
     chosen = names if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
-    total, done = len(chosen), 0
     sizes = [_blocks.stat_of(name)[0] for name in chosen] if progress else []
-    for number, name in enumerate(chosen):
-        if full:
-            for block in _blocks.blocks(name, compression=compression, check=False, limits=limits):
-                _add(survey, block, False)
-        else:
-            whole = add_sample(survey, name, SAMPLE // total, compression, limits)
-            complete = complete and whole
+    for number, whole in enumerate(_surveyed(survey, chosen, full, compression, limits)):
+        complete = complete and whole
         if progress:
-            done += sizes[number]
-            progress(done, sum(sizes))
+            progress(sum(sizes[: number + 1]), sum(sizes))
     schema = schema_of(survey.result(), complete)
     if full:
         for name in names:
@@ -72,7 +69,28 @@ def infer_schema(
     return schema
 
 
-def add_sample(survey: Any, path: str, budget: int, compression: str | None, limits: Limits) -> bool:
+def _surveyed(survey: Any, names: list[str], full: bool, compression: str | None, limits: Limits) -> Iterator[bool]:
+    """Counts in the files, in whatever order, which changes nothing; says of each in turn if that was all of it."""
+    if full:
+        for name in names:
+            for block in _blocks.blocks(name, compression=compression, check=False, limits=limits):
+                _add(survey, block)
+            yield True
+        return
+    lock = threading.Lock()
+
+    def add(block: _blocks.Block) -> None:
+        with lock:
+            _add(survey, block)
+
+    pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
+    try:
+        yield from pool.map(lambda name: _sampled(add, name, SAMPLE // len(names), compression, limits), names)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compression: str | None, limits: Limits) -> bool:
     """Counts in a sample of one file; True if that was all of it."""
     source = storage.source(path)
     try:
@@ -82,12 +100,12 @@ def add_sample(survey: Any, path: str, budget: int, compression: str | None, lim
     if not plain or size <= budget:  # what a compressed file has in the middle only shows when all before it is unpacked
         read = 0
         for block in _from(path, 0, budget, compression, limits):
-            _add(survey, block, False)
+            add(block)
             read += int(block.sizes.sum())
         return read < budget
     for offset in (0, size // 2, max(size - budget // 3, size * 2 // 3)):
         for block in _from(path, offset, budget // 3, "", limits):
-            _add(survey, block, False)
+            add(block)
     return False
 
 
@@ -125,8 +143,8 @@ def _boundary(source: storage.Readable, offset: int, limits: Limits) -> int:
     return -1
 
 
-def _add(survey: Any, block: _blocks.Block, checked: bool) -> None:
-    code, offset, done = survey.add(block.data, block.starts, block.sizes, checked)
+def _add(survey: Any, block: _blocks.Block) -> None:
+    code, offset, done = survey.add(block.data, block.starts, block.sizes, False)
     if code == status.TOO_MANY:
         raise SchemaError("more features than Limits(names=...) allows", path=block.path, record=block.first + done)
     if code:
