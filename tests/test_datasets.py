@@ -117,6 +117,13 @@ class TestThereAndBack:
             datasets.convert(tmp_path / format, tmp_path / f"{format}-back", "tfrecord", schema=SCHEMA, workers=0)
             assert records(f"{tmp_path}/{format}-back/*.tfrecord") == records(source)
 
+    def test_many_files_to_one(self, source, tmp_path):
+        assert datasets.convert(source, tmp_path / "all.parquet", workers=0).shards == 1 and (tmp_path / "all.parquet").is_file()
+        datasets.convert(tmp_path / "all.parquet", tmp_path / "back.tfrecord", workers=0)
+        assert list(tw.RecordReader(tmp_path / "back.tfrecord")) == list(tw.RecordReader(source))  # in their order, too
+        datasets.convert(source, tmp_path / "folder", "tfrecord", columns=["id"], shards=1, workers=0)
+        assert os.listdir(tmp_path / "folder").count("part-00000-of-00001.tfrecord") == 1
+
     def test_one_file(self, tmp_path):
         source = write(f"{tmp_path}/in", 50, 1)
         name = f"{tmp_path}/in/a-00000-of-00001.tfrecord"

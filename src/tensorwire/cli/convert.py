@@ -21,7 +21,7 @@ from .parsing import UsageError
 def options(parser: argparse.ArgumentParser) -> None:
     what = "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record files, a pattern, a folder, a URL"
     parser.add_argument("source", metavar="SRC", help=what)
-    parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output; the folder of a dataset")
+    parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output; of a dataset a folder, too")
     completed(
         parser.add_argument("--to", type=_target, metavar="FORMAT", help="the format to write, if the name does not say it"), "format"
     )

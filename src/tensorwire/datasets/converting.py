@@ -63,8 +63,8 @@ def convert(
 ) -> Any:
     """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a `Report` (of a dry run, the `Plan`).
 
-    `src` is a path, a pattern, a folder, a URL, or a list of them; `dst` a folder, or a file if there is one source and the name says the
-    format. Formats: tfrecord, parquet, arrow, jsonl, npz, safetensors. Without `shards` each source becomes a shard.
+    `src` is a path, a pattern, a folder, a URL, or a list of them. `dst` is a folder, in which each source becomes a shard, unless `shards`
+    says how many; or a file, if its name says the format. Formats: tfrecord, parquet, arrow, jsonl, npz, safetensors.
 
     schema     what the features are (tw.Schema or a path); found from the sources if not given
     columns    only these

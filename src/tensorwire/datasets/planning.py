@@ -105,11 +105,12 @@ def plan_for(
     )  # fmt: skip
     spec = with_schema(spec, entries, schema, columns)
     formats.named(goal).check_target(spec)
-    alone = (is_file and len(entries) == 1 and shards is None and not splits and shuffle is None) if single is None else single
-    made = Plan(spec, target, entries, shards or len(entries), name, alone, tuple(splits))
+    if single is None:
+        single = is_file and shards in (None, 1) and shuffle in (None, False) and not os.path.isdir(target)
+    made = Plan(spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits))
     if shuffle is not None and shuffle is not False:
         return _shuffled(counted(made, engine))
-    return counted(made, engine) if shards is not None and shards != len(entries) else made
+    return counted(made, engine) if made.shards not in (1, len(entries)) else made
 
 
 def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None) -> Spec:

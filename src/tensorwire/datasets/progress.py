@@ -97,8 +97,8 @@ class Report:
         speed = f", {self.records / self.seconds:,.0f} records/s" if self.seconds and self.written == self.shards else ""
         more = {" were there already": self.skipped, " tried again": self.retried, " leftovers removed": self.swept}
         lines = [
-            f"{self.target}: {self.records:,} records in {self.shards:,} shards of {self.bytes:,} bytes, {self.seconds:.1f} s{speed}",
-            f"  {self.written:,} shards written" + "".join(f", {count:,}{what}" for what, count in more.items() if count),
+            f"{self.target}: {self.records:,} records in {_shards(self.shards)} of {self.bytes:,} bytes, {self.seconds:.1f} s{speed}",
+            f"  {_shards(self.written)} written" + "".join(f", {count:,}{what}" for what, count in more.items() if count),
         ]
         lines += [f"  {name}: {count:,} records" for name, count in self.splits.items()]
         if self.damage:
@@ -106,3 +106,7 @@ class Report:
             lines += [f"    {one['why']}" for one in self.damage[:_SHOWN]]
             lines += [f"    ... and {len(self.damage) - _SHOWN:,} more"] if len(self.damage) > _SHOWN else []
         return "\n".join(lines)
+
+
+def _shards(count: int) -> str:
+    return f"{count:,} shard{'' if count == 1 else 's'}"
