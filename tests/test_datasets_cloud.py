@@ -29,7 +29,7 @@ def bucket():
     importlib.import_module("obstore")
     server = S3()
     with s3_environment(server.url):
-        tw.write_examples(f"{ROOT}/in/a.tfrecord", rows_for(900), shards=60, schema=SCHEMA, schema_file=False)
+        tw.write_examples(f"{ROOT}/in/a.tfrecord", rows_for(600), shards=40, schema=SCHEMA, schema_file=False)
         yield server
     server.close()
 
@@ -43,7 +43,7 @@ def test_there_and_back(bucket):
     for format in ("parquet", "arrow", "jsonl"):
         there = datasets.convert(source, f"{ROOT}/{format}", format, shards=4, workers=2)
         back = datasets.convert(f"{ROOT}/{format}/", f"{ROOT}/{format}-back", "tfrecord", shards=3, workers=0)
-        assert there.records == back.records == 900 and storage.stat(f"{ROOT}/{format}-back/_SUCCESS") is not None
+        assert there.records == back.records == 600 and storage.stat(f"{ROOT}/{format}-back/_SUCCESS") is not None
         assert records(f"{ROOT}/{format}-back/*.tfrecord") == records(source)
     assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=0).written == 0
     assert bucket.uploads() == 0
@@ -59,14 +59,14 @@ def test_shuffle_and_leftovers(bucket):
 def test_the_driver_is_killed(bucket):
     out = f"{ROOT}/killed"
     driver = subprocess.Popen([sys.executable, "-c", _DRIVER, f"{ROOT}/in/a-*.tfrecord", out], stdout=subprocess.PIPE)
-    until(lambda: len(shards(out)) >= 15)
+    until(lambda: len(shards(out)) >= 10)
     crew = children(driver.pid)
     driver.kill()
     driver.communicate()
     until(lambda: not any(children_alive(pid) for pid in crew), 10)
     booked = len(Manifest(out).read())
     report = datasets.convert(f"{ROOT}/in/a-*.tfrecord", out, "parquet", workers=2)
-    assert report.written == 60 - booked and report.records == 900
+    assert report.written == 40 - booked and report.records == 600
     datasets.convert(out + "/", f"{ROOT}/killed-back", "tfrecord", workers=0)
     assert records(f"{ROOT}/killed-back/*.tfrecord") == records(f"{ROOT}/in/a-*.tfrecord")
 

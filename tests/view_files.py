@@ -122,7 +122,7 @@ def big(folder, shape=BIG):
         file.truncate(8 + len(head) + math.prod(shape) * 4)
         for row in range(0, shape[0], max(1, shape[0] // 256 + 1) * 5):
             file.seek(8 + len(head) + row * shape[1] * 4)
-            file.write(np.sin(np.arange(shape[1]) / 4000 + row / 9000).astype("<f4").tobytes())
+            file.write(np.sin(np.arange(min(shape[1], 1 << 20)) / 4000 + row / 9000).astype("<f4").tobytes())
     return path
 
 
