@@ -42,6 +42,8 @@ _HEADER = 1 << 17
 """The longest gzip header: 64 KiB of extra fields, and as much for the names."""
 _RAW = -15
 """zlib's way to say: no wrapper, window of 32 KiB."""
+_SMALL = 4096
+"""Less data than this is packed by Python's zlib, which makes less of it."""
 
 
 @functools.cache
@@ -245,10 +247,17 @@ def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
     library, own = choose(level)
 
     def pack(data: Buffer) -> bytes:
-        body: bytes = library.compress(data, own, wbits=_RAW)
+        body = zlib.compress(data, own, wbits=_RAW) if library is zlib or len(data) < _SMALL else _by_stream(library, data, own)
         return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + struct.pack("<II", library.crc32(data), len(data))
 
     return pack
+
+
+def _by_stream(library: Any, data: Buffer, level: int) -> bytes:
+    """isal's own function for whole buffers looks at memory that nobody has written, so that its bytes are not always the same; a stream of
+    it does not, but is no good at little data."""
+    stream = library.compressobj(level, zlib.DEFLATED, _RAW)
+    return bytes(stream.compress(data) + stream.flush())
 
 
 def filler(size: int) -> bytes:
