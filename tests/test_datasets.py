@@ -121,6 +121,8 @@ class TestThereAndBack:
         assert datasets.convert(source, tmp_path / "all.parquet", workers=0).shards == 1 and (tmp_path / "all.parquet").is_file()
         datasets.convert(tmp_path / "all.parquet", tmp_path / "back.tfrecord", workers=0)
         assert list(tw.RecordReader(tmp_path / "back.tfrecord")) == list(tw.RecordReader(source))  # in their order, too
+        datasets.convert(source, tmp_path / "mixed.tfrecord", shuffle=0, workers=0)
+        assert records(f"{tmp_path}/mixed.tfrecord/*.tfrecord") == records(source)  # a shuffle has books, and so a folder
         datasets.convert(source, tmp_path / "folder", "tfrecord", columns=["id"], shards=1, workers=0)
         assert os.listdir(tmp_path / "folder").count("part-00000-of-00001.tfrecord") == 1
 
@@ -169,6 +171,14 @@ class TestForeignTables:
         about = {(one := group.column(i)).path_in_schema: one for i in range(group.num_columns)}
         assert "DELTA_BINARY_PACKED" in about["int64"].encodings and "RLE_DICTIONARY" in about["again"].encodings
         assert about["int64"].statistics.min == -(2**63) and about["lists.list.element"].statistics is None
+
+    def test_names_with_points(self, tmp_path):
+        pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        table = pa.table({"a.b": list(range(100)), "a": [[i, i] for i in range(100)]})
+        pq.write_table(table, tmp_path / "in.parquet")
+        datasets.convert(tmp_path / "in.parquet", tmp_path / "out.parquet", workers=0)
+        found = pq.ParquetFile(tmp_path / "out.parquet")
+        assert found.read().cast(table.schema).equals(table) and found.metadata.row_group(0).column(0).statistics.max == 99
 
     def test_what_an_example_does_not_hold(self, tmp_path):
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")

@@ -125,7 +125,7 @@ def _encoded(pa: Any, table: Any) -> dict[str, Any]:
     return {
         "use_dictionary": repeated or False,
         "column_encoding": {path: _DELTA for path, kind in kinds.items() if pa.types.is_integer(kind) and path not in repeated} or None,
-        "write_statistics": [path for path in kinds if not path.endswith(_codec.ITEMS)] or False,
+        "write_statistics": [path for path in kinds if not path.endswith(_codec.ITEMS)] or not kinds,
     }
 
 
