@@ -254,10 +254,10 @@ def test_help_is_quick(tmp_path):
 @pytest.mark.timing
 def test_inspect_of_a_small_file_is_quick(files, tmp_path):
     """200 ms in all. What NumPy and ml_dtypes take of it is theirs: on a machine where these two alone take more than half, we may take
-    100 ms over them."""
+    four fifths as much again."""
     environment = cached(tmp_path)
     others = cost(environment, "-c", "import numpy, ml_dtypes")
-    assert cost(environment, "-m", "tensorwire", "inspect", str(files / "x.safetensors")) < max(0.200, others + 0.100)
+    assert cost(environment, "-m", "tensorwire", "inspect", str(files / "x.safetensors")) < max(0.200, 1.8 * others)
 
 
 def test_help_imports_no_numpy():

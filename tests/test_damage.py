@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from speed import slowness
 
 import tensorwire as tw
 from tensorwire import files
@@ -385,7 +386,7 @@ def test_ten_hostile_megabytes_take_two_seconds(name):
         times.append(time.process_time() - start)
         if times[-1] < 1:
             break
-    assert min(times) < 2.0
+    assert min(times) < 2.0 * slowness()
 
 
 @pytest.mark.timing
