@@ -8,7 +8,7 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 .PHONY: demo test bench lint torture clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
-test: .venv/ready-tests .venv/node/ready .venv/browser lint ; scripts/test
+test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells lint ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests .venv/node/ready ; scripts/torture
@@ -40,6 +40,14 @@ BROWSER = $(BIN)/python tests/test_view_browser.py
 	  { apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core >/dev/null 2>&1 || \
 	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; }; }; } || true
 	@$(BROWSER) || echo "*** NO BROWSER: the page of tensorwire view IS NOT TESTED. Install chromium. ***" >&2
+	touch $@
+
+# The shells that complete our words, as Debian has them.
+.venv/shells: .venv/ready-tests
+	@{ command -v zsh && command -v fish; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	  { apt-get install -qq -y --no-install-recommends zsh fish >/dev/null 2>&1 || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends zsh fish >/dev/null; }; } || \
+	  echo "*** NO zsh OR NO fish: their completion IS NOT TESTED. Install them. ***" >&2
 	touch $@
 
 # Another language for the protobuf format, and an Azure server. Node itself comes from PyPI.

@@ -11,7 +11,7 @@ from test_datasets import SCHEMA, children, records, rows_for, until
 
 import tensorwire as tw
 from tensorwire import datasets, storage
-from tensorwire.datasets.manifest import Manifest
+from tensorwire.datasets.manifest import Line, Manifest
 
 pytestmark = [pytest.mark.cloud, pytest.mark.arrow]
 ROOT = f"s3://{BUCKET}"
@@ -47,6 +47,15 @@ def test_there_and_back(bucket):
         assert records(f"{ROOT}/{format}-back/*.tfrecord") == records(source)
     assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=0).written == 0
     assert bucket.uploads() == 0
+
+
+def test_the_books_do_not_wait_for_the_next_shard(bucket):
+    manifest = Manifest(f"{ROOT}/books")
+    for name in ("a", "b", "c"):
+        manifest.add(Line(name, "key", 1, 2, "", ""))
+    until(lambda: set(Manifest(f"{ROOT}/books").read()) == {"a", "b", "c"}, 5)
+    manifest.close()
+    assert len(storage.listing(f"{ROOT}/books")) == 2  # the first at once, the others together
 
 
 def test_shuffle_and_leftovers(bucket):

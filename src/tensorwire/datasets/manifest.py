@@ -15,12 +15,13 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 from .. import storage
-from .._errors import DecodeError, EncodeError
+from .._errors import DecodeError, EncodeError, TensorwireError
 from ..wire import jsontext
 from .plans import BOOKS, Plan
 
@@ -70,6 +71,8 @@ class Manifest:
         self._file: Any = None
         self._lock = -1
         self._held: list[bytes] = []
+        self._order = threading.RLock()
+        self._later: threading.Timer | None = None
         self._began, self._since = time.monotonic(), 0.0
         self._segment = 0
         self._stamp = f"{time.time_ns():020d}"
@@ -149,17 +152,31 @@ class Manifest:
         if self._file is not None:
             self._file.write(line.text())
             return
-        self._held.append(line.text())
-        now = time.monotonic()
-        if now - self._since > max(_LEAST, _SHARE * (now - self._began)):
+        with self._order:
+            self._held.append(line.text())
+            now = time.monotonic()
+            wait = self._since + max(_LEAST, _SHARE * (now - self._began)) - now
+            if wait <= 0:
+                self._pass_on()
+            elif self._later is None:  # the next shard may take an hour
+                self._later = threading.Timer(wait, self._pass_on_late)
+                self._later.daemon = True
+                self._later.start()
+
+    def _pass_on_late(self) -> None:
+        with contextlib.suppress(TensorwireError, OSError):  # what could not be written is held, and whoever comes next hears of it
             self._pass_on()
 
     def _pass_on(self) -> None:
-        if self._held:
-            name = f"shards-{self._stamp}-{self._segment:06d}.jsonl"
-            storage.write_bytes(storage.join(self._books, name), b"".join(self._held))
-            self._segment += 1
-        self._held, self._since = [], time.monotonic()
+        with self._order:
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
+            if self._held:
+                name = f"shards-{self._stamp}-{self._segment:06d}.jsonl"
+                storage.write_bytes(storage.join(self._books, name), b"".join(self._held))
+                self._segment += 1
+            self._held, self._since = [], time.monotonic()
 
     def close(self) -> None:
         """Writes what is held back, and lets go of the lock."""

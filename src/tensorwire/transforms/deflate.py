@@ -254,8 +254,8 @@ def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
 
 
 def _by_stream(library: Any, data: Buffer, level: int) -> bytes:
-    """isal's own function for whole buffers looks at memory that nobody has written, so that its bytes are not always the same; a stream of
-    it does not, but is no good at little data."""
+    """isal's own function for whole buffers, called in threads, does not always give the same bytes for the same data. A stream of it does,
+    but is no good at little data."""
     stream = library.compressobj(level, zlib.DEFLATED, _RAW)
     return bytes(stream.compress(data) + stream.flush())
 
