@@ -46,7 +46,7 @@ BROWSER = $(BIN)/python tests/test_view_browser.py
 .venv/shells: .venv/ready-tests
 	@{ command -v zsh && command -v fish; } >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	  { apt-get install -qq -y --no-install-recommends zsh fish >/dev/null 2>&1 || \
-	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends zsh fish >/dev/null; }; } || \
+	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends zsh fish >/dev/null; }; }; } || \
 	  echo "*** NO zsh OR NO fish: their completion IS NOT TESTED. Install them. ***" >&2
 	touch $@
 
