@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -56,11 +57,11 @@ def infer_schema(
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
     chosen = names if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
-    sizes = [_blocks.stat_of(name)[0] for name in chosen] if progress else []
+    ends = list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
     for number, whole in enumerate(_surveyed(survey, chosen, full, compression, limits)):
         complete = complete and whole
         if progress:
-            progress(sum(sizes[: number + 1]), sum(sizes))
+            progress(ends[number], ends[-1])
     schema = schema_of(survey.result(), complete)
     if full:
         for name in names:
