@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from speed import slowness
 
 import tensorwire as tw
 from tensorwire import files
@@ -350,6 +349,7 @@ HOSTILE = {
     "lengths past the end": lambda n: header(10 * n) * (n // 12),
     "lengths past the end, behind garbage": lambda n: b"?" + header(10 * n) * (n // 12),
     "lengths of a window": lambda n: b"?" + header(2_000_001) * (n // 12),
+    "lengths that leave the window": lambda n: b"?" + header(1_000_000) * (n // 12),
     "small lengths": lambda n: b"?" + header(7) * (n // 12),
     "wrong data": lambda n: (header(100) + bytes(104)) * (n // 116),
     "records and lies": lambda n: (frame(b"good") + header(n // 2 + 3)) * (n // 32) + frame(b"good") * 9,
@@ -386,7 +386,7 @@ def test_ten_hostile_megabytes_take_two_seconds(name):
         times.append(time.process_time() - start)
         if times[-1] < 1:
             break
-    assert min(times) < 2.0 * slowness()
+    assert min(times) < 2.0
 
 
 @pytest.mark.timing

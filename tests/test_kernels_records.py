@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorwire import _native as native
-from tensorwire.wire import status
+from tensorwire.wire import status, tfrecord
 from tensorwire.wire._pure import example as pure_example
 from tensorwire.wire._pure import example_encode as pure_encode
 from tensorwire.wire._pure import example_survey as pure_survey
@@ -79,6 +79,45 @@ def test_frame_find(data, draw, longest):
     assert found == pure_tfrecord.frame_find(data, start, longest)
     if found < len(data):
         assert native.frame_scan(data, found, False, longest, 1)[0] in (0, status.TRUNCATED)
+
+
+NUMBERS = st.one_of(st.integers(0, 400), st.just((1 << 64) - 1))
+
+
+@given(streams(), st.data(), st.sampled_from([8, 1 << 30, (1 << 64) - 1]), NUMBERS, NUMBERS, st.sampled_from([1, 30]))
+def test_frame_chain(data, draw, longest, near, checks, guess):
+    start, stop = draw.draw(st.integers(0, len(data) + 20)), draw.draw(st.one_of(st.integers(0, len(data) + 20), st.just((1 << 64) - 1)))
+    total = len(data) + draw.draw(st.sampled_from([0, 0, 1, 12, 400, 1 << 40]))
+    found, left = native.frame_chain(data, start, stop, longest, total, near, checks, guess)
+    assert (found, left) == pure_tfrecord.frame_chain(data, start, stop, longest, total, near, checks, guess)
+    assert found == len(data) or (start <= found < stop and found == native.frame_find(data, found, longest))
+    assert left <= checks and (checks - left == 0 or checks - left >= guess)
+
+
+def test_what_begins_a_chain():
+    """The rules one by one: headers that lie are passed over, and what it costs to see that."""
+
+    def chain(data, *, total=None, near=0, checks=1000, stop=1 << 40):
+        found = {k.frame_chain(data, 0, stop, 1 << 30, total or len(data), near, checks, 100) for k in (native, pure_tfrecord)}
+        assert len(found) == 1
+        return found.pop()
+
+    lie, frame = tfrecord.header(7), native.frame(b"a record")
+    assert chain(b"??" + frame + frame) == (2, 1000)
+    assert chain(b"??" + frame) == (2, 1000)  # the file ends with it
+    assert chain(b"??" + lie + b"?" * 11) == (2, 1000)  # whatever its data is
+    assert chain(b"??" + frame + b"?" * 20) == (2, 1000)  # its data tells
+    assert chain(b"??" + frame + b"?" * 20, checks=99) == (len(frame) + 22, 99)  # which nothing is left for
+    assert chain(lie + b"?" * 40) == (52, 900)
+    assert chain(lie * 9 + frame) == (9 * 12, 1000 - 9 * 100)
+    assert chain(lie + b"?" * 10, total=99) == (0, 1000)  # more than these bytes is needed to judge it
+    assert chain(lie + b"?" * 10, total=99, near=1) == (22, 1000)
+    assert chain(lie + b"?" * 10, total=22) == (22, 1000)
+    assert chain(b"??" + frame, stop=2) == (len(frame) + 2, 1000)
+    assert chain(b"??" + frame, stop=3) == (2, 1000)
+    for kernels in (native, pure_tfrecord):
+        with pytest.raises(ValueError, match="not smaller"):
+            kernels.frame_chain(b"abc", 0, 9, 9, 2, 0, 0, 1)
 
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.binary(max_size=3))

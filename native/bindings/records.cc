@@ -66,6 +66,14 @@ size_t frame_find(nb::handle object, size_t start, uint64_t longest) {
   return unlocked(in.size(), [&] { return find_frame(in.data(), in.size(), start, longest); });
 }
 
+nb::tuple frame_chain(nb::handle object, size_t start, uint64_t stop, uint64_t longest, uint64_t total, uint64_t near, uint64_t checks, uint64_t guess) {
+  Buffer in(object);
+  if (total < in.size()) throw nb::value_error("a file is not smaller than a part of it");
+  ChainSearch search{longest, stop, total, near, checks, guess};
+  const size_t found = unlocked(in.size(), [&] { return find_chain(in.data(), in.size(), start, search); });
+  return nb::make_tuple(found, search.checks);
+}
+
 nb::list frame_list(nb::handle object, nb::handle starts, nb::handle sizes) {
   const Places in(object, starts, sizes);
   nb::object list = nb::steal(PyList_New(static_cast<Py_ssize_t>(in.starts.size)));
@@ -244,6 +252,7 @@ nb::tuple survey_result(const ExampleSurvey& survey) {
 void bind_records(nb::module_& m) {
   m.def("frame_scan", &frame_scan);
   m.def("frame_find", &frame_find);
+  m.def("frame_chain", &frame_chain);
   m.def("frame_list", &frame_list);
   m.def("frame", &frame);
   m.def("frames", &frames);

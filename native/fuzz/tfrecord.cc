@@ -85,6 +85,30 @@ void check_find(const fuzz::Exact<uint8_t>& file, size_t start, uint64_t longest
   CHECK(found == (file.size() - at >= kFrameHeader ? at : file.size()));
 }
 
+void check_chain(const fuzz::Exact<uint8_t>& file, size_t start, ChainSearch search) {
+  const ChainSearch before = search;
+  const size_t found = find_chain(file.data(), file.size(), start, search);
+  uint64_t left = before.checks;
+  size_t at = std::min(start, file.size());
+  const auto header = [&](size_t place) { return file.size() - place >= kFrameHeader && holds(file.data() + place, 8); };
+  for (; at < before.stop && file.size() - at >= kFrameHeader; at++) {
+    const uint64_t length = length_at(file.data() + at), around = kFrameHeader + kFrameFooter;
+    if (length > before.longest || !header(at) || before.total - at < around || length > before.total - at - around) continue;
+    const bool seen = length <= UINT32_MAX && at + around + length + (file.size() == before.total ? 0 : kFrameHeader) <= file.size();
+    if (!seen) {
+      if (at < before.near) continue;
+      break;
+    }
+    const size_t end = at + around + length;
+    if (!header(at + kFrameHeader) && (end == before.total || header(end))) break;
+    const uint64_t cost = std::max(length, before.guess);
+    if (cost > left) continue;
+    if (holds(file.data() + at + kFrameHeader, length)) break;
+    left -= cost;
+  }
+  CHECK(found == (at < before.stop && file.size() - at >= kFrameHeader ? at : file.size()) && search.checks == left);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -97,6 +121,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const size_t start : {size_t{0}, std::min<size_t>(from, file.size())}) {
         for (const bool check : {true, false}) check_scan(file, start, check, limit, most ? most : SIZE_MAX);
         check_find(file, start, limit);
+        for (const uint64_t more : {uint64_t{0}, uint64_t{from % 64}, UINT64_MAX - file.size()})
+          for (const uint64_t stop : {uint64_t{from} * 2, UINT64_MAX})
+            for (const uint64_t checks : {uint64_t{0}, longest % 512, UINT64_MAX})
+              check_chain(file, start, {limit, stop, file.size() + more, from / 2u, checks, most * 8});
       }
       check_find(file, SIZE_MAX - from % 16, limit);  // past any end
     }

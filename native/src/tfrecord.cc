@@ -1,5 +1,6 @@
 #include "tfrecord.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "crc32c.h"
@@ -19,6 +20,8 @@ T load(const uint8_t* p) {
   std::memcpy(&value, p, sizeof(T));
   return value;
 }
+
+bool is_header(const uint8_t* head) { return mask(crc32c_eight(head)) == load<uint32_t>(head + 8); }
 
 }  // namespace
 
@@ -47,7 +50,7 @@ FrameScan scan_frames(const uint8_t* data, size_t size, size_t start, bool check
   while (at < size && starts.size() < most) {
     const uint8_t* head = data + at;
     const size_t left = size - at;
-    result.status = left < kFrameHeader ? kTruncated : mask(crc32c_eight(head)) != load<uint32_t>(head + 8) ? kBadLengthCrc : kOk;
+    result.status = left < kFrameHeader ? kTruncated : is_header(head) ? kOk : kBadLengthCrc;
     if (result.status != kOk) break;
     const uint64_t length = load<uint64_t>(head);
     result.status = length > longest ? kTooLong : left - kFrameHeader < kFrameFooter || length > left - kFrameHeader - kFrameFooter ? kTruncated : kOk;
@@ -68,7 +71,27 @@ FrameScan scan_frames(const uint8_t* data, size_t size, size_t start, bool check
 size_t find_frame(const uint8_t* data, size_t size, size_t start, uint64_t longest) {
   // The length is looked at first: of arbitrary bytes few are that small, and the checksum costs more.
   for (size_t at = start; at < size && size - at >= kFrameHeader; at++)
-    if (load<uint64_t>(data + at) <= longest && mask(crc32c_eight(data + at)) == load<uint32_t>(data + at + 8)) return at;
+    if (load<uint64_t>(data + at) <= longest && is_header(data + at)) return at;
+  return size;
+}
+
+size_t find_chain(const uint8_t* data, size_t size, size_t start, ChainSearch& search) {
+  const auto header = [&](size_t at) { return at <= size && size - at >= kFrameHeader && is_header(data + at); };
+  const size_t headers = search.stop < size ? std::min(size, search.stop + kFrameHeader - 1) : size;
+  for (size_t at = start; (at = find_frame(data, headers, at, search.longest)) < headers; at++) {
+    const uint64_t length = load<uint64_t>(data + at), left = search.total - at;
+    if (left < kFrameHeader + kFrameFooter || length > left - kFrameHeader - kFrameFooter) continue;  // past the end of the file
+    const size_t end = at + kFrameHeader + length + kFrameFooter;
+    if (end > size || (size < search.total && size - end < kFrameHeader)) {
+      if (at < search.near) continue;
+      return at;
+    }
+    if (!header(at + kFrameHeader) && (end == search.total || header(end))) return at;
+    const uint64_t cost = std::max(length, search.guess);
+    if (cost > search.checks) continue;
+    if (masked(data + at + kFrameHeader, length) == load<uint32_t>(data + end - kFrameFooter)) return at;
+    search.checks -= cost;
+  }
   return size;
 }
 

@@ -24,6 +24,20 @@ FrameScan scan_frames(const uint8_t* data, size_t size, size_t start, bool check
 // The first offset from `start` on where a header stands whose checksum holds and whose length is at most `longest`; `size` if there is none.
 size_t find_frame(const uint8_t* data, size_t size, size_t start, uint64_t longest);
 
+// What a search for a chain of frames knows of the file, and may spend.
+struct ChainSearch {
+  uint64_t longest;  // a record
+  uint64_t stop;     // a chain that begins here or later is not searched
+  uint64_t total;    // bytes of the file from the beginning of the data on
+  uint64_t near;     // a frame that begins before this, and does not end in sight, counts as none
+  uint64_t checks;   // bytes that may be spent on checksums of data which turn out wrong, of which each costs `guess` or more
+  uint64_t guess;
+};
+
+// The same for a header that begins a chain, or might do so and cannot be judged by these bytes alone: the file ends with its frame, or
+// another header follows, and none stands inside right behind it; or else the checksum of its data holds.
+size_t find_chain(const uint8_t* data, size_t size, size_t start, ChainSearch& search);
+
 // Writes one frame around `size` bytes, and returns where it ends; the caller has made room for kFrameHeader + size + kFrameFooter.
 uint8_t* write_frame(uint8_t* out, const uint8_t* data, size_t size);
 

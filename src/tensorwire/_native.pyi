@@ -74,6 +74,14 @@ def frame_scan(data: Any, start: int, check: bool, longest: int, most: int) -> t
 def frame_find(data: Any, start: int, longest: int) -> int:
     """The first offset from `start` on where a header stands whose checksum holds and whose length is at most `longest`, or len(data)."""
 
+def frame_chain(data: Any, start: int, stop: int, longest: int, total: int, near: int, checks: int, guess: int) -> tuple[int, int]:
+    """(offset, checks left): the same, before `stop`, for a header that begins a chain of frames, or may do so and needs more than `data`.
+
+    It does if the file (`total` bytes from the beginning of the data on) ends with its frame, or another header follows, and none stands
+    right behind it. Otherwise its data's checksum tells; a wrong one costs `guess` or as many of the `checks` as the data has bytes, and
+    counts as wrong if they are fewer. A frame that does not end in sight is passed over if it begins before `near`.
+    """
+
 def frame_list(data: Any, starts: Array, sizes: Array) -> list[bytes]:
     """Parts of a buffer as bytes objects."""
 

@@ -132,10 +132,7 @@ def _resync(window: Window, offset: int, work: Work) -> _Result:
 def _shifted(window: Window, offset: int, end: int, work: Work) -> int:
     """The length holds, but no header stands where it says that the frame ends."""
     at = offset + 1
-    while end - offset <= work.checks and (at := window.find(at, end)) < end:
-        if not _begins(window, at, work):
-            at += 1
-            continue
+    while end - offset <= work.checks and (at := _next(window, at, end, work)) < end:
         last, until = window.walk(at, end + _FAR)
         if (until == window.size or (last > end and until > end + _FAR)) and not _follows(window, offset, at):
             work.checks -= end - offset  # as all this may be looked at again for the next frame, which begins before `end`
@@ -147,10 +144,7 @@ def _shifted(window: Window, offset: int, end: int, work: Work) -> int:
 def _cut(window: Window, offset: int, work: Work) -> int:
     """The length holds, and runs past the end."""
     at, stop = offset + 1, min(window.size, offset + AROUND + window.longest)
-    while work.reaches <= offset and (at := window.find(at, stop)) < stop:
-        if not _begins(window, at, work):
-            at += 1
-            continue
+    while work.reaches <= offset and (at := _next(window, at, stop, work)) < stop:
         last, until = window.walk(at, stop)
         if (until == window.size or last >= stop) and not _follows(window, offset, at):
             work.reaches = at
@@ -166,11 +160,13 @@ def _headless(window: Window, offset: int, work: Work) -> _Result:
     value, done, compared = 0, data, 0
     first, broken, at, stop = -1, 0, offset + 1, window.size
     while True:
-        at = window.find(at, stop)
+        # Once all that may be compared is, only chains are of interest.
+        comparing = compared < _FREE or work.ahead >= _GUESS
+        at = window.find(at, stop) if comparing or first >= 0 else _next(window, at, stop, work)
         able = data + tfrecord.FOOTER <= at <= furthest and (
             at == window.size or (at < stop and (inner < 0 or at != data + tfrecord.HEADER))
         )
-        if able and (compared < _FREE or work.ahead >= _GUESS):
+        if able and comparing:
             if compared >= _FREE:
                 work.ahead -= _GUESS
             compared += 1
@@ -180,7 +176,7 @@ def _headless(window: Window, offset: int, work: Work) -> _Result:
                 return at, _WITHOUT_HEADER, (data, foot - data)
         if at >= stop:
             break
-        if first < 0 and not _begins(window, at, work):
+        if first < 0 and comparing and not _begins(window, at, work):
             at += 1
             continue
         last, until = window.walk(at, furthest)
@@ -231,13 +227,23 @@ def _is_end(window: Window, offset: int) -> bool:
     return offset == window.size or window.header(offset) >= 0
 
 
+def _next(window: Window, at: int, stop: int, work: Work) -> int:
+    """The first offset from `at` on where a chain begins; `stop` if none does before it."""
+    while True:
+        near = work.looked + _FAR if work.looks < _LOOK else 0
+        at, work.checks = window.chain(at, stop, near, work.checks, _GUESS)
+        if at >= stop or window.sees(at + AROUND + window.length(at)) or _begins(window, at, work):
+            return at  # a chain in sight was judged already
+        at += 1
+
+
 def _begins(window: Window, offset: int, work: Work) -> bool:
     """Whether the header at an offset, which was just found, begins a chain."""
     length = window.length(offset)
     end = offset + AROUND + length
     if end > window.size:
         return False
-    if length > SIZE:
+    if not window.sees(end):
         # Only these looks need a read each. Large records are far apart; a crowd of headers that say so has to pay.
         if offset - work.looked < _FAR:
             if work.looks < _LOOK:

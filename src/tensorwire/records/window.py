@@ -77,6 +77,26 @@ class Window:
             start = self._end - tfrecord.HEADER + 1  # a header may lie across the edge
         return stop
 
+    def chain(self, start: int, stop: int, near: int, checks: int, guess: int) -> tuple[int, int]:
+        """The same for a header that begins a chain, or may do so as far as the window shows; and what is left of the `checks`.
+
+        kernels.frame_chain says what a chain is, and what it costs to search for one.
+        """
+        while start < stop and start + tfrecord.HEADER <= self.size:
+            self._cover(start, tfrecord.HEADER)
+            base = self._base
+            found, checks = kernels.frame_chain(
+                self._data, start - base, stop - base, self.longest, self.size - base, max(0, near - base), checks, guess
+            )
+            if base + found < self._end:
+                return base + found, checks
+            start = self._end - tfrecord.HEADER + 1
+        return stop, checks
+
+    def sees(self, offset: int) -> bool:
+        """Whether it takes no further read to know what follows an offset."""
+        return self._base <= offset and (offset + tfrecord.HEADER <= self._end or self._end == self.size)
+
     def walk(self, start: int, stop: int) -> tuple[int, int]:
         """Follows the headers from one that holds, past `stop` at most: (where the last frame begins, where it would end)."""
         last, end = start, start + AROUND + self.header(start)

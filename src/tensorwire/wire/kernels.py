@@ -25,6 +25,7 @@ if TYPE_CHECKING or not PURE:
         example_encode,
         find_string_vals,
         frame,
+        frame_chain,
         frame_find,
         frame_list,
         frame_scan,
@@ -72,7 +73,7 @@ else:
     from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
     from ._pure.table import bundle_block, table_block
     from ._pure.tensor_scan import tensor_scan
-    from ._pure.tfrecord import frame, frame_find, frame_list, frame_scan, frames
+    from ._pure.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
     from ._pure.typed_vals import typed_vals
 
 for _row in dtypes.TABLE:
@@ -94,6 +95,7 @@ __all__ = [
     "example_encode",
     "find_string_vals",
     "frame",
+    "frame_chain",
     "frame_find",
     "frame_list",
     "frame_scan",

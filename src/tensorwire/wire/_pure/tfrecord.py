@@ -59,6 +59,32 @@ def frame_find(data: Any, start: int, longest: int) -> int:
     return len(view)
 
 
+def frame_chain(data: Any, start: int, stop: int, longest: int, total: int, near: int, checks: int, guess: int) -> tuple[int, int]:
+    view, at = flat(data), start
+    if total < len(view):
+        raise ValueError("a file is not smaller than a part of it")
+
+    def header(at: int) -> bool:
+        return at + HEADER <= len(view) and holds(view, at, at + 8)
+
+    while (at := frame_find(view[: stop + HEADER - 1], at, longest)) < min(stop, len(view)):
+        begin = at + HEADER
+        foot = begin + int.from_bytes(view[at : at + 8], "little")
+        end = foot + FOOTER
+        if end <= total:
+            if end > len(view) or (len(view) < total and end + HEADER > len(view)):
+                if at >= near:
+                    return at, checks
+            elif not header(begin) and (end == total or header(end)):
+                return at, checks
+            elif (cost := max(foot - begin, guess)) <= checks:
+                if holds(view, begin, foot):
+                    return at, checks
+                checks -= cost
+        at += 1
+    return len(view), checks
+
+
 def frame_list(data: Any, starts: Array, sizes: Array) -> list[bytes]:
     view = flat(data)
     places = list(zip(starts.tolist(), sizes.tolist(), strict=True))
