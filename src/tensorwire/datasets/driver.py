@@ -13,7 +13,7 @@ from typing import Any
 from .. import storage
 from .._errors import EncodeError
 from ..records.paths import SCHEMA
-from . import planning
+from . import engines, planning
 from .engines import Engine
 from .manifest import Line, Manifest, sweep
 from .plans import BOOKS, Plan
@@ -25,12 +25,12 @@ Tell = Callable[[float, Progress], None]
 def execute(plan: Plan, engine: Engine, *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:
     """Runs a plan; what an earlier run has done, and is still what it should be, is not done again."""
     started = time.perf_counter()
-    report = _one(plan, engine, overwrite) if plan.single else _many(plan, engine, resume, overwrite, progress)
+    report = _one(plan, engine, overwrite, progress) if plan.single else _many(plan, engine, resume, overwrite, progress)
     report.seconds = time.perf_counter() - started
     return report
 
 
-def _one(plan: Plan, engine: Engine, overwrite: bool) -> Report:
+def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> Report:
     """One file, which needs no books: it is there whole, or not at all."""
     if storage.stat(plan.target) is not None and not overwrite:
         raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True (--overwrite) replaces it")
@@ -40,11 +40,13 @@ def _one(plan: Plan, engine: Engine, overwrite: bool) -> Report:
         if not storage.is_url(entry.path)
     ):
         raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
-    report = Report(plan.target, 1)
-    for outcome in engine.run(plan.spec, [plan.task(0)]):
-        done = planning.reported(outcome)
-        _count(report, done["records"], done["bytes"], done["damage"])
-        report.written, report.retried = 1, int(outcome.attempts > 1)
+    report, meter = Report(plan.target, 1), Meter(1, progress)
+    with engines.watched(engine, meter.watch):
+        for outcome in engine.run(plan.spec, [plan.task(0)]):
+            done = planning.reported(outcome)
+            _count(report, done["records"], done["bytes"], done["damage"])
+            report.written, report.retried = 1, int(outcome.attempts > 1)
+            meter.made(outcome.task, done["records"], done["bytes"])
     _save_schema(plan, plan.target)
     return report
 
@@ -118,7 +120,7 @@ class _Run:
             {entry.path.removeprefix(prefix): (entry.size, entry.stamp) for entry in storage.listing(plan.target)} if self._lines else {}
         )
         self._report = Report(plan.target, len(plan))
-        self._meter = Meter(len(plan), progress)
+        self._meter = Meter(len(plan), progress, len(plan.sources) if plan.spec.shuffle is not None else 0)
         self._unsure: list[tuple[dict[str, Any], Line]] = []
 
     def all(self) -> Report:
@@ -138,8 +140,9 @@ class _Run:
     def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
         """Has all tasks done that are not done."""
         wanted = tasks if known else (task for task in tasks if not self._is_done(task, shards))
-        for outcome in self._engine.run(self._plan.spec, wanted):
-            self._book(outcome, shards)
+        with engines.watched(self._engine, self._meter.watch):
+            for outcome in self._engine.run(self._plan.spec, wanted):
+                self._book(outcome, shards)
         if not known and (again := self._sure(shards)):
             self._work(iter(again), shards, known=True)
 
@@ -155,13 +158,15 @@ class _Run:
         if shards:
             self._report.written += 1
             self._add(task, done["records"], done["bytes"], done["damage"])
+            self._meter.made(task, done["records"], done["bytes"])
+        else:
+            self._meter.prepared(task)
 
     def _add(self, task: dict[str, Any], records: int, nbytes: int, damage: list[Any]) -> None:
         _count(self._report, records, nbytes, damage)
         if self._plan.splits:
             name = self._plan.splits[task["number"] // self._plan.shards].name
             self._report.splits[name] = self._report.splits.get(name, 0) + records
-        self._meter.add(records, nbytes)
 
     def _name(self, task: dict[str, Any]) -> str:
         return str(task["path"]).removeprefix(self._plan.target.rstrip("/") + "/")
@@ -177,6 +182,7 @@ class _Run:
                 return False
             self._unsure.append((task, line))
             return True
+        self._meter.found(count)
         if count:
             self._add(task, line.records, line.size, line.damage)
         elif line.damage:
@@ -195,6 +201,7 @@ class _Run:
                 again.append(task)
                 continue
             self._manifest.add(line._replace(stamp=found["stamp"]))
+            self._meter.found(shards)
             if shards:
                 self._add(task, line.records, line.size, line.damage)
         return again

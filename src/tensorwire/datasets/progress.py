@@ -14,10 +14,16 @@ class Progress:
     """What a progress callback is told."""
 
     shards: int
+    """There, whoever made them."""
     of: int
     records: int
+    """Written by this run so far, those of shards that are not ready among them."""
     bytes: int
     seconds: float
+    share: float
+    """How much of all is done, from 0 to 1."""
+    before: float = 0.0
+    """How much of it was done before this run."""
 
     @property
     def records_per_second(self) -> float:
@@ -30,11 +36,12 @@ class Progress:
     @property
     def left(self) -> float | None:
         """Seconds that the rest will take, at the speed so far."""
-        return self.seconds / self.shards * (self.of - self.shards) if self.shards else None
+        done = self.share - self.before
+        return self.seconds / done * (1 - self.share) if done > 0 else None
 
     def __str__(self) -> str:
         """
-        >>> print(Progress(50, 200, 1_000_000, 80_000_000, 10.0))
+        >>> print(Progress(50, 200, 1_000_000, 80_000_000, 10.0, 0.25))
         50 of 200 shards, 100,000 records/s, 8.0 MB/s, 30 s left
         """
         left = "" if self.left is None else f", {self.left:.0f} s left"
@@ -43,19 +50,61 @@ class Progress:
 
 
 class Meter:
-    """Counts, and tells now and then."""
+    """Counts, and tells now and then.
 
-    def __init__(self, total: int, tell: Any, every: float = 0.2) -> None:
-        self._total, self._tell, self._every = total, tell, every
+    total   shards that there will be
+    first   tasks that come before them, as half of the work
+    """
+
+    def __init__(self, total: int, tell: Any, first: int = 0, *, every: float = 0.2) -> None:
+        self._total, self._tell, self._first, self._every = total, tell, first, every
         self._start = self._last = time.monotonic()
-        self.shards = self.records = self.bytes = 0
+        self._shards = self._prepared = self._records = self._bytes = 0
+        self._before = 0.0
+        self._under_way: dict[int, tuple[float, int, int]] = {}
 
-    def add(self, records: int, nbytes: int) -> None:
-        self.shards, self.records, self.bytes = self.shards + 1, self.records + records, self.bytes + nbytes
+    def found(self, shard: bool = True) -> None:
+        """One is there, made by an earlier run."""
+        was = self._share()
+        self._shards, self._prepared = self._shards + shard, self._prepared + (not shard)
+        self._before += self._share() - was
+        self._now()
+
+    def made(self, task: dict[str, Any], records: int, nbytes: int) -> None:
+        """A shard is ready."""
+        self._under_way.pop(task["number"], None)
+        self._shards, self._records, self._bytes = self._shards + 1, self._records + records, self._bytes + nbytes
+        self._now()
+
+    def prepared(self, task: dict[str, Any]) -> None:
+        """One of the first tasks is ready."""
+        self._under_way.pop(task["number"], None)
+        self._prepared += 1
+        self._now()
+
+    def watch(self, task: dict[str, Any], share: float, records: int, nbytes: int) -> None:
+        """How far a task is."""
+        self._under_way[task["number"]] = share, records, nbytes
+        self._now()
+
+    def _share(self) -> float:
+        if self._shards == self._total:
+            return 1.0
+        going = sum(one[0] for one in self._under_way.values())
+        if not self._first:
+            return (self._shards + going) / self._total
+        early = going if self._prepared < self._first else 0.0
+        return (self._prepared + early) / self._first / 2 + (self._shards + going - early) / self._total / 2
+
+    def _now(self) -> None:
         now = time.monotonic()
-        if self._tell is not None and (now - self._last >= self._every or self.shards == self._total):
-            self._last = now
-            self._tell(self.shards / self._total, Progress(self.shards, self._total, self.records, self.bytes, now - self._start))
+        if self._tell is None or (now - self._last < self._every and self._shards != self._total):
+            return
+        self._last = now
+        records = self._records + sum(one[1] for one in self._under_way.values())
+        nbytes = self._bytes + sum(one[2] for one in self._under_way.values())
+        told = Progress(self._shards, self._total, records, nbytes, now - self._start, self._share(), self._before)
+        self._tell(told.share, told)
 
 
 @dataclass

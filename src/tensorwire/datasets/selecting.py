@@ -209,10 +209,11 @@ def stats(
     total: dict[str, Any] = {"records": 0, "features": {}}
     damage: list[Any] = []
     meter = Meter(len(entries), progress)
-    with engines.using(engine, workers, engine_options) as crew:
-        for outcome in crew.run(spec, ({"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(entries)))):
+    tasks = ({"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(entries)))
+    with engines.using(engine, workers, engine_options) as crew, engines.watched(crew, meter.watch):
+        for outcome in crew.run(spec, tasks):
             report = reported(outcome)
             total = statistics.added(total, report)
             damage += report["damage"]
-            meter.add(report["records"], outcome.task["parts"][0]["size"])
+            meter.made(outcome.task, report["records"], outcome.task["parts"][0]["size"])
     return Stats(len(entries), plan.size, total["records"], total["features"], damage)

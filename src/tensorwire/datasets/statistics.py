@@ -11,26 +11,26 @@ from ..records.batch import Batch
 from ..tensors import Ragged, Strings
 from ..wire import kernels, status
 from . import formats
-from .formats import Damage, Part, tfrecord
+from .formats import Damage, Part, Reading, tfrecord
 from .spec import Spec
 
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 
 
-def of_source(part: Part, spec: Spec, damage: list[Damage]) -> dict[str, Any]:
+def of_source(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
     """The records of one source: {"records": n, "features": {name: {...}}}"""
     if spec.source == "tfrecord":
-        return _of_examples(part, spec, damage)
+        return _of_examples(part, spec, reading)
     total: dict[str, Any] = {"records": 0, "features": {}}
-    for batch in formats.named(spec.source).read(part, spec, damage):
+    for batch in formats.named(spec.source).read(part, spec, reading):
         features = {name: _of_column(batch, name) for name in batch if batch.present[name].any()}
         total = added(total, {"records": batch.size, "features": features})
     return total
 
 
-def _of_examples(part: Part, spec: Spec, damage: list[Damage]) -> dict[str, Any]:
+def _of_examples(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
     survey = kernels.ExampleSurvey(DEFAULT.names)
-    for block in tfrecord.blocks(part, spec, damage, True):
+    for block in tfrecord.blocks(part, spec, reading, True):
         at = 0
         while at < len(block.starts):
             code, offset, done = survey.add(block.data, block.starts[at:], block.sizes[at:], True)
@@ -41,7 +41,7 @@ def _of_examples(part: Part, spec: Spec, damage: list[Damage]) -> dict[str, Any]
                 error.offset = start
                 if not spec.skips or code == status.TOO_MANY:
                     raise error
-                damage.append(Damage(block.path, str(error), int(block.sizes[at])))
+                reading.damage.append(Damage(block.path, str(error), int(block.sizes[at])))
                 at += 1
     records, _, rows = survey.result()
     features = {}

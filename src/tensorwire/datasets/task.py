@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..records.batch import Batch
 from ..tensors import Array
 from ..wire import kernels
 from . import batches, choosing, formats, ordering, shuffling, statistics
-from .formats import Damage, Part
+from .formats import Part, Reading
 from .formats.columnar import cast
 from .plans import part_from
 from .spec import Spec, digest
@@ -31,13 +31,31 @@ _STRATA = 100_000
 _PIECE = 4 << 20
 
 
-def run(task: dict[str, Any], spec: Spec | dict[str, Any]) -> dict[str, Any]:
+Tell = Callable[[float, int, int], None]
+"""Is told how much of a task's sources is read (0 to 1, as far as that is known), and the records and bytes that are written."""
+
+
+def run(task: dict[str, Any], spec: Spec | dict[str, Any], tell: Tell | None = None) -> dict[str, Any]:
     """Does what a task says, and reports. An error knows the source, and the record where there is one."""
     made = spec if isinstance(spec, Spec) else Spec.from_json(spec)
     started = time.perf_counter()
-    report: dict[str, Any] = _WORK[task["do"]](task, made)
-    report["seconds"] = round(time.perf_counter() - started, 6)
-    return report
+    so_far = SoFar(tell)
+    report: dict[str, Any] = _WORK[task["do"]](task, made, so_far)
+    return report | {"damage": [list(one) for one in so_far.damage], "seconds": round(time.perf_counter() - started, 6)}
+
+
+class SoFar(Reading):
+    """How far a task is, for whoever wants to know. `share` is of all its parts."""
+
+    def __init__(self, tell: Tell | None = None) -> None:
+        super().__init__()
+        self.records = self.bytes = 0
+        self._tell = tell
+
+    def reach(self, share: float) -> None:
+        super().reach(share)
+        if self._tell is not None:
+            self._tell(share, self.records, self.bytes)
 
 
 class Summed:
@@ -83,14 +101,17 @@ def check_source(part: Part) -> None:
         raise DecodeError("the source has changed since the plan was made; run it again", path=storage.shown(part.path), offset=0)
 
 
-def rows(task: dict[str, Any], spec: Spec, damage: list[Damage]) -> Iterator[tuple[Batch, Array]]:
+def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batch, Array]]:
     """What a task reads, as far as it goes on; and the number of each row over all sources."""
     condition = choosing.Condition(spec.where) if spec.where else None
-    for part in map(part_from, task["parts"]):
+    parts = [part_from(about) for about in task["parts"]]
+    weights = [part.size if part.stop is None else part.stop - part.first for part in parts]
+    done, total = 0, max(1, sum(weights))
+    for part, weight in zip(parts, weights, strict=True):
         check_source(part)
         picked = _Sample(spec, part) if spec.strata is not None else None
-        at = part.first
-        for batch in formats.named(spec.source).read(part, spec, damage):
+        at, reading = part.first, Reading(so_far.damage)
+        for batch in formats.named(spec.source).read(part, spec, reading):
             numbers = np.arange(at, at + batch.size)
             at += batch.size
             if condition is not None:
@@ -99,8 +120,10 @@ def rows(task: dict[str, Any], spec: Spec, damage: list[Damage]) -> Iterator[tup
                 batch, numbers = _kept(batch, numbers, _shared(batch, numbers, part, spec, task["share"]))
             if picked is not None:
                 batch, numbers = _kept(batch, numbers, picked(batch))
+            so_far.reach((done + (weight * reading.share if part.stop is None else at - part.first)) / total)
             if batch.size:
                 yield batch, part.base + numbers
+        done += weight
 
 
 def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
@@ -149,18 +172,8 @@ def stratum(batch: Batch, spec: Spec) -> Array:
     return np.array([value.hex() for value in choosing.values_of(batch, spec.by)], "U")
 
 
-def _write(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
-    damage: list[Damage] = []
-
-    def fill(sink: Any) -> int:
-        records = 0
-        for batch, _ in rows(task, spec, damage):
-            sink.add(finished(batch, spec))
-            records += batch.size
-        return records
-
-    report = writing(task["path"], spec, fill)
-    return report | {"damage": [list(one) for one in damage], "read": sum(part["size"] for part in task["parts"])}
+def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+    return writing(task["path"], spec, (finished(batch, spec) for batch, _ in rows(task, spec, so_far)), so_far)
 
 
 def finished(batch: Batch, spec: Spec) -> Batch:
@@ -169,47 +182,47 @@ def finished(batch: Batch, spec: Spec) -> Batch:
     return cast(chosen, spec)
 
 
-def writing(path: str, spec: Spec, fill: Any) -> dict[str, Any]:
+def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar) -> dict[str, Any]:
     """A shard, whole or not at all."""
     with storage.writer(path) as file:
         summed = Summed(file)
         sink = formats.named(spec.target).writer(summed, spec)
         try:
-            records = fill(sink)
+            for batch in found:
+                sink.add(batch)
+                so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
             sink.close()
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__
     entry = storage.stat(path)
-    return {"records": records, "bytes": summed.size, "crc32c": f"{summed.crc:08x}", "stamp": entry.stamp if entry is not None else ""}
+    stamp = entry.stamp if entry is not None else ""
+    return {"records": so_far.records, "bytes": summed.size, "crc32c": f"{summed.crc:08x}", "stamp": stamp}
 
 
-def _count(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+def _count(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
     found = formats.named(spec.source).count(part.path, task["marks"], spec)
     return {"records": found.records, "step": found.step, "marks": found.marks}
 
 
-def _strata(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+def _strata(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     """How many rows of each stratum a source has."""
     found: Counter[str] = Counter()
-    damage: list[Damage] = []
-    for batch, _ in rows(task, spec, damage):
+    for batch, _ in rows(task, spec, so_far):
         found.update(stratum(batch, spec).tolist())
         if len(found) > _STRATA:
             raise DecodeError(f"more than {_STRATA:,} different values: rows are balanced by a feature with few", tensor=spec.by, offset=0)
     return {"strata": dict(found), "records": sum(found.values())}
 
 
-def _stats(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
-    damage: list[Damage] = []
+def _stats(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
-    found = statistics.of_source(part, spec, damage)
-    return found | {"damage": [list(one) for one in damage]}
+    return statistics.of_source(part, spec, so_far)
 
 
-def _check(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
+def _check(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     """The size and checksum of a shard, for a rerun that does not know its stamp."""
     value, at = 0, 0
     with storage.opened(task["path"], ahead=True) as file:
@@ -219,21 +232,20 @@ def _check(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
         return {"bytes": at, "crc32c": f"{value:08x}", "stamp": file.stamp}
 
 
-def _scatter(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
-    damage: list[Damage] = []
-    report = shuffling.scatter(task["path"], ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, damage)), spec)
-    return report | {"damage": [list(one) for one in damage], "read": sum(part["size"] for part in task["parts"])}
+def _scatter(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+    return shuffling.scatter(task["path"], ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far)), spec)
 
 
-def _gather(task: dict[str, Any], spec: Spec) -> dict[str, Any]:
-    def fill(sink: Any) -> int:
-        records = 0
-        for batch in shuffling.gather(task["runs"], task["count"], task["number"], spec):
-            sink.add(batch)
-            records += batch.size
-        return records
+def _gather(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+    assert spec.bounds is not None
+    number, bounds = task["number"], spec.bounds
 
-    return writing(task["path"], spec, fill) | {"damage": []}
+    def found() -> Iterator[Batch]:
+        for batch in shuffling.gather(task["runs"], task["count"], number, spec):
+            yield batch
+            so_far.reach(so_far.records / (bounds[number + 1] - bounds[number]))
+
+    return writing(task["path"], spec, found(), so_far)
 
 
 _WORK = {

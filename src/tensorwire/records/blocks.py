@@ -48,6 +48,8 @@ class Block(NamedTuple):
     path: str
     chosen: tuple[Array, Array] | None = None
     """For records that are not neighbours: the number of each, and where its frame begins in the file."""
+    read: int = 0
+    """How many bytes of the file (compressed, if it is) had been read when this was made, where that is known."""
 
     def where(self, index: int) -> tuple[int, int]:
         """(number of a record in its file, where its data begins there)"""
@@ -63,6 +65,9 @@ class Block(NamedTuple):
 class Stream(Protocol):
     """Bytes of a file in order, decompressed."""
 
+    at: int
+    """How far the file is read."""
+
     def fill(self, buffer: Array) -> int:
         """Writes what there is into the buffer; 0 at the end of the file as it is now."""
 
@@ -70,13 +75,15 @@ class Stream(Protocol):
         """Raises TruncatedError if the end came too early."""
 
 
-class _Plain:
+class Plain:
+    """A file that is not compressed, from any place on."""
+
     def __init__(self, source: storage.Readable, offset: int) -> None:
-        self._source, self._at = source, offset
+        self._source, self.at = source, offset
 
     def fill(self, buffer: Array) -> int:
-        count = self._source.read_some(self._at, buffer)
-        self._at += count
+        count = self._source.read_some(self.at, buffer)
+        self.at += count
         return count
 
     def finish(self) -> None: ...
@@ -86,7 +93,7 @@ class Compressed:
     """A compressed file from one of the places where decompression can start."""
 
     def __init__(self, source: storage.Readable, name: str, offset: int, limits: Limits) -> None:
-        self._source, self._at, self._base = source, offset, offset
+        self._source, self.at, self._base = source, offset, offset
         self._decompressor = compressions.decompressor(name, limits, source.size - offset)
         self._pieces: Iterator[Any] = iter(())
         self._piece = memoryview(b"")
@@ -97,10 +104,10 @@ class Compressed:
             while not len(self._piece):
                 piece = next(self._pieces, None)
                 if piece is None:
-                    count = self._source.read_some(self._at, self._raw)
+                    count = self._source.read_some(self.at, self._raw)
                     if count == 0:
                         return 0
-                    self._at += count
+                    self.at += count
                     self._pieces = iter(self._decompressor.feed(self._raw[:count]))
                 else:
                     self._piece = memoryview(piece)
@@ -195,7 +202,7 @@ def blocks(
         name = compression_of(source, compression)
         if name and offset:
             raise ValueError("a compressed file is read from its start")
-        stream: Stream = Compressed(source, name, 0, limits or DEFAULT) if name else _Plain(source, offset)
+        stream: Stream = Compressed(source, name, 0, limits or DEFAULT) if name else Plain(source, offset)
         size = None if name or wait else source.size
         yield from frames(stream, path, size, check, limits or DEFAULT, pool or memory.Pool(), offset, first, wait)
     except TensorwireError as error:
@@ -240,7 +247,7 @@ def frames(
             code, at, *last = kernels.frame_scan(buffer[:have], at, check, limits.record, MOST)
             starts, sizes = np.append(starts, last[0]), np.append(sizes, last[1])
         if len(starts):
-            yield Block(buffer[:have], starts, sizes, record, base, path)
+            yield Block(buffer[:have], starts, sizes, record, base, path, read=stream.at)
             record += len(starts)
         if code not in (0, status.TRUNCATED):
             raise fault(code, buffer, at, limits, first=record == 0).add(record=record, base=base)

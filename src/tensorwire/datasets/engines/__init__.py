@@ -2,6 +2,7 @@
 
     engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is room for them
     engine.close()
+    engine.watch              if it has this, it calls it now and then with a task and how far that is: share, records, bytes
 
 An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again if a worker dies or the way to a store
 breaks, and never looks at the data.
@@ -10,7 +11,7 @@ breaks, and never looks at the data.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..._errors import UnknownFormatError, choices
@@ -18,7 +19,7 @@ from ..spec import Spec
 from . import faults
 from .worker import answer
 
-__all__ = ["RETRIES", "Engine", "Outcome", "answer", "outcome", "using"]
+__all__ = ["RETRIES", "Engine", "Outcome", "Watch", "answer", "outcome", "using", "watched"]
 RETRIES = 3
 
 
@@ -40,9 +41,25 @@ def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -
     return Outcome(task, answered.get("report"), faults.unpacked(answered["error"]) if "error" in answered else None, attempts)
 
 
+Watch = Callable[[dict[str, Any], float, int, int], None]
+
+
 class Engine(Protocol):
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]: ...
     def close(self) -> None: ...
+
+
+@contextlib.contextmanager
+def watched(engine: Engine, watch: Watch) -> Iterator[None]:
+    """Meanwhile, `watch` is told how far the tasks are, if the engine knows."""
+    if not hasattr(engine, "watch"):
+        yield
+        return
+    engine.watch = watch
+    try:
+        yield
+    finally:
+        engine.watch = None
 
 
 @contextlib.contextmanager

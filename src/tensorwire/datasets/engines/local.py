@@ -6,6 +6,7 @@ Workers are new interpreters, not forks, so they hold no lock and no connection 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import queue
@@ -13,11 +14,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._errors import EncodeError, TensorwireError
 from ..spec import Spec
-from . import RETRIES, Outcome, answer, faults, outcome
+from . import RETRIES, Outcome, Watch, answer, faults, outcome
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines.worker import main; main()"
 
@@ -39,14 +40,17 @@ class LocalEngine:
             workers if workers is not None else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         )
         self.retries = retries
+        self.watch: Watch | None = None
         self._crew: list[_Worker] = []
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends all workers."""
         if not self.workers:
-            yield from (outcome(task, answer(task, spec)) for task in tasks)
+            for task in tasks:
+                tell = functools.partial(self.watch, task) if self.watch is not None else None
+                yield outcome(task, answer(task, spec, tell))
             return
-        outcomes: queue.Queue[Outcome | BaseException | None] = queue.Queue(4 * self.workers)
+        outcomes: queue.Queue[Outcome | _SoFar | BaseException | None] = queue.Queue(4 * self.workers)
         source = _Source(tasks)
         self._crew = [_Worker(spec, source, outcomes, self.retries) for _ in range(self.workers)]
         left = len(self._crew)
@@ -57,6 +61,9 @@ class LocalEngine:
                     left -= 1
                 elif isinstance(found, Outcome):
                     yield found
+                elif isinstance(found, _SoFar):
+                    if self.watch is not None:
+                        self.watch(found.task, *found.numbers)
                 else:
                     raise found
         finally:
@@ -70,6 +77,13 @@ class LocalEngine:
     def close(self) -> None:
         for one in self._crew:
             one.end()
+
+
+class _SoFar(NamedTuple):
+    """How far a task is."""
+
+    task: dict[str, Any]
+    numbers: list[Any]
 
 
 class _Source:
@@ -152,9 +166,11 @@ class _Worker:
         process = self._process if self._process is not None else self._begin()
         self._send(process, task)
         assert process.stdout is not None
-        line = process.stdout.readline()
-        if line.endswith(b"\n"):
-            return json.loads(line), 0
+        while (line := process.stdout.readline()).endswith(b"\n"):
+            found = json.loads(line)
+            if "so_far" not in found:
+                return found, 0
+            self._outcomes.put(_SoFar(task, found["so_far"]))
         if self._over:
             raise _Over
         self._bury()

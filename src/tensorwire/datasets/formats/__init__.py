@@ -1,7 +1,7 @@
 """The formats that datasets are in: each a module that counts, reads and writes records as batches of columns.
 
     count(path, marks, spec)       how many records, and where some of them begin
-    read(part, spec, damage)       batches of the records of a part
+    read(part, spec, reading)      batches of the records of a part
     schema(sources, spec)          what the columns are, from a sample
     Writer(file, spec)             add(batch) ..., close()
 
@@ -15,6 +15,7 @@ import importlib
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple, Protocol
 
 from ... import storage
@@ -73,6 +74,19 @@ class Damage(NamedTuple):
     nbytes: int = 0
 
 
+@dataclass
+class Reading:
+    """What a format says while it reads a part."""
+
+    damage: list[Damage] = field(default_factory=list)
+    """What it passed over."""
+    share: float = 0.0
+    """How much of the part it has read (0 to 1), as far as it knows."""
+
+    def reach(self, share: float) -> None:
+        self.share = share
+
+
 class Writer(Protocol):
     def add(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
@@ -80,7 +94,7 @@ class Writer(Protocol):
 
 class Format(Protocol):
     def count(self, path: str, marks: int, spec: Spec) -> Counted: ...
-    def read(self, part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]: ...
+    def read(self, part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]: ...
     def schema(self, paths: Sequence[str], spec: Spec) -> Schema | None: ...
     def writer(self, file: IO[bytes], spec: Spec) -> Writer: ...
 

@@ -13,7 +13,7 @@ from ...codecs.arrow_file import IpcFile
 from ...records.batch import Batch
 from ...records.schema import Schema
 from ..spec import Spec
-from . import Counted, Damage, Part, columnar, local
+from . import Counted, Part, Reading, columnar, local
 
 FORMAT = "arrow"
 _CODECS = ("zstd", "lz4")
@@ -69,11 +69,11 @@ def arrow_schema(path: str) -> Any:
         return _Opened(place).schema
 
 
-def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
-        yield from columnar.rows(opened.batches, part, 0, spec, damage, FORMAT, "")
+        yield from columnar.rows(opened.batches, part, 0, sum(opened.rows), spec, reading, FORMAT, "")
 
 
 class Writer:

@@ -21,7 +21,7 @@ from ...records.schema import FLOAT, Feature, Schema
 from ...wire import example, jsontext
 from .. import batches
 from ..spec import Spec
-from . import Damage, Part, tfrecord
+from . import Damage, Part, Reading, tfrecord
 
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
@@ -32,8 +32,11 @@ def end(part: Part) -> int:
     return part.stop if part.stop is not None else 1 << 62
 
 
-def rows(found: Iterator[Any], part: Part, at: int, spec: Spec, damage: list[Damage], format: str, lost: str) -> Iterator[Batch]:
-    """The rows of record batches that are in the part; `at` is the number of the first one. `lost` begins what is said of damage."""
+def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, reading: Reading, format: str, lost: str) -> Iterator[Batch]:
+    """The rows of record batches that are in the part; `at` is the number of the first one of the file's `total`.
+
+    `lost` begins what is said of damage.
+    """
     stop = end(part)
     while at < stop:
         try:
@@ -48,8 +51,9 @@ def rows(found: Iterator[Any], part: Part, at: int, spec: Spec, damage: list[Dam
         except DecodeError as error:
             if not spec.skips:
                 raise error.add(record=at) from None
-            damage.append(Damage(part.path, f"{lost}from row {at} on: {error}"))
+            reading.damage.append(Damage(part.path, f"{lost}from row {at} on: {error}"))
             return
+        reading.reach(at / max(1, total))
         if made is not None:
             yield made
 

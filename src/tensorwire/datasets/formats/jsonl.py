@@ -26,7 +26,7 @@ from ...tensors import Ragged, Strings
 from ...transforms import compression as compressions
 from ...wire import jsontext
 from ..spec import Spec
-from . import ROWS, Counted, Damage, Part
+from . import ROWS, Counted, Damage, Part, Reading
 
 FORMAT = "jsonl"
 _PIECE = 1 << 20
@@ -36,15 +36,17 @@ _FILES = 16
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def _lines(path: str, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterator[tuple[int, bytes]]:
     """Each line that has something in it, and where it begins (in the content, if that is compressed)."""
     with storage.opened(path, ahead=True) as source:
         head = bytes(source.read_at(0, min(64, source.size)))
         name = compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
-        stream: Any = _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks._Plain(source, offset)
+        stream: Any = _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
         buffer = np.empty(_PIECE, np.uint8)
         rest, at = b"", offset
         while got := stream.fill(buffer):
+            if reading is not None:
+                reading.reach(stream.at / source.size)
             whole, newline, tail = (rest + buffer[:got].tobytes()).rpartition(b"\n")
             if not newline:
                 rest = tail
@@ -93,15 +95,15 @@ def _parsed(line: bytes, path: str, record: int, offset: int, damage: list[Damag
         return None
 
 
-def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     number, offset = part.mark or (0, 0)
     held: list[dict[str, Any]] = []
     size, first = 0, number
-    for at, line in _lines(part.path, offset):
+    for at, line in _lines(part.path, offset, reading):
         if part.stop is not None and number >= part.stop:
             break
         wanted = number >= part.first
-        row = _parsed(line, part.path, number, at, damage if spec.skips else None) if wanted or spec.skips else None
+        row = _parsed(line, part.path, number, at, reading.damage if spec.skips else None) if wanted or spec.skips else None
         if row is None and spec.skips:
             continue
         if wanted and row is not None:

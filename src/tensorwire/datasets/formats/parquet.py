@@ -15,7 +15,7 @@ from ...records.batch import Batch
 from ...records.schema import Schema
 from .. import batches
 from ..spec import Spec
-from . import ROWS, Counted, Damage, Part, columnar, local
+from . import ROWS, Counted, Part, Reading, columnar, local
 
 FORMAT = "parquet"
 _GROUP = 64 << 20
@@ -64,7 +64,7 @@ def arrow_schema(path: str) -> Any:
         return _Opened(place).file.schema_arrow
 
 
-def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
@@ -74,7 +74,7 @@ def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
                 found: Any = iter(())
                 with columnar.guarded(part.path, FORMAT):
                     found = opened.file.iter_batches(opened.rows, [group], columns=spec.names, use_threads=False)
-                yield from columnar.rows(found, part, at, spec, damage, FORMAT, "the rest of a group of rows ")
+                yield from columnar.rows(found, part, at, sum(opened.groups), spec, reading, FORMAT, "the rest of a group of rows ")
             at += count
 
 

@@ -18,7 +18,7 @@ from ...records.schema import Schema
 from ...tensors import Sparse
 from .. import batches
 from ..spec import Spec
-from . import ROWS, Counted, Damage, Part, columnar, local
+from . import ROWS, Counted, Part, Reading, columnar, local
 
 PRESENT = "/present"
 
@@ -60,7 +60,7 @@ def schema(sources: Sequence[str], spec: Spec) -> Schema:
     return Schema({name: column.feature for name, column in columns.items()})
 
 
-def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
         raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
     found = _load(part.path, spec)
@@ -68,6 +68,7 @@ def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
         found = batches.select(found, spec.names)
     stop = found.size if part.stop is None else min(part.stop, found.size)
     for start in range(part.first, stop, ROWS):
+        reading.reach(min(stop, start + ROWS) / found.size)
         yield batches.cut(found, start, min(stop, start + ROWS))
 
 

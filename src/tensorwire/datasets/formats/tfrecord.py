@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
@@ -24,7 +25,7 @@ from ...wire import example, kernels
 from .. import batches
 from ..spec import Spec
 from . import BYTES as MOST_BYTES
-from . import ROWS, Counted, Damage, Part
+from . import ROWS, Counted, Damage, Part, Reading
 
 RECORD = "\x00record"
 """The column of records that are only moved."""
@@ -57,15 +58,17 @@ def moved(spec: Spec) -> bool:
     return spec.features is None
 
 
-def blocks(part: Part, spec: Spec, damage: list[Damage], check: bool) -> Iterator[Block]:
+def blocks(part: Part, spec: Spec, reading: Reading, check: bool) -> Iterator[Block]:
     """The records of a part as they lie in memory."""
     stop = part.stop if part.stop is not None else 1 << 62
     if spec.skips:
-        found = _good(part.path, damage)
+        found = _good(part.path, reading)
     else:
         first, offset = part.mark or (0, 0)
         found = _blocks.blocks(part.path, offset=offset, first=first, check=check)
     for block in found:
+        if block.read:
+            reading.reach(block.read / part.size)
         low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
         if low < high:
             whole = low == 0 and high == len(block.starts)
@@ -75,19 +78,21 @@ def blocks(part: Part, spec: Spec, damage: list[Damage], check: bool) -> Iterato
         del block
 
 
-def _good(path: str, damage: list[Damage]) -> Iterator[Block]:
-    for item in _damage.scan(path):
-        if isinstance(item, Block):
-            yield item
-        else:
-            damage.append(Damage(path, str(item), item.length))
+def _good(path: str, reading: Reading) -> Iterator[Block]:
+    with _damage.contents(path, None, DEFAULT) as (source, lost, _):
+        for item in itertools.chain(lost, _damage.scan_source(source, DEFAULT, path)):
+            if isinstance(item, Block):
+                reading.reach((item.offset + len(item.data)) / source.size)
+                yield item
+            else:
+                reading.damage.append(Damage(path, str(item), item.length))
 
 
-def read(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if moved(spec):
-        yield from _records(blocks(part, spec, damage, True))
+        yield from _records(blocks(part, spec, reading, True))
     else:
-        yield from _examples(part, spec, damage)
+        yield from _examples(part, spec, reading)
 
 
 def _records(found: Iterator[Block]) -> Iterator[Batch]:
@@ -175,10 +180,10 @@ class _Decoding:
         return self._columns.row
 
 
-def _examples(part: Part, spec: Spec, damage: list[Damage]) -> Iterator[Batch]:
-    decoding = _Decoding(spec, damage)
+def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+    decoding = _Decoding(spec, reading.damage)
     survey = kernels.ExampleSurvey(DEFAULT.names) if spec.strict else None
-    for block in blocks(part, spec, damage, False):
+    for block in blocks(part, spec, reading, False):
         yield from decoding.add(block)
         if survey is not None:
             survey.add(block.data, block.starts, block.sizes, True)

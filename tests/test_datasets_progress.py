@@ -1,0 +1,140 @@
+"""How far a conversion is, as its caller and whoever sits at the terminal see it."""
+
+import time
+
+import numpy as np
+import pytest
+
+import tensorwire as tw
+from tensorwire import datasets
+from tensorwire.datasets.engines import watched
+from tensorwire.datasets.engines.local import LocalEngine
+from tensorwire.datasets.progress import Meter, Progress
+from tensorwire.datasets.task import run
+
+pytestmark = pytest.mark.arrow
+ROWS = {"id": np.arange(40_000), "x": np.arange(160_000, dtype=np.float32).reshape(-1, 4)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The same rows in every format, each in one file and in four."""
+    folder = tmp_path_factory.mktemp("progress")
+    tw.write_examples(folder / "one.tfrecord", ROWS, durable=False)
+    for name, options in {"parquet": {}, "arrow": {}, "jsonl": {}, "npz": {}, "tfrecord.gz": {"compression": "gzip"}}.items():
+        tw.convert(folder / "one.tfrecord", folder / f"one.{name}", workers=0, **options)
+    tw.convert(folder / "one.tfrecord", folder / "four", to="tfrecord", shards=4, workers=0)
+    return folder
+
+
+class Told(list):
+    """A callback that keeps what it is told."""
+
+    def __call__(self, done, progress):
+        assert isinstance(progress, Progress) and done == progress.share and str(progress)
+        self.append(progress)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Everything is told, however little time has passed."""
+    monkeypatch.setattr(Meter.__init__, "__kwdefaults__", {"every": 0.0})
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+@pytest.mark.parametrize("name", ["tfrecord", "tfrecord.gz", "parquet", "arrow", "jsonl", "npz"])
+def test_one_file_into_one(folder, tmp_path, at_once, name, on_corrupt):
+    """The share grows from within the file, whatever its format and its compression."""
+    told = Told()
+    tw.convert(folder / f"one.{name}", tmp_path / "out.tfrecord.gz", workers=0, on_corrupt=on_corrupt, progress=told)
+    shares, records = [one.share for one in told], [one.records for one in told]
+    assert len(told) > 3 and shares == sorted(shares) and records == sorted(records)
+    assert (shares[-1], records[-1], told[-1].shards, told[-1].of) == (1.0, 40_000, 1, 1)
+    inside = [one for one in told if 0.05 < one.share < 0.95]
+    assert inside and all(one.shards == 0 for one in inside)
+    assert any(0 < one.records < 40_000 and one.bytes and one.left for one in inside)
+
+
+def test_parts_of_a_file_and_a_filter_that_lets_nothing_through(folder, tmp_path, at_once):
+    """Shards cut out of one file know their records; and who passes over all of them still says how far it is."""
+    told = Told()
+    tw.convert(folder / "one.tfrecord", tmp_path / "out", to="parquet", shards=2, workers=0, where="id < 0", progress=told)
+    assert any(0 < one.share < 0.5 for one in told) and any(0.5 < one.share < 1 for one in told) and told[-1].records == 0
+
+
+def test_workers_say_how_far_they_are(folder, tmp_path, at_once):
+    """From inside their shards, five times a second, and once at the beginning."""
+    told = Told()
+    tw.convert(folder / "one.tfrecord", tmp_path / "out.jsonl", workers=1, progress=told)
+    inside = [one for one in told if one.shards == 0]
+    assert inside and all(0 < one.share < 1 for one in inside)
+    assert told[-1].share == 1.0 and told[-1].records == 40_000
+
+
+def test_a_rerun_counts_its_own_work_alone(folder, tmp_path, at_once):
+    """What was there does not make it look fast, and the time left is that of the rest."""
+    tw.convert(folder / "four", tmp_path / "out", to="jsonl", workers=0)
+    for path in sorted((tmp_path / "out").glob("*.jsonl"))[2:]:
+        path.unlink()
+    told = Told()
+    report = tw.convert(folder / "four", tmp_path / "out", to="jsonl", workers=0, progress=told)
+    assert (report.written, report.skipped) == (2, 2)
+    working = [one for one in told if one.shards == 2 and one.records]
+    assert all(one.before == 0.5 and one.share >= 0.5 and one.records <= 20_000 for one in working) and working
+    one = working[-1]
+    assert one.left == pytest.approx(one.seconds / (one.share - 0.5) * (1 - one.share))
+    assert told[-1].records == 20_000 and told[-1].shards == 4
+
+
+def test_both_halves_of_a_shuffle(folder, tmp_path, at_once):
+    told = Told()
+    tw.convert(folder / "four", tmp_path / "out", to="tfrecord", shards=3, shuffle=1, workers=0, progress=told)
+    shares = [one.share for one in told]
+    assert shares == sorted(shares) and told[-1].share == 1.0
+    sorting = [one for one in told if one.share < 0.5]
+    assert len(sorting) >= 4 and all(one.shards == 0 and one.records == 0 for one in sorting)
+    assert {one.shards for one in told if one.share > 0.5} == {0, 1, 2, 3}
+    assert any(0.5 < one.share < 0.65 and one.records for one in told)  # inside of the first shard
+
+
+def test_statistics_of_one_file(folder, at_once):
+    told = Told()
+    datasets.stats(folder / "one.tfrecord", workers=0, progress=told)
+    assert any(0 < one.share < 1 for one in told) and told[-1].share == 1.0
+
+
+def test_a_task_alone(folder, tmp_path):
+    """Engines of one's own may listen, too."""
+    plan = datasets.plan(folder / "one.tfrecord", tmp_path / "out.parquet")
+    told = []
+    report = run(plan.task(0), plan.spec.json(), lambda *so_far: told.append(so_far))
+    assert report["records"] == 40_000 and [share for share, _, _ in told] == sorted(share for share, _, _ in told)
+    assert told[-1][0] == 1.0 and told[-1][1] > 0
+
+
+def test_an_engine_that_does_not_say():
+    class Silent:
+        def run(self, spec, tasks):
+            return iter(())
+
+        def close(self): ...
+
+    engine = Silent()
+    with watched(engine, lambda *so_far: None):
+        assert not hasattr(engine, "watch")
+    engine = LocalEngine(0)
+    with pytest.raises(ZeroDivisionError), watched(engine, print):
+        assert engine.watch is print
+        raise ZeroDivisionError
+    assert engine.watch is None
+
+
+def test_now_and_then():
+    """However fast the shards come, five times a second is enough; the last one is always told."""
+    told = Told()
+    meter = Meter(10_000, told)
+    start = time.monotonic()
+    for number in range(10_000):
+        meter.made({"number": number}, 10, 100)
+    assert len(told) <= 2 + 5 * (time.monotonic() - start) and told[-1].shards == 10_000
+    assert told[-1].records == 100_000 and told[-1].left == 0
