@@ -123,6 +123,29 @@ def test_inference(tmp_path):
         tw.read_examples(path, columns=["varry"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "default"),
+    [
+        ("int64", (), 0), ("int64", (), 7), ("int64", (2,), [0, 3]), ("float", (), 0.0), ("float", (2,), [0.5, -1.0]),
+        ("bytes", (), b""), ("bytes", (), b"\x00\xff"), ("bytes", (), ""), ("bytes", (), "text"), ("bytes", (2,), [b"a", b"\xfe"]),
+    ],
+)  # fmt: skip
+def test_a_default_as_json(tmp_path, kind, shape, default):
+    """Zero and nothing are defaults, too, and bytes in a list stay bytes."""
+    schema = tw.Schema({"x": tw.Feature(kind, shape, default=default)})
+    schema.save(tmp_path / "s.json")
+    back = tw.Schema.load(tmp_path / "s.json")
+    assert back == schema and back["x"].default == default and type(back["x"].default) is type(default)
+    as_array = tw.Feature(kind, shape, default=np.array(default))  # what NumPy gives is kept as plain values
+    assert tw.Feature.from_json(json.loads(json.dumps(as_array.json()))).default == (default if shape else np.array(default).tolist())
+
+
+@pytest.mark.parametrize("default", [{"bytes": 5}, {"bytes": "\u1234"}, {"byte": "x"}, {}])
+def test_a_default_that_is_none(default):
+    with pytest.raises(tw.DecodeError, match="Latin-1"):
+        tw.Feature.from_json({"kind": "bytes", "shape": [], "default": default})
+
+
 def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(infer, "SAMPLE", 3000)
     rows = [{"a": i, **({"late": 1} if i == 999 else {}), **({"middle": b"m"} if i == 505 else {})} for i in range(1000)]

@@ -51,7 +51,8 @@ class Spec:
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists; what has its default is left out."""
-        plain = {name: value for name, value in asdict(self).items() if value not in (None, False, [], {})}
+        usual = asdict(type(self)(self.source, self.target))
+        plain = {name: value for name, value in asdict(self).items() if name in ("source", "target") or value != usual[name]}
         return {"version": VERSION, **plain}
 
     @classmethod

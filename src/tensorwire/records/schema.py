@@ -116,11 +116,9 @@ class Feature:
         out: dict[str, Any] = {"kind": self.kind, "shape": None if self.shape is None else list(self.shape)}
         if self.dtype != NATURAL[self.kind]:
             out["dtype"] = self.dtype
-        for name in ("required", "default", "encoding", "text", "seen"):
-            value = getattr(self, name)
-            if value not in (None, False, "", {}):
-                out[name] = _plain(value)
-        return out
+        if self.default is not None:
+            out["default"] = _plain(self.default)
+        return out | {name: _plain(value) for name in ("required", "encoding", "text", "seen") if (value := getattr(self, name))}
 
     @classmethod
     def from_json(cls, about: Any) -> Self:
@@ -133,13 +131,12 @@ class Feature:
         shape = about.get("shape")
         if shape is not None and not (isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)):
             raise DecodeError(f"a shape is a list of numbers or null, not {shape!r}", format="schema")
-        default = about.get("default")
         return cls(
             about["kind"],
             None if shape is None else tuple(shape),
             about.get("dtype", ""),
             bool(about.get("required", False)),
-            default["bytes"].encode("latin-1") if isinstance(default, dict) else default,
+            _unplain(about.get("default")),
             about.get("encoding", ""),
             bool(about.get("text", False)),
             about.get("seen", {}),
@@ -157,10 +154,22 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.decode("latin-1")}
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
+        return _plain(value.tolist())
     if isinstance(value, Mapping):
         return {key: _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _unplain(value: Any) -> Any:
+    """A default as it was."""
+    if isinstance(value, list):
+        return [_unplain(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    try:
+        return value["bytes"].encode("latin-1")
+    except (KeyError, AttributeError, UnicodeEncodeError):
+        raise DecodeError(f"bytes as a default are {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema") from None
 
 
 class Schema(Mapping[str, Feature]):
