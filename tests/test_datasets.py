@@ -2,6 +2,7 @@
 
 import collections
 import importlib
+import itertools
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from tensorwire import datasets
 from tensorwire.datasets import choosing, ordering
 from tensorwire.datasets.engines.local import LocalEngine
 from tensorwire.datasets.manifest import Manifest
+from tensorwire.datasets.spec import Spec
 from tensorwire.records.batch import Batch
 from tensorwire.wire import kernels
 
@@ -121,10 +123,45 @@ class TestThereAndBack:
         assert datasets.convert(source, tmp_path / "all.parquet", workers=0).shards == 1 and (tmp_path / "all.parquet").is_file()
         datasets.convert(tmp_path / "all.parquet", tmp_path / "back.tfrecord", workers=0)
         assert list(tw.RecordReader(tmp_path / "back.tfrecord")) == list(tw.RecordReader(source))  # in their order, too
-        datasets.convert(source, tmp_path / "mixed.tfrecord", shuffle=0, workers=0)
-        assert records(f"{tmp_path}/mixed.tfrecord/*.tfrecord") == records(source)  # a shuffle has books, and so a folder
+        mixed = datasets.convert(source, tmp_path / "mixed.tfrecord", shuffle=0, workers=2)
+        assert mixed.records == 600 and records(tmp_path / "mixed.tfrecord") == records(source)
+        assert list(tw.RecordReader(tmp_path / "mixed.tfrecord")) != list(tw.RecordReader(source))
+        few = datasets.sample(source, tmp_path / "few.tfrecord", records=7, workers=0)
+        assert few.records == 7 and not records(tmp_path / "few.tfrecord") - records(source)
+        assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]  # where the shuffle's records waited
         datasets.convert(source, tmp_path / "folder", "tfrecord", columns=["id"], shards=1, workers=0)
         assert os.listdir(tmp_path / "folder").count("part-00000-of-00001.tfrecord") == 1
+
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_a_shuffle_by_workers(self, source, tmp_path, seed):
+        """Seed 0 is a seed, which was lost on the way to a worker."""
+        datasets.shuffle(source, tmp_path / "out", seed, shards=2, workers=1)
+        assert records(f"{tmp_path}/out/*.tfrecord") == records(source)
+
+    def test_a_spec_as_json_is_the_same_spec(self):
+        """Whatever of it is 0, empty or False, and that is its default or not."""
+        for shuffle, level, seed, strata, columns, bounds in itertools.product(
+            (None, 0), (None, 0), (0, 1), (None, {}), (None, []), (None, [0])
+        ):
+            spec = Spec("tfrecord", "jsonl", shuffle=shuffle, level=level, seed=seed, strata=strata, columns=columns, bounds=bounds)
+            assert Spec.from_json(json.loads(json.dumps(spec.json()))) == spec
+        assert Spec("jsonl", "jsonl").json() == {"version": 1, "source": "jsonl", "target": "jsonl"}
+
+    def test_one_shuffled_file_with_damage(self, tmp_path):
+        """A run that fails leaves nothing, and one that passes over damage says so once."""
+        source = write(str(tmp_path / "in"), 60, 3)
+        first = sorted((tmp_path / "in").iterdir())[0]
+        data = bytearray(first.read_bytes())
+        data[20] ^= 1
+        first.write_bytes(data)
+        with pytest.raises(tw.DecodeError, match=first.name):
+            datasets.shuffle(source, tmp_path / "out.tfrecord", workers=0)
+        assert os.listdir(tmp_path) == ["in"]
+        (tmp_path / ".out.tfrecord.shuffle").mkdir()  # of a driver that was killed
+        (tmp_path / ".out.tfrecord.shuffle" / "000009.run").write_bytes(b"old")
+        report = datasets.shuffle(source, tmp_path / "out.tfrecord", on_corrupt="skip", workers=0)
+        assert report.records == 59 and report.damaged == [str(first)] and len(report.damage) == 1
+        assert sorted(os.listdir(tmp_path)) == ["in", "out.tfrecord"]
 
     def test_one_file(self, tmp_path):
         source = write(f"{tmp_path}/in", 50, 1)
@@ -528,7 +565,8 @@ class TestDeath:
         assert 50 <= there < 200 and not os.path.exists(f"{out}/_SUCCESS")
         again = subprocess.run([sys.executable, "-c", SCRIPT, many, out], capture_output=True, text=True, check=True)
         written, skipped = map(int, again.stdout.split())
-        assert written + skipped == 200 and skipped >= there - 2  # at most the shards whose line was not yet written
+        # All but those whose line was not yet written: one of each worker, and four of each that wait for a busy driver.
+        assert written + skipped == 200 and skipped >= there - 2 * (1 + 4)
         datasets.convert(out, tmp_path / "back", "tfrecord", workers=2)
         assert records(f"{tmp_path}/back/*.tfrecord") == records(many)
 

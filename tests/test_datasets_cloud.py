@@ -63,6 +63,9 @@ def test_shuffle_and_leftovers(bucket):
     datasets.shuffle(source, f"{ROOT}/shuffled", 3, shards=5, workers=0)
     assert records(f"{ROOT}/shuffled/*.tfrecord") == records(source)
     assert not [entry for entry in storage.listing(f"{ROOT}/shuffled") if entry.path.endswith(".run")]
+    datasets.shuffle(source, f"{ROOT}/one/all.tfrecord", 3, workers=0)
+    assert records(f"{ROOT}/one/all.tfrecord") == records(source)
+    assert [entry.path for entry in storage.listing(f"{ROOT}/one")] == [f"{ROOT}/one/all.tfrecord"]
 
 
 def test_the_driver_is_killed(bucket):

@@ -5,6 +5,7 @@ It sees names and numbers, never data: a shard costs it one small task out, one 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -15,8 +16,8 @@ from .._errors import EncodeError
 from ..records.paths import SCHEMA
 from . import engines, planning
 from .engines import Engine
-from .manifest import Line, Manifest, sweep
-from .plans import BOOKS, Plan
+from .manifest import Line, Manifest, is_temporary, sweep
+from .plans import BOOKS, RUN, Plan
 from .progress import Meter, Progress, Report
 
 Tell = Callable[[float, Progress], None]
@@ -40,22 +41,47 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
         if not storage.is_url(entry.path)
     ):
         raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
-    report, meter = Report(plan.target, 1), Meter(1, progress)
-    with engines.watched(engine, meter.watch):
-        for outcome in engine.run(plan.spec, [plan.task(0)]):
-            done = planning.reported(outcome)
-            _count(report, done["records"], done["bytes"], done["damage"])
-            report.written, report.retried = 1, int(outcome.attempts > 1)
-            meter.made(outcome.task, done["records"], done["bytes"])
+    report, runs = Report(plan.target, 1), plan.runs()
+    meter = Meter(1, progress, len(runs))
+    try:
+        with engines.watched(engine, meter.watch):
+            if runs:
+                _make_folder(plan.runs_folder)
+                for outcome in engine.run(plan.spec, runs):
+                    _count(report, 0, 0, planning.reported(outcome)["damage"])
+                    report.retried += int(outcome.attempts > 1)
+                    meter.prepared(outcome.task)
+            for outcome in engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]):
+                done = planning.reported(outcome)
+                _count(report, done["records"], done["bytes"], done["damage"])
+                report.written, report.retried = 1, report.retried + int(outcome.attempts > 1)
+                meter.made(outcome.task, done["records"], done["bytes"])
+    finally:
+        if runs:
+            _remove_runs(plan)
     _save_schema(plan, plan.target)
     return report
+
+
+def _make_folder(path: str) -> None:
+    if not storage.is_url(path):
+        os.makedirs(path, exist_ok=True)
+
+
+def _remove_runs(plan: Plan) -> None:
+    """The runs of a shuffle, those of an earlier run that died among them."""
+    for entry in storage.listing(plan.runs_folder):
+        if entry.path.endswith(RUN) or is_temporary(entry.path):
+            storage.delete(entry.path)
+    if not storage.is_url(plan.runs_folder):
+        with contextlib.suppress(OSError):  # somebody else's file is in it
+            os.rmdir(plan.runs_folder)
 
 
 def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: Tell | None) -> Report:
     manifest = Manifest(plan.target)
     _check_place(plan, manifest, overwrite)
-    if not storage.is_url(plan.target):
-        os.makedirs(os.path.join(plan.target, BOOKS, "shuffle") if plan.spec.shuffle is not None else plan.target, exist_ok=True)
+    _make_folder(plan.runs_folder if plan.spec.shuffle is not None else plan.target)
     run = _Run(plan, engine, manifest, resume, progress)
     manifest.open(plan)
     try:

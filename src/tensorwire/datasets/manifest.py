@@ -199,6 +199,12 @@ def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file is what a worker that died was writing."""
+    base = _base(name)
+    return base.startswith(".") and base.endswith(_TEMPORARY)
+
+
 def sweep(plan: Plan, known: set[str]) -> int:
     """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. And the runs of a shuffle.
 
@@ -210,8 +216,7 @@ def sweep(plan: Plan, known: set[str]) -> int:
     prefix = plan.target.rstrip("/") + "/"
     for entry in storage.listing(plan.target):
         name = entry.path.removeprefix(prefix)
-        base = _base(name)
-        temporary = base.startswith(".") and base.endswith(_TEMPORARY)
+        temporary = is_temporary(name)
         run = name.startswith(f"{BOOKS}/shuffle/")
         stale = name not in wanted and (name in known or ("/" not in name and pattern.fullmatch(name) is not None))
         if temporary or run or stale:

@@ -106,7 +106,7 @@ def plan_for(
     spec = with_schema(spec, entries, schema, columns)
     formats.named(goal).check_target(spec)
     if single is None:
-        single = is_file and shards in (None, 1) and spec.shuffle is None and not os.path.isdir(target)
+        single = is_file and shards in (None, 1) and not os.path.isdir(target)
     made = Plan(spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits))
     if spec.shuffle is not None:
         return _shuffled(counted(made, engine))

@@ -25,6 +25,7 @@ from .spec import Spec, digest
 
 BOOKS = "_tensorwire"
 """The folder of the manifest, inside the dataset's."""
+RUN = ".run"
 _SHOWN = 3
 
 
@@ -140,19 +141,27 @@ class Plan:
             task["share"] = [split.low, split.high]
         return task
 
+    @property
+    def runs_folder(self) -> str:
+        """For a shuffle: where the records wait between its halves. Of one file, that is beside it."""
+        if not self.single:
+            return storage.join(self.target, f"{BOOKS}/shuffle")
+        folder, slash, name = self.target.rpartition("/")
+        return f"{folder}{slash}.{name}.shuffle"
+
     def runs(self) -> list[dict[str, Any]]:
         """For a shuffle: the tasks of its first half, each of one source."""
         if self.spec.shuffle is None:
             return []
         return [
-            {"do": "scatter", "number": i, "path": self.path(run_name(i)), "parts": [part_json(self.whole(i))]}
+            {"do": "scatter", "number": i, "path": storage.join(self.runs_folder, run_name(i)), "parts": [part_json(self.whole(i))]}
             for i in range(len(self.sources))
         ]
 
     def gathered(self, number: int) -> dict[str, Any]:
         """For a shuffle: a task of its second half. Which runs there are follows from their number."""
-        runs = self.path(f"{BOOKS}/shuffle")
-        return {"do": "gather", "number": number, "path": self.path(self.shard(number)), "runs": runs, "count": len(self.sources)}
+        path = self.path(self.shard(number))
+        return {"do": "gather", "number": number, "path": path, "runs": self.runs_folder, "count": len(self.sources)}
 
     def key(self, task: dict[str, Any]) -> str:
         """A shard with another key is another shard: it hangs on the spec, and on the sources as they are."""
@@ -214,9 +223,9 @@ def run_name(number: int) -> str:
     """The name of the records of one source, sorted by the shard that they go to.
 
     >>> run_name(7)
-    '_tensorwire/shuffle/000007.run'
+    '000007.run'
     """
-    return f"{BOOKS}/shuffle/{number:06d}.run"
+    return f"{number:06d}{RUN}"
 
 
 def part_json(part: Part) -> dict[str, Any]:

@@ -102,7 +102,8 @@ def sample(
         raise EncodeError("a fraction above 0 and up to 1, or a number of records")
     with engines.using(engine, workers, engine_options) as crew:
         shards = options.pop("shards", None)
-        made = planning.plan_for(src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, single=False, **options)
+        single = None if shards in (None, 1) else False
+        made = planning.plan_for(src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, single=single, **options)
         if shards is not None:
             made = replace(made, shards=min(shards, len(made.sources)))
         made = _sampled(made, crew, fraction, records)

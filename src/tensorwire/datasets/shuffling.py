@@ -94,7 +94,7 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
     held: list[tuple[Batch, Array]] = []
     size = 0
     for run in range(count):
-        path = storage.join(folder, run_name(run).rpartition("/")[2])
+        path = storage.join(folder, run_name(run))
         for piece in _pieces(path, number, len(spec.bounds)):
             size += len(piece)
             if size > spec.memory:
