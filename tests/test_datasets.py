@@ -132,6 +132,35 @@ class TestThereAndBack:
         datasets.convert(source, tmp_path / "folder", "tfrecord", columns=["id"], shards=1, workers=0)
         assert os.listdir(tmp_path / "folder").count("part-00000-of-00001.tfrecord") == 1
 
+    def test_a_name_is_kept(self, source, tmp_path):
+        """What a file's name says is in it: the format, for those too that keep the sources' if it says none, and the compression."""
+        marks = {"parquet": b"PAR1", "jsonl": b'{"', "tfrecord.gz": b"\x1f\x8b", "jsonl.zst": b"\x28\xb5\x2f\xfd", "arrow": b"ARROW1"}
+        for ending, mark in marks.items():
+            for number, do in enumerate((datasets.convert, datasets.merge, datasets.shuffle)):
+                assert do(source, tmp_path / f"{number}.{ending}", workers=0).records == 600
+                assert (tmp_path / f"{number}.{ending}").read_bytes().startswith(mark)
+            datasets.sample(source, tmp_path / f"few.{ending}", records=3, workers=0)
+            assert (tmp_path / f"few.{ending}").read_bytes().startswith(mark)
+        datasets.convert(source, tmp_path / "z.safetensors.zst", workers=0)
+        datasets.convert(tmp_path / "z.safetensors.zst", tmp_path / "z.tfrecord", schema=SCHEMA, workers=0)
+        assert records(tmp_path / "z.tfrecord") == records(source)
+        for name, options in {
+            "a.parquet.gz": {}, "a.npz.zst": {}, "a.tfrecord": {"to": "parquet"}, "a.tfrecord.gz": {"compression": "zstd"}
+        }.items():  # fmt: skip
+            with pytest.raises(tw.EncodeError, match="the name "):
+                datasets.convert(source, tmp_path / name, workers=0, **options)
+            assert not (tmp_path / name).exists()
+
+    def test_a_folder_is_a_dataset(self, source, tmp_path):
+        """Of tensors, if they are npz files, or if we have made it: safetensors alone may be a model."""
+        for format in ("npz", "safetensors"):
+            tw.convert(source, tmp_path / format, to=format, workers=0)
+            assert tw.convert(tmp_path / format, tmp_path / f"{format}.arrow").records == 600
+        (tmp_path / "model").mkdir()
+        tw.save(tmp_path / "model" / "model.safetensors", {"w": np.zeros(3)})
+        with pytest.raises(IsADirectoryError, match=r"name a file in it: '.*model'"):
+            tw.convert(tmp_path / "model", tmp_path / "model.npz")
+
     @pytest.mark.parametrize("seed", [0, 1])
     def test_a_shuffle_by_workers(self, source, tmp_path, seed):
         """Seed 0 is a seed, which was lost on the way to a worker."""

@@ -454,3 +454,43 @@ def test_follow_waits_for_more(tmp_path):
     assert seen == [b"%d" % i for i in range(6)]
     with pytest.raises(tw.EncodeError, match="one file"):
         tw.RecordReader([path, path], follow=True)
+
+
+class TestTheNameSaysTheCompression:
+    @pytest.mark.parametrize(
+        ("name", "mark"), [("a.tfrecord.gz", b"\x1f\x8b"), ("a.zst", b"\x28\xb5\x2f\xfd"), ("a.tfrecord", b"\x03\x00")]
+    )
+    def test_of_a_new_file(self, tmp_path, name, mark):
+        for mode in ("w", "live", "a"):
+            (tmp_path / name).unlink(missing_ok=True)
+            with tw.RecordWriter(tmp_path / name, mode=mode) as writer:
+                writer.write(b"one")
+            assert (tmp_path / name).read_bytes().startswith(mark) and list(tw.RecordReader(tmp_path / name)) == [b"one"]
+
+    def test_unless_somebody_says_otherwise(self, tmp_path):
+        path = tmp_path / "a.tfrecord.gz"
+        for compression, mark in (("", b"\x03\x00"), ("zlib", b"\x78")):
+            with tw.RecordWriter(path, compression=compression) as writer:
+                writer.write(b"one")
+            assert path.read_bytes().startswith(mark)
+
+    def test_a_file_stays_what_it_is(self, tmp_path):
+        """One that TensorFlow has written, for which a name says nothing."""
+        path = tmp_path / "a.tfrecord.gz"
+        with tw.io.TFRecordWriter(path) as writer:
+            writer.write(b"one")
+        with tw.RecordWriter(path, mode="a") as writer:
+            writer.write(b"two")
+        assert path.read_bytes().startswith(b"\x03\x00") and list(tw.RecordReader(path)) == [b"one", b"two"]
+        with pytest.raises(tw.EncodeError, match="not compressed, and compression='gzip'"):
+            tw.RecordWriter(path, mode="a", compression="gzip")
+        path.write_bytes(b"")
+        with tw.RecordWriter(path, mode="a") as writer:
+            writer.write(b"three")
+        with pytest.raises(tw.EncodeError, match="the file is gzip, and compression=''"):
+            tw.RecordWriter(path, mode="a", compression="")
+
+    def test_of_examples_in_shards(self, tmp_path):
+        tw.write_examples(tmp_path / "a.tfrecord.gz", {"x": np.arange(4)}, shards=2)
+        assert all(path.read_bytes().startswith(b"\x1f\x8b") for path in tmp_path.glob("a-*.gz"))
+        assert sorted(np.concatenate([batch["x"] for batch in tw.read_examples(tmp_path / "a-*.gz")])) == [0, 1, 2, 3]

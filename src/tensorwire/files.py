@@ -51,6 +51,16 @@ class BytesSource:
         """Nothing of ours is open: arrays keep the memory alive as long as they need it."""
 
 
+def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
+    """(the descriptor of a file, its size). A folder can be opened, and would fail later without its name."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    found = os.fstat(fd)
+    if stat.S_ISDIR(found.st_mode):
+        os.close(fd)
+        raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it", os.fspath(path))
+    return fd, found.st_size
+
+
 class FileSource:
     """A file, read by `pread` into fresh memory that starts at a multiple of 64."""
 
@@ -58,8 +68,7 @@ class FileSource:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str | None = os.fspath(path)
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._fd).st_size
+        self._fd, self.size = _opened(path)
 
     def read_at(self, offset: int, count: int) -> memoryview:
         view = memory.fresh(count).data
@@ -109,9 +118,8 @@ class FileSource:
 
 def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
     """A whole file in fresh memory; as bytes if it is so small that whatever is decoded from it will be a copy anyway."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd, size = _opened(path)
     try:
-        size = os.fstat(fd).st_size
         if size <= SMALL:
             return os.pread(fd, SMALL, 0)
     finally:

@@ -107,9 +107,8 @@ def of_name(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
         return plain, None
     from .transforms import compression
 
-    stem, suffix = os.path.splitext(name)
-    packed = compression.SUFFIXES.get(suffix)
-    return _suffixed(stem) if packed else None, packed
+    packed = compression.named_by(name)
+    return _suffixed(os.path.splitext(name)[0]) if packed else None, packed
 
 
 def _suffixed(name: str) -> str | None:

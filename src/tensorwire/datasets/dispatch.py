@@ -10,9 +10,11 @@ from .. import conversion, storage
 from ..records.summary import is_record_file
 from . import formats
 from .converting import convert as convert_dataset
+from .plans import BOOKS
 
 _RECORDS = ("tfrecord", "jsonl")
-_TABLES = (*_RECORDS, "parquet", "arrow")
+_FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
+"""A folder with these is a dataset. One with safetensors may be a model; our own datasets have their books."""
 _OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards where workers".split())
 """What only datasets have."""
 
@@ -58,7 +60,8 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Any = ()) -> bool:
     if storage.is_url(path):
         return path.endswith("/") or glob.has_magic(path)
     if os.path.isdir(path):
-        return any(formats.of_name(name) in _TABLES for name in os.listdir(path))
+        names = os.listdir(path)
+        return BOOKS in names or any(formats.of_name(name) in _FOLDERS for name in names)
     return glob.has_magic(path) and not os.path.exists(path)
 
 

@@ -15,6 +15,7 @@ from ..records.paths import INDEX, SCHEMA, schema_beside
 from ..records.schema import Schema, as_schema
 from ..storage import Entry
 from ..tensors import Array
+from ..transforms import compression as compressions
 from . import formats
 from .choosing import Condition
 from .engines import Engine, Outcome
@@ -55,13 +56,13 @@ def source_format(entries: Sequence[Entry], given: str | None) -> str:
     return str(found.pop())
 
 
-def target_format(dst: str, to: str | None) -> tuple[str, bool]:
-    """(the format, whether the name of `dst` says it)"""
-    named = formats.of_name(dst) if not dst.endswith("/") else None
+def target_format(dst: str, to: str | None) -> tuple[str, str | None]:
+    """(the format, the one that the name of `dst` says)"""
+    named = formats.of_name(dst)
     if to is None and named is None:
         raise EncodeError(f"to= says which format{choices('', formats.SUFFIXES)}", path=dst)
     formats.named(to or named or "")
-    return to or named or "", named is not None
+    return to or named or "", named
 
 
 def plan_for(
@@ -92,25 +93,41 @@ def plan_for(
     """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled."""
     target = os.fspath(dst)
     entries = find(src)
-    kind, (goal, is_file) = source_format(entries, format), target_format(target, to)
+    kind, (goal, named) = source_format(entries, format), target_format(target, to)
     if on_corrupt not in ("raise", "skip"):
         raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
     if shards is not None and shards < 1:
         raise EncodeError(f"at least one shard, not {shards}")
     if shuffle is True:
         raise EncodeError("shuffle is a seed, so that a run that was broken off can go on: shuffle=0")
+    if single is None:
+        single = named is not None and shards in (None, 1) and not os.path.isdir(target)
+    if single:
+        compression = _of_one_file(target, goal, named, compression)
     spec = Spec(
         kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
         None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,
     )  # fmt: skip
     spec = with_schema(spec, entries, schema, columns)
     formats.named(goal).check_target(spec)
-    if single is None:
-        single = is_file and shards in (None, 1) and not os.path.isdir(target)
     made = Plan(spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits))
     if spec.shuffle is not None:
         return _shuffled(counted(made, engine))
     return counted(made, engine) if made.shards not in (1, len(entries)) else made
+
+
+def _of_one_file(target: str, goal: str, named: str | None, compression: str | None) -> str | None:
+    """How one file is compressed, whose name must not say something else than what will be in it."""
+    if named != goal:
+        raise EncodeError(f"the name says {named}, and to= says {goal}; another name, or shards= for a folder", path=target)
+    packed = compressions.named_by(target)
+    if packed is None:
+        return compression
+    if goal not in formats.STREAMS:
+        raise EncodeError(f"{goal} is compressed inside, by compression=; the name must not say {packed}", path=target)
+    if compression not in (None, packed):
+        raise EncodeError(f"the name says {packed}, and compression= says {compression!r}", path=target)
+    return packed
 
 
 def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None) -> Spec:

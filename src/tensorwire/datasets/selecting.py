@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._errors import EncodeError
-from . import driver, engines, planning, statistics
+from . import driver, engines, formats, planning, statistics
 from .converting import convert
 from .planning import reported
 from .plans import Plan, Split, part_json
@@ -19,9 +19,9 @@ from .spec import Spec
 Tell = Callable[[float, Progress], None]
 
 
-def _target(src: Any, to: str | None, format: str | None) -> str:
-    """The format of the sources, unless another one is asked for."""
-    return to if to is not None else planning.source_format(planning.find(src), format)
+def _target(src: Any, dst: str | os.PathLike[str], to: str | None, format: str | None) -> str:
+    """The format of the sources, unless another one is asked for, or is what the name of the target says."""
+    return to or formats.of_name(os.fspath(dst)) or planning.source_format(planning.find(src), format)
 
 
 def split(
@@ -65,7 +65,7 @@ def split(
         at = high
     with engines.using(engine, workers, engine_options) as crew:
         made = planning.plan_for(
-            src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, splits=splits, single=False, **options
+            src, dst, _target(src, dst, to, options.get("format")), engine=crew, by=by, seed=seed, splits=splits, single=False, **options
         )
         return made if dry_run else driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
 
@@ -103,7 +103,9 @@ def sample(
     with engines.using(engine, workers, engine_options) as crew:
         shards = options.pop("shards", None)
         single = None if shards in (None, 1) else False
-        made = planning.plan_for(src, dst, _target(src, to, options.get("format")), engine=crew, by=by, seed=seed, single=single, **options)
+        made = planning.plan_for(
+            src, dst, _target(src, dst, to, options.get("format")), engine=crew, by=by, seed=seed, single=single, **options
+        )
         if shards is not None:
             made = replace(made, shards=min(shards, len(made.sources)))
         made = _sampled(made, crew, fraction, records)
@@ -144,12 +146,12 @@ def _wanted(counts: Counter[str], fraction: float | None, records: int | None) -
 
 def merge(src: Sequence[Any], dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
     """One dataset out of several, in the order in which they are sorted; options as for `convert`."""
-    return convert(src, dst, _target(src, to, options.get("format")), **options)
+    return convert(src, dst, _target(src, dst, to, options.get("format")), **options)
 
 
 def shuffle(src: Any, dst: str | os.PathLike[str], seed: int = 0, to: str | None = None, **options: Any) -> Report:
     """The same records in one order over all shards, which hangs on the seed, the sources and the number of shards alone."""
-    return convert(src, dst, _target(src, to, options.get("format")), shuffle=seed, **options)  # type: ignore[no-any-return]
+    return convert(src, dst, _target(src, dst, to, options.get("format")), shuffle=seed, **options)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class TFRecordWriter:
     """
 
     def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None) -> None:
-        compression = _TYPES[_compression_type(options)]
+        compression = _TYPES[_compression_type(options)] or ""  # the name says nothing here
         level = getattr(options, "compression_level", None)
         self._writer = RecordWriter(path, compression=compression, mode="live", level=level, durable=False)
 

@@ -31,6 +31,9 @@ MODES = ("w", "live", "a")
 class RecordWriter:
     """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy"; TensorFlow cannot read "zstd" and "lz4").
 
+    Without `compression` the name says it: `a.tfrecord.gz` is gzip, `a.tfrecord` plain, and a file that is added to stays what it is. "" is
+    for plain, whatever the name.
+
     `mode="w"`: the file is replaced whole when the writer is closed, and left as it was if the `with` block fails. `"live"` starts a new
     file in place, so that others can follow it; `"a"` adds to one, after checking it and cutting a torn record off its end. With these two,
     `flush()` makes all records so far visible and durable, and a crash costs at most the records since. With `shards=16` record i goes
@@ -66,7 +69,7 @@ class RecordWriter:
         self.paths: list[str] = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
         self.records = 0
         """How many have been written."""
-        kind = _blocks.compression_named(compression)
+        kind = None if compression is None else _blocks.compression_named(compression) or ""
         share = None if threads is None else max(1, threads // len(self.paths))
         self._outputs: list[_Output] = []
         try:
@@ -158,6 +161,8 @@ class _Output:
         cut, again = None, b""
         if mode == "a" and existed:
             compression, cut, again = _check_append(path, compression, limits)
+        elif compression is None:
+            compression = compressions.named_by(path)
         # Before any file is touched: a missing package or a bad level must not cost one.
         self._compressor = compressions.compressor(compression, level=level, threads=threads) if compression else None
         if storage.is_url(path):
@@ -233,6 +238,8 @@ class _Discarded(Exception):
 def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[str | None, int | None, bytes]:
     """Checks a file that is to grow. -> (its compression, where a torn record must be cut off, records to be written again)
 
+    `asked` is None for whatever it is, and "" for none.
+
     A compressed file is cut where a member or block ends together with a record; the whole records behind that are written again.
     """
     source = files.FileSource(path)
@@ -240,8 +247,9 @@ def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[
     recent: deque[tuple[Array, bytes]] = deque()  # the last blocks: where their records begin, and their bytes
     held = end = 0
     try:
-        found = _blocks.compression_of(source) if source.size else asked
-        if found != asked and asked is not None:
+        new = asked if asked is not None else compressions.named_by(path)
+        found = _blocks.compression_of(source) if source.size else new or None
+        if asked is not None and found != (asked or None):
             raise EncodeError(f"the file is {found or 'not compressed'}, and compression={asked!r} was asked for", path=path)
         if found == "zlib":
             raise EncodeError("zlib streams cannot be joined (TensorFlow reads only the first); append to gzip or plain files", path=path)

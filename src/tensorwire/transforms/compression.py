@@ -9,6 +9,7 @@ snappy   TensorFlow's blocks: quick, and no checksum of its own
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -104,6 +105,15 @@ SUFFIXES = {
     ".sz": "snappy",
 }
 """How files are named that are compressed so."""
+
+
+def named_by(path: str | os.PathLike[str]) -> str | None:
+    """How a file is compressed, as its name says.
+
+    >>> named_by("a.tfrecord.gz"), named_by("a.tfrecord")
+    ('gzip', None)
+    """
+    return SUFFIXES.get(os.path.splitext(os.fspath(path))[1])
 
 
 def entry(name: str) -> Compression:

@@ -37,6 +37,8 @@ SUFFIXES = {
     "npz": (".npz",),
     "safetensors": (".safetensors",),
 }
+STREAMS = ("tfrecord", "jsonl", "safetensors")
+"""Those that can be compressed as a whole."""
 _MODULES = {"tfrecord": "tfrecord", "parquet": "parquet", "arrow": "arrow", "jsonl": "jsonl", "npz": "tensors", "safetensors": "tensors"}
 
 
@@ -113,8 +115,8 @@ def named(name: str) -> Any:
 def of_name(path: str) -> str | None:
     """The format that a name says; compressed record files and JSON lines too.
 
-    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.parquet"), of_name("a")
-    ('tfrecord', 'parquet', None)
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.parquet"), of_name("a"), of_name("a.parquet/")
+    ('tfrecord', 'parquet', None, None)
     """
     name = path.rsplit("/", 1)[-1]
     for packed in _PACKED:
