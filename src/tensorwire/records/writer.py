@@ -253,6 +253,8 @@ def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[
             raise EncodeError(f"the file is {found or 'not compressed'}, and compression={asked!r} was asked for", path=path)
         if found == "zlib":
             raise EncodeError("zlib streams cannot be joined (TensorFlow reads only the first); append to gzip or plain files", path=path)
+        if not source.size:
+            return found, None, b""
         if found:
             stream = _blocks.Compressed(source, found, 0, limits or DEFAULT)
         for block in _blocks.of_stream(stream, path, limits or DEFAULT) if stream else _blocks.blocks(path, compression="", limits=limits):
