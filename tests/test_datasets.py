@@ -1,6 +1,7 @@
 """Datasets: any format to any other, in other shards, filtered, shuffled, split and sampled; and again after a death."""
 
 import collections
+import dataclasses
 import importlib
 import itertools
 import json
@@ -326,7 +327,7 @@ class TestChoice:
         schema = {"a": tw.Feature("int64", ())}
         assert datasets.convert(tmp_path / "in", tmp_path / "x", "parquet", schema=schema, workers=0).records == 20
         plan = datasets.plan(tmp_path / "in", tmp_path / "y", "parquet", workers=0)
-        hidden = datasets.Spec(**{**plan.spec.__dict__, "features": tw.Schema(schema).json()})
+        hidden = dataclasses.replace(plan.spec, features=tw.Schema(schema).json())
         hidden = datasets.Plan(hidden, plan.target, plan.sources, plan.shards)
         with pytest.raises(tw.SchemaError, match="would be lost") as error:  # as if the sample had not seen it
             datasets.run(hidden, LocalEngine(0))

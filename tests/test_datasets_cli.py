@@ -97,3 +97,22 @@ def test_the_works_of_dataset(say, folder):
 )
 def test_usage(say, folder, line, complaint):
     assert complaint in say(line, 2) and not (folder / "out").exists()
+
+
+def test_formats_that_only_datasets_have(folder, say):
+    """Of what is read and of what is written; a misspelt one is met by those that there are."""
+    say("convert 'train-*.tfrecord' lines.jsonl")
+    (folder / "lines.txt").write_bytes((folder / "lines.jsonl").read_bytes())
+    say("convert lines.txt from-lines.parquet --format jsonl")
+    assert "600 records" in say("dataset stats lines.txt --format jsonl")
+    say("convert from-lines.parquet mixed.parquet --shuffle 0")
+    assert "jsonl" in say("dataset merge lines.txt out --format jsonl --to prquet", 2)
+    assert "jsonl" in say("convert lines.txt out --format jsnl --to parquet", 2)
+
+
+def test_one_file_of_what_its_name_says(folder, say):
+    say("dataset sample 'train-*.tfrecord' some.parquet --records 9")
+    say("dataset shuffle 'train-*.tfrecord' mixed.tfrecord.gz")
+    assert (folder / "some.parquet").read_bytes()[:4] == b"PAR1" and (folder / "mixed.tfrecord.gz").read_bytes()[:2] == b"\x1f\x8b"
+    assert records(folder / "mixed.tfrecord.gz") == records(f"{folder}/train-*.tfrecord")
+    assert "the name says tfrecord" in say("convert 'train-*.tfrecord' some.tfrecord --to parquet", 1)

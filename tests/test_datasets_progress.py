@@ -46,7 +46,7 @@ def at_once(monkeypatch):
 def test_one_file_into_one(folder, tmp_path, at_once, name, on_corrupt):
     """The share grows from within the file, whatever its format and its compression."""
     told = Told()
-    tw.convert(folder / f"one.{name}", tmp_path / "out.tfrecord.gz", workers=0, on_corrupt=on_corrupt, progress=told)
+    tw.convert(folder / f"one.{name}", tmp_path / "out.tfrecord", workers=0, on_corrupt=on_corrupt, progress=told)
     shares, records = [one.share for one in told], [one.records for one in told]
     assert len(told) > 3 and shares == sorted(shares) and records == sorted(records)
     assert (shares[-1], records[-1], told[-1].shards, told[-1].of) == (1.0, 40_000, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -18,12 +19,17 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    completed(
-        parser.add_argument(
-            "--format", type=format_name, metavar="FORMAT", help="the format, if it should not be recognised from the bytes"
-        ),
-        "format",
-    )
+    _add_format(parser, "--format", "the format, if it should not be recognised from the bytes", "format")
+
+
+def add_formats(parser: argparse.ArgumentParser, known: str, to: str) -> None:
+    """Of what is read and what is written; `known` is "dataset" for those of datasets, or "any"."""
+    _add_format(parser, "--to", f"the format to write, {to}", known)
+    _add_format(parser, "--format", "the format of the source, if it should not be recognised", known)
+
+
+def _add_format(parser: argparse.ArgumentParser, option: str, help: str, known: str) -> None:
+    completed(parser.add_argument(option, type=functools.partial(format_name, known=known), metavar="FORMAT", help=help), known)
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +57,7 @@ def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
 
 
 def completed(action: argparse.Action, by: str | tuple[str, ...]) -> argparse.Action:
-    """Says what a shell offers for an argument: FILES, "format", or words."""
+    """Says what a shell offers for an argument: FILES, "format" or another word for which of them, or words."""
     action.completed = by  # type: ignore[attr-defined]
     return action
 
@@ -59,8 +65,8 @@ def completed(action: argparse.Action, by: str | tuple[str, ...]) -> argparse.Ac
 def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
     """What a shell offers: words, FILES, or nothing."""
     by = getattr(action, "completed", None)
-    if by == "format":
-        return tuple(_formats())
+    if by in _KNOWN:
+        return tuple(_formats(by))
     if by is not None:
         return by  # type: ignore[no-any-return]
     if action.choices is not None:
@@ -68,10 +74,19 @@ def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
     return FILES if str(action.metavar) in _FILE_WORDS or (not action.option_strings and action.metavar is None) else None
 
 
-def _formats() -> list[str]:
+_KNOWN = ("format", "dataset", "any")
+
+
+def _formats(known: str) -> list[str]:
+    """Those of tensors, of datasets, or all."""
     from ..codecs import FORMATS
 
-    return [*FORMATS, "saved_model", "tfrecord"]
+    of_files = [*FORMATS, "saved_model", "tfrecord"]
+    if known == "format":
+        return of_files
+    from ..datasets.formats import SUFFIXES
+
+    return list(SUFFIXES) if known == "dataset" else list(dict.fromkeys([*of_files, *SUFFIXES]))
 
 
 def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:
@@ -87,13 +102,12 @@ def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], A
     return check
 
 
-def format_name(text: str) -> str:
+def format_name(text: str, known: str = "format") -> str:
     """The name of a format that there is."""
     from .._errors import choices
 
-    known = _formats()
-    if text not in known:
-        raise argparse.ArgumentTypeError(f"no format {text!r}{choices(text, known)}")
+    if text not in (there := _formats(known)):
+        raise argparse.ArgumentTypeError(f"no format {text!r}{choices(text, there)}")
     return text
 
 

@@ -14,7 +14,7 @@ from ..conversion import Report, convert, rules
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from . import dataset, terminal
-from .arguments import add_format, add_json, checked, completed, count, examples, format_name, names, read_from
+from .arguments import add_formats, add_json, checked, count, examples, names, read_from
 from .parsing import UsageError
 
 
@@ -22,10 +22,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     what = "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record files, a pattern, a folder, a URL"
     parser.add_argument("source", metavar="SRC", help=what)
     parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output; of a dataset a folder, too")
-    completed(
-        parser.add_argument("--to", type=_target, metavar="FORMAT", help="the format to write, if the name does not say it"), "format"
-    )
-    add_format(parser)
+    add_formats(parser, "any", "if the name does not say it")
     parser.add_argument("--rename", action="append", type=_rule, default=[], metavar="RULE", help="like sed: s/pattern/replacement/[gi]")
     parser.add_argument("--map", metavar="FILE", help="new names by old name: a JSON object")
     parser.add_argument(
@@ -53,10 +50,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         "convert model.safetensors sharded.safetensors --rename 's/layers/blocks/' --shard-size 1MB --dry-run",
         "convert 'train-*.tfrecord' lines --to jsonl --shards 3 --where 'label < 5'",
     )
-
-
-def _target(text: str) -> str:
-    return text if text == "jsonl" else format_name(text)
 
 
 _rule = checked(rules.rule, keep=True)
@@ -89,9 +82,9 @@ _OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "tensors", "sha
 _OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size")
 
 
-def _asked(args: argparse.Namespace) -> list[str]:
-    """Options that only datasets have."""
-    return [name for name in _OF_DATASETS if getattr(args, name) not in (None, [])]
+def _asked(args: argparse.Namespace) -> dict[str, Any]:
+    """Options that say whether this is a dataset."""
+    return {name: value for name in (*_OF_DATASETS, "format") if (value := getattr(args, name)) not in (None, [])}
 
 
 def _dataset(args: argparse.Namespace) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..datasets import merge, sample, shuffle, split, stats
 from . import terminal
-from .arguments import add_format, add_json, checked, completed, count, examples
+from .arguments import add_formats, add_json, checked, count, examples
 from .parsing import UsageError
 
 WORK = ("stats", "split", "sample", "merge", "shuffle")
@@ -15,9 +15,8 @@ WORK = ("stats", "split", "sample", "merge", "shuffle")
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("work", metavar="WORK", choices=WORK, help="what to do")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, patterns, folders or URLs; the last one is the folder to write")
-    completed(parser.add_argument("--to", metavar="FORMAT", help="the format to write, if not that of the sources"), "format")
-    add_format(parser)
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, patterns, folders or URLs; the last one is the folder to write, or the file (all.parquet)")
+    add_formats(parser, "dataset", "if not that of the sources")
     parser.add_argument("--by", metavar="FEATURE", help="split: its hash decides; sample: of each of its values the same part")
     parser.add_argument("--shares", type=_shares, metavar="A=X,B=Y", help="split: names and parts (train=0.9,validation=0.1)")
     parser.add_argument("--fraction", type=_fraction, metavar="X", help="sample: the part to keep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from .. import conversion, storage
@@ -15,7 +16,7 @@ from .plans import BOOKS
 _RECORDS = ("tfrecord", "jsonl")
 _FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
 """A folder with these is a dataset. One with safetensors may be a model; our own datasets have their books."""
-_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards where workers".split())
+_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards tensors where workers".split())
 """What only datasets have."""
 
 
@@ -41,14 +42,16 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     return conversion.convert(src, dst, to, **options)
 
 
-def is_dataset(src: Any, dst: Any, to: str | None, options: Any = ()) -> bool:
+def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:
     """Whether records are meant, and not tensors by name.
 
-    >>> is_dataset("a.safetensors", "b.npz", None), is_dataset("a.parquet", "b.tfrecord", None), is_dataset("a.npz", "b", None, ["shards"])
-    (False, True, True)
+    >>> is_dataset("a.safetensors", "b.npz", None, {}), is_dataset("a.parquet", "b.tfrecord", None, {})
+    (False, True)
+    >>> is_dataset("a.npz", "b", None, {"shards": 2}), is_dataset("a.txt", "b.parquet", None, {"format": "jsonl"})
+    (True, True)
     """
-    seed = options.get("shuffle") if isinstance(options, dict) else None  # True is how bytes of tensors are arranged
-    if _OPTIONS & set(options) or (seed is not None and type(seed) is int) or to in _RECORDS or (to is None and _named(dst) in _RECORDS):
+    seeded = type(options.get("shuffle")) is int  # True is how bytes of tensors are arranged
+    if seeded or _OPTIONS & set(options) or {options.get("format"), to or _named(dst)} & set(_RECORDS):
         return True
     if isinstance(src, (list, tuple)):
         return True

@@ -16,10 +16,9 @@ from ..records.schema import Schema, as_schema
 from ..storage import Entry
 from ..tensors import Array
 from ..transforms import compression as compressions
-from . import formats
+from . import features, formats
 from .choosing import Condition
 from .engines import Engine, Outcome
-from .formats import tfrecord
 from .plans import Plan, Split, part_json
 from .spec import Spec
 
@@ -166,6 +165,7 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     plain = Schema({name: replace(feature, seen={}) for name, feature in chosen.items()})
     out = replace(spec, features=plain.json(), strict=schema is None and columns is None, columns=keep if len(read) > len(keep) else None)
     _check_names(out, keep)
+    features.check_casts(out)
     return out
 
 
@@ -223,7 +223,7 @@ def written_schema(spec: Spec, source: str) -> Schema | None:
     if spec.target not in ("tfrecord", "jsonl"):
         return None
     if spec.schema is not None:
-        return tfrecord.written_schema(spec)
+        return features.remembered(spec)
     beside = schema_beside(source)
     if spec.target != "tfrecord" or storage.stat(beside) is None:
         return None

@@ -6,6 +6,7 @@ A feature that a record does not have is a null. What no tensor holds (dates, st
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,10 +19,11 @@ from ...records import adapters, gather, pack
 from ...records import columns as _columns
 from ...records.batch import Batch
 from ...records.schema import FLOAT, Feature, Schema
+from ...tensors import Ragged, Strings
 from ...wire import example, jsontext
-from .. import batches
+from .. import batches, features
 from ..spec import Spec
-from . import Damage, Part, Reading, tfrecord
+from . import Damage, Part, Reading
 
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
@@ -47,7 +49,7 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
                 batch.validate(full=True)
                 low, high = max(0, part.first - at), min(batch.num_rows, stop - at)
                 at += batch.num_rows
-                made = batch_of(batch.slice(low, high - low), spec.names) if low < high else None
+                made = batch_of(batch.slice(low, high - low), spec.names, spec.schema) if low < high else None
         except DecodeError as error:
             if not spec.skips:
                 raise error.add(record=at) from None
@@ -58,8 +60,8 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
             yield made
 
 
-def batch_of(found: Any, names: list[str] | None = None) -> Batch:
-    """A record batch as columns, with what is missing."""
+def batch_of(found: Any, names: list[str] | None = None, schema: Schema | None = None) -> Batch:
+    """A record batch as columns, with what is missing, in the shapes of a schema."""
     columns, present = {}, {}
     for name in names if names is not None else found.schema.names:
         place = found.schema.get_field_index(name)
@@ -68,11 +70,22 @@ def batch_of(found: Any, names: list[str] | None = None) -> Batch:
         rows = found.column(place)
         there = np.ones(len(rows), np.bool_) if not rows.null_count else np.asarray(rows.is_valid())
         try:
-            columns[name] = batches.spread(_tensor(rows.drop_null() if rows.null_count else rows), there)
+            column = _shaped(_tensor(rows.drop_null() if rows.null_count else rows), schema.get(name) if schema is not None else None)
+            columns[name] = batches.spread(column, there)
         except TensorwireError as error:
             raise error.add(tensor=name) from None
         present[name] = there
     return Batch(columns, present, found.num_rows)
+
+
+def _shaped(column: Any, feature: Feature | None) -> Any:
+    """Strings of a fixed shape, which are lists in Arrow."""
+    if feature is None or not feature.fixed or not isinstance(column, Ragged) or not isinstance(column.values, Strings):
+        return column
+    width = math.prod(dim or 0 for dim in feature.shape or ())
+    if not width or len(column.row_splits) > 1 or (np.diff(column.row_splits[0]) != width).any():
+        return column
+    return column.values.reshape(-1, *(dim or 0 for dim in feature.shape or ()))
 
 
 def _tensor(rows: Any) -> Any:
@@ -84,21 +97,14 @@ def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
     found = adapters.arrow_batch(pa, batches.cut(batch, 0, 0)).schema
     if spec.schema is None:
         return found
-    kept = spec.schema if spec.columns is None else spec.schema.select(spec.columns)
-    return found.with_metadata({KEY: jsontext.write(Schema(_kept(kept, spec)).json()).decode()})
-
-
-def _kept(schema: Schema, spec: Spec) -> dict[str, Feature]:
-    features = {name: tfrecord._readable(feature) if spec.source == "tfrecord" else feature for name, feature in schema.items()}
-    return {name: Feature(one.kind, one.shape, one.dtype, one.required, None, one.encoding, one.text) for name, one in features.items()}
+    return found.with_metadata({KEY: jsontext.write(features.remembered(spec).json()).decode()})
 
 
 def empty(spec: Spec) -> Batch | None:
     """A batch without rows, where the schema says what its columns are."""
     if spec.schema is None:
         return None
-    features = tfrecord.features(spec) if spec.source == "tfrecord" else dict(spec.schema)
-    chosen = {name: feature for name, feature in features.items() if spec.columns is None or name in spec.columns}
+    chosen = {name: feature for name, feature in features.travelling(spec).items() if spec.columns is None or name in spec.columns}
     columns = example.Columns([feature.column(name) for name, feature in chosen.items()], 0)
     return _columns.batch(chosen, columns.take(), 0)
 

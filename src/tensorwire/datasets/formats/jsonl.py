@@ -25,6 +25,7 @@ from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...tensors import Ragged, Strings
 from ...transforms import compression as compressions
 from ...wire import jsontext
+from .. import features
 from ..spec import Spec
 from . import ROWS, Counted, Damage, Part, Reading
 
@@ -127,16 +128,26 @@ def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Bat
                 why = "a feature that the schema does not have, and that would be lost; columns= says what to keep"
                 raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
     columns, present = {}, {}
-    for name, feature in spec.schema.items():
+    for name, feature in features.travelling(spec).items():
         values = [row.get(name) for row in rows]
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
         try:
-            columns[name] = _column(values, feature)
+            columns[name] = _column(values, _plain(feature))
         except TensorwireError as error:
             error.record = first + (error.record or 0)
             raise error.add(tensor=name, path=path) from None
         present[name] = there
     return Batch(columns, present, len(rows))
+
+
+def _plain(feature: Feature) -> Feature:
+    """The values of a feature that an Example holds as one tensor stand here as what they are."""
+    if feature.encoding not in ("tensor", "raw") or not feature.fixed:
+        return feature
+    if feature.dtype == "string":
+        return Feature(BYTES, feature.shape, text=feature.text)
+    kind = INT64 if dtypes.named(feature.dtype).numpy.kind in "iub" else FLOAT
+    return Feature(kind, feature.shape, feature.dtype)
 
 
 def _column(values: list[Any], feature: Feature) -> Any:

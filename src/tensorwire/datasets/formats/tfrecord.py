@@ -18,11 +18,11 @@ from ...records import index as _index
 from ...records import infer, pack, paths
 from ...records.batch import Batch
 from ...records.blocks import Block
-from ...records.schema import BYTES, Feature, Schema
+from ...records.schema import Schema
 from ...records.write import ExampleSink
 from ...transforms import compression as compressions
 from ...wire import example, kernels
-from .. import batches
+from .. import batches, features
 from ..spec import Spec
 from . import BYTES as MOST_BYTES
 from . import ROWS, Counted, Damage, Part, Reading
@@ -100,25 +100,11 @@ def _records(found: Iterator[Block]) -> Iterator[Batch]:
         yield Batch({RECORD: batches.gathered(block.data, block.starts, block.sizes)}, size=len(block.starts))
 
 
-def features(spec: Spec) -> dict[str, Feature]:
-    """What is decoded. What has no one shape as a tensor stays the bytes that it is in the Example."""
-    assert spec.schema is not None
-    return {name: _readable(feature) for name, feature in spec.schema.items()}
-
-
-def _readable(feature: Feature) -> Feature:
-    if feature.encoding == "quantized":
-        return Feature(BYTES, (None,))
-    if feature.encoding in ("tensor", "raw") and not feature.fixed:
-        return Feature(BYTES, ())
-    return feature
-
-
 class _Decoding:
     """Examples into batches of some rows."""
 
     def __init__(self, spec: Spec, damage: list[Damage]) -> None:
-        self._features, self._skips, self._damage = features(spec), spec.skips, damage
+        self._features, self._skips, self._damage = features.travelling(spec), spec.skips, damage
         self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
         self._pool = memory.Pool()
         self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
@@ -213,9 +199,9 @@ class Writer:
         self._out = _Framed(file, spec)
         self._sink: ExampleSink | None = None
         if not moved(spec):
-            wanted = spec.schema if spec.columns is None or spec.schema is None else spec.schema.select(spec.columns)
-            kept = None if wanted is None else Schema(_written(wanted, spec))
-            self._sink = ExampleSink(self._out, pack.Options(spec.tensors, (), spec.quantize or None, kept), None)  # type: ignore[arg-type]
+            kept = None if spec.schema is None else features.in_examples(spec)
+            tensors = [name for name in spec.tensors if kept is None or kept[name].encoding == "tensor"]
+            self._sink = ExampleSink(self._out, pack.Options(tensors, (), spec.quantize or None, kept), None)  # type: ignore[arg-type]
 
     def add(self, batch: Batch) -> None:
         if self._sink is not None:
@@ -230,26 +216,6 @@ class Writer:
 
 def writer(file: IO[bytes], spec: Spec) -> Writer:
     return Writer(file, spec)
-
-
-def _written(schema: Schema, spec: Spec) -> dict[str, Feature]:
-    """What the features are in the new file."""
-    out = {}
-    for name, feature in schema.items():
-        if name in spec.quantize:
-            feature = Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
-        elif spec.source == "tfrecord":
-            feature = _readable(feature)
-        out[name] = feature
-    return out
-
-
-def written_schema(spec: Spec) -> Schema | None:
-    """The schema to put beside the files."""
-    if spec.schema is None:
-        return None
-    chosen = spec.schema if spec.columns is None else spec.schema.select(spec.columns)
-    return Schema(_written(chosen, spec))
 
 
 class _Framed:

@@ -1,0 +1,83 @@
+"""What the features of Examples are on their way from file to file, and what is said of them where they arrive.
+
+A tensor whose shape is not fixed, or that is quantized, goes as the bytes that it is in the Example, whatever the format. It is not packed
+again, and the schema that goes with the files still says what it means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .. import dtypes
+from .._errors import EncodeError
+from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
+from .spec import Spec
+
+
+def travelling(spec: Spec) -> dict[str, Feature]:
+    """What is read, as columns.
+
+    >>> schema = Schema({"x": Feature("float", (4,)), "any": Feature("bytes", (None, 2), "float32", encoding="tensor")})
+    >>> travelling(Spec("tfrecord", "parquet", schema.json()))
+    {'x': Feature(float (4,)), 'any': Feature(bytes ())}
+    """
+    return {name: _bare(feature) if _is_bare(name, feature, spec) else feature for name, feature in _all(spec).items()}
+
+
+def in_examples(spec: Spec) -> Schema:
+    """What the written columns become in an Example."""
+    return Schema({name: _packed(name, feature, spec) for name, feature in _written(spec, travelling(spec)).items()})
+
+
+def remembered(spec: Spec) -> Schema:
+    """The schema that goes with the files: what the written columns mean."""
+    features = {}
+    for name, feature in _written(spec, dict(_all(spec))).items():
+        features[name] = feature if _is_bare(name, feature, spec) else _packed(name, feature, spec)
+    return Schema({name: replace(feature, seen={}) for name, feature in features.items()})
+
+
+def _all(spec: Spec) -> Schema:
+    assert spec.schema is not None
+    return spec.schema
+
+
+def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
+    return features if spec.columns is None else {name: features[name] for name in spec.columns}
+
+
+def _is_bare(name: str, feature: Feature, spec: Spec) -> bool:
+    """Whether a feature goes as bytes. What this run is asked to write as tensors comes as numbers, unless it is such bytes already."""
+    return _bare(feature) is not feature and (spec.source == "tfrecord" or name not in spec.tensors)
+
+
+def _bare(feature: Feature) -> Feature:
+    if feature.encoding == "quantized":
+        return Feature(BYTES, (None,), required=feature.required)
+    if feature.encoding in ("tensor", "raw") and not feature.fixed:
+        return Feature(BYTES, (), required=feature.required)
+    return feature
+
+
+def _packed(name: str, feature: Feature, spec: Spec) -> Feature:
+    """With what this run does to it."""
+    if name in spec.quantize:
+        return Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
+    if name in spec.cast:
+        feature = _cast(feature, spec.cast[name])
+    if name not in spec.tensors or feature.encoding:
+        return feature
+    numbers = feature.kind != BYTES and feature.fixed
+    return Feature(BYTES, feature.shape if numbers else None, feature.dtype if numbers else "", encoding="tensor")
+
+
+def _cast(feature: Feature, dtype: str) -> Feature:
+    kind = feature.kind if feature.encoding else INT64 if dtypes.named(dtype).numpy.kind in "iub" else FLOAT
+    return replace(feature, kind=kind, dtype=dtype, default=None)
+
+
+def check_casts(spec: Spec) -> None:
+    """That numbers are cast, and nothing else."""
+    for name, feature in travelling(spec).items() if spec.cast else ():
+        if name in spec.cast and feature.dtype == "string":
+            raise EncodeError("strings, and tensors of no fixed shape, go as they are; cast= is for numbers", tensor=name)
