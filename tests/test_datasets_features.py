@@ -1,5 +1,7 @@
 """Features that are more than a list: images, matrices, strings in a shape, tensors of any shape; through every format, and changed."""
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -109,3 +111,19 @@ def test_statistics_and_samples_of_them(source, tmp_path):
     assert datasets.stats(source, workers=0).records == COUNT
     assert datasets.sample(source, tmp_path / "few.parquet", records=4, workers=0).records == 4
     assert datasets.shuffle(source, tmp_path / "mixed.jsonl", workers=0).records == COUNT
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow"])
+def test_lists_in_lists_of_somebody_else(tmp_path, format):
+    """No list of an Example holds them, so each is a tensor there; and bytes beside them stay bytes."""
+    pa = pytest.importorskip("pyarrow")
+    table = pa.table({"nested": [[[1, 2], [3]], [[4]], []], "raw": [b"a", b"", b"\xff"]})
+    with pa.OSFile(str(tmp_path / f"a.{format}"), "wb") as file:
+        if format == "arrow":
+            with pa.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        else:
+            importlib.import_module("pyarrow.parquet").write_table(table, file)
+    tw.convert(tmp_path / f"a.{format}", tmp_path / "a.tfrecord", workers=0)
+    found = batch(tmp_path / "a.tfrecord")
+    assert [one.tolist() for one in found["nested"]] == [[[1, 2], [3]], [[4]], []] and found["raw"].tolist() == [b"a", b"", b"\xff"]

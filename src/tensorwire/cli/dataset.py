@@ -15,7 +15,12 @@ WORK = ("stats", "split", "sample", "merge", "shuffle")
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("work", metavar="WORK", choices=WORK, help="what to do")
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, patterns, folders or URLs; the last one is the folder to write, or the file (all.parquet)")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="files, patterns, folders or URLs; the last one is the folder to write, or the file (all.parquet)",
+    )
     add_formats(parser, "dataset", "if not that of the sources")
     parser.add_argument("--by", metavar="FEATURE", help="split: its hash decides; sample: of each of its values the same part")
     parser.add_argument("--shares", type=_shares, metavar="A=X,B=Y", help="split: names and parts (train=0.9,validation=0.1)")

@@ -18,10 +18,10 @@ def travelling(spec: Spec) -> dict[str, Feature]:
     """What is read, as columns.
 
     >>> schema = Schema({"x": Feature("float", (4,)), "any": Feature("bytes", (None, 2), "float32", encoding="tensor")})
-    >>> travelling(Spec("tfrecord", "parquet", schema.json()))
+    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=bare(schema)))
     {'x': Feature(float (4,)), 'any': Feature(bytes ())}
     """
-    return {name: _bare(feature) if _is_bare(name, feature, spec) else feature for name, feature in _all(spec).items()}
+    return {name: _bytes(feature) if name in spec.bare else feature for name, feature in _all(spec).items()}
 
 
 def in_examples(spec: Spec) -> Schema:
@@ -33,7 +33,7 @@ def remembered(spec: Spec) -> Schema:
     """The schema that goes with the files: what the written columns mean."""
     features = {}
     for name, feature in _written(spec, dict(_all(spec))).items():
-        features[name] = feature if _is_bare(name, feature, spec) else _packed(name, feature, spec)
+        features[name] = feature if name in spec.bare else _packed(name, feature, spec)
     return Schema({name: replace(feature, seen={}) for name, feature in features.items()})
 
 
@@ -46,12 +46,12 @@ def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
     return features if spec.columns is None else {name: features[name] for name in spec.columns}
 
 
-def _is_bare(name: str, feature: Feature, spec: Spec) -> bool:
-    """Whether a feature goes as bytes. What this run is asked to write as tensors comes as numbers, unless it is such bytes already."""
-    return _bare(feature) is not feature and (spec.source == "tfrecord" or name not in spec.tensors)
+def bare(schema: Schema) -> list[str]:
+    """The features that go as bytes, where Examples are read."""
+    return [name for name, feature in schema.items() if _bytes(feature) is not feature]
 
 
-def _bare(feature: Feature) -> Feature:
+def _bytes(feature: Feature) -> Feature:
     if feature.encoding == "quantized":
         return Feature(BYTES, (None,), required=feature.required)
     if feature.encoding in ("tensor", "raw") and not feature.fixed:
@@ -65,7 +65,7 @@ def _packed(name: str, feature: Feature, spec: Spec) -> Feature:
         return Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
     if name in spec.cast:
         feature = _cast(feature, spec.cast[name])
-    if name not in spec.tensors or feature.encoding:
+    if name not in spec.tensors or name in spec.bare or feature.encoding:
         return feature
     numbers = feature.kind != BYTES and feature.fixed
     return Feature(BYTES, feature.shape if numbers else None, feature.dtype if numbers else "", encoding="tensor")

@@ -46,6 +46,8 @@ class Spec:
     """For a shuffle: how many records the shards have, as the number of the first of each."""
     strata: dict[str, list[int]] | None = None
     """For a sample: by value (in hexadecimal), how many records there are and how many are wanted."""
+    bare: list[str] = field(default_factory=list)
+    """Features that go as the bytes that they are in an Example."""
     memory: int = 2 << 30
     """Bytes that a shard may take which must be held whole."""
 

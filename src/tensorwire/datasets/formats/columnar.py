@@ -125,7 +125,7 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
     names = arrow.names
     if known is not None:
         found = Schema.from_json(known)
-        if set(found) == set(names) and not spec.tensors and not spec.cast:
+        if set(found) == set(names):
             return found
     blank = batch_of(pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow))
     asked = cast(blank, spec)
@@ -138,6 +138,18 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
             )
         raise
     return Schema({name: column.feature for name, column in columns.items()})
+
+
+def bare(names: list[str], arrow: Any, spec: Spec) -> list[str]:
+    """Columns of bytes, or of lists of them, unless it is this run that is to make tensors of them."""
+    types = require("pyarrow", extra="arrow").types
+
+    def holds(kind: Any) -> bool:
+        while types.is_list(kind) or types.is_large_list(kind):
+            kind = kind.value_type
+        return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+    return [name for name in names if name not in spec.tensors and holds(arrow.field(name).type)]
 
 
 def cast(batch: Batch, spec: Spec) -> Batch:

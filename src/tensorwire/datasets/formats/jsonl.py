@@ -96,6 +96,10 @@ def _parsed(line: bytes, path: str, record: int, offset: int, damage: list[Damag
         return None
 
 
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    return names
+
+
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     number, offset = part.mark or (0, 0)
     held: list[dict[str, Any]] = []

@@ -64,6 +64,10 @@ def arrow_schema(path: str) -> Any:
         return _Opened(place).file.schema_arrow
 
 
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    return columnar.bare(names, arrow_schema(paths[0]), spec) if names else []
+
+
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):

@@ -60,6 +60,10 @@ def schema(sources: Sequence[str], spec: Spec) -> Schema:
     return Schema({name: column.feature for name, column in columns.items()})
 
 
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    return []  # numbers, all of them
+
+
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
         raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
