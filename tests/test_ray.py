@@ -173,6 +173,32 @@ def test_rays_own_tensors(ray, tmp_path):
     assert arrays.shape == (20, 2, 3) and sorted(arrays[:, 0, 0].tolist()) == list(range(20))
 
 
+def test_what_a_function_on_numpy_batches_returns(ray, tmp_path):
+    """Ray makes tensors of its own of lists, and of what has another shape in every row, or only in another block."""
+    import tensorwire.ray as twr
+
+    def changed(batch):
+        matrices = np.empty(len(batch["id"]), object)
+        for row, number in enumerate(batch["id"]):
+            matrices[row] = np.full((int(number) % 3 + 1, 2), number, np.float32)
+        return {**batch, "matrix": matrices, "block": np.zeros((len(matrices), len(matrices) % 5 + 1, 2), np.int32)}
+
+    rows = [
+        {"id": i, "ids": np.arange(i % 4), "words": tw.Strings.of([f"w{j}é" for j in range(i % 3)]), "image": np.full((2, 2), i, np.uint8)}
+        for i in range(100)
+    ]
+    tw.write_examples(tmp_path / "a.tfrecord", rows, shards=3)
+    dataset = twr.read_examples(str(tmp_path / "a-*.tfrecord"), override_num_blocks=3).map_batches(changed, batch_format="numpy")
+    assert twr.write_examples(dataset, str(tmp_path / "b.tfrecord"), shards=3) == 100
+    found = {int(row["id"]): row for batch in tw.read_examples(str(tmp_path / "b-*.tfrecord")) for row in batch.rows()}
+    assert sorted(found) == list(range(100))
+    for i, row in found.items():
+        assert row["ids"].tolist() == list(range(i % 4)) and (row["image"] == i).all() and row["image"].shape == (2, 2)
+        assert [word.decode() if isinstance(word, bytes) else word for word in row["words"].tolist()] == [f"w{j}é" for j in range(i % 3)]
+        assert row["matrix"].shape == (i % 3 + 1, 2) and (row["matrix"] == i).all() and row["matrix"].dtype == np.float32
+        assert row["block"].ndim == 2 and row["block"].shape[1] == 2
+
+
 @pytest.mark.parametrize("write", [False, True])
 def test_a_worker_that_is_killed(ray, files, tmp_path, write):
     import tensorwire.ray as twr

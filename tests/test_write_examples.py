@@ -10,6 +10,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import dtypes
 from tensorwire.records import paths, rows
+from tensorwire.records.batch import Batch
 
 samples = importlib.import_module("tensorwire.testing.sampling")
 NUMBERS = [row.name for row in samples.DTYPES]
@@ -763,3 +764,21 @@ class TestAgainstTensorFlow:
         tw.write_examples(path, [{"x": 1}, {}])
         spec = {"x": tf.io.FixedLenFeature([], tf.int64, default_value=-1)}
         assert tf.io.parse_example(list(tw.RecordReader(path)), spec)["x"].numpy().tolist() == [1, -1]
+
+
+def test_batches_of_other_shapes(tmp_path):
+    """Vectors of other lengths are lists. Of matrices a list would keep the numbers, and lose the shape of each."""
+    vectors = [Batch({"x": np.ones((2, n), np.float32)}, size=2) for n in (2, 3)]
+    tw.write_examples(tmp_path / "a.tfrecord", vectors)
+    assert [row["x"].shape for batch in tw.read_examples(tmp_path / "a.tfrecord") for row in batch.rows()] == [(2,), (2,), (3,), (3,)]
+    matrices = [Batch({"x": np.ones((2, n, 2), np.float32)}, size=2) for n in (2, 3)]
+    with pytest.raises(tw.EncodeError, match=r"\(3, 2\) after \(2, 2\).*tensors=") as error:
+        tw.write_examples(tmp_path / "b.tfrecord", matrices)
+    assert error.value.tensor == "x" and not (tmp_path / "b.tfrecord").exists()
+    tw.write_examples(tmp_path / "b.tfrecord", matrices, tensors=["x"])
+    assert [row["x"].shape for batch in tw.read_examples(tmp_path / "b.tfrecord") for row in batch.rows()] == [
+        (2, 2),
+        (2, 2),
+        (3, 2),
+        (3, 2),
+    ]

@@ -16,6 +16,7 @@ from ..records.batch import Batch
 from ..records.schema import Feature, Schema, as_schema
 from ..records.write import ExampleSink
 from ..records.writer import RecordWriter
+from ..tensors import Array, Ragged, Strings
 from .reading import BLOCK
 
 _data: Any = require("ray.data", extra="ray")
@@ -137,15 +138,36 @@ def _batches(block: Any) -> Iterator[Batch]:
         return
     rows = max(1, math.ceil(table.num_rows * BLOCK / max(table.nbytes, 1)))
     for batch in table.combine_chunks().to_batches(max_chunksize=rows):
-        columns = [_plain(pa, batch.column(i)) for i in range(batch.num_columns)]
-        yield batch_of(pa.RecordBatch.from_arrays(columns, names=batch.schema.names))
+        own = {name: _own(pa, batch.column(name)) for name in batch.schema.names}
+        found = batch_of(batch.select([name for name, tensors in own.items() if tensors is None]))
+        columns: dict[str, Any] = {}
+        present = dict(found.present)
+        for name, tensors in own.items():
+            if tensors is None:
+                columns[name] = found[name]
+            else:
+                columns[name], present[name] = tensors
+        yield Batch(columns, present, batch.num_rows)
 
 
-def _plain(pa: Any, column: Any) -> Any:
-    """Ray's own tensors as those of Arrow."""
+def _own(pa: Any, column: Any) -> tuple[Any, Array] | None:
+    """Ray's own tensors, which it makes of what a function for map_batches returns, and where there are some; None for other columns.
+
+    Numbers are an array, vectors a ragged one. Of what has more dimensions the next block may have another shape, so each is a tensor.
+    """
     if not isinstance(column, pa.ExtensionArray) or isinstance(column.type, pa.FixedShapeTensorType):
-        return column
+        return None
     rows = column.to_numpy(zero_copy_only=False)
-    if rows.dtype == object:
-        raise EncodeError("tensors of different shapes in one column; make it a list, or one shape")
-    return pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(rows))
+    if rows.dtype != object and rows.ndim < 3:
+        return np.ascontiguousarray(rows), np.ones(len(rows), np.bool_)
+    alone: Array = np.empty(len(rows), object)
+    alone[:] = list(rows) if rows.dtype != object else rows
+    there = np.array([row is not None for row in alone], np.bool_)
+    kinds = {(np.ndim(row), np.asarray(row).dtype.kind in "OSU") for row in alone[there]}
+    if len(kinds) != 1 or (kind := kinds.pop())[0] != 1:
+        return alone, there
+    parts = [[] if row is None else row for row in alone]
+    splits = np.cumsum([0, *map(len, parts)])
+    if kind[1]:
+        return Ragged(Strings.of([item for part in parts for item in part]), splits), there
+    return Ragged(np.concatenate([part for part in parts if len(part)] or [alone[there][0]]), splits), there

@@ -205,6 +205,8 @@ def merge(a: Feature, b: Feature) -> Feature:
             same_rank = a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape)
             shape = tuple(x if x == y else None for x, y in zip(a.shape or (), b.shape or (), strict=True)) if same_rank else None
             shape = None if None in (shape or ())[1:] else shape  # a column has one dimension that varies, or is an array of tensors
+        elif max(len(a.shape or ()), len(b.shape or ())) > 1:
+            raise EncodeError(f"rows of shape {b.shape} after {a.shape}: a list keeps one shape of several dimensions{EXACTLY}")
         else:
             shape = (None,)
     dtype = a.dtype if a.dtype == b.dtype else ""
