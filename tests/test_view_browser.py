@@ -327,8 +327,13 @@ def test_damage(tab):
 
 def test_comparison(tab):
     tab.tensor("predictions.safetensors", "layers/0/kernel", "/compare")
+    held = []
+    tab.page.route(f"**/api/*id={tab.file('predictions-2.npz')}*", lambda route: held.append(route))
     tab.page.select_option("#with-file", tab.file("predictions-2.npz"))
-    tab.wait("layers/0/kernel", "#with-tensor")
+    tab.page.wait_for_timeout(100)
+    assert len(held) == 1 and tab.page.is_disabled("button:text-is('Compare')")  # what is to be chosen is not there yet
+    held[0].continue_()
+    tab.page.unroute_all()
     tab.page.click("button:text-is('Compare')")
     tab.wait("not the same")
     assert "240" in tab.text(".figures")

@@ -29,15 +29,18 @@ async function chooser(id, n, other) {
   const second = h("select", { id: "with-tensor", "aria-label": "Tensor to compare with" });
   const first = h("select", { id: "with-file", "aria-label": "File to compare with", onchange: () => fill(first.value) }, fileList.map((node) => h("option", { value: node.id, selected: node.id === (other ? other[0] : id) }, [...node.way.slice(1), node.name].join("/"))));
   const failed = h("span", {});
+  const button = h("button", { class: "main", onclick: () => { if (second.value !== "") location.hash = `#${id}/${n}/compare/${first.value}/${second.value}`; } }, "Compare");
   const fill = async (file) => {
+    second.disabled = button.disabled = true; // what it shows is of the file before
     try {
       const list = (await tensors(file)).tensors;
+      if (first.value !== file) return; // another one was chosen meanwhile
       const like = other && other[0] === file ? other[1] : list.find((tensor) => tensor.name === mine?.name && !(file === id && tensor.n === n))?.n;
       replace(second, h("option", { value: "" }, "choose…"), list.map((tensor) => h("option", { value: String(tensor.n), selected: tensor.n === like }, `${tensor.name}  ${tensor.shape ? shape(tensor.shape) : ""}`)));
       replace(failed);
-    } catch (error) { replace(second); replace(failed, fault(error)); }
+    } catch (error) { if (first.value !== file) return; replace(second); replace(failed, fault(error)); }
+    second.disabled = button.disabled = false;
   };
-  const button = h("button", { class: "main", onclick: () => { if (second.value !== "") location.hash = `#${id}/${n}/compare/${first.value}/${second.value}`; } }, "Compare");
   await fill(first.value);
   return card("Compare with", null, h("div", { class: "controls" }, first, second, button), failed);
 }
