@@ -152,6 +152,14 @@ class TestThereAndBack:
                 datasets.convert(source, tmp_path / name, workers=0, **options)
             assert not (tmp_path / name).exists()
 
+    def test_lines_of_somebody_else(self, tmp_path):
+        """A mark in front, two characters at the ends of lines, empty ones, and a feature that nobody has."""
+        lines = [b'\xef\xbb\xbf{"a":1,"none":null}', b"", b'{"a":2}', b'{"none":null,"a":3}'] + [b'{"a":%d}' % i for i in range(4, 100)]
+        (tmp_path / "a.jsonl").write_bytes(b"\r\n".join(lines))
+        report = datasets.convert(tmp_path / "a.jsonl", tmp_path / "out", "tfrecord", shards=3, workers=0)
+        found = [int(i) for batch in tw.read_examples(f"{tmp_path}/out/*.tfrecord") for i in batch["a"]]
+        assert report.records == 99 and found == list(range(1, 100))
+
     def test_a_folder_is_a_dataset(self, source, tmp_path):
         """Of tensors, if they are npz files, or if we have made it: safetensors alone may be a model."""
         for format in ("npz", "safetensors"):

@@ -30,6 +30,8 @@ from ..spec import Spec
 from . import ROWS, Counted, Damage, Part, Reading
 
 FORMAT = "jsonl"
+_MARK = b"\xef\xbb\xbf"
+"""What some put in front of UTF-8."""
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
 """Bytes that a sample reads of each of a few files."""
@@ -40,15 +42,17 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterator[tuple[int, bytes]]:
     """Each line that has something in it, and where it begins (in the content, if that is compressed)."""
     with storage.opened(path, ahead=True) as source:
-        head = bytes(source.read_at(0, min(64, source.size)))
-        name = compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
+        name = _compression(source)
         stream: Any = _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
         buffer = np.empty(_PIECE, np.uint8)
         rest, at = b"", offset
         while got := stream.fill(buffer):
             if reading is not None:
                 reading.reach(stream.at / source.size)
-            whole, newline, tail = (rest + buffer[:got].tobytes()).rpartition(b"\n")
+            piece = buffer[:got].tobytes()
+            if not at and not rest and piece.startswith(_MARK):
+                piece, at = piece.removeprefix(_MARK), len(_MARK)
+            whole, newline, tail = (rest + piece).rpartition(b"\n")
             if not newline:
                 rest = tail
                 if len(rest) > DEFAULT.record:
@@ -64,10 +68,15 @@ def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterat
             yield at, rest
 
 
+def _compression(source: storage.Readable) -> str | None:
+    head = bytes(source.read_at(0, min(64, source.size)))
+    return compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
+
+
 def count(path: str, marks: int, spec: Spec) -> Counted:
     """By reading all of it. Compressed files have no marks."""
     with storage.opened(path) as source:
-        packed = bytes(source.read_at(0, min(1, source.size))) not in (b"{", b"\n", b" ", b"")
+        packed = _compression(source) is not None
     offsets, step, records = [], 1, 0
     for at, line in _lines(path):
         if spec.skips and _parsed(line, path, records, at, []) is None:
@@ -128,7 +137,7 @@ def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Bat
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
-            if strangers := row.keys() - set(spec.schema):
+            if strangers := {name for name, value in row.items() if value is not None} - set(spec.schema):
                 why = "a feature that the schema does not have, and that would be lost; columns= says what to keep"
                 raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
     columns, present = {}, {}
