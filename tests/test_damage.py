@@ -585,3 +585,19 @@ class TestResync:
         items = list(scan(str(tmp_path / "f")))
         assert [record for item in items if not isinstance(item, Gap) for record in item.strings()] == found  # all blocks held at once
         assert [(item.offset, item.length) for item in items if isinstance(item, Gap)] == [(gap.offset, gap.length) for gap in gaps]
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_verify_says_how_far_it_is(tmp_path, compression):
+    path = tmp_path / "a.tfrecord"
+    with tw.RecordWriter(path, compression=compression) as writer:
+        writer.write_many([bytes(1000)] * 5000)
+    told = []
+    assert tw.verify(path, progress=lambda done, total: told.append((done, total)))
+    assert (
+        told == sorted(told) and len(told) > 2 and {total for _, total in told} == {5000 * 1016} and told[-1] == (5000 * 1016, 5000 * 1016)
+    )
+    tw.save(tmp_path / "x.safetensors", {"a": np.zeros(100), "b": np.zeros(300)})
+    told.clear()
+    assert tw.verify(tmp_path / "x.safetensors", progress=lambda done, total: told.append((done, total)))
+    assert told == [(800, 3200), (3200, 3200)]

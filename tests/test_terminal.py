@@ -12,6 +12,7 @@ import pytest
 from cli import COMMAND, in_terminal, run, without_rich
 
 import tensorwire as tw
+from tensorwire.cli import terminal
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 TRUE = {"COLORTERM": "truecolor"}
@@ -87,6 +88,21 @@ def test_a_bar_is_drawn_and_taken_away(file, tmp_path, hidden):
     found = in_terminal("convert", file, tmp_path / "y.npz", **more)
     assert found.returncode == 0 and "%" in found.text and ("\x1b[K" in found.text or "\x1b[2K" in found.text)
     assert "%" not in run("convert", file, tmp_path / "z.npz").stderr
+
+
+def test_long_work_on_bytes_shows_a_bar(monkeypatch, capsys):
+    """verify and repair: after a moment, and not at all where nobody sits."""
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(terminal, "coloured", lambda stream: False)
+    for moment, drawn in ((0, True), (60, False)):
+        monkeypatch.setattr(terminal, "_MOMENT", moment)
+        with terminal.bytes_bar() as tell:
+            tell(250, 1000)
+            tell(0, 0)
+        assert ("250 of 1,000 bytes" in capsys.readouterr().err) is drawn
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: False)
+    with terminal.bytes_bar() as tell:
+        assert tell is None
 
 
 def test_a_dumb_terminal_gets_plain_text(file):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -135,9 +136,16 @@ def inspect(
 
 
 def verify(
-    where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    *,
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> Verification | RecordVerification:
     """Reads everything, one tensor (or block of records) at a time, and says whether the file is whole.
+
+    `progress` is called with (bytes done, bytes in all).
 
     >>> import numpy as np
     >>> from .api import dumps
@@ -146,7 +154,7 @@ def verify(
     (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
     """
     if is_record_file(where, format):
-        return verify_records(where, limits)
+        return verify_records(where, limits, progress)
     problems: list[str] = []
     count = nbytes = 0
     try:
@@ -156,11 +164,15 @@ def verify(
     except TensorwireError as error:
         return Verification(False, error.path, error.format, 0, 0, False, [str(error)])
     with file:
-        for name in [*file, *file.unlisted]:
+        names = [*file, *file.unlisted]
+        total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0
+        for name in names:
             try:
                 tensor = file[name]
                 tensor.read()
                 count, nbytes = count + 1, nbytes + tensor.nbytes
+                if progress is not None:
+                    progress(nbytes, max(total, nbytes))
             except TransportError:
                 raise
             except TensorwireError as error:

@@ -19,6 +19,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = repair(args.file, args.target)
+    with terminal.bytes_bar() as tell:
+        found = repair(args.file, args.target, progress=tell)
     terminal.show(found, args.json)
     return 0 if found.ok else 1

@@ -6,7 +6,8 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO
 
 from ..drawing.words import safe_lines
@@ -109,6 +110,10 @@ def complain(text: str) -> None:
         print(f"\x1b[31m{text}\x1b[0m" if coloured(sys.stderr) else text, file=sys.stderr, flush=True)
 
 
+_MOMENT = 0.5
+"""Seconds."""
+
+
 class Bar(Protocol):
     def show(self, done: float, what: str) -> None:
         """`done` is from 0 to 1."""
@@ -140,6 +145,25 @@ def bar() -> Iterator[Bar | None]:
         yield plain
     finally:
         plain.close()
+
+
+@contextlib.contextmanager
+def bytes_bar() -> Iterator[Callable[[int, int], None] | None]:
+    """The same for work on so many bytes of so many, which mostly is done before anyone would look: it begins after a moment."""
+    if not is_terminal(sys.stderr):
+        yield None
+        return
+    begun, shown = time.monotonic(), None
+    with contextlib.ExitStack() as stack:
+
+        def tell(done: int, total: int) -> None:
+            nonlocal shown
+            if shown is None and time.monotonic() - begun >= _MOMENT:
+                shown = stack.enter_context(bar())
+            if shown is not None:
+                shown.show(done / max(1, total), f"{done:,} of {total:,} bytes")
+
+        yield tell
 
 
 def _rich_bar() -> Any:

@@ -16,6 +16,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    found = summary.verify(read_from(args.file), args.format)
+    with terminal.bytes_bar() as tell:
+        found = summary.verify(read_from(args.file), args.format, progress=tell)
     terminal.show(found, args.json)
     return 0 if found.ok else 1

@@ -51,6 +51,11 @@ class Block(NamedTuple):
     read: int = 0
     """How many bytes of the file (compressed, if it is) had been read when this was made, where that is known."""
 
+    @property
+    def end(self) -> int:
+        """Where the last record's frame ends in the file (uncompressed)."""
+        return self.offset + int(self.starts[-1] + self.sizes[-1]) + tfrecord.FOOTER
+
     def where(self, index: int) -> tuple[int, int]:
         """(number of a record in its file, where its data begins there)"""
         if self.chosen is None:

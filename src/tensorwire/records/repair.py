@@ -111,17 +111,13 @@ def repair(
             if out is not None:
                 out.write(item)
             if progress is not None:
-                progress(_end(item), source.size)
+                progress(item.end, source.size)
         if out is not None:
             out.finish()
         if progress is not None:
             progress(source.size, source.size)
         lost = sum(gap.length for gap in gaps if not gap.packed) - tfrecord.HEADER * recovered
         return RepairReport(name, new, records, recovered, gaps, lost, source.size)
-
-
-def _end(block: Block) -> int:
-    return block.offset + int(block.starts[-1]) + int(block.sizes[-1]) + tfrecord.FOOTER
 
 
 class _Target:
@@ -136,9 +132,9 @@ class _Target:
         if start == 0:
             self._put(tfrecord.header(int(block.sizes[0])))
         if len(block.data):
-            self._put(block.data[max(0, start - tfrecord.HEADER) : _end(block) - block.offset])
+            self._put(block.data[max(0, start - tfrecord.HEADER) : block.end - block.offset])
             return
-        at, end = block.offset + max(0, start - tfrecord.HEADER), _end(block)
+        at, end = block.offset + max(0, start - tfrecord.HEADER), block.end
         while at < end:
             piece = self._source.read_at(at, min(_PIECE, end - at))
             self._put(piece)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import storage
 from .._errors import TensorwireError, TransportError
-from .._limits import Limits
+from .._limits import DEFAULT, Limits
 from ..transforms import compression
 from ..wire import tfrecord
 from . import blocks as _blocks
@@ -134,7 +136,7 @@ class RecordVerification:
         return "\n  ".join(lines)
 
 
-def verify_records(where: Any, limits: Limits | None = None) -> RecordVerification:
+def verify_records(where: Any, limits: Limits | None = None, progress: Callable[[int, int], None] | None = None) -> RecordVerification:
     """Reads every record and checks both of its checksums. A file that is shorter than its index says was cut, even between two records."""
     path = os.fspath(where)
     records = nbytes = 0
@@ -143,11 +145,16 @@ def verify_records(where: Any, limits: Limits | None = None) -> RecordVerificati
     gaps: list[Gap] = []
     problems: list[str] = []
     try:
-        for item in damage.scan(path, limits=limits):
-            if isinstance(item, damage.Gap):
-                gaps.append(item)
-            else:
+        with damage.contents(path, None, limits or DEFAULT) as (source, lost, _):
+            for item in itertools.chain(lost, damage.scan_source(source, limits or DEFAULT, path, hold=False)):
+                if isinstance(item, damage.Gap):
+                    gaps.append(item)
+                    continue
                 records, nbytes = records + len(item.starts), nbytes + int(item.sizes.sum())
+                if progress is not None:
+                    progress(item.end, source.size)
+            if progress is not None:
+                progress(source.size, source.size)
     except TransportError:
         raise  # says nothing about the file
     except TensorwireError as error:

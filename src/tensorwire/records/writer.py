@@ -259,7 +259,7 @@ def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[
             stream = _blocks.Compressed(source, found, 0, limits or DEFAULT)
         for block in _blocks.of_stream(stream, path, limits or DEFAULT) if stream else _blocks.blocks(path, compression="", limits=limits):
             begins = block.offset + block.starts - tfrecord.HEADER
-            end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
+            end = block.end
             if stream is not None:
                 recent.append((begins, block.data[int(begins[0]) - block.offset : end - block.offset].tobytes()))
                 held += len(recent[-1][1])
