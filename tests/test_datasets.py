@@ -328,6 +328,28 @@ class TestChoice:
         with pytest.raises(tw.SchemaError, match="did you mean"):
             choosing.Condition("nn > 1").check(["n"])
 
+    def test_strangers(self, tmp_path):
+        """One in the last of many records is found, and so are feature lists; what has a name and nothing else is not missed."""
+        schema = tw.Schema({"a": tw.Feature("int64", ())})
+        tw.write_examples(tmp_path / "many.tfrecord", {"a": np.arange(300_000)}, schema_file=False, durable=False)
+        plain = list(itertools.islice(tw.RecordReader(tmp_path / "many.tfrecord"), 1))
+        nameless = b"\x0a\x07\x0a\x05\x0a\x01z\x12\x00"  # {"z": Feature()}
+        lists = b"\x12\x0f\x0a\x0d\x0a\x01l\x12\x08\x0a\x06\x1a\x04\x0a\x02\x01\x02"  # feature_lists {"l": [[1, 2]]}
+        stranger = b"\x0a\x0c\x0a\x0a\x0a\x01q\x12\x05\x1a\x03\x0a\x01\x07"  # {"q": [7]}
+        for more, lost in ((nameless, None), (lists, "l"), (stranger, "q")):
+            with tw.RecordWriter(tmp_path / "a.tfrecord", mode="w") as writer:
+                for record in tw.RecordReader(tmp_path / "many.tfrecord"):
+                    writer.write(record)
+                writer.write(plain[0] + more)
+            plan = datasets.plan(tmp_path / "a.tfrecord", tmp_path / "out.parquet", schema=schema, workers=0)
+            plan = dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, strict=True))  # as if it had been inferred
+            if lost is None:
+                assert datasets.run(plan, LocalEngine(0), overwrite=True).records == 300_001
+                continue
+            with pytest.raises(tw.SchemaError, match="would be lost") as error:
+                datasets.run(plan, LocalEngine(0), overwrite=True)
+            assert error.value.tensor == lost and error.value.path.endswith("a.tfrecord")
+
     def test_columns_and_a_stranger(self, tmp_path):
         os.makedirs(tmp_path / "in")
         tw.write_examples(tmp_path / "in/a.tfrecord", [{"a": 1}] * 10, schema_file=False)

@@ -261,12 +261,12 @@ class Outputs:
 def decode(module, columns, sequence, data, starts, sizes, checked, spare, rows, first):
     """(what `decode` returned at last, what was filled), growing as often as it asks for it."""
     decoder = module.ExampleDecoder(*map(list, zip(*columns, strict=True)) if columns else ([], [], [], []), sequence)
-    outputs, done, row = Outputs(columns, rows, spare), 0, 0
+    outputs, done, row, strange = Outputs(columns, rows, spare), 0, 0, False
     while True:
-        code, offset, done, column, found = decoder.decode(data, starts, sizes, first + row, row, outputs.parts, checked)
-        row += done
+        code, offset, done, column, found, more = decoder.decode(data, starts, sizes, first + row, row, outputs.parts, checked)
+        row, strange = row + done, strange or more
         if code != status.NO_SPACE:
-            return (code, offset, row, column, found), outputs.filled(row if columns else 0)
+            return (code, offset, row, column, found, strange), outputs.filled(row if columns else 0)
         outputs.grow(column, row, int(sizes[first + row]))
 
 

@@ -188,7 +188,7 @@ nb::tuple decode(const ExampleDecoder& decoder, nb::handle data, nb::handle star
     return decoder.decode(in.data.data(), in.data.size(), in.starts.data + first, in.sizes.data + first, in.starts.size - first, row, rows, outputs.data(),
                           checked);
   });
-  return nb::make_tuple(d.status, static_cast<int64_t>(d.offset), d.done, d.column, d.found);
+  return nb::make_tuple(d.status, static_cast<int64_t>(d.offset), d.done, d.column, d.found, d.strange);
 }
 
 nb::tuple example_encode(nb::list tuples, bool sequence, size_t first, size_t step, size_t count, bool framed, nb::handle out_, nb::handle ends_) {

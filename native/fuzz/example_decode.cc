@@ -68,6 +68,7 @@ void check_bounds(const fuzz::Exact<T>& bounds, size_t count, size_t end) {
 struct Columns {
   std::vector<Room> rooms;
   Decoded result;
+  bool strange = false;
   size_t data_size;
 
   // Decodes all, growing as often as asked; `rows` is also the number of messages.
@@ -82,6 +83,7 @@ struct Columns {
                               !in.is(fuzz::Examples::kFooters));
       row += result.done;
       result.done = row;
+      strange |= result.strange;
       CHECK(row <= rows && result.offset <= data.size());
       if (result.status != kNoSpace) break;
       CHECK(row < rows && result.column < rooms.size());
@@ -187,8 +189,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* raw, size_t raw_size) {
     return 0;
   }
   Columns ample(in, decoder, data, data.size() + 16, 0xa5);
-  CHECK(ample.same(Columns(in, decoder, data, 0, 0x5a)));
-  CHECK(ample.same(Columns(in, decoder, data, data.size() % 32, 0)));
+  for (const auto& [spare, fill] : {std::pair<size_t, uint8_t>{0, 0x5a}, {data.size() % 32, 0}}) {
+    const Columns other(in, decoder, data, spare, fill);
+    CHECK(ample.same(other) && ample.strange == other.strange);
+  }
 
   // The survey looks at everything: what it lets pass, the decoder can only refuse for its columns.
   ExampleSurvey survey(1 << 20);
@@ -196,12 +200,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* raw, size_t raw_size) {
   CHECK(s.status != kOk || ample.result.status == kOk || ample.result.status == kWrongKind || ample.result.status == kWrongLength);
   CHECK(s.done <= ample.result.done || ample.result.status == kWrongKind || ample.result.status == kWrongLength);
 
+  if (s.status == kOk && ample.result.status == kOk)
+    for (const auto& [key, feature] : survey.result().features) CHECK(ample.strange || decoder.find(key.second, key.first) >= 0);
+
   // Places are those of this buffer, and no column to encode.
   const bool all = std::none_of(in.columns.begin(), in.columns.end(), [](const Column& column) { return column.places; });
   if (ample.result.status == kOk && all) {
     const fuzz::Examples again = ample.encoded(in);
     const fuzz::Exact<uint8_t> bytes(again.bytes.data(), again.bytes.size());
-    CHECK(ample.same(Columns(again, decoder, bytes, 3, 0x77)));
+    const Columns other(again, decoder, bytes, 3, 0x77);
+    CHECK(ample.same(other) && !other.strange);
   }
   return 0;
 }

@@ -69,8 +69,14 @@ class Decoding {
 
   bool message(Span span, size_t row) {
     row_ = row;
-    if (!plan_.empty() && quick(span)) return true;
-    return whole(span) && (!learned_ || make_plan());
+    if (!plan_.empty() && quick(span)) {
+      result.strange |= plan_strange_;
+      return true;
+    }
+    strange_ = false;
+    if (!whole(span)) return false;
+    result.strange |= strange_;
+    return !learned_ || make_plan();
   }
 
  private:
@@ -91,7 +97,9 @@ class Decoding {
     const std::vector<Guess>& guesses = guesses_[0];
     if (decoder_.sequence_ || guesses.size() != positions_[0] || guesses.size() > kMostSteps || ++plans_ > kMostPlans) return true;
     std::vector<bool> seen(decoder_.columns_.size());
+    plan_strange_ = false;
     for (const Guess& guess : guesses) {
+      plan_strange_ |= guess.column < 0;
       Step step{{0, 0}, {0, 0}, guess.head.size(), guess.head.size() > 16 ? &guess.head : nullptr, guess.column, kNoList, 0};
       if (guess.column >= 0) {
         const size_t index = static_cast<size_t>(guess.column);
@@ -155,7 +163,7 @@ class Decoding {
     for (const size_t index : absent_) {
       outputs_[index].present[row_] = 0;
       if (!missing(index)) {
-        result = {kOk, 0, result.done, 0, 0};  // the long way says what is wrong
+        result = {kOk, 0, result.done, 0, 0, result.strange};  // the long way says what is wrong
         return false;
       }
     }
@@ -204,6 +212,7 @@ class Decoding {
       unsigned field, wire;
       if (!r.tag(field, wire)) return malformed(r);
       if (wire != kLen || (field != 1 && (field != 2 || !decoder_.sequence_))) {
+        strange_ |= wire == kLen;
         if (!r.skip(field, wire)) return malformed(r);
         continue;
       }
@@ -262,7 +271,10 @@ class Decoding {
         value = entry_.value;
       }
       positions_[list]++;
-      if (index < 0) return true;
+      if (index < 0) {
+        strange_ = true;
+        return true;
+      }
       const Span* values = usual || entry_.usual ? &value : entry_.values.data();
       const size_t count = usual || entry_.usual ? 1 : entry_.values.size();
       Cell& cell = cells_[static_cast<size_t>(index)];
@@ -506,6 +518,7 @@ class Decoding {
   std::vector<size_t> absent_;  // columns that records of the plan do not have
   size_t plans_ = 0;
   bool learned_ = false;
+  bool strange_ = false, plan_strange_ = false;  // of this record, and of those that are as planned
   size_t positions_[2] = {0, 0};
   Entry entry_;
   uint64_t stamp_ = 0;

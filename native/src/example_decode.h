@@ -34,6 +34,7 @@ struct Decoded {
   size_t done = 0;    // messages decoded
   size_t column = 0;  // the one at fault, or that needs more room
   uint64_t found = 0;
+  bool strange = false;  // whether a message that was decoded has features that no column takes, or other fields
 };
 
 class ExampleDecoder {

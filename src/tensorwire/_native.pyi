@@ -134,8 +134,9 @@ class ExampleDecoder:
     def __init__(self, names: list[bytes], kinds: list[int], lengths: list[int], lists: list[bool], sequence: bool) -> None: ...
     def decode(
         self, data: Any, starts: Array, sizes: Array, first: int, row: int, outputs: list[Output], checked: bool
-    ) -> tuple[int, int, int, int, int]:
-        """(status, offset, done, column, found): messages from number `first` on, into rows from number `row` on, until either is used up.
+    ) -> tuple[int, int, int, int, int, bool]:
+        """(status, offset, done, column, found, strange): messages from number `first` on, into rows from number `row` on, until either is
+        used up.
 
         Message i is data[starts[i]:starts[i] + sizes[i]]; `checked` says that the masked CRC32C of each was checked already, else it is
         checked here (it stands in the four bytes behind the message). An output is (values, offsets, splits, steps, present), writable:
@@ -149,7 +150,8 @@ class ExampleDecoder:
         The caller has set offsets[0], splits[0] and steps[0] to 0; what earlier calls wrote says where to go on. A feature that is
         missing gets zeros (empty strings) where the length is fixed, no values elsewhere. Status NO_SPACE names a column whose buffers are
         full: message first + done was not decoded, and as many more values, bytes and splits as it has bytes are enough. With WRONG_KIND
-        and WRONG_LENGTH `found` is the kind or the number of values found. Offsets are those of `data`.
+        and WRONG_LENGTH `found` is the kind or the number of values found. `strange` says that a message of those that are done has a
+        feature that no column takes, or another field with a length. Offsets are those of `data`.
         """
 
 def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -83,6 +82,8 @@ def _surveyed(survey: Any, names: list[str], full: bool, compression: str | None
     def add(block: _blocks.Block) -> None:
         with lock:
             _add(survey, block)
+
+    from concurrent.futures import ThreadPoolExecutor  # which workers of datasets would import in vain
 
     pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
     try:

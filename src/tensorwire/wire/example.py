@@ -131,6 +131,8 @@ class Columns:
         self.rows = rows
         self.row = 0
         """How many rows are filled."""
+        self.strange = False
+        """Whether a message had a feature that no column takes, or fields that no Example has."""
         self._pool = pool
         rooms = [_Room()] * len(self.columns) if like is None else like.used()
         self._buffers: list[Any] = [self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)]
@@ -170,7 +172,8 @@ class Columns:
         """
         starts, sizes, begin = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64), first
         while True:
-            code, offset, done, column, found = self._made.decode(data, starts, sizes, first, self.row, self._buffers, checked)
+            code, offset, done, column, found, strange = self._made.decode(data, starts, sizes, first, self.row, self._buffers, checked)
+            self.strange |= strange
             first += done
             self.row += done
             if code == 0:

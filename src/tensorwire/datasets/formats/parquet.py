@@ -136,8 +136,8 @@ def _encoded(pa: Any, table: Any) -> dict[str, Any]:
 def _comes_again(table: Any, path: str) -> bool:
     rows = table.column(path.partition(_codec.ITEMS)[0]).slice(0, _LOOK).combine_chunks()
     while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
-        rows = rows.storage if hasattr(rows, "storage") else rows.flatten()[: 8 * _LOOK]
-    return len(set(rows.to_pylist())) <= len(rows) // 2  # pyarrow.compute could count them, but is slow to import
+        rows = rows.storage if hasattr(rows, "storage") else rows.values[: 8 * _LOOK]
+    return len(set(rows.to_pylist())) <= len(rows) // 2  # pyarrow.compute could count them (and flatten uses it), but is slow to import
 
 
 def writer(file: IO[bytes], spec: Spec) -> Writer:

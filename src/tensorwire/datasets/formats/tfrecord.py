@@ -113,6 +113,8 @@ class _Decoding:
         self._pool = memory.Pool()
         self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
         self._held = 0
+        self.strange = False
+        """Whether the block that was added last has features that the schema has not."""
         self._from: list[tuple[int, Block, int]] = []
         """Where the rows are from: from a row on, those of a block (without its data) from a record on."""
 
@@ -120,6 +122,7 @@ class _Decoding:
         at, total = 0, len(block.starts)
         ends = np.cumsum(block.sizes)
         bare = block._replace(data=np.empty(0, np.uint8))
+        self.strange = False
         while at < total:
             before = int(ends[at - 1]) if at else 0
             fits = int(np.searchsorted(ends, before + MOST_BYTES - self._held)) + 1 - at
@@ -145,6 +148,9 @@ class _Decoding:
             self._damage.append(Damage(block.path, str(error), int(block.sizes[bad])))
             assert self._columns.row == row + bad - at
             return bad + 1
+        finally:
+            self.strange |= self._columns.strange
+            self._columns.strange = False
 
     def take(self) -> Batch:
         columns, rows = self._columns, self._columns.row
@@ -172,27 +178,30 @@ class _Decoding:
 
 def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     decoding = _Decoding(spec, reading.damage)
-    survey = kernels.ExampleSurvey(DEFAULT.names) if spec.strict else None
     for block in blocks(part, spec, reading, False):
         yield from decoding.add(block)
-        if survey is not None:
-            survey.add(block.data, block.starts, block.sizes, True)
+        if decoding.strange and spec.strict:
+            _check_names(block, spec)
         del block
-    if survey is not None:
-        _check_names(survey, spec, part.path)
     if decoding.rows:
         yield decoding.take()
 
 
-def _check_names(survey: Any, spec: Spec, path: str) -> None:
+def _check_names(block: Block, spec: Spec) -> None:
     """That no feature is lost because the sample, from which the schema was inferred, did not have it."""
     assert spec.schema is not None
+    survey, at = kernels.ExampleSurvey(DEFAULT.names), 0
+    while at < len(block.starts):  # what is damaged was passed over
+        code, _, done = survey.add(block.data, block.starts[at:], block.sizes[at:], True)
+        at += done + bool(code)
     for name, is_list, _, kinds, *_ in survey.result()[2]:
         shown = name.decode(errors="backslashreplace")
         if any(kinds[1:]) and (is_list or shown not in spec.schema):
             why = "a feature that the schema does not have, and that would be lost"
             raise SchemaError(
-                f"{why}; schema=tw.infer_schema(path, full=True) looks at all records, columns= says what to keep", tensor=shown, path=path
+                f"{why}; schema=tw.infer_schema(path, full=True) looks at all records, columns= says what to keep",
+                tensor=shown,
+                path=block.path,
             )
 
 

@@ -42,34 +42,35 @@ class ExampleDecoder:
 
     def decode(
         self, data: Any, starts: Array, sizes: Array, first: int, row: int, outputs: list[Output], checked: bool
-    ) -> tuple[int, int, int, int, int]:
-        view, count, done = flat(data), len(starts), 0
+    ) -> tuple[int, int, int, int, int, bool]:
+        view, count, done, strange = flat(data), len(starts), 0, False
         rows = len(outputs[0][4]) if outputs else row + count - first
         writers = [Writer(column, output, rows) for column, output in zip(self.columns, outputs, strict=True)]
         while first + done < count and row + done < rows:
             start, size = int(starts[first + done]), int(sizes[first + done])
             end = start + size
             if start < 0 or size < 0 or end + (0 if checked else 4) > len(view):
-                return status.TRUNCATED, start, done, 0, 0
+                return status.TRUNCATED, start, done, 0, 0, strange
             if not checked and _masked(crc32c(view[start:end])) != int.from_bytes(view[end : end + 4], "little"):
-                return status.BAD_DATA_CRC, start, done, 0, 0
+                return status.BAD_DATA_CRC, start, done, 0, 0, strange
             try:
                 found = self._read(view, start, end)
             except Fault as fault:
-                return fault.status, fault.offset, done, 0, 0
+                return fault.status, fault.offset, done, 0, 0, strange
             for number, column in enumerate(self.columns):
                 for feature in found.get(number, ()):
                     if feature.kind not in (0, BYTES if column.kind == PLACES else column.kind):
-                        return status.WRONG_KIND, feature.offset, done, number, feature.kind
+                        return status.WRONG_KIND, feature.offset, done, number, feature.kind, strange
                     if column.length not in (-1, len(feature.values)):
-                        return status.WRONG_LENGTH, feature.offset, done, number, len(feature.values)
+                        return status.WRONG_LENGTH, feature.offset, done, number, len(feature.values), strange
             for number, writer in enumerate(writers):
                 if not writer.fits(row + done, found.get(number)):
-                    return status.NO_SPACE, 0, done, number, 0
+                    return status.NO_SPACE, 0, done, number, 0, strange
             for number, writer in enumerate(writers):
                 writer.write(row + done, found.get(number))
+            strange |= example_protobuf.STRANGE in found
             done += 1
-        return 0, 0, done, 0, 0
+        return 0, 0, done, 0, 0, strange
 
     def _read(self, view: memoryview, at: int, end: int) -> Found:
         if self.compat:

@@ -35,6 +35,8 @@ class Feature(NamedTuple):
 
 Found = dict[int, list[Feature]]
 """What a record has of each column (by its number): one Feature, or the steps of a list. A column that it lacks is missing here."""
+STRANGE = -1
+"""Instead of a number: the record has something that no column takes."""
 
 
 Numbers = dict[tuple[bool, bytes], int]
@@ -56,6 +58,10 @@ def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers
                 number = numbers.get((parts[field], name))
                 if number is not None:
                     read_value(view, spans, columns[number], number, found)
+                else:
+                    found[STRANGE] = []
+        else:
+            found[STRANGE] = []
     return found
 
 
