@@ -29,6 +29,32 @@ def test_local(workers):
     engine.close()
 
 
+def test_workers_are_used_again(tmp_path):
+    """The same processes count, convert and convert again; one that died meanwhile is replaced, and the end is the end of all."""
+    source, engine = write(str(tmp_path / "in"), 100, 4), LocalEngine(workers=2)
+    datasets.convert(source, tmp_path / "a", "parquet", shards=3, engine=engine)
+    crew = {process.pid: process for process in engine._idle}
+    assert len(crew) == 2 and all(process.poll() is None for process in crew.values())
+    datasets.convert(source, tmp_path / "b", "jsonl", shards=5, engine=engine)
+    assert {process.pid for process in engine._idle} == set(crew)
+    first = next(iter(crew.values()))
+    first.kill()
+    first.wait()
+    report = datasets.convert(source, tmp_path / "c", "arrow", engine=engine)
+    assert report.retried == 0 and report.records == 100 and first.pid not in {process.pid for process in engine._idle}
+    with pytest.raises(tw.DecodeError):
+        (tmp_path / "bad.tfrecord").write_bytes(b"\0" * 100)
+        datasets.convert(tmp_path / "bad.tfrecord", tmp_path / "d", "tfrecord", engine=engine)
+    left = [*engine._idle]
+    engine.close()
+    assert not engine._idle and all(process.poll() is not None for process in [*left, *crew.values()])
+    engine = LocalEngine(workers=1)
+    engine.prepare(8, ["parquet", "jsonl"])
+    (process,) = engine._idle
+    del engine  # whoever forgets to close it
+    assert process.poll() is not None
+
+
 def test_errors_travel():
     for error in (
         tw.DecodeError("bad", path="a", record=3, offset=9),

@@ -91,6 +91,7 @@ def convert(
         made = planning.plan_for(
             src, dst, to, engine=crew, format=format, schema=schema, columns=columns, shards=shards, name=name, compression=compression,
             level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
+            soon=not dry_run,
         )  # fmt: skip
         return made if dry_run else run(made, crew, resume=resume, overwrite=overwrite, progress=progress)
 

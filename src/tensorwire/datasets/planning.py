@@ -88,8 +88,9 @@ def plan_for(
     seed: int = 0,
     splits: Sequence[Split] = (),
     single: bool | None = None,
+    soon: bool = False,
 ) -> Plan:
-    """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled."""
+    """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled. `soon` says that it will be run."""
     target = os.fspath(dst)
     entries = find(src)
     kind, (goal, named) = source_format(entries, format), target_format(target, to)
@@ -103,6 +104,8 @@ def plan_for(
         single = named is not None and shards in (None, 1) and not os.path.isdir(target)
     if single:
         compression = _of_one_file(target, goal, named, compression)
+    if soon and hasattr(engine, "prepare"):
+        engine.prepare(1 if single and shuffle is None else max(shards or 0, len(entries)), {kind, goal})
     spec = Spec(
         kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
         None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,

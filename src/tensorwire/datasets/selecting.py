@@ -64,9 +64,8 @@ def split(
         splits.append(Split(name, at, high))
         at = high
     with engines.using(engine, workers, engine_options) as crew:
-        made = planning.plan_for(
-            src, dst, _target(src, dst, to, options.get("format")), engine=crew, by=by, seed=seed, splits=splits, single=False, **options
-        )
+        goal = _target(src, dst, to, options.get("format"))
+        made = planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, splits=splits, single=False, soon=not dry_run, **options)
         return made if dry_run else driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
 
 
@@ -103,9 +102,8 @@ def sample(
     with engines.using(engine, workers, engine_options) as crew:
         shards = options.pop("shards", None)
         single = None if shards in (None, 1) else False
-        made = planning.plan_for(
-            src, dst, _target(src, dst, to, options.get("format")), engine=crew, by=by, seed=seed, single=single, **options
-        )
+        goal = _target(src, dst, to, options.get("format"))
+        made = planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, single=single, soon=not dry_run, **options)
         if shards is not None:
             made = replace(made, shards=min(shards, len(made.sources)))
         made = _sampled(made, crew, fraction, records)

@@ -2,6 +2,7 @@
 
     engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is room for them
     engine.close()
+    engine.prepare(tasks, formats)   if it has this, it is told early how many tasks there will be, and of what
     engine.watch              if it has this, it calls it now and then with a task and how far that is: share, records, bytes
 
 An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again if a worker dies or the way to a store

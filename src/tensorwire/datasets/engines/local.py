@@ -13,6 +13,7 @@ import queue
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -42,9 +43,18 @@ class LocalEngine:
         self.retries = retries
         self.watch: Watch | None = None
         self._crew: list[_Worker] = []
+        self._idle: list[subprocess.Popen[bytes]] = []
+        """Processes that wait for the next run, so that not each has to start its own."""
+        weakref.finalize(self, _end_all, self._idle)
+
+    def prepare(self, tasks: int, formats: Iterable[str]) -> None:
+        """Starts processes for so many tasks, and has them load what they will need, while it is still being found out what to do."""
+        for _ in range(min(self.workers, tasks) - len(self._idle)):
+            self._idle.append(_started())
+            _send(self._idle[-1], {"formats": list(formats)})
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
-        """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends all workers."""
+        """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they wait for the next run or for `close`."""
         if not self.workers:
             for task in tasks:
                 tell = functools.partial(self.watch, task) if self.watch is not None else None
@@ -52,7 +62,7 @@ class LocalEngine:
             return
         outcomes: queue.Queue[Outcome | _SoFar | BaseException | None] = queue.Queue(4 * self.workers)
         source = _Source(tasks)
-        self._crew = [_Worker(spec, source, outcomes, self.retries) for _ in range(self.workers)]
+        self._crew = [_Worker(spec, source, outcomes, self.retries, self._idle) for _ in range(self.workers)]
         left = len(self._crew)
         try:
             while left:
@@ -68,13 +78,19 @@ class LocalEngine:
                     raise found
         finally:
             source.stop()
-            self.close()
+            if left:
+                self._end_crew()
             while any(one.is_alive() for one in self._crew):  # a thread may be waiting for room
                 with contextlib.suppress(queue.Empty):
                     outcomes.get(timeout=0.05)
             self._crew = []
 
     def close(self) -> None:
+        """Ends all processes."""
+        self._end_crew()
+        _end_all(self._idle)
+
+    def _end_crew(self) -> None:
         for one in self._crew:
             one.end()
 
@@ -108,8 +124,8 @@ class _Source:
 class _Worker:
     """A process, and the thread that talks to it."""
 
-    def __init__(self, spec: Spec, source: _Source, outcomes: queue.Queue[Any], retries: int) -> None:
-        self._spec, self._source, self._outcomes, self._retries = spec, source, outcomes, retries
+    def __init__(self, spec: Spec, source: _Source, outcomes: queue.Queue[Any], retries: int, idle: list[subprocess.Popen[bytes]]) -> None:
+        self._spec, self._source, self._outcomes, self._retries, self._idle = spec, source, outcomes, retries, idle
         self._process: subprocess.Popen[bytes] | None = None
         self._over = False
         self._lock = threading.Lock()
@@ -123,26 +139,26 @@ class _Worker:
         with self._lock:
             if self._over:
                 raise _Over
-            # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
-            process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps(sys.path)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ONE_CORE | os.environ, start_new_session=True,
-            )  # fmt: skip
+            process = self._waiting() or _started()
             self._process = process
-        self._send(process, self._spec.json())
+        _send(process, {"spec": self._spec.json()})
         return process
 
-    @staticmethod
-    def _send(process: subprocess.Popen[bytes], message: Any) -> None:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it is dead, which the next read will show
-            process.stdin.write(json.dumps(message).encode() + b"\n")
-            process.stdin.flush()
+    def _waiting(self) -> subprocess.Popen[bytes] | None:
+        """One that is there already, and alive."""
+        with contextlib.suppress(IndexError):
+            while True:
+                process = self._idle.pop()
+                if process.poll() is None:
+                    return process
+                _ended(process)
+        return None
 
     def _run(self) -> None:
         try:
             while (task := self._source.next()) is not None:
                 self._outcomes.put(self._done(task))
+            self._rest()
         except _Over:
             pass
         except BaseException as error:  # of the iterator of tasks: it is the driver's
@@ -164,7 +180,7 @@ class _Worker:
     def _asked(self, task: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
         """The answer, or None and the exit status of a worker that died."""
         process = self._process if self._process is not None else self._begin()
-        self._send(process, task)
+        _send(process, task)
         assert process.stdout is not None
         while (line := process.stdout.readline()).endswith(b"\n"):
             found = json.loads(line)
@@ -176,14 +192,21 @@ class _Worker:
         self._bury()
         return None, process.returncode
 
+    def _rest(self) -> None:
+        """The process is for the next run."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None and not self._over:
+                self._idle.append(process)
+                return
+        if process is not None:
+            _ended(process)
+
     def _bury(self) -> None:
-        """Ends the process, and closes what leads to it."""
         with self._lock:
             process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            with contextlib.suppress(BrokenPipeError), process:  # which closes both pipes, and waits
-                pass
+            _ended(process)
 
     def end(self) -> None:
         """Ends the process, whatever it is at; the thread finds out."""
@@ -191,6 +214,33 @@ class _Worker:
             self._over = True
             if self._process is not None:
                 self._process.kill()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
+    return subprocess.Popen(
+        [sys.executable, "-c", _START, json.dumps(sys.path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ONE_CORE | os.environ, start_new_session=True,
+    )  # fmt: skip
+
+
+def _send(process: subprocess.Popen[bytes], message: Any) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it is dead, which the next read will show
+        process.stdin.write(json.dumps(message).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process, and closes what leads to it."""
+    process.kill()
+    with contextlib.suppress(BrokenPipeError), process:  # which closes both pipes, and waits
+        pass
+
+
+def _end_all(processes: list[subprocess.Popen[bytes]]) -> None:
+    while processes:
+        _ended(processes.pop())
 
 
 class _Over(Exception):

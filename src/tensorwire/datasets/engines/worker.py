@@ -1,4 +1,4 @@
-"""A worker process of the local engine: tasks in on standard input, answers out on standard output, each a line of JSON.
+"""A worker process of the local engine: specs and tasks in on standard input, answers out on standard output, each a line of JSON.
 
 While it works it says now and then how far it is: {"so_far": [share, records, bytes]}.
 
@@ -16,6 +16,7 @@ import threading
 import time
 from typing import IO, Any
 
+from .. import formats
 from .. import task as _task
 from ..spec import Spec
 from ..task import Tell
@@ -63,6 +64,13 @@ def main() -> None:
     os.dup2(2, 1)  # whoever prints does not disturb the answers
     tasks: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
-    spec = Spec.from_json(json.loads(tasks.get()))
+    spec = Spec("", "")
     while True:
-        line.send(answer(json.loads(tasks.get()), spec, line.tell))
+        message = json.loads(tasks.get())
+        if "spec" in message:  # what is done to all tasks from here on
+            spec = Spec.from_json(message["spec"])
+        elif "formats" in message:
+            for name in message["formats"]:
+                formats.load(name)
+        else:
+            line.send(answer(message, spec, line.tell))

@@ -114,6 +114,13 @@ def named(name: str) -> Any:
     return importlib.import_module(f"{__name__}.{_MODULES[name]}")
 
 
+def load(name: str) -> None:
+    """Imports all that a format needs, so that it is there when it is used; what is missing is said then."""
+    named(name)
+    with contextlib.suppress(ImportError):
+        importlib.import_module({"parquet": "pyarrow.parquet", "arrow": "pyarrow"}.get(name, "numpy"))
+
+
 def of_name(path: str) -> str | None:
     """The format that a name says; compressed record files and JSON lines too.
 
