@@ -306,6 +306,11 @@ class TestChoice:
         lines = [json.loads(line) for i in range(6) for line in Path(f"{tmp_path}/a/part-{i:05d}-of-00006.jsonl").read_text().splitlines()]
         assert sorted(line["id"] for line in lines) == wanted and all(line.keys() == {"id"} for line in lines)
 
+    @pytest.mark.parametrize("what", ["quantize", "cast"])
+    def test_what_holds_for_a_column_names_it(self, source, tmp_path, what):
+        with pytest.raises(tw.EncodeError, match=f"{what}={{'x': 'int8'}}"):
+            tw.convert(source, tmp_path / "a", "tfrecord", **{what: "int8"})
+
     @pytest.mark.parametrize("text", ["__import__('os')", "id.real", "id + 1 > 2", "(lambda: 1)()", "id ==", "[x for x in id]", "f'{id}'"])
     def test_where_runs_nothing(self, text):
         with pytest.raises(tw.SchemaError):
@@ -442,6 +447,37 @@ class TestSelecting:
             mine = columns.features[name]
             assert all(mine[key] == about[key] for key in ("present", "lengths", "values", "range", "nan", "sizes") if key in about), name
 
+    @pytest.mark.parametrize("middle", [None, "parquet", "jsonl"])
+    def test_datasets_with_different_schemas(self, tmp_path, middle):
+        """Each keeps its own; what is put together has one that is true of all, and loses nothing."""
+        tw.write_examples(tmp_path / "a.tfrecord", {"flag": np.array([True, False]), "x": np.ones((2, 3), np.float32)}, shards=2)
+        tw.write_examples(tmp_path / "b.tfrecord", {"flag": np.array([True]), "x": np.ones((1, 2), np.float32), "word": ["é"]})
+        tw.write_examples(tmp_path / "c.tfrecord", {"flag": np.array([True]), "late": np.array([7])}, schema_file=False)
+        sources = [str(tmp_path / name) for name in ("a-*.tfrecord", "b.tfrecord")]
+        out = tmp_path / "out"
+        if middle is not None:
+            datasets.convert(sources, tmp_path / "middle", middle, workers=0)
+        datasets.merge(sources if middle is None else tmp_path / "middle", out, "tfrecord", workers=0)
+        assert records(f"{out}/*.tfrecord") == records(sources)
+        rows = [row for batch in tw.read_examples(f"{out}/*.tfrecord") for row in batch.rows()]
+        assert [row["flag"] for row in rows] == [True, False, True] and rows[0]["flag"].dtype == bool
+        assert [len(row["x"]) for row in rows] == [3, 3, 2] and [row.get("word") for row in rows] == [None, None, "é"]
+        # One without a schema, too: what it has is looked at.
+        datasets.convert([*sources, str(tmp_path / "c.tfrecord")], tmp_path / "all", "jsonl", workers=0)
+        lines = [json.loads(line) for path in sorted(tmp_path.glob("all/*.jsonl")) for line in path.read_text().splitlines()]
+        assert [line.get("late") for line in lines] == [None, None, None, 7]
+
+    def test_datasets_that_contradict_each_other(self, tmp_path):
+        tw.write_examples(tmp_path / "a.tfrecord", {"x": np.array([1])})
+        tw.write_examples(tmp_path / "b.tfrecord", {"x": ["one"]})
+        sources = str(tmp_path / "?.tfrecord")
+        with pytest.raises(
+            tw.SchemaError, match=r"a.tfrecord.schema.json and .*b.tfrecord.schema.json contradict each other.*schema="
+        ):
+            datasets.merge(sources, tmp_path / "p", "parquet", workers=0)
+        datasets.merge(sources, tmp_path / "out", workers=0)  # as bytes they can be moved, and no schema is true of all
+        assert records(f"{tmp_path}/out/*.tfrecord") == records(sources) and not list(tmp_path.glob("out/*.json"))
+
 
 class TestResume:
     def test_only_what_is_missing(self, source, tmp_path):
@@ -477,6 +513,16 @@ class TestResume:
         assert names == ["README", "part-00000-of-00002.parquet", "part-00001-of-00002.parquet"] and report.swept == 7
         with pytest.raises(FileExistsError, match="no run of ours"):
             datasets.convert(source, os.path.dirname(source), "parquet", workers=0)
+
+    def test_sources_are_not_written_over(self, source, tmp_path, monkeypatch):
+        datasets.convert(source, tmp_path / "out", "tfrecord", workers=0)
+        before = records(f"{tmp_path}/out/*.tfrecord")
+        monkeypatch.chdir(tmp_path)
+        for src, dst in ((tmp_path / "out", "out"), ("./out/part-0000[0-3]*", tmp_path / "out"), ("out", f"{tmp_path}/out/../out/")):
+            for shards in (6, 2):
+                with pytest.raises(tw.EncodeError, match="over its own sources"):
+                    datasets.convert(src, dst, "tfrecord", shards=shards, where="id < 5", overwrite=True, workers=0)
+        assert records(f"{tmp_path}/out/*.tfrecord") == before
 
     def test_manifest(self, source, tmp_path):
         datasets.convert(source, tmp_path / "out", "tfrecord", shards=3, workers=0)

@@ -16,7 +16,7 @@ from .._errors import EncodeError
 from ..records.paths import SCHEMA
 from . import engines, planning
 from .engines import Engine
-from .manifest import Line, Manifest, is_temporary, sweep
+from .manifest import Line, Manifest, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, Plan
 from .progress import Meter, Progress, Report
 
@@ -83,6 +83,7 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
     _check_place(plan, manifest, overwrite)
     _make_folder(plan.runs_folder if plan.spec.shuffle is not None else plan.target)
     run = _Run(plan, engine, manifest, resume, progress)
+    _check_sources(plan, run.known)
     manifest.open(plan)
     try:
         report = run.all()
@@ -100,7 +101,7 @@ def _beside(plan: Plan) -> str:
 
 
 def _save_schema(plan: Plan, path: str) -> None:
-    schema = planning.written_schema(plan.spec, plan.sources[0].path)
+    schema = planning.written_schema(plan.spec, plan.sources)
     if schema is None:
         return
     names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
@@ -124,6 +125,22 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
         raise FileExistsError(
             f"{storage.shown(plan.target)} is a finished dataset, made in another way; another folder, or overwrite=True (--overwrite)"
         )
+
+
+def _check_sources(plan: Plan, known: set[str]) -> None:
+    """That no source is replaced, or swept away at the end: whoever ran it again would read something else."""
+    target = _real(plan.target)
+    folders: dict[str, bool] = {}
+    for entry in plan.sources:
+        folder, _, name = entry.path.rpartition("/")
+        if folder not in folders:
+            folders[folder] = _real(folder) == target
+        if folders[folder] and is_ours(name, plan, known):
+            raise EncodeError("a dataset cannot be written over its own sources; write another folder, and rename it", path=entry.path)
+
+
+def _real(folder: str) -> str:
+    return folder.rstrip("/") if storage.is_url(folder) else os.path.realpath(folder)
 
 
 def _count(report: Report, records: int, nbytes: int, damage: list[Any]) -> None:

@@ -205,20 +205,24 @@ def is_temporary(name: str) -> bool:
     return base.startswith(".") and base.endswith(_TEMPORARY)
 
 
+def is_ours(name: str, plan: Plan, known: set[str]) -> bool:
+    """Whether a file in the dataset's folder is a shard of this plan, or of an earlier one. `known` are the names that the books have."""
+    return name in known or ("/" not in name and plan.pattern.fullmatch(name) is not None)
+
+
 def sweep(plan: Plan, known: set[str]) -> int:
     """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. And the runs of a shuffle.
 
-    `known` are the names that the books have: what was made by other plans here. Nothing else is touched.
+    Nothing else is touched.
     """
     gone = 0
     wanted = {plan.shard(i) for i in range(len(plan))}
-    pattern = plan.pattern
     prefix = plan.target.rstrip("/") + "/"
     for entry in storage.listing(plan.target):
         name = entry.path.removeprefix(prefix)
         temporary = is_temporary(name)
         run = name.startswith(f"{BOOKS}/shuffle/")
-        stale = name not in wanted and (name in known or ("/" not in name and pattern.fullmatch(name) is not None))
+        stale = name not in wanted and is_ours(name, plan, known)
         if temporary or run or stale:
             storage.delete(entry.path)
             gone += not run

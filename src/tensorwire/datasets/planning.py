@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,8 @@ import numpy as np
 
 from .. import storage
 from .._errors import EncodeError, SchemaError, TensorwireError, choices
-from ..records.paths import INDEX, SCHEMA, schema_beside
+from ..records import beside
+from ..records.paths import INDEX, SCHEMA
 from ..records.schema import Schema, as_schema
 from ..storage import Entry
 from ..tensors import Array
@@ -100,6 +102,9 @@ def plan_for(
         raise EncodeError(f"at least one shard, not {shards}")
     if shuffle is True:
         raise EncodeError("shuffle is a seed, so that a run that was broken off can go on: shuffle=0")
+    for what, given in (("quantize", quantize), ("cast", cast)):
+        if given is not None and not isinstance(given, Mapping):
+            raise EncodeError(f"{what} says it for each column, as in {what}={{'x': {given!r}}}")
     if single is None:
         single = named is not None and shards in (None, 1) and not os.path.isdir(target)
     if single:
@@ -223,14 +228,15 @@ def _shuffled(plan: Plan) -> Plan:
     return replace(plan, spec=replace(plan.spec, total=total, bounds=bounds), marks=None)
 
 
-def written_schema(spec: Spec, source: str) -> Schema | None:
-    """What is put beside the shards, so that they come back as what they were. Records that are only moved keep the one that they had."""
+def written_schema(spec: Spec, sources: Sequence[Entry]) -> Schema | None:
+    """What is put beside the shards, so that they come back as what they were. Records that are only moved keep the one that they had; if
+    there is none that is true of all of them, there is none."""
     if spec.target not in ("tfrecord", "jsonl"):
         return None
     if spec.schema is not None:
         return features.remembered(spec)
-    beside = schema_beside(source)
-    if spec.target != "tfrecord" or storage.stat(beside) is None:
-        return None
-    found = Schema.load(beside)
-    return Schema(dict(found), found.sequences)
+    with contextlib.suppress(SchemaError):
+        found = beside.find([entry.path for entry in sources]).check()
+        if spec.target == "tfrecord" and found.schemas and not found.without:
+            return beside.union(found.schemas)
+    return None

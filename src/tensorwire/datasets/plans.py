@@ -85,7 +85,7 @@ class Plan:
         name = self.splits[split].name if self.splits else self.name
         return f"{name}-{number:05d}-of-{self.shards:05d}{self.suffix}"
 
-    @property
+    @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Names of shards of this plan, and of others that were written to the same place under the same names."""
         names = "|".join(re.escape(split.name) for split in self.splits) or re.escape(self.name)

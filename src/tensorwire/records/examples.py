@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import memory, storage
+from .. import memory
 from .._errors import EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
 from ..wire import example
-from . import adapters, paths
+from . import adapters, beside
 from . import columns as _columns
 from . import index as _index
 from .batch import Batch, ForeignBatch
@@ -27,8 +27,6 @@ from .schema import BYTES, Feature, Schema, as_schema
 Array = np.ndarray[Any, Any]
 
 
-_HEADS = 8
-"""Objects whose beginnings are compared with what the schema beside them says."""
 _LAZY = 64 << 20
 """Bytes of columns that are allocated before it is known how many rows there are."""
 _NOTHING: Array = np.empty(0, np.uint8)
@@ -161,8 +159,8 @@ class Examples:
         names = self._reader.paths
         if schema is not None:
             found, origin = as_schema(schema), ""
-        elif beside := _beside(names):
-            found, origin = beside
+        elif known := beside.one(names):
+            found, origin = known[0], f"; the schema is {known[1]}: was the file written anew without it?"
         elif scanned := _from_indexes(names):
             found, origin = scanned, ""
         else:
@@ -385,39 +383,6 @@ def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piec
             first, left, rows = first + count, left - count, (rows + count) % size
             yield Piece(block, first - count, count), rows == 0
         del block
-
-
-def _beside(names: list[str]) -> tuple[Schema, str] | None:
-    """The schema beside the files, where there is one and the same for all of them."""
-    beside = paths.schemas_beside(names)
-    places = list(dict.fromkeys(beside))
-    found = storage.stats(places)
-    there = [place for place in places if place in found]
-    if not there:
-        return None
-    if len(there) < len(places):
-        raise SchemaError(f"{there[0]} is the schema of some of these files, and others have none; pass schema=")
-    schemas = [Schema.load(place) for place in there]
-    for place, other in zip(there, schemas, strict=True):
-        if other != schemas[0]:
-            raise SchemaError(f"{there[0]} and {place} are different schemas; read these files apart, or pass schema=")
-    heads = list(zip(names, beside, strict=True))
-    for name, place in heads[:: -(-len(heads) // _HEADS)] if storage.is_url(names[0]) else heads:  # a request each
-        _check_head(name, schemas[there.index(place)])
-    return schemas[0], f"; the schema is {there[0]}: was the file written anew without it?"
-
-
-def _check_head(name: str, schema: Schema) -> None:
-    """A schema is not for a file that somebody has written anew since. (One that is damaged there will be found out by reading it.)"""
-    head = schema.heads.get(os.path.basename(name))
-    if head is None or paths.head(name) == head:
-        return
-    try:
-        next(iter(RecordReader([name])), None)
-    except TensorwireError:
-        return
-    place = paths.schema_beside(name)
-    raise SchemaError(f"{name} was written anew since its schema, {place}: remove that, or pass schema= (tw.infer_schema finds one)")
 
 
 def _from_indexes(names: list[str]) -> Schema | None:

@@ -12,9 +12,9 @@ from .._limits import DEFAULT
 from ..drawing import figures, notebook
 from ..drawing.images import image
 from ..recognition import recognise
+from ..records import beside
 from ..records import columns as _columns
 from ..records.blocks import Block
-from ..records.examples import _beside
 from ..records.infer import schema_of
 from ..records.reader import RecordReader
 from ..records.schema import Feature, Schema
@@ -103,7 +103,7 @@ def read(
 def _known(paths: list[str]) -> Schema:
     """The schema beside the files says how bytes are encoded; without one they are bytes."""
     try:
-        found = _beside(paths)
+        found = beside.one(paths)
     except (TensorwireError, OSError):
         found = None
     return found[0] if found is not None else Schema()

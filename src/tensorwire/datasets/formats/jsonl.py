@@ -18,8 +18,8 @@ import numpy as np
 from ... import dtypes, storage
 from ..._errors import DecodeError, EncodeError, LimitError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
+from ...records import beside, pack
 from ...records import blocks as _blocks
-from ...records import pack, paths
 from ...records.batch import Batch
 from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...tensors import Ragged, Strings
@@ -250,10 +250,11 @@ def _flat(values: list[Any], feature: Feature) -> Any:
 
 
 def schema(sources: Sequence[str], spec: Spec) -> Schema:
-    """The schema beside the files, or what the first lines of a few of them are."""
-    beside = paths.schema_beside(sources[0])
-    if storage.stat(beside) is not None:
-        return Schema.load(beside)
+    return beside.known(sources, lambda without: _sampled(without, spec))
+
+
+def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
+    """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
     width = "float32" if spec.target == "tfrecord" else "float64"
     for path in [sources[i * len(sources) // min(len(sources), _FILES)] for i in range(min(len(sources), _FILES))]:

@@ -8,14 +8,14 @@ from typing import IO, Any
 
 import numpy as np
 
-from ... import memory, storage
+from ... import memory
 from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
+from ...records import beside, infer, pack
 from ...records import blocks as _blocks
 from ...records import columns as _columns
 from ...records import damage as _damage
 from ...records import index as _index
-from ...records import infer, pack, paths
 from ...records.batch import Batch
 from ...records.blocks import Block
 from ...records.schema import Schema
@@ -46,11 +46,7 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
 
 
 def schema(sources: Sequence[str], spec: Spec) -> Schema | None:
-    """The schema beside the files, or one inferred from a sample of them."""
-    beside = paths.schema_beside(sources[0])
-    if storage.stat(beside) is not None:
-        return Schema.load(beside)
-    return infer.infer_schema(list(sources))
+    return beside.known(sources, infer.infer_schema)
 
 
 def moved(spec: Spec) -> bool:
