@@ -400,6 +400,7 @@ class TestOrder:
             np.corrcoef(np.arange(600), order)[0, 1]
         ) < 0.2
         assert not any(name.endswith(".run") for _, _, names in os.walk(tmp_path) for name in names)
+        assert sorted(os.listdir(tmp_path / "0/_tensorwire")) == ["lock", "manifest.json", "shards.jsonl", "sources.jsonl"]
         again = datasets.shuffle(source, tmp_path / "0", 7, format, shards=4, workers=0)
         assert again.written == 0 and again.records == 600
         other = datasets.shuffle(source, tmp_path / "other", 8, format, shards=4, workers=0)
@@ -536,6 +537,15 @@ class TestResume:
         with open(tmp_path / "out/_tensorwire/shards.jsonl", "ab") as file:
             file.write(b'["part-00001-of-00003.tfrecord", "torn')
         assert datasets.convert(source, tmp_path / "out", "tfrecord", shards=3, workers=0).written == 0
+
+    @pytest.mark.parametrize("text", ["{", "[]", ""])
+    def test_a_manifest_that_is_none(self, source, tmp_path, text):
+        datasets.convert(source, tmp_path / "out", "parquet", workers=0)
+        Path(tmp_path / "out/_tensorwire/manifest.json").write_text(text)
+        with pytest.raises(tw.DecodeError, match="overwrite=True") as caught:
+            datasets.convert(source, tmp_path / "out", "parquet", workers=0)
+        assert caught.value.path == str(tmp_path / "out/_tensorwire/manifest.json")
+        assert datasets.convert(source, tmp_path / "out", "parquet", overwrite=True, workers=0).skipped == 6
 
     def test_two_drivers(self, source, tmp_path):
         plan = datasets.plan(source, tmp_path / "out", "parquet", workers=0)

@@ -88,6 +88,7 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
     try:
         report = run.all()
         _save_schema(plan, storage.join(plan.target, _beside(plan)))
+        _remove_runs(plan)
         report.swept = sweep(plan, run.known)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
@@ -113,9 +114,9 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
     """That nothing is written over what should stay: a folder of somebody else's, or a finished dataset of another kind."""
     if not storage.is_url(plan.target) and os.path.isfile(plan.target):
         raise FileExistsError(f"{plan.target} is a file, and a dataset is a folder")
-    about = manifest.about()
     if overwrite:
         return
+    about = manifest.about()
     if about is None:
         others = [entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path]
         if others:

@@ -102,10 +102,14 @@ class Manifest:
         path = storage.join(self._books, "manifest.json")
         if storage.stat(path) is None:
             return None
-        found = jsontext.parse(storage.read_bytes(path, _MOST), "manifest")
-        if not isinstance(found, dict):
-            raise DecodeError("this is no manifest", path=path, format="manifest", offset=0)
-        return found
+        try:
+            found = jsontext.parse(storage.read_bytes(path, _MOST), "manifest")
+            if not isinstance(found, dict):
+                raise DecodeError("this is no manifest", format="manifest", offset=0)
+            return found
+        except DecodeError as error:
+            why = f"{error.message}; overwrite=True (--overwrite) writes the dataset anew"
+            raise DecodeError(why, path=path, format="manifest", offset=error.offset) from None
 
     def finished(self) -> dict[str, Any] | None:
         """What _SUCCESS says, or None."""
@@ -124,9 +128,8 @@ class Manifest:
             self._take_lock()
         storage.delete(storage.join(self.folder, SUCCESS))
         about = {"spec": plan.spec.json(), "hash": plan.spec.hash, "sources": len(plan.sources), "shards": len(plan), "bytes": plan.size}
-        before = self.about()
         about["sources_hash"] = plan.sources_hash
-        if before != about:
+        if self._before() != about:
             with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
                 for entry in plan.sources:
                     file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
@@ -137,6 +140,11 @@ class Manifest:
             if self._file.tell():
                 self._file.write(b"\n")  # behind a line that a killed run may have left half
         return self
+
+    def _before(self) -> dict[str, Any] | None:
+        with contextlib.suppress(DecodeError):  # it is about to be written anew
+            return self.about()
+        return None
 
     def _take_lock(self) -> None:
         self._lock = os.open(os.path.join(self._books, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -211,19 +219,13 @@ def is_ours(name: str, plan: Plan, known: set[str]) -> bool:
 
 
 def sweep(plan: Plan, known: set[str]) -> int:
-    """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. And the runs of a shuffle.
-
-    Nothing else is touched.
-    """
+    """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. Nothing else is touched."""
     gone = 0
     wanted = {plan.shard(i) for i in range(len(plan))}
     prefix = plan.target.rstrip("/") + "/"
     for entry in storage.listing(plan.target):
         name = entry.path.removeprefix(prefix)
-        temporary = is_temporary(name)
-        run = name.startswith(f"{BOOKS}/shuffle/")
-        stale = name not in wanted and is_ours(name, plan, known)
-        if temporary or run or stale:
+        if is_temporary(name) or (name not in wanted and is_ours(name, plan, known)):
             storage.delete(entry.path)
-            gone += not run
+            gone += 1
     return gone
