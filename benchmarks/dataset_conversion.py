@@ -178,25 +178,29 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
 def scaling(records: int, shards: int, rounds: int) -> dict[str, Any]:
-    """Wall time with one worker and with two, and what the largest worker took, for this many records and for a quarter of them."""
+    """Wall time with one worker and with two, turn by turn, and what the largest worker took, for this many records and for a quarter of
+    them in a quarter of the files."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for name, count in (("all", records), ("quarter", records // 4)):
+        for name, part in (("all", 1), ("quarter", 4)):
             os.makedirs(f"{folder}/{name}")
-            source = make(f"{folder}/{name}", count, shards if name == "all" else max(1, shards // 4))
-            for workers in (1, 2):
-                times = []
-                for _ in range(rounds):
-                    out = f"{folder}/out"
-                    start = time.perf_counter()
-                    done = subprocess.run(
-                        [sys.executable, "-c", _SCALING, source, out, str(workers)], capture_output=True, text=True, check=True
-                    )
-                    times.append(time.perf_counter() - start)
-                    found[f"{name}, {workers} workers, MB"] = int(done.stdout) / 1024
-                    shutil.rmtree(out)
-                found[f"{name}, {workers} workers, s"] = statistics.median(times)
-    found["2 workers over 1"] = found["all, 2 workers, s"] / found["all, 1 workers, s"]
+            source = make(f"{folder}/{name}", records // part, max(1, shards // part))
+            times: dict[int, list[float]] = {1: [], 2: []}
+            for turn, workers in enumerate([1, 2, 2, 1] * rounds):
+                out = f"{folder}/out"
+                start = time.perf_counter()
+                done = subprocess.run(
+                    [sys.executable, "-c", _SCALING, source, out, str(workers)], capture_output=True, text=True, check=True
+                )
+                if turn > 1:  # the first of each finds cold caches
+                    times[workers].append(time.perf_counter() - start)
+                found[f"{name}, {workers} workers, MB"] = int(done.stdout) / 1024
+                shutil.rmtree(out)
+            for workers, taken in times.items():
+                found[f"{name}, {workers} workers, s, best"] = min(taken)
+                found[f"{name}, {workers} workers, s, median"] = statistics.median(taken)
+    for kind in ("best", "median"):
+        found[f"2 workers over 1, {kind}"] = found[f"all, 2 workers, s, {kind}"] / found[f"all, 1 workers, s, {kind}"]
     return found
 
 
@@ -220,7 +224,7 @@ def main() -> int:
         found = scaling(args.records, args.shards, args.rounds)
         for name, value in found.items():
             print(f"{value:10.2f}  {name}")
-        met.append(found["2 workers over 1"] <= AT_MOST)
+        met.append(found["2 workers over 1, median"] <= AT_MOST)
         print(f"at most {AT_MOST} needed: {_verdict(met[-1])}")
     return 1 if args.strict and not all(met) else 0
 

@@ -67,11 +67,11 @@ def multiset(pattern: str) -> tuple[int, int, int]:
 
 
 def workers(engine: str) -> list[int]:
-    """Processes that write shards now. Ray names a worker after the task that it runs."""
-    whose = ["--ppid", str(os.getpid())] if engine == "local" else ["-e"]
-    out = subprocess.run(["ps", "-o", "pid=,args=", *whose], capture_output=True, text=True, check=True).stdout
-    wanted = "datasets.engines.worker" if engine == "local" else "ray::answer"
-    return [int(line.split()[0]) for line in out.splitlines() if wanted in line]
+    """Processes that write shards now: copies of one that we have started. Ray names a worker after the task that it runs."""
+    out = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    found = [(int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in out.splitlines())]
+    ours = {pid for pid, parent, args in found if parent == os.getpid() and "datasets.engines" in args}
+    return [pid for pid, parent, args in found if (parent in ours if engine == "local" else "ray::answer" in args)]
 
 
 def shards_in(folder: str) -> int:

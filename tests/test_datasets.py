@@ -1,6 +1,7 @@
 """Datasets: any format to any other, in other shards, filtered, shuffled, split and sampled; and again after a death."""
 
 import collections
+import contextlib
 import dataclasses
 import importlib
 import itertools
@@ -472,9 +473,7 @@ class TestSelecting:
         tw.write_examples(tmp_path / "a.tfrecord", {"x": np.array([1])})
         tw.write_examples(tmp_path / "b.tfrecord", {"x": ["one"]})
         sources = str(tmp_path / "?.tfrecord")
-        with pytest.raises(
-            tw.SchemaError, match=r"a.tfrecord.schema.json and .*b.tfrecord.schema.json contradict each other.*schema="
-        ):
+        with pytest.raises(tw.SchemaError, match=r"a.tfrecord.schema.json and .*b.tfrecord.schema.json contradict each other.*schema="):
             datasets.merge(sources, tmp_path / "p", "parquet", workers=0)
         datasets.merge(sources, tmp_path / "out", workers=0)  # as bytes they can be moved, and no schema is true of all
         assert records(f"{tmp_path}/out/*.tfrecord") == records(sources) and not list(tmp_path.glob("out/*.json"))
@@ -614,18 +613,22 @@ print(report.written, report.skipped)
 """
 
 
-def children(pid):
-    """Processes that a process has started."""
-    found = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat") as file:
-                    if int(file.read().rpartition(")")[2].split()[1]) == pid:
-                        found.append(int(name))
-            except (FileNotFoundError, ProcessLookupError):
-                pass
+def parents():
+    """By process, the one that has started it."""
+    found = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError), open(f"/proc/{name}/stat") as file:
+            found[int(name)] = int(file.read().rpartition(")")[2].split()[1])
     return found
+
+
+def crew_of(driver):
+    """The nursery, or what else the driver has started, and the workers."""
+    known = parents()
+    started = [
+        pid for pid, parent in known.items() if parent == driver and b"datasets.engines" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    return started, [pid for pid, parent in known.items() if parent in started]
 
 
 def until(condition, seconds=60):
@@ -644,27 +647,36 @@ def many(tmp_path_factory):
     return write(str(tmp_path_factory.mktemp("many")), 4000, 200)
 
 
+DEADLY = """
+import os, signal, sys
+if "nursery" in " ".join(sys.orig_argv):
+    def deadly():
+        from tensorwire.datasets import task
+        task.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    os.register_at_fork(after_in_child=deadly)
+"""
+
+
 class TestDeath:
     """200 shards of few records: the full size, 2 M records, is scripts/datasets_at_full_size.py."""
 
-    def test_a_worker_is_killed(self, many, tmp_path):
+    @pytest.mark.parametrize("who", ["a worker", "the nursery", "all"])
+    def test_a_worker_is_killed(self, many, tmp_path, who):
         out = str(tmp_path / "out")
         killed = []
 
         def kill():
             until(lambda: done(out) >= 20)
-            for pid in children(os.getpid()):
-                with open(f"/proc/{pid}/cmdline") as file:
-                    if "datasets.engines.worker" in file.read():
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-                        return
+            nursery, workers = crew_of(os.getpid())
+            killed.extend({"a worker": workers[:1], "the nursery": nursery, "all": nursery + workers}[who])
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
 
         thread = threading.Thread(target=kill)
         thread.start()
         report = datasets.convert(many, out, "parquet", workers=2)
         thread.join()
-        assert killed and report.records == 4000 and report.retried <= 1
+        assert killed and report.records == 4000 and report.retried <= {"a worker": 1, "the nursery": 0, "all": 2}[who]
         back = datasets.convert(out, tmp_path / "back", "tfrecord", workers=2)
         assert back.records == 4000 and records(f"{tmp_path}/back/*.tfrecord") == records(many)
         assert not [name for name in os.listdir(out) if name.startswith(".")]
@@ -673,7 +685,7 @@ class TestDeath:
         out = str(tmp_path / "out")
         driver = subprocess.Popen([sys.executable, "-c", SCRIPT, many, out], stdout=subprocess.PIPE)
         until(lambda: done(out) >= 50)
-        crew = children(driver.pid)
+        crew = [pid for group in crew_of(driver.pid) for pid in group]
         driver.kill()
         driver.communicate()
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in crew), 10)
@@ -688,16 +700,22 @@ class TestDeath:
 
     def test_a_task_that_kills_every_worker(self, many, tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'datasets.engines.worker' in ' '.join(sys.orig_argv): os._exit(9)\n")
-        with pytest.raises(tw.TensorwireError, match="4 times") as error:
+        (tmp_path / "sitecustomize.py").write_text("import os, sys\nif 'datasets.engines' in ' '.join(sys.orig_argv): os._exit(9)\n")
+        with pytest.raises(tw.TensorwireError, match="with status 9, 4 times") as error:
             datasets.convert(many, tmp_path / "out", "parquet", workers=1)
         assert error.value.path.endswith(".tfrecord")
+
+    def test_a_task_that_kills_every_copy(self, many, tmp_path, monkeypatch):
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        (tmp_path / "sitecustomize.py").write_text(DEADLY)
+        with pytest.raises(tw.TensorwireError, match="by signal 9, 4 times; is there enough memory"):
+            datasets.convert(many, tmp_path / "out", "parquet", workers=1)
 
     def test_ctrl_c(self, many, tmp_path):
         out = str(tmp_path / "out")
         driver = subprocess.Popen([sys.executable, "-c", SCRIPT, many, out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until(lambda: done(out) >= 5)
-        crew = children(driver.pid)
+        crew = [pid for group in crew_of(driver.pid) for pid in group]
         driver.send_signal(signal.SIGINT)
         driver.communicate(timeout=20)
         until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in crew), 10)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from cloud_servers import BUCKET, S3, s3_environment
-from test_datasets import SCHEMA, children, records, rows_for, until
+from test_datasets import SCHEMA, crew_of, records, rows_for, until
 
 import tensorwire as tw
 from tensorwire import datasets, storage
@@ -72,7 +72,7 @@ def test_the_driver_is_killed(bucket):
     out = f"{ROOT}/killed"
     driver = subprocess.Popen([sys.executable, "-c", _DRIVER, f"{ROOT}/in/a-*.tfrecord", out], stdout=subprocess.PIPE)
     until(lambda: len(shards(out)) >= 10)
-    crew = children(driver.pid)
+    crew = [pid for group in crew_of(driver.pid) for pid in group]
     driver.kill()
     driver.communicate()
     until(lambda: not any(children_alive(pid) for pid in crew), 10)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import cli
 import pytest
-from test_datasets import done, records, until, write
+from test_datasets import crew_of, done, records, until, write
 
 import tensorwire as tw
 from tensorwire import datasets
@@ -22,10 +22,26 @@ from tensorwire.testing import check_engine
 pytestmark = pytest.mark.arrow
 
 
+@pytest.mark.parametrize("copies", [True, False])
 @pytest.mark.parametrize("workers", [0, 1, 2])
-def test_local(workers):
+def test_local(workers, copies):
     engine = LocalEngine(workers=workers)
+    engine._processes.copies &= copies
     assert check_engine(engine) == {"shards": 12, "records": 300}
+    assert engine._processes.copies is (copies and sys.platform == "linux")
+    engine.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a nursery is for Linux")
+def test_a_nursery_with_threads_makes_no_copies(tmp_path, monkeypatch):
+    """Their threads would be lost, and whatever they hold would stay held: workers are then processes of their own."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    engine = LocalEngine(workers=2)
+    report = datasets.convert(write(str(tmp_path / "in"), 100, 4), tmp_path / "out", "parquet", engine=engine)
+    assert (report.records, report.retried) == (100, 0) and not engine._processes.copies
     engine.close()
 
 
@@ -34,25 +50,24 @@ def test_workers_are_used_again(tmp_path):
     source, engine = write(str(tmp_path / "in"), 100, 4), LocalEngine(workers=2)
     datasets.convert(source, tmp_path / "a", "parquet", shards=3, engine=engine)
     crew = {process.pid: process for process in engine._idle}
-    assert len(crew) == 2 and all(process.poll() is None for process in crew.values())
+    assert len(crew) == 2 and all(process.is_alive() for process in crew.values())
     datasets.convert(source, tmp_path / "b", "jsonl", shards=5, engine=engine)
     assert {process.pid for process in engine._idle} == set(crew)
     first = next(iter(crew.values()))
     first.kill()
-    first.wait()
+    until(lambda: not first.is_alive())
     report = datasets.convert(source, tmp_path / "c", "arrow", engine=engine)
     assert report.retried == 0 and report.records == 100 and first.pid not in {process.pid for process in engine._idle}
     with pytest.raises(tw.DecodeError):
         (tmp_path / "bad.tfrecord").write_bytes(b"\0" * 100)
         datasets.convert(tmp_path / "bad.tfrecord", tmp_path / "d", "tfrecord", engine=engine)
-    left = [*engine._idle]
     engine.close()
-    assert not engine._idle and all(process.poll() is not None for process in [*left, *crew.values()])
+    assert not engine._idle and crew_of(os.getpid()) == ([], [])
     engine = LocalEngine(workers=1)
     engine.prepare(8, ["parquet", "jsonl"])
-    (process,) = engine._idle
+    assert len(engine._idle) == 1 and crew_of(os.getpid()) != ([], [])
     del engine  # whoever forgets to close it
-    assert process.poll() is not None
+    assert crew_of(os.getpid()) == ([], [])
 
 
 def test_errors_travel():

@@ -157,7 +157,8 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
         return _without_schema(spec, entries, columns)
     names = [entry.path for entry in entries]
     try:
-        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, spec)
+        size = sum(entry.size for entry in entries)
+        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, spec, size)
     except TensorwireError as error:
         raise error.add(path=names[0]) from error.__cause__
     assert found is not None

@@ -19,7 +19,7 @@ from . import paths
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
 
 SAMPLE = 64 << 20
-"""Bytes that a sample reads at most, over all files."""
+"""Bytes that a sample reads, over all files."""
 _PIECE = 1 << 20
 _FILES = 256
 """Files that a sample looks into at most, spread over all of them."""
@@ -32,13 +32,14 @@ def infer_schema(
     path: Any,
     *,
     full: bool = False,
+    sample: int = SAMPLE,
     compression: str | None = None,
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Schema:
     """The features of a file, a pattern or a list: kinds, shapes, presence and ranges.
 
-    A sample is the first, middle and last blocks of the files, 64 MiB in all at most (of a compressed file, its beginning). With
+    A sample is the first, middle and last blocks of the files, `sample` bytes in all (of a compressed file, its beginning). With
     `full=True` every record is looked at, and the index beside each file keeps the result. `progress(done, total)` is told of bytes.
 
     A feature that always has one value is a scalar column, one that always has n has shape (n,), any other varies.
@@ -57,7 +58,7 @@ def infer_schema(
     complete = full or len(names) <= _FILES
     chosen = names if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
     ends = list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
-    for number, whole in enumerate(_surveyed(survey, chosen, full, compression, limits)):
+    for number, whole in enumerate(_surveyed(survey, chosen, None if full else sample, compression, limits)):
         complete = complete and whole
         if progress:
             progress(ends[number], ends[-1])
@@ -69,9 +70,9 @@ def infer_schema(
     return schema
 
 
-def _surveyed(survey: Any, names: list[str], full: bool, compression: str | None, limits: Limits) -> Iterator[bool]:
+def _surveyed(survey: Any, names: list[str], sample: int | None, compression: str | None, limits: Limits) -> Iterator[bool]:
     """Counts in the files, in whatever order, which changes nothing; says of each in turn if that was all of it."""
-    if full:
+    if sample is None:
         for name in names:
             for block in _blocks.blocks(name, compression=compression, check=False, limits=limits):
                 _add(survey, block)
@@ -87,7 +88,7 @@ def _surveyed(survey: Any, names: list[str], full: bool, compression: str | None
 
     pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
     try:
-        yield from pool.map(lambda name: _sampled(add, name, SAMPLE // len(names), compression, limits), names)
+        yield from pool.map(lambda name: _sampled(add, name, sample // len(names), compression, limits), names)
     finally:
         pool.shutdown(cancel_futures=True)
 

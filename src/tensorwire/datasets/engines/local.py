@@ -1,17 +1,14 @@
 """Processes on this machine. One that dies takes nothing with it: its task is given to another.
 
-Workers are new interpreters, not forks, so they hold no lock and no connection of ours, and need no guard in your script.
+Workers are no forks of ours, so they hold no lock and no connection of ours, and need no guard in your script.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import queue
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
@@ -20,11 +17,7 @@ from typing import Any, NamedTuple
 from ..._errors import EncodeError, TensorwireError
 from ..spec import Spec
 from . import RETRIES, Outcome, Watch, answer, faults, outcome
-
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines.worker import main; main()"
-
-_ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""A worker is one core's work. NumPy would start a thread for each core, which takes as long as its own import."""
+from .processes import Process, Processes
 
 
 class LocalEngine:
@@ -43,15 +36,19 @@ class LocalEngine:
         self.retries = retries
         self.watch: Watch | None = None
         self._crew: list[_Worker] = []
-        self._idle: list[subprocess.Popen[bytes]] = []
+        self._processes = Processes()
+        self._idle: list[Process] = []
         """Processes that wait for the next run, so that not each has to start its own."""
-        weakref.finalize(self, _end_all, self._idle)
+        weakref.finalize(self, _end_all, self._idle, self._processes)
 
     def prepare(self, tasks: int, formats: Iterable[str]) -> None:
         """Starts processes for so many tasks, and has them load what they will need, while it is still being found out what to do."""
+        if not self.workers:
+            return
+        self._processes.prepare(formats)
         for _ in range(min(self.workers, tasks) - len(self._idle)):
-            self._idle.append(_started())
-            _send(self._idle[-1], {"formats": list(formats)})
+            self._idle.append(self._processes.start())
+            self._idle[-1].send({"formats": list(formats)})
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they wait for the next run or for `close`."""
@@ -62,7 +59,7 @@ class LocalEngine:
             return
         outcomes: queue.Queue[Outcome | _SoFar | BaseException | None] = queue.Queue(4 * self.workers)
         source = _Source(tasks)
-        self._crew = [_Worker(spec, source, outcomes, self.retries, self._idle) for _ in range(self.workers)]
+        self._crew = [_Worker(spec, source, outcomes, self.retries, self._idle, self._processes) for _ in range(self.workers)]
         left = len(self._crew)
         try:
             while left:
@@ -88,7 +85,7 @@ class LocalEngine:
     def close(self) -> None:
         """Ends all processes."""
         self._end_crew()
-        _end_all(self._idle)
+        _end_all(self._idle, self._processes)
 
     def _end_crew(self) -> None:
         for one in self._crew:
@@ -124,9 +121,12 @@ class _Source:
 class _Worker:
     """A process, and the thread that talks to it."""
 
-    def __init__(self, spec: Spec, source: _Source, outcomes: queue.Queue[Any], retries: int, idle: list[subprocess.Popen[bytes]]) -> None:
-        self._spec, self._source, self._outcomes, self._retries, self._idle = spec, source, outcomes, retries, idle
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(
+        self, spec: Spec, source: _Source, outcomes: queue.Queue[Any], retries: int, idle: list[Process], processes: Processes
+    ) -> None:
+        self._spec, self._source, self._outcomes, self._retries = spec, source, outcomes, retries
+        self._idle, self._processes = idle, processes
+        self._process: Process | None = None
         self._over = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="tensorwire-worker", daemon=True)
@@ -135,23 +135,30 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def _begin(self) -> subprocess.Popen[bytes]:
-        with self._lock:
-            if self._over:
-                raise _Over
-            process = self._waiting() or _started()
-            self._process = process
-        _send(process, {"spec": self._spec.json()})
+    def _begin(self) -> Process:
+        process = self._hold(self._waiting() or self._processes.start())
+        if not process.begins() and process.copy:
+            self._bury()
+            process = self._hold(self._processes.new())
+        process.send({"spec": self._spec.json()})
         return process
 
-    def _waiting(self) -> subprocess.Popen[bytes] | None:
+    def _hold(self, process: Process) -> Process:
+        with self._lock:
+            if not self._over:
+                self._process = process
+                return process
+        process.end()
+        raise _Over
+
+    def _waiting(self) -> Process | None:
         """One that is there already, and alive."""
         with contextlib.suppress(IndexError):
             while True:
                 process = self._idle.pop()
-                if process.poll() is None:
+                if process.is_alive():
                     return process
-                _ended(process)
+                process.end()
         return None
 
     def _run(self) -> None:
@@ -177,36 +184,29 @@ class _Worker:
             if not passing or attempts > self._retries:
                 return made
 
-    def _asked(self, task: dict[str, Any]) -> tuple[dict[str, Any] | None, int]:
+    def _asked(self, task: dict[str, Any]) -> tuple[dict[str, Any] | None, int | None]:
         """The answer, or None and the exit status of a worker that died."""
         process = self._process if self._process is not None else self._begin()
-        _send(process, task)
-        assert process.stdout is not None
-        while (line := process.stdout.readline()).endswith(b"\n"):
-            found = json.loads(line)
+        process.send(task)
+        while (found := process.read()) is not None:
             if "so_far" not in found:
                 return found, 0
             self._outcomes.put(_SoFar(task, found["so_far"]))
         if self._over:
             raise _Over
-        self._bury()
-        return None, process.returncode
+        return None, self._bury()
 
     def _rest(self) -> None:
         """The process is for the next run."""
         with self._lock:
-            process, self._process = self._process, None
-            if process is not None and not self._over:
-                self._idle.append(process)
-                return
-        if process is not None:
-            _ended(process)
+            if not self._over and self._process is not None:
+                self._idle.append(self._process)
+                self._process = None
 
-    def _bury(self) -> None:
+    def _bury(self) -> int | None:
         with self._lock:
             process, self._process = self._process, None
-        if process is not None:
-            _ended(process)
+        return process.end() if process is not None else None
 
     def end(self) -> None:
         """Ends the process, whatever it is at; the thread finds out."""
@@ -216,38 +216,17 @@ class _Worker:
                 self._process.kill()
 
 
-def _started() -> subprocess.Popen[bytes]:
-    # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
-    return subprocess.Popen(
-        [sys.executable, "-c", _START, json.dumps(sys.path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_ONE_CORE | os.environ, start_new_session=True,
-    )  # fmt: skip
-
-
-def _send(process: subprocess.Popen[bytes], message: Any) -> None:
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # it is dead, which the next read will show
-        process.stdin.write(json.dumps(message).encode() + b"\n")
-        process.stdin.flush()
-
-
-def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process, and closes what leads to it."""
-    process.kill()
-    with contextlib.suppress(BrokenPipeError), process:  # which closes both pipes, and waits
-        pass
-
-
-def _end_all(processes: list[subprocess.Popen[bytes]]) -> None:
-    while processes:
-        _ended(processes.pop())
+def _end_all(idle: list[Process], processes: Processes) -> None:
+    while idle:
+        idle.pop().end()
+    processes.close()
 
 
 class _Over(Exception):
     """The engine is being closed."""
 
 
-def _died(task: dict[str, Any], status: int, attempts: int) -> TensorwireError:
-    how = f"by signal {-status}" if status < 0 else f"with status {status}"
+def _died(task: dict[str, Any], status: int | None, attempts: int) -> TensorwireError:
+    how = "early" if status is None else f"by signal {-status}" if status < 0 else f"with status {status}"
     path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
     return TensorwireError(f"the worker ended {how}, {attempts} times; is there enough memory for it?", path=path)

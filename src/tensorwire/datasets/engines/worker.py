@@ -8,12 +8,18 @@ the next run sweeps away.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import os
 import queue
+import signal
+import socket
 import sys
 import threading
 import time
+import warnings
+from pathlib import Path
 from typing import IO, Any
 
 from .. import formats
@@ -60,8 +66,10 @@ class _Line:
 
 
 def main() -> None:
+    """A worker's life."""
     line = _Line(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # whoever prints does not disturb the answers
+    line.send({"pid": os.getpid()})
     tasks: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
     spec = Spec("", "")
@@ -70,7 +78,66 @@ def main() -> None:
         if "spec" in message:  # what is done to all tasks from here on
             spec = Spec.from_json(message["spec"])
         elif "formats" in message:
-            for name in message["formats"]:
-                formats.load(name)
+            _load(message["formats"])
         else:
             line.send(answer(message, spec, line.tell))
+
+
+def _load(names: list[str]) -> None:
+    for name in names:
+        formats.load(name)
+
+
+def nursery(control: int) -> None:
+    """Loads what workers need, and becomes one as often as it is asked to. Requests come over a socket, a copy's pipes with them."""
+    warnings.simplefilter("ignore", DeprecationWarning)  # of copies of a process with threads; see _is_alone
+    channel = socket.socket(fileno=control)
+    copies: set[int] = set()
+    while True:
+        request, pipes, _, _ = socket.recv_fds(channel, 1 << 16, 2)
+        if not request:
+            break
+        asked = json.loads(request)
+        if "load" in asked:
+            _load(asked["load"])
+            gc.freeze()  # what is loaded stays, and stays shared
+        elif "wait" in asked:
+            channel.send(json.dumps(_waited(asked["wait"])).encode())
+            copies.discard(asked["wait"])
+        elif _is_alone():
+            copies.add(_copied(channel, *pipes))
+        for pipe in pipes:
+            os.close(pipe)
+    for pid in copies:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    os._exit(0)  # somebody waits, and there is nothing to tidy
+
+
+def _is_alone() -> bool:
+    """Whether this process has no threads, which a copy would lose in the middle of something. jemalloc's own, which pyarrow brings, is
+    made for that."""
+    tasks = "/proc/self/task"
+    names = {Path(tasks, number, "comm").read_text().strip() for number in os.listdir(tasks) if int(number) != os.getpid()}
+    return names <= {"jemalloc_bg_thd"}
+
+
+def _copied(channel: socket.socket, tasks: int, answers: int) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        channel.close()
+        for mine, standard in ((tasks, 0), (answers, 1)):
+            os.dup2(mine, standard)
+            os.close(mine)
+        main()
+    finally:
+        os._exit(1)
+
+
+def _waited(pid: int) -> int | None:
+    """How a copy has ended: its exit status, or the signal, below zero."""
+    with contextlib.suppress(ChildProcessError):
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return None

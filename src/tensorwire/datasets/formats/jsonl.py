@@ -249,7 +249,7 @@ def _flat(values: list[Any], feature: Feature) -> Any:
     return found
 
 
-def schema(sources: Sequence[str], spec: Spec) -> Schema:
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
     return beside.known(sources, lambda without: _sampled(without, spec))
 
 

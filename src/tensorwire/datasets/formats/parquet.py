@@ -55,7 +55,7 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
         return Counted(sum(_Opened(path).groups), [])
 
 
-def schema(sources: Sequence[str], spec: Spec) -> Schema:
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
     return columnar.schema_of(arrow_schema(sources[0]), spec)
 
 

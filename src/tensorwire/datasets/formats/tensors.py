@@ -51,7 +51,7 @@ def _load(path: str, spec: Spec) -> Batch:
     return Batch(columns, present, rows)
 
 
-def schema(sources: Sequence[str], spec: Spec) -> Schema:
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
     blank = columnar.cast(batches.cut(_load(sources[0], spec), 0, 0), spec)
     try:
         columns, _ = gather.from_columns(blank, pack.Options([name for name in spec.tensors if name in blank]), 0, {})

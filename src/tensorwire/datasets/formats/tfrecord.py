@@ -30,6 +30,8 @@ from . import ROWS, Counted, Damage, Part, Reading
 RECORD = "\x00record"
 """The column of records that are only moved."""
 _HELD = 256 << 10
+_LEAST, _SHARE = 8 << 20, 64
+"""Bytes that a sample has at least, and its share of all."""
 
 
 def count(path: str, marks: int, spec: Spec) -> Counted:
@@ -45,8 +47,9 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
     return Counted(records, index.offsets[:-1:step].tolist(), step)
 
 
-def schema(sources: Sequence[str], spec: Spec) -> Schema | None:
-    return beside.known(sources, infer.infer_schema)
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
+    sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
+    return beside.known(sources, lambda without: infer.infer_schema(without, sample=sample))
 
 
 def moved(spec: Spec) -> bool:
