@@ -22,6 +22,7 @@ import tensorwire as tw
 from tensorwire import datasets
 from tensorwire.datasets import choosing, ordering
 from tensorwire.datasets.engines.local import LocalEngine
+from tensorwire.datasets.formats import columnar
 from tensorwire.datasets.manifest import Manifest
 from tensorwire.datasets.spec import Spec
 from tensorwire.records.batch import Batch
@@ -226,6 +227,16 @@ class TestThereAndBack:
         assert table.column("b").to_pylist() == [True, False] and table.column("t").to_pylist() == ["ä", "b"]
 
 
+def write_table(columns, path):
+    """As pyarrow writes it."""
+    pa, pq, feather = (importlib.import_module(name) for name in ("pyarrow", "pyarrow.parquet", "pyarrow.feather"))
+    table = pa.table({name: tw.to(column, "arrow") for name, column in columns.items()})
+    if path.suffix == ".arrow":
+        feather.write_feather(table, str(path), compression="uncompressed")
+    else:
+        pq.write_table(table, path)
+
+
 class TestForeignTables:
     def test_integers_of_every_kind(self, tmp_path):
         """Written as differences, unless they come again; and these are exact at both ends of each type, and over a step of 2**64 - 1."""
@@ -247,6 +258,37 @@ class TestForeignTables:
         about = {(one := group.column(i)).path_in_schema: one for i in range(group.num_columns)}
         assert "DELTA_BINARY_PACKED" in about["int64"].encodings and "RLE_DICTIONARY" in about["again"].encodings
         assert about["int64"].statistics.min == -(2**63) and about["lists.list.element"].statistics is None
+
+    @pytest.mark.parametrize("format", ["parquet", "arrow", "npz", "safetensors"])
+    def test_columns_that_some_files_have(self, tmp_path, format):
+        """They are missing in the others, and nothing is lost; where a format cannot hold that, it says so."""
+        (tmp_path / "in").mkdir()
+        files = [{"a": np.arange(2)}, {"a": np.arange(3), "b": np.float32([1, 2, 3])}, {"a": np.arange(1), "c": tw.Strings.of(["é"])}]
+        for number, columns in enumerate(files):
+            if format in ("parquet", "arrow"):
+                write_table(columns, tmp_path / f"in/{number}.{format}")
+            else:
+                tw.save(tmp_path / f"in/{number}.{format}", columns)
+        report = datasets.convert(tmp_path / "in", tmp_path / "out", "tfrecord", shards=1, workers=0)
+        rows = [row for batch in tw.read_examples(f"{tmp_path}/out/*.tfrecord") for row in batch.rows()]
+        assert report.records == 6 and [row["a"] for row in rows] == [0, 1, 0, 1, 2, 0]
+        assert [row.get("b") for row in rows] == [None, None, 1, 2, 3, None] and [row.get("c") for row in rows] == [None] * 5 + ["é"]
+        for target in ("parquet", "npz"):
+            with pytest.raises((tw.SchemaError, tw.EncodeError), match=r"that some files have|not those of the first rows"):
+                datasets.convert(tmp_path / "in", tmp_path / target, target, shards=1, workers=0)
+        with pytest.raises(tw.SchemaError, match="no column 'b'"):
+            schema = tw.Schema({"a": tw.Feature("int64", ()), "b": tw.Feature("float", (), required=True)})
+            datasets.convert(tmp_path / "in", tmp_path / "other", "tfrecord", schema=schema, workers=0)
+
+    def test_a_column_that_the_plan_did_not_see(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(columnar, "_FILES", 1)
+        (tmp_path / "in").mkdir()
+        for number, columns in enumerate([{"a": np.arange(2)}, {"a": np.arange(3), "b": np.arange(3)}]):
+            write_table(columns, tmp_path / f"in/{number}.parquet")
+        with pytest.raises(tw.SchemaError, match="would be lost") as caught:
+            datasets.convert(tmp_path / "in", tmp_path / "out", "tfrecord", workers=0)
+        assert caught.value.tensor == "b" and caught.value.path.endswith("1.parquet")
+        assert datasets.convert(tmp_path / "in", tmp_path / "out", "tfrecord", columns=["a"], workers=0).records == 5
 
     def test_names_with_points(self, tmp_path):
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")

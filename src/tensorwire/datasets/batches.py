@@ -100,6 +100,9 @@ def join(parts: Sequence[Batch]) -> Batch:
     """All rows in one batch; the parts have the same columns."""
     if len(parts) == 1:
         return parts[0]
+    for part in parts:
+        if different := part.keys() ^ parts[0].keys():
+            raise SchemaError("a column that some files have and others not; columns= says what to keep", tensor=min(different))
     columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
     present = {name: np.concatenate([part.present[name] for part in parts]) for name in parts[0]}
     return Batch(columns, present, sum(part.size for part in parts))

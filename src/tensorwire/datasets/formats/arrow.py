@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-from ... import files
+from ... import files, storage
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT
 from ..._optional import require
@@ -61,7 +61,8 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of(arrow_schema(sources[0]), spec)
+    some = sources[:1] if storage.is_url(sources[0]) else sources  # of an object, all of it is fetched
+    return columnar.schema_of_files(some, lambda path: columnar.schema_of(arrow_schema(path), spec))
 
 
 def arrow_schema(path: str) -> Any:
@@ -70,13 +71,14 @@ def arrow_schema(path: str) -> Any:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, arrow_schema(paths[0]), spec) if names else []
+    return columnar.bare(names, map(arrow_schema, columnar.some(paths)), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
+        columnar.check_columns(opened.schema.names, spec, part.path)
         yield from columnar.rows(opened.batches, part, 0, sum(opened.rows), spec, reading, FORMAT, "")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ... import frameworks
 from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
 from ..._optional import require
-from ...records import adapters, gather, pack
+from ...records import adapters, beside, gather, pack
 from ...records import columns as _columns
 from ...records.batch import Batch
 from ...records.schema import FLOAT, Feature, Schema
@@ -25,6 +25,8 @@ from .. import batches, features
 from ..spec import Spec
 from . import Damage, Part, Reading
 
+_FILES = 16
+"""Files that a plan looks into, for what their columns are."""
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
 
@@ -49,7 +51,7 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
                 batch.validate(full=True)
                 low, high = max(0, part.first - at), min(batch.num_rows, stop - at)
                 at += batch.num_rows
-                made = batch_of(batch.slice(low, high - low), spec.names, spec.schema) if low < high else None
+                made = batch_of(batch.slice(low, high - low), spec) if low < high else None
         except DecodeError as error:
             if not spec.skips:
                 raise error.add(record=at) from None
@@ -60,13 +62,16 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
             yield made
 
 
-def batch_of(found: Any, names: list[str] | None = None, schema: Schema | None = None) -> Batch:
-    """A record batch as columns, with what is missing, in the shapes of a schema."""
+def batch_of(found: Any, spec: Spec | None = None) -> Batch:
+    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what."""
+    names, schema = (None, None) if spec is None else (spec.names, spec.schema)
     columns, present = {}, {}
     for name in names if names is not None else found.schema.names:
         place = found.schema.get_field_index(name)
-        if place < 0:
-            raise SchemaError(f"no column {name!r}{choices(name, found.schema.names)}", tensor=name)
+        if place < 0 and spec is not None:
+            columns[name] = absent(name, found.num_rows, spec, found.schema.names)
+            present[name] = np.zeros(found.num_rows, np.bool_)
+            continue
         rows = found.column(place)
         there = np.ones(len(rows), np.bool_) if not rows.null_count else np.asarray(rows.is_valid())
         try:
@@ -76,6 +81,39 @@ def batch_of(found: Any, names: list[str] | None = None, schema: Schema | None =
             raise error.add(tensor=name) from None
         present[name] = there
     return Batch(columns, present, found.num_rows)
+
+
+def absent(name: str, count: int, spec: Spec, known: Iterable[str]) -> Any:
+    """A column that a file does not have, and others do."""
+    feature = None if spec.schema is None else features.travelling(spec)[name]
+    if feature is None or feature.required:
+        raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
+    blank = _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)
+    return batches.spread(blank[name], np.zeros(count, np.bool_))
+
+
+def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
+    """That no column is lost because the files that the plan looked into did not have it."""
+    if spec.strict and spec.schema is not None and (strangers := set(names) - set(spec.schema)):
+        why = "a column that the schema does not have, and that would be lost; columns= says what to keep, schema= what there is"
+        raise SchemaError(why, tensor=min(strangers), path=path)
+
+
+def schema_of_files(paths: Sequence[str], look: Callable[[str], Schema]) -> Schema:
+    """What a look into some of the files shows."""
+    found = {}
+    for path in some(paths):
+        try:
+            found[path] = look(path)
+        except TensorwireError as error:
+            raise error.add(path=path) from error.__cause__
+    return beside.union(found)
+
+
+def some(paths: Sequence[str]) -> list[str]:
+    """A few files, spread over all of them."""
+    count = min(len(paths), _FILES)
+    return [paths[i * len(paths) // count] for i in range(count)]
 
 
 def _shaped(column: Any, feature: Feature | None) -> Any:
@@ -140,8 +178,8 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
     return Schema({name: column.feature for name, column in columns.items()})
 
 
-def bare(names: list[str], arrow: Any, spec: Spec) -> list[str]:
-    """Columns of bytes, or of lists of them, unless it is this run that is to make tensors of them."""
+def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
+    """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file does not have, another has."""
     types = require("pyarrow", extra="arrow").types
 
     def holds(kind: Any) -> bool:
@@ -149,7 +187,13 @@ def bare(names: list[str], arrow: Any, spec: Spec) -> list[str]:
             kind = kind.value_type
         return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
-    return [name for name in names if name not in spec.tensors and holds(arrow.field(name).type)]
+    wanted = {name for name in names if name not in spec.tensors}
+    kinds: dict[str, Any] = {}
+    for schema in schemas if wanted else ():
+        kinds |= {name: schema.field(name).type for name in wanted - kinds.keys() if name in schema.names}
+        if wanted == kinds.keys():
+            break
+    return [name for name in names if name in kinds and holds(kinds[name])]
 
 
 def cast(batch: Batch, spec: Spec) -> Batch:

@@ -47,31 +47,36 @@ class _Opened:
 
 def count(path: str, marks: int, spec: Spec) -> Counted:
     """From the footer."""
-    parquet = require("pyarrow.parquet", extra="arrow")
     with columnar.guarded(path, FORMAT):
-        if storage.is_url(path):
-            with storage.reader(path) as file:
-                return Counted(parquet.read_metadata(file).num_rows, [])
-        return Counted(sum(_Opened(path).groups), [])
+        return Counted(_metadata(path).num_rows if storage.is_url(path) else sum(_Opened(path).groups), [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of(arrow_schema(sources[0]), spec)
+    return columnar.schema_of_files(sources, lambda path: columnar.schema_of(arrow_schema(path), spec))
 
 
 def arrow_schema(path: str) -> Any:
-    with local(path) as place, columnar.guarded(path, FORMAT):
-        return _Opened(place).file.schema_arrow
+    with columnar.guarded(path, FORMAT):
+        if storage.is_url(path):
+            return _metadata(path).schema.to_arrow_schema()
+        return _Opened(path).file.schema_arrow
+
+
+def _metadata(url: str) -> Any:
+    """The footer of an object, which is all that is fetched."""
+    with storage.reader(url) as file:
+        return require("pyarrow.parquet", extra="arrow").read_metadata(file)
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, arrow_schema(paths[0]), spec) if names else []
+    return columnar.bare(names, map(arrow_schema, columnar.some(paths)), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         with columnar.guarded(part.path, FORMAT):
             opened = _Opened(place)
+        columnar.check_columns(opened.file.schema_arrow.names, spec, part.path)
         at, stop = 0, columnar.end(part)
         for group, count in enumerate(opened.groups):
             if at + count > part.first and at < stop:

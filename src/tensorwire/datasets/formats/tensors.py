@@ -38,7 +38,10 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
 
 def _load(path: str, spec: Spec) -> Batch:
     with local(path) as place:
-        found = lazy.load(place, spec.source)
+        return _batch(lazy.load(place, spec.source), path)
+
+
+def _batch(found: Any, path: str) -> Batch:
     if not hasattr(found, "items"):
         raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
     columns = {name: column for name, column in found.items() if not name.endswith(PRESENT)}
@@ -52,11 +55,17 @@ def _load(path: str, spec: Spec) -> Batch:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    blank = columnar.cast(batches.cut(_load(sources[0], spec), 0, 0), spec)
+    return columnar.schema_of_files(sources, lambda path: _schema_of(path, spec))
+
+
+def _schema_of(path: str, spec: Spec) -> Schema:
+    with lazy.open_file(path, spec.source) as file:
+        blank = _batch({name: file[name][:0] for name in file}, path)
+    asked = columnar.cast(blank, spec)
     try:
-        columns, _ = gather.from_columns(blank, pack.Options([name for name in spec.tensors if name in blank]), 0, {})
+        columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
     except TensorwireError as error:
-        raise error.add(path=sources[0]) from None
+        raise error.add(path=path) from None
     return Schema({name: column.feature for name, column in columns.items()})
 
 
@@ -68,12 +77,20 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
         raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
     found = _load(part.path, spec)
+    columnar.check_columns(found, spec, part.path)
     if spec.names is not None:
-        found = batches.select(found, spec.names)
+        found = _chosen(found, spec.names, spec)
     stop = found.size if part.stop is None else min(part.stop, found.size)
     for start in range(part.first, stop, ROWS):
         reading.reach(min(stop, start + ROWS) / found.size)
         yield batches.cut(found, start, min(stop, start + ROWS))
+
+
+def _chosen(found: Batch, names: Sequence[str], spec: Spec) -> Batch:
+    missing = [name for name in names if name not in found]
+    columns = {**found, **{name: columnar.absent(name, found.size, spec, found) for name in missing}}
+    present = {**found.present, **{name: np.zeros(found.size, np.bool_) for name in missing}}
+    return batches.select(Batch(columns, present, found.size), names)
 
 
 class Writer:
