@@ -1,6 +1,8 @@
 """The driver and the books at a million shards, without the data: plan, tasks out, reports in, lines written, and read again.
 
-    python scripts/datasets_at_a_million_shards.py [--shards 1000000]
+    python scripts/datasets_at_a_million_shards.py [--shards 1000000] [--files]
+
+With --files it is the plan alone, of that many files that are there: found, looked at, and a few of them read.
 
 The engine here answers every task at once with a report of the right form, so what is measured is all that the driver does for a shard.
 """
@@ -14,9 +16,11 @@ import resource
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-from tensorwire import storage
+import tensorwire as tw
+from tensorwire import datasets, storage
 from tensorwire.datasets import Plan, Spec, driver
 from tensorwire.datasets.engines import Outcome
 from tensorwire.datasets.manifest import Manifest
@@ -42,10 +46,28 @@ def megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def of_files(count: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:
+        tw.write_examples(f"{folder}/one", [{"x": 1}], schema_file=False)
+        data = Path(folder, "one").read_bytes()
+        os.mkdir(f"{folder}/in")
+        for i in range(count):
+            with open(f"{folder}/in/train-{i:07d}-of-{count:07d}.tfrecord", "wb", buffering=0) as file:
+                file.write(data)
+        start = time.perf_counter()
+        plan = datasets.plan(f"{folder}/in/*.tfrecord", f"{folder}/out", "parquet")
+        print(f"plan of {len(plan):,} files: {time.perf_counter() - start:.1f} s, {megabytes():.0f} MB", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shards", type=int, default=1_000_000)
-    count = parser.parse_args().shards
+    parser.add_argument("--files", action="store_true")
+    args = parser.parse_args()
+    if args.files:
+        of_files(args.shards)
+        return
+    count = args.shards
     start = time.perf_counter()
     sources = [Entry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}") for i in range(count)]
     with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:

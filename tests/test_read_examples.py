@@ -146,11 +146,10 @@ def test_a_default_that_is_none(default):
         tw.Feature.from_json({"kind": "bytes", "shape": [], "default": default})
 
 
-def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(infer, "SAMPLE", 3000)
+def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path):
     rows = [{"a": i, **({"late": 1} if i == 999 else {}), **({"middle": b"m"} if i == 505 else {})} for i in range(1000)]
     path = write(tmp_path / "a", rows, schema_file=False)
-    schema = tw.infer_schema(path)
+    schema = tw.infer_schema(path, sample=3000)
     assert {"a", "late", "middle"} == set(schema) and not schema.complete and schema.records < 500
     full = tw.infer_schema(path, full=True)
     assert full.complete and full["a"].seen["range"] == [0, 999]

@@ -32,15 +32,11 @@ def find(src: Any) -> list[Entry]:
     given = [src] if isinstance(src, (str, os.PathLike)) else list(src)
     if not given:
         raise EncodeError("an empty list of files")
-    return [
-        entry
-        for entry in storage.find([os.fspath(one) for one in given])
-        if not entry.path.endswith((INDEX, SCHEMA)) and _is_data(entry.path)
-    ]
+    return [entry for entry in storage.find([os.fspath(one) for one in given]) if _is_data(entry.path)]
 
 
 def _is_data(path: str) -> bool:
-    return not path.rsplit("/", 1)[-1].startswith(("_", "."))
+    return path[path.rfind("/") + 1 :][:1] not in ("_", ".") and not path.endswith((INDEX, SCHEMA))
 
 
 def source_format(entries: Sequence[Entry], given: str | None) -> str:

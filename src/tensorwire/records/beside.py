@@ -39,14 +39,13 @@ class Found(NamedTuple):
 
 def find(names: Sequence[str]) -> Found:
     """Each schema is read once, however many files it is for."""
-    beside = paths.schemas_beside(list(names))
-    there = storage.stats(dict.fromkeys(beside))
-    schemas = {place: Schema.load(place) for place in dict.fromkeys(beside) if place in there}
+    beside = paths.schemas_beside(names)
+    schemas = {place: Schema.load(place) for place in dict.fromkeys(beside) if place is not None}
     pairs = list(zip(names, beside, strict=True))
     return Found(
         schemas,
-        [(name, schemas[place]) for name, place in pairs if place in schemas],
-        [name for name, place in pairs if place not in schemas],
+        [(name, schemas[place]) for name, place in pairs if place is not None],
+        [name for name, place in pairs if place is None],
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,15 +32,16 @@ def infer_schema(
     path: Any,
     *,
     full: bool = False,
-    sample: int = SAMPLE,
+    sample: int | None = None,
     compression: str | None = None,
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Schema:
     """The features of a file, a pattern or a list: kinds, shapes, presence and ranges.
 
-    A sample is the first, middle and last blocks of the files, `sample` bytes in all (of a compressed file, its beginning). With
-    `full=True` every record is looked at, and the index beside each file keeps the result. `progress(done, total)` is told of bytes.
+    A sample is the first, middle and last blocks of the files, `sample` bytes in all, 64 MiB if not said (of a compressed file,
+    its beginning). With `full=True` every record is looked at, and the index beside each file keeps the result. `progress(done, total)` is
+    told of bytes.
 
     A feature that always has one value is a scalar column, one that always has n has shape (n,), any other varies.
 
@@ -52,13 +53,25 @@ def infer_schema(
       ids: Feature(int64 (None,))  present 2, lengths [0, 2], range [1, 2]
       label: Feature(int64 ())  present 2, lengths [1, 1], range [0, 1]
     """
-    names = paths.expand(path)
+    return of_files(paths.expand(path), full=full, sample=sample, compression=compression, limits=limits, progress=progress)
+
+
+def of_files(
+    names: Sequence[str],
+    *,
+    full: bool = False,
+    sample: int | None = None,
+    compression: str | None = None,
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Schema:
+    """The same of files that are known to be there."""
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
-    chosen = names if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
+    chosen = list(names) if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
     ends = list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
-    for number, whole in enumerate(_surveyed(survey, chosen, None if full else sample, compression, limits)):
+    for number, whole in enumerate(_surveyed(survey, chosen, None if full else SAMPLE if sample is None else sample, compression, limits)):
         complete = complete and whole
         if progress:
             progress(ends[number], ends[-1])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import functools
 import glob
 import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import storage
@@ -16,6 +18,8 @@ from ..wire.crc import crc32c
 
 INDEX = ".idx"
 SCHEMA = ".schema.json"
+_FEW = 4
+"""Files of one folder from which on it is listed."""
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
 
 
@@ -87,8 +91,8 @@ def dataset(path: str) -> str:
     >>> dataset("data/train-00007-of-00016.tfrecord.gz")
     'data/train.tfrecord.gz'
     """
-    folder, name = os.path.split(path)
-    return os.path.join(folder, _SHARD.sub("", name))
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}{_SHARD.sub('', name)}" if "-of-" in name else path
 
 
 def schema_beside(path: str) -> str:
@@ -97,14 +101,28 @@ def schema_beside(path: str) -> str:
     >>> schema_beside("train-00007-of-00016.tfrecord")
     'train.tfrecord.schema.json'
     """
-    return schemas_beside([path])[0]
+    own = path + SCHEMA
+    return own if storage.stat(own) is not None else dataset(path) + SCHEMA
 
 
-def schemas_beside(names: list[str]) -> list[str]:
-    """The same for many files."""
-    owns = [path + SCHEMA for path in names]
-    there = storage.stats(owns)
-    return [own if own in there else dataset(path) + SCHEMA for path, own in zip(names, owns, strict=True)]
+def schemas_beside(names: Sequence[str]) -> list[str | None]:
+    """The schema of each of many files, None where there is none. A folder of many is read once."""
+    counts = Counter(name.rpartition("/")[0] for name in names)
+    known = {folder: storage.names_within(folder, SCHEMA) for folder, count in counts.items() if count > _FEW and not _is_web(folder)}
+    if len(known) == len(counts) and not any(known.values()):
+        return [None] * len(names)
+
+    @functools.cache
+    def is_there(place: str) -> bool:
+        folder, _, name = place.rpartition("/")
+        return name in known[folder] if folder in known else storage.stat(place) is not None
+
+    return [next((place for place in (name + SCHEMA, dataset(name) + SCHEMA) if is_there(place)), None) for name in names]
+
+
+def _is_web(url: str) -> bool:
+    """A web server does not say what it has."""
+    return url.startswith(("http:", "https:"))
 
 
 def head(path: str) -> int:

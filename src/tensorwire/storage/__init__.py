@@ -16,6 +16,7 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from operator import attrgetter
 from typing import IO, Any
 
 from .. import files, memory
@@ -80,6 +81,22 @@ def stats(paths: Iterable[str]) -> dict[str, Entry]:
 _FEW = 4
 
 
+def names_within(folder: str, suffix: str) -> set[str]:
+    """The names in a folder that end so.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> write_bytes(join(folder, "a.json"), b"{}")
+    >>> names_within(folder, ".json")
+    {'a.json'}
+    """
+    if is_url(folder):
+        found: Iterable[Entry] = _store(folder).level(folder)[1]
+    else:
+        found = local.within(local_path(folder), lambda name: name.endswith(suffix))
+    return {entry.path.rpartition("/")[2] for entry in found if entry.path.endswith(suffix)}
+
+
 def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Entry]:
     """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and folders name, each once, sorted by path.
 
@@ -92,14 +109,15 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     [('a.tfrecord', 3)]
     """
     several = [patterns] if isinstance(patterns, (str, os.PathLike)) else patterns
-    found: dict[str, Entry] = {}
+    found: list[Entry] = []
     for one in several:
         pattern = os.fspath(one)
         matches = _matches(pattern)
         if not matches:
             raise FileNotFoundError(f"no file matches {shown(pattern)!r}")
-        found.update((entry.path, entry) for entry in matches)
-    return [found[path] for path in sorted(found)]
+        found += matches
+    found.sort(key=attrgetter("path"))
+    return found if len(several) == 1 else [found[i] for i in range(len(found)) if not i or found[i].path != found[i - 1].path]
 
 
 def _matches(pattern: str) -> list[Entry]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import glob
 import io
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from stat import S_ISDIR
 from typing import IO, Any, Self, cast
 
 from .. import files, memory
@@ -36,21 +39,37 @@ class LocalSource(files.FileSource):
 
 def stat(path: str) -> Entry | None:
     try:
-        found = os.stat(path)
+        return _entry(path, os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _entry(path: str, found: os.stat_result) -> Entry:
     return Entry(path, found.st_size, str(found.st_mtime_ns))
 
 
 def matches(pattern: str) -> list[Entry]:
-    names: Iterator[str]
     if os.path.isdir(pattern):
-        names = (os.path.join(pattern, name) for name in os.listdir(pattern) if name[0] not in "._")
-    elif os.path.lexists(pattern) or not glob.has_magic(pattern):
-        names = iter([pattern])
-    else:
-        names = glob.iglob(pattern, recursive=True)
-    return _entries(names)
+        return list(within(pattern, lambda name: name[0] not in "._"))
+    if os.path.lexists(pattern) or not glob.has_magic(pattern):
+        return _entries(iter([pattern]))
+    folder, name = os.path.split(pattern)
+    if glob.has_magic(folder) or "**" in name:
+        return _entries(glob.iglob(pattern, recursive=True))
+    wanted, hidden = re.compile(fnmatch.translate(name)).match, name[0] == "."
+    return list(within(folder, lambda name: (hidden or name[0] != ".") and wanted(name) is not None))
+
+
+def within(folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+    """The files of one folder with a wanted name, each looked at once: there may be a million."""
+    prefix = os.path.join(folder, "")
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
+        for entry in found:
+            try:
+                if wanted(entry.name) and not entry.is_dir():
+                    yield _entry(prefix + entry.name, entry.stat())
+            except FileNotFoundError:  # it is gone meanwhile, or leads nowhere
+                continue
 
 
 def listing(folder: str) -> list[Entry]:
@@ -59,7 +78,13 @@ def listing(folder: str) -> list[Entry]:
 
 def _entries(names: Iterator[str]) -> list[Entry]:
     """Files, without folders and what is gone meanwhile."""
-    return [found for name in names if not os.path.isdir(name) and (found := stat(name)) is not None]
+    found = []
+    for name in names:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            about = os.stat(name)
+            if not S_ISDIR(about.st_mode):
+                found.append(_entry(name, about))
+    return found
 
 
 def delete(path: str) -> None:

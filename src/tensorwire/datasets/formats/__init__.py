@@ -12,6 +12,7 @@ Memory stays bounded: batches are of some megabytes. npz and safetensors alone h
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import shutil
 import tempfile
@@ -127,7 +128,13 @@ def of_name(path: str) -> str | None:
     >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.parquet"), of_name("a"), of_name("a.parquet/")
     ('tfrecord', 'parquet', None, None)
     """
-    name = path.rsplit("/", 1)[-1]
+    _, *endings = path.rpartition("/")[2].split(".")
+    return _of_endings(*endings[-2:])
+
+
+@functools.lru_cache(256)
+def _of_endings(*endings: str) -> str | None:
+    name = "".join(f".{ending}" for ending in endings)
     for packed in _PACKED:
         name = name.removesuffix(packed)
     return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)

@@ -49,7 +49,7 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
     sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
-    return beside.known(sources, lambda without: infer.infer_schema(without, sample=sample))
+    return beside.known(sources, lambda without: infer.of_files(without, sample=sample))
 
 
 def moved(spec: Spec) -> bool:
