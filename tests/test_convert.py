@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import conversion
+from tensorwire import conversion, storage
 from tensorwire.conversion import rules
 
 HOLD_ALL = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
@@ -513,3 +513,19 @@ class TestCommand:
         ):
             found = run(*given)
             assert found.returncode == 1 and len(found.stderr.splitlines()) == 1 and found.stderr.startswith("tensorwire convert: ")
+
+
+@pytest.mark.cloud
+def test_into_a_bucket(tmp_path):
+    """Each object whole or not at all; what is there stays, unless it should be replaced."""
+    source, root = tmp_path / "m.safetensors", "memory://converted"
+    tw.save(source, {"a": np.arange(10), "b": np.ones((100, 10))})
+    for name, options in (("m.npz", {}), ("s.safetensors", {"shard_size": "1KB"}), ("m.ckpt-1", {"to": "checkpoint"})):
+        report = tw.convert(source, f"{root}/{name}", **options)
+        assert report.target == f"{root}/{name}" and all(storage.stat(path) for path in report.files), report
+        with pytest.raises(FileExistsError, match="there already"):
+            tw.convert(source, f"{root}/{name}", **options)
+        tw.convert(source, f"{root}/{name}", overwrite=True, **options)
+    assert tw.equal(tw.load(f"{root}/m.npz"), tw.load(source))
+    assert tw.equal(tw.load(f"{root}/s.safetensors.index.json"), tw.load(source))
+    assert tw.convert(source, f"{root}/no.npz", dry_run=True).bytes_out > 0 and storage.stat(f"{root}/no.npz") is None

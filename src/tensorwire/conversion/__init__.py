@@ -13,11 +13,14 @@ whole value first.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from .. import lazy
+from .. import lazy, storage
 from .._errors import EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
 from ..records.summary import is_record_file
@@ -69,6 +72,16 @@ def convert(
     start, target = time.perf_counter(), os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
+    if storage.is_url(target):
+
+        def made(path: str) -> Report:
+            return convert(
+                src, path, to, format=format, rename=rename, dtype=dtype, include=include, exclude=exclude, shard_size=shard_size,
+                compression=compression, quantize=quantize, axis=axis, metadata=metadata, durable=False, dry_run=dry_run,
+                progress=progress, limits=limits, **options,
+            )  # fmt: skip
+
+        return _uploaded(target, made, overwrite)
     if isinstance(src, (str, os.PathLike)) and is_record_file(src, format):
         raise SchemaError(
             "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save its columns", path=os.fspath(src)
@@ -95,6 +108,21 @@ def convert(
         raise error.add(path=target, format=way.format) from None
     except TensorwireError as error:
         raise error.add(path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None) from None
+
+
+def _uploaded(url: str, made: Callable[[str], Report], overwrite: bool) -> Report:
+    """What is made in a temporary folder, in a bucket: each object whole or not at all, and last the one that names the others."""
+    parent, _, name = url.rpartition("/")
+    with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
+        report = made(os.path.join(folder, name))
+        places = {path: storage.join(parent, os.path.basename(path)) for path in report.files}
+        for place in places.values():
+            if not overwrite and storage.stat(place) is not None:
+                raise FileExistsError(f"{storage.shown(place)} is there already; overwrite=True (--overwrite) replaces it")
+        for path in [] if report.dry_run else sorted(places, key=lambda path: path.endswith((".json", ".index"))):
+            with open(path, "rb") as file, storage.writer(places[path]) as out:
+                shutil.copyfileobj(file, out, 1 << 20)
+        return replace(report, target=url, files=list(places.values()))
 
 
 class _Progress:
