@@ -163,6 +163,19 @@ def test_more_shards_than_rows(ray, tmp_path):
     assert len([name for name in os.listdir(tmp_path) if name.endswith(".tfrecord")]) == 5
 
 
+def test_written_again_with_fewer_tasks(ray, tmp_path):
+    """What the first writing had more of is not read with the second."""
+    import tensorwire.ray as twr
+
+    other = tmp_path / "f-other.tfrecord"
+    other.write_bytes(b"")
+    for blocks, count in ((5, 10), (2, 4)):
+        rows = ray.data.from_items([{"a": i} for i in range(count)], override_num_blocks=blocks)
+        assert twr.write_examples(rows, str(tmp_path / "f.tfrecord")) == count
+        assert sum(len(batch["a"]) for batch in tw.read_examples(str(tmp_path / "f-0*.tfrecord"))) == count
+    assert other.exists() and len(list(tmp_path.glob("f-0*.schema.json"))) == len(list(tmp_path.glob("f-0*.tfrecord")))
+
+
 def test_rays_own_tensors(ray, tmp_path):
     import tensorwire.ray as twr
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import glob
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import storage
 from .._errors import EncodeError, TensorwireError
 from .._optional import require
 from ..datasets.formats.columnar import batch_of
@@ -110,12 +112,23 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         for number in range(self._count or 0):
             if self._place(number) not in done:
                 done[self._place(number)] = self._write(number, ())
+        self._remove_others(done)
         records = sum(shard.records for shard in done.values())
         if self._schema_file and done:
             schema = self._schema(list(done.values()), records)
             for place in [self._path] if self._count is not None else done:
                 schema.save(place + paths.SCHEMA)
         return records
+
+    def _remove_others(self, done: Container[str]) -> None:
+        """Files of an earlier writing to the same path, which had more tasks: their names do not say how many there are."""
+        if self._count is not None:
+            return
+        before, _, after = self._place(0).rpartition("-000000")
+        for entry in storage.find(f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}") if done else ():
+            if entry.path not in done:
+                storage.delete(entry.path)
+                storage.delete(entry.path + paths.SCHEMA)
 
     def _schema(self, shards: list[_Shard], records: int) -> Schema:
         features: dict[str, Feature] = dict(self._options.schema or {})

@@ -6,13 +6,28 @@ An embedded cluster listens on 127.0.0.1, has no dashboard, and sends no statist
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..._errors import TensorwireError
+from ..._errors import EncodeError, TensorwireError, TransportError
 from ..._optional import require
 from ..spec import Spec
 from . import RETRIES, Outcome, answer, faults, outcome
+
+_PATIENCE = 5.0
+"""Seconds for a cluster's answer."""
+
+
+def _check_address(address: str) -> None:
+    """That somebody is there: Ray itself waits for minutes."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not port.isdigit():
+        return  # "auto", "local" and what else Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
+    except OSError as error:
+        raise TransportError(f"no Ray cluster answers at {address}: {error.strerror or error}") from None
 
 
 class RayEngine:
@@ -21,6 +36,8 @@ class RayEngine:
     def __init__(
         self, address: str | None = None, *, workers: int | None = None, retries: int = RETRIES, options: dict[str, Any] | None = None
     ) -> None:
+        if workers is not None and workers < 1:
+            raise EncodeError(f'workers={workers}: Ray has one at least; engine="local" with workers=0 works in this process')
         self.retries, self._workers, self._options = retries, workers, {"num_cpus": 1, **(options or {})}
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -30,6 +47,7 @@ class RayEngine:
         self._ray = require("ray", extra="ray")
         self._mine = not self._ray.is_initialized()
         if self._mine and address is not None:
+            _check_address(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="WARNING")
         elif self._mine:
             self._ray.init(
