@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 from ..datasets import merge, sample, shuffle, split, stats
@@ -53,15 +54,24 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def _parsed_shares(text: str) -> dict[str, float]:
-    found = {}
+    found: dict[str, float] = {}
     for one in text.split(","):
         name, _, part = one.partition("=")
-        found[name.strip()] = float(part)
+        if (name := name.strip()) in found:
+            raise ValueError(f"{name!r} stands twice")
+        found[name] = _part(part)
     return found
 
 
+def _part(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text.strip()} is no part of anything")
+    return value
+
+
 _shares = checked(_parsed_shares)
-_fraction = checked(float)
+_fraction = checked(_part)
 
 
 _ONLY = {"by": ("split", "sample"), "shares": ("split",), "fraction": ("sample",), "records": ("sample",)}

@@ -134,6 +134,8 @@ def _column_name(node: ast.AST) -> str | None:
 
 def values_of(batch: Batch, name: str) -> list[bytes]:
     """A feature of each row as bytes that are the same in every format: strings as they are, integers in decimal, nothing if missing."""
+    if name not in batch:
+        raise SchemaError(f"rows are told apart by {name!r}, and there is no such column{choices(name, batch)}", tensor=name)
     column: Any = batch[name]
     there = batch.present[name]
     if isinstance(column, Ragged) or column.ndim != 1:

@@ -27,7 +27,6 @@ from .spec import Spec
 _LOT = 64 << 20
 """Bytes of rows that are sorted together."""
 _END = 16
-_POSITION, _PRESENT = "\x00position", "\x00present/"
 
 
 def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec) -> dict[str, Any]:
@@ -76,16 +75,19 @@ def _lots(found: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Array]]
 
 
 def _packed(batch: Batch, places: Array) -> bytes:
-    flags = {_PRESENT + name: there for name, there in batch.present.items() if not there.all()}
-    return api.dumps({_POSITION: places, **flags, **dict(batch)}, "safetensors")
+    """A piece. Columns go by number, since a name may be anything, what the format has for itself too."""
+    names = list(batch)
+    present = [None if batch.present[name].all() else batch.present[name] for name in names]
+    return api.dumps({"names": names, "places": places, "columns": [batch[name] for name in names], "present": present}, "safetensors")
 
 
 def _unpacked(data: Any) -> tuple[Batch, Array]:
-    found = dict(api.loads(data, "safetensors"))
-    places = found.pop(_POSITION)
+    found: Any = api.loads(data, "safetensors")
+    names, places = found["names"], found["places"]
     rows = len(places)
-    present = {name: found.pop(_PRESENT + name, None) for name in [name for name in found if not name.startswith(_PRESENT)]}
-    return Batch(found, {name: np.ones(rows, np.bool_) if there is None else there for name, there in present.items()}, rows), places
+    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
+    columns = dict(zip(names, found["columns"], strict=True))
+    return Batch(columns, dict(zip(names, present, strict=True)), rows), places
 
 
 def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
@@ -95,13 +97,14 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
     size = 0
     for run in range(count):
         path = storage.join(folder, run_name(run))
-        for piece in _pieces(path, number, len(spec.bounds)):
-            size += len(piece)
-            if size > spec.memory:
+        with storage.source(path) as file:
+            bounds = _table(file, number, len(spec.bounds))
+            size += sum(nbytes for _, nbytes in bounds)
+            if size > spec.memory:  # before any of it is read
                 raise LimitError(
                     f"a shuffled shard is sorted in memory, and this one has more than {spec.memory:,} bytes; more shards=, or memory="
                 )
-            held.append(_unpacked(piece))
+            held += [_unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())]
     if not held:
         return
     whole = batches.join([batch for batch, _ in held])
@@ -111,13 +114,12 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
         yield batches.take(whole, order[start : start + ROWS])
 
 
-def _pieces(path: str, shard: int, width: int) -> list[memoryview]:
-    """The pieces of a shard in a run: two small reads, and one for each lot."""
-    with storage.source(path) as file:
-        end = bytes(file.read_at(file.size - _END, _END))
-        start, lots = int.from_bytes(end[:8], "little"), int.from_bytes(end[8:], "little")
-        if not lots:
-            return []
-        found = file.read_many([(start + 8 * (lot * width + shard), 16) for lot in range(lots)])
-        bounds = [np.frombuffer(one, "<i8").tolist() for one in found]
-        return file.read_many([(low, high - low) for low, high in bounds if low < high])
+def _table(file: storage.Opened, shard: int, width: int) -> list[tuple[int, int]]:
+    """Where the pieces of a shard lie in a run, and their sizes: two small reads."""
+    end = bytes(file.read_at(file.size - _END, _END))
+    start, lots = int.from_bytes(end[:8], "little"), int.from_bytes(end[8:], "little")
+    if not lots:
+        return []
+    found = file.read_many([(start + 8 * (lot * width + shard), 16) for lot in range(lots)])
+    bounds = [np.frombuffer(one, "<i8").tolist() for one in found]
+    return [(low, high - low) for low, high in bounds if low < high]

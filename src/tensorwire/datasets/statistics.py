@@ -73,13 +73,13 @@ def _of_column(batch: Batch, name: str) -> dict[str, Any]:
         values, known = column.reshape(-1), np.repeat(there, width)
     about: dict[str, Any] = {"present": int(there.sum()), "lengths": [int(lengths.min()), int(lengths.max())], "values": int(lengths.sum())}
     if isinstance(values, Strings):
-        sizes = np.diff(values.offsets)[known]
+        sizes = np.diff(values.offsets).reshape(values.shape)[known]
         return {
             "kind": "text" if values.text else "bytes",
             **about,
-            **({"sizes": [int(sizes.min()), int(sizes.max())]} if len(sizes) else {}),
+            **({"sizes": [int(sizes.min()), int(sizes.max())]} if sizes.size else {}),
         }
-    flat = values.reshape(len(known), -1)[known].reshape(-1)
+    flat = values[known].reshape(-1)
     if flat.dtype.kind not in "iub":
         flat = flat.astype(np.float64)
         if nans := int(np.isnan(flat).sum()):

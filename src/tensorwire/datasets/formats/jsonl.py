@@ -6,37 +6,34 @@ feature that a record does not have is not there (null is read as that, too).
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
 
-from ... import dtypes, storage
+from ... import storage
 from ..._errors import DecodeError, EncodeError, LimitError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
 from ...records import beside, pack
 from ...records import blocks as _blocks
 from ...records.batch import Batch
 from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
-from ...tensors import Ragged, Strings
 from ...transforms import compression as compressions
 from ...wire import jsontext
 from .. import features
 from ..spec import Spec
-from . import ROWS, Counted, Damage, Part, Reading
+from . import ROWS, Counted, Damage, Part, Reading, jsonl_values
+from .jsonl_values import FORMAT, WORDS
 
-FORMAT = "jsonl"
 _MARK = b"\xef\xbb\xbf"
 """What some put in front of UTF-8."""
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
 """Bytes that a sample reads of each of a few files."""
 _FILES = 16
-_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_COMPRESSIONS = ("gzip", "zstd", "lz4")
+"""Those that a file's first bytes say; nothing else does."""
 
 
 def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterator[tuple[int, bytes]]:
@@ -73,13 +70,13 @@ def _compression(source: storage.Readable) -> str | None:
     return compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
 
 
-def count(path: str, marks: int, spec: Spec) -> Counted:
-    """By reading all of it. Compressed files have no marks."""
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+    """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it is found here."""
     with storage.opened(path) as source:
         packed = _compression(source) is not None
     offsets, step, records = [], 1, 0
     for at, line in _lines(path):
-        if spec.skips and _parsed(line, path, records, at, []) is None:
+        if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
             continue
         if records % step == 0:
             offsets.append(at)
@@ -114,12 +111,15 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     held: list[dict[str, Any]] = []
     size, first = 0, number
     for at, line in _lines(part.path, offset, reading):
-        if part.stop is not None and number >= part.stop:
+        behind = part.stop is not None and number >= part.stop
+        if behind and not spec.skips:
             break
         wanted = number >= part.first
         row = _parsed(line, part.path, number, at, reading.damage if spec.skips else None) if wanted or spec.skips else None
-        if row is None and spec.skips:
+        if row is None and spec.skips:  # behind the last record, too: nobody else may come by
             continue
+        if behind:
+            break
         if wanted and row is not None:
             if not held:
                 first = number
@@ -145,108 +145,12 @@ def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Bat
         values = [row.get(name) for row in rows]
         there = np.fromiter((value is not None for value in values), np.bool_, len(values))
         try:
-            columns[name] = _column(values, _plain(feature))
+            columns[name] = jsonl_values.to_column(values, there, feature)
         except TensorwireError as error:
             error.record = first + (error.record or 0)
             raise error.add(tensor=name, path=path) from None
         present[name] = there
     return Batch(columns, present, len(rows))
-
-
-def _plain(feature: Feature) -> Feature:
-    """The values of a feature that an Example holds as one tensor stand here as what they are."""
-    if feature.encoding not in ("tensor", "raw") or not feature.fixed:
-        return feature
-    if feature.dtype == "string":
-        return Feature(BYTES, feature.shape, text=feature.text)
-    kind = INT64 if dtypes.named(feature.dtype).numpy.kind in "iub" else FLOAT
-    return Feature(kind, feature.shape, feature.dtype)
-
-
-def _column(values: list[Any], feature: Feature) -> Any:
-    convert = _string if feature.kind == BYTES else _number(feature)
-    if feature.shape == ():
-        blank: Any = b"" if feature.kind == BYTES else 0
-        return _flat([blank if value is None else _one(value, convert, row) for row, value in enumerate(values)], feature)
-    length = feature.length
-    lists: list[Any] = []
-    sizes = np.zeros(len(values) + 1, np.int64)
-    for row, value in enumerate(values):
-        items = (
-            list(_leaves(value, convert, row))
-            if value is not None
-            else ([] if length < 0 else [b"" if feature.kind == BYTES else 0] * length)
-        )
-        if 0 <= length != len(items):
-            raise SchemaError(f"{len(items)} values, and the schema says {length}", record=row)
-        lists += items
-        sizes[row + 1] = len(items)
-    found = _flat(lists, feature)
-    if length < 0:
-        return Ragged(found, np.cumsum(sizes))
-    return found.reshape(len(values), *(dim or 0 for dim in feature.shape or ()))
-
-
-def _leaves(value: Any, convert: Any, row: int) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _leaves(item, convert, row)
-    else:
-        yield _one(value, convert, row)
-
-
-def _one(value: Any, convert: Any, row: int) -> Any:
-    try:
-        return convert(value)
-    except (TypeError, ValueError) as error:
-        raise SchemaError(f"{value!r:.60}: {error}", record=row) from None
-
-
-def _string(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
-        try:
-            return base64.b64decode(value["b64"], validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"no base64 ({error})") from None
-    raise TypeError('not text, nor {"b64": ...}')
-
-
-def _number(feature: Feature) -> Any:
-    def integer(value: Any) -> int:
-        if type(value) is bool and feature.dtype != "bool":
-            raise TypeError(f"not {feature.dtype}")
-        if not isinstance(value, int) or not -(2**63) <= value < 2**64:
-            raise TypeError(f"not {feature.dtype}")
-        return value
-
-    def number(value: Any) -> float:
-        if isinstance(value, str) and value in _WORDS:
-            return _WORDS[value]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError("no number")
-        return float(value)
-
-    return integer if feature.kind == INT64 else number
-
-
-def _flat(values: list[Any], feature: Feature) -> Any:
-    if feature.kind == BYTES:
-        strings = Strings.of(values, text=False)
-        return strings.astext() if feature.text else strings
-    dtype = dtypes.named(feature.dtype).numpy
-    if feature.kind == FLOAT:
-        with np.errstate(over="ignore"):
-            return np.array(values, np.float64).astype(dtype)
-    made = np.array(values, object)
-    try:
-        found = np.array(values, np.int64 if feature.dtype != "uint64" else np.uint64).astype(dtype)
-    except OverflowError:
-        raise SchemaError(f"a number that does not fit {feature.dtype}") from None
-    if len(wrong := np.flatnonzero(found.astype(object) != made)):
-        raise SchemaError(f"the value {made[wrong[0]]} does not fit {feature.dtype}")
-    return found
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
@@ -256,19 +160,23 @@ def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
 def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
     """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
-    width = "float32" if spec.target == "tfrecord" else "float64"
     for path in [sources[i * len(sources) // min(len(sources), _FILES)] for i in range(min(len(sources), _FILES))]:
         for number, (at, line) in enumerate(_lines(path)):
             if at > _SAMPLE:
                 break
             row = _parsed(line, path, number, at, [] if spec.skips else None)
             for name, value in (row or {}).items():
-                if value is not None:
+                if value is not None and (spec.reads is None or name in spec.reads):
                     try:
-                        _grow(found, name, _feature(value, width))
+                        _grow(found, name, _feature(value, _width(name, spec)))
                     except TensorwireError as error:
                         raise error.add(path=path, record=number, tensor=name) from None
     return Schema(found)
+
+
+def _width(name: str, spec: Spec) -> str:
+    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is made into something else later."""
+    return "float32" if spec.target == "tfrecord" and name not in spec.tensors and name not in spec.cast else "float64"
 
 
 def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None:
@@ -303,7 +211,7 @@ def _feature(value: Any, width: str) -> Feature | None:
     if isinstance(value, float):
         return Feature(FLOAT, (), width)
     if isinstance(value, str):
-        return Feature(BYTES, (), text=True) if value not in _WORDS else Feature(FLOAT, (), width)
+        return Feature(BYTES, (), text=True) if value not in WORDS else Feature(FLOAT, (), width)
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return Feature(BYTES, ())
     raise SchemaError("an object is no feature; columns= leaves it out")
@@ -316,7 +224,7 @@ class Writer:
         self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
 
     def add(self, batch: Batch) -> None:
-        columns = {name: _values(column) for name, column in batch.items()}
+        columns = {name: jsonl_values.from_column(column) for name, column in batch.items()}
         present = {name: there.tolist() for name, there in batch.present.items()}
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         lines = [
@@ -336,43 +244,9 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
     return Writer(file, spec)
 
 
-def _values(column: Any) -> list[Any]:
-    """A column as what JSON has, one value a row."""
-    if isinstance(column, Ragged):
-        return _nested(column)
-    if isinstance(column, Strings):
-        flat = column.reshape(-1).tolist()
-        items = flat if column.text else [{"b64": base64.b64encode(item).decode()} for item in flat]
-        return _shaped(items, column.shape)
-    if column.dtype.kind in "iub":
-        return column.tolist()  # type: ignore[no-any-return]
-    if column.dtype.kind == "c":
-        raise EncodeError("JSON has no complex numbers", format=FORMAT)
-    wide = column.astype(np.float64)
-    if np.isfinite(wide).all():
-        return wide.tolist()  # type: ignore[no-any-return]
-    items = [
-        value if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        for value in wide.reshape(-1).tolist()
-    ]
-    return _shaped(items, column.shape)
-
-
-def _shaped(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    for dim in reversed(shape[1:]):
-        items = [items[at : at + dim] for at in range(0, len(items), dim)] if dim else [[] for _ in range(shape[0])]
-    return items
-
-
-def _nested(column: Ragged) -> list[Any]:
-    rows = _values(column.values)
-    for splits in reversed(column.row_splits):
-        bounds = splits.tolist()
-        rows = [rows[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
-    return rows
-
-
 def check_target(spec: Spec) -> None:
-    _blocks.compression_named(spec.compression)
+    name = _blocks.compression_named(spec.compression)
+    if name is not None and name not in _COMPRESSIONS:
+        raise EncodeError(f"JSON lines in {name} could not be read back: compression= is {', '.join(_COMPRESSIONS)}", format=FORMAT)
     if spec.quantize:
         raise EncodeError("JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)
