@@ -75,9 +75,12 @@ def main() -> None:
         plan = Plan(Spec("tfrecord", "parquet"), out, sources, count)
         _ = plan.sources_hash, plan.task(0), plan.task(count - 1)
         print(f"plan: {time.perf_counter() - start:.1f} s, {megabytes():.0f} MB")
+        os.mkdir(out)
+        for i in range(count):  # the driver looks whether they are there
+            os.close(os.open(plan.path(plan.shard(i)), os.O_CREAT | os.O_WRONLY))
         engine = Answering()
         start = time.perf_counter()
-        driver.execute(plan, engine)
+        driver.execute(plan, engine, overwrite=True)
         taken = time.perf_counter() - start
         books = sum(entry.size for entry in storage.listing(os.path.join(out, "_tensorwire")))
         print(f"driver and manifest: {taken:.1f} s, {count / taken:,.0f} shards/s, {megabytes():.0f} MB, books of {books / 1e6:.0f} MB")

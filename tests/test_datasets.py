@@ -274,7 +274,7 @@ class TestForeignTables:
         assert report.records == 6 and [row["a"] for row in rows] == [0, 1, 0, 1, 2, 0]
         assert [row.get("b") for row in rows] == [None, None, 1, 2, 3, None] and [row.get("c") for row in rows] == [None] * 5 + ["é"]
         for target in ("parquet", "npz"):
-            with pytest.raises((tw.SchemaError, tw.EncodeError), match=r"that some files have|not those of the first rows"):
+            with pytest.raises((tw.SchemaError, tw.EncodeError), match="that some files have"):
                 datasets.convert(tmp_path / "in", tmp_path / target, target, shards=1, workers=0)
         with pytest.raises(tw.SchemaError, match="no column 'b'"):
             schema = tw.Schema({"a": tw.Feature("int64", ()), "b": tw.Feature("float", (), required=True)})
@@ -590,10 +590,10 @@ class TestResume:
 
     def test_two_drivers(self, source, tmp_path):
         plan = datasets.plan(source, tmp_path / "out", "parquet", workers=0)
-        first = Manifest(str(tmp_path / "out")).open(plan)
-        with pytest.raises(tw.EncodeError, match="another run"):
+        first = Manifest(str(tmp_path / "out"))
+        with first.locked(), pytest.raises(tw.EncodeError, match="another run"):
+            first.open(plan)
             datasets.convert(source, tmp_path / "out", "parquet", workers=0)
-        first.close()
 
     def test_plan_is_data(self, source, tmp_path):
         for options in ({}, {"shards": 4}, {"shuffle": 1, "shards": 2}):

@@ -11,8 +11,10 @@ from typing import Any
 
 from .. import dtypes
 from ..conversion import Report, convert, rules
+from ..datasets.choosing import Condition
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
+from ..datasets.formats import SUFFIXES, of_name
 from . import dataset, terminal
 from .arguments import add_formats, add_json, checked, count, examples, names, read_from
 from .parsing import UsageError
@@ -34,11 +36,13 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it")
     parser.add_argument("--quantize", metavar="SCHEME", help="store floats in fewer bits: int8, bfloat16 ...")
     parser.add_argument("--columns", type=names, metavar="A,B", help="datasets: only these features")
-    parser.add_argument("--where", metavar="EXPRESSION", help="datasets: only records for which it holds: label == 3 and len(ids) > 2")
+    parser.add_argument(
+        "--where", type=_where, metavar="EXPRESSION", help="datasets: only records for which it holds: label == 3 and len(ids) > 2"
+    )
     parser.add_argument("--shuffle", type=count, metavar="SEED", help="datasets: one order over all records, the same for the same seed")
     parser.add_argument("--schema", metavar="FILE", help="datasets: what the features are, as JSON")
     parser.add_argument(
-        "--cast", action="append", default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
+        "--cast", action="append", type=_cast, default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
     )
     parser.add_argument("--tensors", type=names, metavar="A,B", help="datasets: features that an Example keeps exactly, as TensorProtos")
     dataset.add_run(parser)
@@ -55,6 +59,17 @@ def options(parser: argparse.ArgumentParser) -> None:
 _rule = checked(rules.rule, keep=True)
 _dtype = checked(lambda text: dtypes.named(text.rpartition("=")[2]), keep=True)
 _size = checked(rules.size, keep=True)
+_where = checked(Condition, keep=True)
+
+
+def _parsed_cast(text: str) -> None:
+    name, equals, dtype = text.rpartition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} is no NAME=D, such as label=int32")
+    dtypes.named(dtype)
+
+
+_cast = checked(_parsed_cast, keep=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -91,6 +106,10 @@ def _dataset(args: argparse.Namespace) -> Any:
     for name in _OF_TENSORS:
         if getattr(args, name):
             raise UsageError(f"--{name.replace('_', '-')} is for tensor files, and this is a dataset")
+    if args.shards == 0:
+        raise UsageError("--shards 0: one file at least")
+    if args.to is None and of_name(args.target) is None:
+        raise UsageError(f"--to says which format: {', '.join(SUFFIXES)}")
     if args.quantize is not None and "=" not in args.quantize:
         raise UsageError("of a dataset, --quantize names the column: --quantize x=int8")
     options: dict[str, Any] = {

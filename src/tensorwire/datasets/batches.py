@@ -12,6 +12,8 @@ from ..memory import flat
 from ..records.batch import Batch
 from ..tensors import Array, Ragged, Strings, trusted
 
+SOME = "a column that some files have and others not; columns= says what to keep"
+DIFFER = "files differ in what this column is: {}; columns= leaves it out, cast= makes numbers alike"
 _LONG = 64
 """Bytes of a string from which on a copy for each is quicker than an index for each byte."""
 
@@ -96,14 +98,27 @@ def _chained(splits: Sequence[Array]) -> Array:
     return out
 
 
+def _kind(column: Any) -> str:
+    """What columns have in common that can be put together."""
+    if isinstance(column, Ragged):
+        return f"lists ({column.ragged_rank}) of {_kind(column.values)}"
+    kind = "strings" if isinstance(column, Strings) else str(column.dtype)
+    return f"{kind} {column.shape[1:]}" if column.ndim > 1 else kind
+
+
 def join(parts: Sequence[Batch]) -> Batch:
     """All rows in one batch; the parts have the same columns."""
     if len(parts) == 1:
         return parts[0]
     for part in parts:
         if different := part.keys() ^ parts[0].keys():
-            raise SchemaError("a column that some files have and others not; columns= says what to keep", tensor=min(different))
-    columns = {name: _joined([part[name] for part in parts]) for name in parts[0]}
+            raise SchemaError(SOME, tensor=min(different))
+    columns = {}
+    for name in parts[0]:
+        kinds = dict.fromkeys(_kind(part[name]) for part in parts)
+        if len(kinds) > 1:
+            raise SchemaError(DIFFER.format(" and ".join(kinds)), tensor=name)
+        columns[name] = _joined([part[name] for part in parts])
     present = {name: np.concatenate([part.present[name] for part in parts]) for name in parts[0]}
     return Batch(columns, present, sum(part.size for part in parts))
 
@@ -120,7 +135,7 @@ def spread(column: Any, present: Array) -> Any:
     if isinstance(column, Strings):
         width = int(np.prod(column.shape[1:], dtype=np.int64))
         lengths: Array = np.zeros((count, width), np.int64)
-        lengths[present] = np.diff(column.offsets).reshape(-1, width)
+        lengths[present] = np.diff(column.offsets).reshape(int(present.sum()), width)
         return trusted(Strings, column.data, _bounds(lengths.reshape(-1)), (count, *column.shape[1:]), column.text)
     if isinstance(column, Ragged):
         lengths = np.zeros(count, np.int64)

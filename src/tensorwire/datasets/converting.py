@@ -70,7 +70,7 @@ def convert(
     columns    only these
     where      only records for which it holds: "label == 3 and len(tokens) < 512"
     shuffle    a seed: one order over all records, the same for any number of workers
-    cast       {column: dtype}, which may round
+    cast       {column: dtype}: fractions are rounded, what does not fit is an error
     tensors    columns that are kept exactly in an Example, as TensorProtos
     on_corrupt "skip" passes over what is damaged, and the report names each file
     engine     "local": processes of this machine; "ray": a Ray cluster (engine_options={"address": ...}); or one of your own

@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 from .. import storage
-from .._errors import EncodeError
+from .._errors import EncodeError, TensorwireError
 from ..records.paths import SCHEMA
+from ..storage import Entry
 from . import engines, planning
 from .engines import Engine
 from .manifest import Line, Manifest, is_ours, is_temporary, sweep
@@ -27,6 +28,9 @@ def execute(plan: Plan, engine: Engine, *, resume: bool = True, overwrite: bool 
     """Runs a plan; what an earlier run has done, and is still what it should be, is not done again."""
     started = time.perf_counter()
     report = _one(plan, engine, overwrite, progress) if plan.single else _many(plan, engine, resume, overwrite, progress)
+    _note(report, plan.damage)
+    once = {tuple(one.values()): one for one in report.damage}  # whoever reads a part of a file finds all of its damage
+    report.damage = [once[key] for key in sorted(once)]
     report.seconds = time.perf_counter() - started
     return report
 
@@ -35,11 +39,7 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
     """One file, which needs no books: it is there whole, or not at all."""
     if storage.stat(plan.target) is not None and not overwrite:
         raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True (--overwrite) replaces it")
-    if any(
-        os.path.exists(plan.target) and os.path.samefile(entry.path, plan.target)
-        for entry in plan.sources
-        if not storage.is_url(entry.path)
-    ):
+    if any(_is_same(entry.path, plan.target) for entry in plan.sources):
         raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
     report, runs = Report(plan.target, 1), plan.runs()
     meter = Meter(1, progress, len(runs))
@@ -47,11 +47,11 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
         with engines.watched(engine, meter.watch):
             if runs:
                 _make_folder(plan.runs_folder)
-                for outcome in engine.run(plan.spec, runs):
-                    _count(report, 0, 0, planning.reported(outcome)["damage"])
+                for outcome in planning.answered(engine.run(plan.spec, runs), len(runs)):
+                    _note(report, planning.reported(outcome)["damage"])
                     report.retried += int(outcome.attempts > 1)
                     meter.prepared(outcome.task)
-            for outcome in engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]):
+            for outcome in planning.answered(engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]), 1):
                 done = planning.reported(outcome)
                 _count(report, done["records"], done["bytes"], done["damage"])
                 report.written, report.retried = 1, report.retried + int(outcome.attempts > 1)
@@ -61,6 +61,12 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
             _remove_runs(plan)
     _save_schema(plan, plan.target)
     return report
+
+
+def _is_same(path: str, other: str) -> bool:
+    if storage.is_url(path) or storage.is_url(other):
+        return storage.normal(path) == storage.normal(other)
+    return os.path.exists(other) and os.path.samefile(path, other)
 
 
 def _make_folder(path: str) -> None:
@@ -82,18 +88,30 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
     manifest = Manifest(plan.target)
     _check_place(plan, manifest, overwrite)
     _make_folder(plan.runs_folder if plan.spec.shuffle is not None else plan.target)
-    run = _Run(plan, engine, manifest, resume, progress)
-    _check_sources(plan, run.known)
-    manifest.open(plan)
-    try:
+    with manifest.locked():
+        _check_place(plan, manifest, overwrite)  # somebody else may have been here meanwhile
+        run = _Run(plan, engine, manifest, resume, progress)
+        _check_sources(plan, run.known)
+        manifest.open(plan)
         report = run.all()
-        _save_schema(plan, storage.join(plan.target, _beside(plan)))
         _remove_runs(plan)
-        report.swept = sweep(plan, run.known)
+        entries = storage.listing(plan.target)
+        _check_all(plan, run.known, entries)
+        _save_schema(plan, storage.join(plan.target, _beside(plan)))
+        report.swept = sweep(plan, run.known, entries)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
-    finally:
-        manifest.close()
+
+
+def _check_all(plan: Plan, made: dict[str, int], entries: list[Entry]) -> None:
+    """That every shard is there, of the size that the books say: workers who see another disk may believe that they have written them."""
+    prefix = plan.target.rstrip("/") + "/"
+    there = {entry.path.removeprefix(prefix): entry.size for entry in entries}
+    for number in range(len(plan)):
+        name = plan.shard(number)
+        if there.get(name, -1) != made.get(name):
+            what = "is not there" if name not in there else f"has {there[name]:,} bytes, not {made.get(name):,}"
+            raise TensorwireError(f"a shard that was written {what}: do all workers see this folder?", path=plan.path(name))
 
 
 def _beside(plan: Plan) -> str:
@@ -103,11 +121,12 @@ def _beside(plan: Plan) -> str:
 
 def _save_schema(plan: Plan, path: str) -> None:
     schema = planning.written_schema(plan.spec, plan.sources)
-    if schema is None:
-        return
     names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
     for name in names:
-        schema.save(name + SCHEMA)
+        if schema is not None:
+            schema.save(name + SCHEMA)
+        else:
+            storage.delete(name + SCHEMA)  # of what was there before
 
 
 def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
@@ -122,13 +141,21 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
         if others:
             why = f"has files that no run of ours has written ({storage.shown(others[0])})"
             raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True (--overwrite)")
-    elif about.get("hash") != plan.spec.hash and manifest.finished() is not None:
-        raise FileExistsError(
-            f"{storage.shown(plan.target)} is a finished dataset, made in another way; another folder, or overwrite=True (--overwrite)"
-        )
+    elif manifest.finished() is not None:
+        other = about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]
+        how = "in another way" if other else "of other sources" if not _has_all(plan, manifest, about) else None
+        if how is not None:
+            raise FileExistsError(
+                f"{storage.shown(plan.target)} is a finished dataset, made {how}; another folder, or overwrite=True (--overwrite)"
+            )
 
 
-def _check_sources(plan: Plan, known: set[str]) -> None:
+def _has_all(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> bool:
+    """Whether the sources of a finished dataset are all among the plan's: nothing that it has is given up."""
+    return about.get("sources_hash") == plan.sources_hash or manifest.sources() <= {entry.path for entry in plan.sources}
+
+
+def _check_sources(plan: Plan, known: Container[str]) -> None:
     """That no source is replaced, or swept away at the end: whoever ran it again would read something else."""
     target = _real(plan.target)
     folders: dict[str, bool] = {}
@@ -147,6 +174,10 @@ def _real(folder: str) -> str:
 def _count(report: Report, records: int, nbytes: int, damage: list[Any]) -> None:
     report.records += records
     report.bytes += nbytes
+    _note(report, damage)
+
+
+def _note(report: Report, damage: list[Any]) -> None:
     report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in damage]
 
 
@@ -156,8 +187,8 @@ class _Run:
     def __init__(self, plan: Plan, engine: Engine, manifest: Manifest, resume: bool, progress: Tell | None) -> None:
         self._plan, self._engine, self._manifest = plan, engine, manifest
         lines = manifest.read()
-        self.known = set(lines)
-        """Names of all that was ever made here."""
+        self.known = {name: line.size for name, line in lines.items()}
+        """All that was ever made here, and its size."""
         self._lines = lines if resume else {}
         prefix = plan.target.rstrip("/") + "/"
         self._there = (
@@ -179,14 +210,29 @@ class _Run:
             for task in missing:
                 task.pop("checked", None)
             self._work(iter(missing), known=True)
+        else:
+            for task in plan.runs():
+                line = self._lines.get(self._name(task))
+                _note(self._report, line.damage if line is not None and line.key == plan.key(task) else [])
         return self._report
 
     def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
         """Has all tasks done that are not done."""
-        wanted = tasks if known else (task for task in tasks if not self._is_done(task, shards))
+        asked = 0
+
+        def wanted() -> Iterator[dict[str, Any]]:
+            nonlocal asked
+            for task in tasks:
+                if known or not self._is_done(task, shards):
+                    asked += 1
+                    yield task
+
         with engines.watched(self._engine, self._meter.watch):
-            for outcome in self._engine.run(self._plan.spec, wanted):
+            for outcome in self._engine.run(self._plan.spec, wanted()):
                 self._book(outcome, shards)
+                asked -= 1
+        if asked or next(tasks, None) is not None:
+            raise TensorwireError("the engine has ended without an answer to all of its tasks")
         if not known and (again := self._sure(shards)):
             self._work(iter(again), shards, known=True)
 
@@ -194,16 +240,14 @@ class _Run:
         done, task = planning.reported(outcome), outcome.task
         name = self._name(task)
         self._manifest.add(Line(name, self._plan.key(task), done["records"], done["bytes"], done["crc32c"], done["stamp"], done["damage"]))
-        self.known.add(name)
+        self.known[name] = done["bytes"]
         self._report.retried += int(outcome.attempts > 1)
-        if self._plan.spec.shuffle is not None:  # damage is found by the first half, and counted there
-            self._report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in done["damage"]]
-            done = {**done, "damage": []}
         if shards:
             self._report.written += 1
             self._add(task, done["records"], done["bytes"], done["damage"])
             self._meter.made(task, done["records"], done["bytes"])
         else:
+            _note(self._report, done["damage"])
             self._meter.prepared(task)
 
     def _add(self, task: dict[str, Any], records: int, nbytes: int, damage: list[Any]) -> None:
@@ -229,8 +273,8 @@ class _Run:
         self._meter.found(count)
         if count:
             self._add(task, line.records, line.size, line.damage)
-        elif line.damage:
-            self._report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in line.damage]
+        else:
+            _note(self._report, line.damage)
         return True
 
     def _sure(self, shards: bool = True) -> list[dict[str, Any]]:
@@ -238,7 +282,7 @@ class _Run:
         unsure, self._unsure = self._unsure, []
         again = []
         checks = ({"do": "check", "number": i, "path": task["path"]} for i, (task, _) in enumerate(unsure))
-        for outcome in self._engine.run(self._plan.spec, checks) if unsure else ():
+        for outcome in planning.answered(self._engine.run(self._plan.spec, checks), len(unsure)) if unsure else ():
             task, line = unsure[outcome.task["number"]]
             found = planning.reported(outcome)
             if (found["bytes"], found["crc32c"]) != (line.size, line.crc32c):

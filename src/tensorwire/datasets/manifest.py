@@ -15,13 +15,15 @@ import contextlib
 import fcntl
 import json
 import os
+import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, NamedTuple, Self
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, TensorwireError
+from ..storage import Entry
 from ..wire import jsontext
 from .plans import BOOKS, Plan
 
@@ -31,6 +33,8 @@ _LEAST, _SHARE = 0.2, 0.01
 """Seconds, and the share of a run's time so far, for which lines are held back from a bucket: what a killed driver has done in vain. A run
 of an hour writes some 600 objects."""
 _TEMPORARY = ".tensorwire"
+_DRIVER = "driver"
+"""In a bucket: who writes."""
 
 
 class Line(NamedTuple):
@@ -46,7 +50,7 @@ class Line(NamedTuple):
 
     def text(self) -> bytes:
         plain = self if self.damage else self[:-1]
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
 def parsed(text: bytes) -> Line | None:
@@ -76,6 +80,7 @@ class Manifest:
         self._began, self._since = time.monotonic(), 0.0
         self._segment = 0
         self._stamp = f"{time.time_ns():020d}"
+        self._token = secrets.token_hex(16).encode()
 
     def read(self) -> dict[str, Line]:
         """The last line of each shard."""
@@ -121,18 +126,40 @@ class Manifest:
             return found if isinstance(found, dict) else {}
         return {}
 
-    def open(self, plan: Plan) -> Self:
-        """Begins a run: the spec and the sources are written down, before any shard."""
-        if not self._url:
+    def sources(self) -> set[str]:
+        """The paths of the sources, as far as they are written down."""
+        path, found = storage.join(self._books, "sources.jsonl"), set()
+        if storage.stat(path) is not None:
+            with storage.reader(path) as file:
+                for line in file.read().splitlines():
+                    with contextlib.suppress(ValueError, TypeError, LookupError):
+                        found.add(str(json.loads(line)[0]))
+        return found
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last goes on, and `succeed` finds out."""
+        if self._url:
+            storage.write_bytes(storage.join(self._books, _DRIVER), self._token)
+        else:
             os.makedirs(self._books, exist_ok=True)
             self._take_lock()
+        try:
+            yield
+        finally:
+            self.close()
+
+    def open(self, plan: Plan) -> Self:
+        """Begins a run: the spec and the sources are written down, before any shard."""
         storage.delete(storage.join(self.folder, SUCCESS))
         about = {"spec": plan.spec.json(), "hash": plan.spec.hash, "sources": len(plan.sources), "shards": len(plan), "bytes": plan.size}
+        if plan.splits:
+            about["splits"] = [list(split) for split in plan.splits]
         about["sources_hash"] = plan.sources_hash
         if self._before() != about:
             with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
                 for entry in plan.sources:
-                    file.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
+                    file.write(json.dumps(entry).encode() + b"\n")
             storage.write_bytes(storage.join(self._books, "manifest.json"), json.dumps(about, indent=1).encode() + b"\n")
         if not self._url:
             path = os.path.join(self._books, "shards.jsonl")
@@ -200,6 +227,8 @@ class Manifest:
     def succeed(self, sums: dict[str, Any]) -> None:
         """Says that all is there; nothing is written after it."""
         self._pass_on()
+        if self._url and storage.read_bytes(storage.join(self._books, _DRIVER), 1 << 20) != self._token:
+            raise EncodeError("another run is writing this dataset", path=storage.shown(self.folder))
         storage.write_bytes(storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n")
 
 
@@ -213,17 +242,17 @@ def is_temporary(name: str) -> bool:
     return base.startswith(".") and base.endswith(_TEMPORARY)
 
 
-def is_ours(name: str, plan: Plan, known: set[str]) -> bool:
+def is_ours(name: str, plan: Plan, known: Container[str]) -> bool:
     """Whether a file in the dataset's folder is a shard of this plan, or of an earlier one. `known` are the names that the books have."""
     return name in known or ("/" not in name and plan.pattern.fullmatch(name) is not None)
 
 
-def sweep(plan: Plan, known: set[str]) -> int:
+def sweep(plan: Plan, known: Container[str], entries: Iterable[Entry]) -> int:
     """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. Nothing else is touched."""
     gone = 0
     wanted = {plan.shard(i) for i in range(len(plan))}
     prefix = plan.target.rstrip("/") + "/"
-    for entry in storage.listing(plan.target):
+    for entry in entries:
         name = entry.path.removeprefix(prefix)
         if is_temporary(name) or (name not in wanted and is_ours(name, plan, known)):
             storage.delete(entry.path)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from .. import storage
+from .. import dtypes, storage
 from .._errors import EncodeError, SchemaError, TensorwireError, choices
 from ..records import beside
+from ..records.blocks import compression_named
 from ..records.paths import INDEX, SCHEMA
 from ..records.schema import Schema, as_schema
 from ..storage import Entry
@@ -28,11 +29,18 @@ _MARKS = 4096
 
 
 def find(src: Any) -> list[Entry]:
-    """The files of a dataset: paths, patterns, folders, URLs, or a list of them. Indexes, schemas and books are none of it."""
-    given = [src] if isinstance(src, (str, os.PathLike)) else list(src)
+    """The files of a dataset: paths, patterns, folders, URLs, or a list of them, each file once. In folders and by patterns, indexes,
+    schemas and books are none of it, nor what else begins with "_" or "."."""
+    given = [os.fspath(one) for one in ([src] if isinstance(src, (str, os.PathLike)) else src)]
     if not given:
         raise EncodeError("an empty list of files")
-    return [entry for entry in storage.find([os.fspath(one) for one in given]) if _is_data(entry.path)]
+    named = {storage.normal(one) for one in given}
+    found = [entry for entry in storage.find(given) if _is_data(entry.path) or storage.normal(entry.path) in named]
+    if len(given) > 1:
+        found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[::-1]
+    if not found:
+        raise FileNotFoundError(f"no file of data matches {storage.shown(given[0])!r}")
+    return found
 
 
 def _is_data(path: str) -> bool:
@@ -89,13 +97,15 @@ def plan_for(
     soon: bool = False,
 ) -> Plan:
     """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled. `soon` says that it will be run."""
-    target = os.fspath(dst)
     entries = find(src)
-    kind, (goal, named) = source_format(entries, format), target_format(target, to)
+    kind, (goal, named) = source_format(entries, format), target_format(os.fspath(dst), to)
+    target = storage.normal(os.fspath(dst))
     if on_corrupt not in ("raise", "skip"):
         raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
-    if shards is not None and shards < 1:
-        raise EncodeError(f"at least one shard, not {shards}")
+    checked_shards(shards)
+    if splits and shuffle is not None:
+        raise EncodeError("a split keeps the order of its sources; shuffle each of its parts, or the sources first")
+    check_name(name)
     if shuffle is True:
         raise EncodeError("shuffle is a seed, so that a run that was broken off can go on: shuffle=0")
     for what, given in (("quantize", quantize), ("cast", cast)):
@@ -107,6 +117,8 @@ def plan_for(
         compression = _of_one_file(target, goal, named, compression)
     if soon and hasattr(engine, "prepare"):
         engine.prepare(1 if single and shuffle is None else max(shards or 0, len(entries)), {kind, goal})
+    if goal in ("tfrecord", "jsonl"):
+        compression = compression_named(compression)
     spec = Spec(
         kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
         None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,
@@ -117,6 +129,18 @@ def plan_for(
     if spec.shuffle is not None:
         return _shuffled(counted(made, engine))
     return counted(made, engine) if made.shards not in (1, len(entries)) else made
+
+
+def checked_shards(shards: int | None) -> int | None:
+    if shards is not None and (not isinstance(shards, int) or shards < 1):
+        raise EncodeError(f"at least one shard, not {shards!r}")
+    return shards
+
+
+def check_name(name: str) -> None:
+    """That shards of this name lie in their folder, and are seen there."""
+    if not name or not all(letter.isalnum() or letter in "-_." for letter in name) or name[0] in "._-":
+        raise EncodeError(f"{name!r} is no name for shards: letters, digits, and inside - _ .")
 
 
 def _of_one_file(target: str, goal: str, named: str | None, compression: str | None) -> str | None:
@@ -137,6 +161,9 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     """The spec with what the columns are, as far as somebody has to know before the first record is read."""
     if isinstance(columns, (str, bytes)):
         raise EncodeError(f"columns is a list of names, not {columns!r}")
+    columns = None if columns is None else list(dict.fromkeys(columns))
+    for dtype in spec.cast.values():
+        dtypes.named(dtype)
     looks = (
         spec.where is not None
         or spec.by is not None
@@ -154,7 +181,8 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     names = [entry.path for entry in entries]
     try:
         size = sum(entry.size for entry in entries)
-        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, spec, size)
+        asked = None if columns is None else list(dict.fromkeys([*columns, *_needed(spec)]))
+        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, replace(spec, reads=asked), size)
     except TensorwireError as error:
         raise error.add(path=names[0]) from error.__cause__
     assert found is not None
@@ -178,6 +206,13 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
 
 def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str] | None) -> Spec:
     needed = _needed(spec)
+    if columns is None and not needed and not (spec.cast or spec.quantize or spec.tensors):
+        return spec
+    known = formats.named(spec.source).columns([entry.path for entry in entries], spec)
+    for name in [*(columns or ()), *needed]:
+        if name not in known:
+            raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
+    _check_names(spec, known if columns is None else columns)
     if columns is None:
         return spec
     return replace(spec, columns=list(columns), reads=list(dict.fromkeys([*columns, *needed])))
@@ -202,12 +237,23 @@ def counted(plan: Plan, engine: Engine) -> Plan:
     tasks = ({"do": "count", "number": i, "marks": per, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
     counts: Array = np.zeros(len(plan.sources) + 1, np.int64)
     marks: list[tuple[int, list[int]]] = [(1, [])] * len(plan.sources)
-    for outcome in engine.run(plan.spec, tasks):
+    damage: list[tuple[int, list[Any]]] = []
+    for outcome in answered(engine.run(plan.spec, tasks), len(plan.sources)):
         report = reported(outcome)
         number = outcome.task["number"]
         counts[number + 1] = report["records"]
         marks[number] = report["step"], report["marks"]
-    return replace(plan, starts=np.cumsum(counts), marks=marks)
+        damage += [(number, one) for one in report["damage"]]
+    return replace(plan, starts=np.cumsum(counts), marks=marks, damage=[one for _, one in sorted(damage)])
+
+
+def answered(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
+    """As many outcomes as there are tasks: an engine that loses some must not look like one that is done."""
+    for outcome in outcomes:
+        count -= 1
+        yield outcome
+    if count:
+        raise TensorwireError(f"the engine has ended without an answer to {count:,} of its tasks")
 
 
 def reported(outcome: Outcome) -> dict[str, Any]:

@@ -56,6 +56,8 @@ class Plan:
     """For each source: where every how many-th of its records begins."""
     ranks: list[dict[str, int]] = field(default_factory=list)
     """For a sample: how many records of each stratum come before each source."""
+    damage: list[Any] = field(default_factory=list)
+    """What could not be read when the records were counted: [path, why, bytes]."""
 
     def __len__(self) -> int:
         return self.shards * max(1, len(self.splits))
@@ -102,7 +104,8 @@ class Plan:
         if self.by_records:
             assert self.starts is not None
             total = int(self.starts[-1])
-            return list(self._between(total * number // self.shards, total * (number + 1) // self.shards))
+            found = list(self._between(total * number // self.shards, total * (number + 1) // self.shards))
+            return found or [self.whole(0)._replace(stop=0)]  # no records, but it knows the columns
         count = len(self.sources)
         return [self.whole(i) for i in range(count * number // self.shards, count * (number + 1) // self.shards)]
 
@@ -161,7 +164,8 @@ class Plan:
     def gathered(self, number: int) -> dict[str, Any]:
         """For a shuffle: a task of its second half. Which runs there are follows from their number."""
         path = self.path(self.shard(number))
-        return {"do": "gather", "number": number, "path": path, "runs": self.runs_folder, "count": len(self.sources)}
+        like = part_json(self.whole(0)._replace(stop=0))
+        return {"do": "gather", "number": number, "path": path, "runs": self.runs_folder, "count": len(self.sources), "like": like}
 
     def key(self, task: dict[str, Any]) -> str:
         """A shard with another key is another shard: it hangs on the spec, and on the sources as they are."""
@@ -187,6 +191,8 @@ class Plan:
             out["marks"] = [list(mark) for mark in self.marks]
         if self.ranks:
             out["ranks"] = self.ranks
+        if self.damage:
+            out["damage"] = self.damage
         return out
 
     @classmethod
@@ -196,7 +202,8 @@ class Plan:
         return cls(
             Spec.from_json(about["spec"]), about["target"], [Entry(*entry) for entry in about["sources"]], about["shards"], about["name"],
             about["single"], tuple(Split(*split) for split in about["splits"]), None if starts is None else np.array(starts, np.int64),
-            [(step, offsets) for step, offsets in about["marks"]] if "marks" in about else None, about.get("ranks", []),
+            [(step, offsets) for step, offsets in about["marks"]] if "marks" in about else None,
+            about.get("ranks", []), about.get("damage", []),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -233,7 +240,7 @@ def part_json(part: Part) -> dict[str, Any]:
     known: dict[str, Any] = {"path": part.path, "size": part.size, "stamp": part.stamp, "number": part.number}
     for name in ("first", "stop", "mark", "base", "ranks"):
         value = getattr(part, name)
-        if value not in (None, 0, {}):
+        if value not in (None, 0, {}) or (name == "stop" and value == 0):
             known[name] = list(value) if name == "mark" else value
     return known
 

@@ -54,12 +54,11 @@ def split(
     {'train': 800, 'validation': 200}
     """
     total = sum(shares.values())
-    if not shares or min(shares.values()) <= 0 or total > 1 + 1e-9:
-        raise EncodeError(f"shares are above 0 and 1 together, not {dict(shares)}")
+    if not shares or not all(share > 0 for share in shares.values()) or total > 1 + 1e-9:
+        raise EncodeError(f"shares are above 0, and at most 1 together, not {dict(shares)}")
     names, at, splits = list(shares), 0.0, []
     for name in names:
-        if not name or not all(letter.isalnum() or letter in "-_." for letter in name) or name[0] in "._-":
-            raise EncodeError(f"{name!r} is no name of a split: letters and digits")
+        planning.check_name(name)
         high = 1.0 if name == names[-1] and abs(total - 1) < 1e-9 else at + shares[name]
         splits.append(Split(name, at, high))
         at = high
@@ -100,13 +99,17 @@ def sample(
     if (fraction is None) == (records is None) or (fraction is not None and not 0 < fraction <= 1) or (records is not None and records < 1):
         raise EncodeError("a fraction above 0 and up to 1, or a number of records")
     with engines.using(engine, workers, engine_options) as crew:
-        shards = options.pop("shards", None)
-        single = None if shards in (None, 1) else False
         goal = _target(src, dst, to, options.get("format"))
-        made = planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, single=single, soon=not dry_run, **options)
-        if shards is not None:
-            made = replace(made, shards=min(shards, len(made.sources)))
-        made = _sampled(made, crew, fraction, records)
+        shards, options["shards"] = options.pop("shards", None), None
+        if options.get("shuffle") is not None or shards == 1:
+            options["shards"] = shards
+        elif shards is not None:
+            options["single"] = False
+        made = _sampled(
+            planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, soon=not dry_run, **options), crew, fraction, records
+        )
+        if made.spec.shuffle is None and not made.single:  # sources are not cut, and no shard need be empty
+            made = replace(made, shards=min(planning.checked_shards(shards) or len(made.sources), len(made.sources), max(1, _size(made))))
         return made if dry_run else driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
 
 
@@ -114,7 +117,7 @@ def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records
     """The plan with how many records of each stratum there are before every source, and how many are wanted."""
     found: list[Counter[str]] = [Counter()] * len(plan.sources)
     tasks = ({"do": "strata", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
-    for outcome in engine.run(plan.spec, tasks):
+    for outcome in planning.answered(engine.run(plan.spec, tasks), len(plan.sources)):
         found[outcome.task["number"]] = Counter(reported(outcome)["strata"])
     ranks, so_far = [], Counter[str]()
     for counts in found:
@@ -124,6 +127,11 @@ def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records
     strata = {name: [count, wanted[name]] for name, count in sorted(so_far.items())}
     # Rows are filtered by `where` before they are counted, and so before they are picked.
     return replace(plan, spec=replace(plan.spec, strata=strata), ranks=[one or {"": 0} for one in ranks])
+
+
+def _size(plan: Plan) -> int:
+    """How many records a sample has."""
+    return sum(wanted for _, wanted in (plan.spec.strata or {}).values())
 
 
 def _wanted(counts: Counter[str], fraction: float | None, records: int | None) -> dict[str, int]:
@@ -167,7 +175,7 @@ class Stats:
         return {"sources": self.sources, "bytes": self.bytes, "records": self.records, "features": self.features, "damage": self.damage}
 
     def __str__(self) -> str:
-        lines = [f"{self.sources:,} files, {self.bytes:,} bytes, {self.records:,} records"]
+        lines = [f"{_many(self.sources, 'file')}, {self.bytes:,} bytes, {_many(self.records, 'record')}"]
         for name, about in sorted(self.features.items()):
             share = 100 * about["present"] / self.records if self.records else 0
             words = [f"in {about['present']:,} ({share:.4g} %)", f"values {about['values']:,}", f"lengths {_span(about['lengths'])}"]
@@ -175,6 +183,10 @@ class Stats:
             words += [f"NaN {about['nan']:,}"] if "nan" in about else []
             lines.append(f"  {name}: {about['kind']}, {', '.join(words)}")
         return "\n".join([*lines, *(f"  damage: {why}" for _, why, _ in self.damage)])
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def _span(bounds: Sequence[Any]) -> str:
@@ -198,7 +210,7 @@ def stats(
     >>> folder = tempfile.mkdtemp()
     >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"label": np.arange(10)})
     >>> print(stats(f"{folder}/a.tfrecord", workers=0))
-    1 files, ... bytes, 10 records
+    1 file, ... bytes, 10 records
       label: int64, in 10 (100 %), values 10, lengths 1, range 0 to 9
     """
     entries = planning.find(src)
@@ -212,7 +224,7 @@ def stats(
     meter = Meter(len(entries), progress)
     tasks = ({"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(entries)))
     with engines.using(engine, workers, engine_options) as crew, engines.watched(crew, meter.watch):
-        for outcome in crew.run(spec, tasks):
+        for outcome in planning.answered(crew.run(spec, tasks), len(entries)):
             report = reported(outcome)
             total = statistics.added(total, report)
             damage += report["damage"]

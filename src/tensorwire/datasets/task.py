@@ -28,6 +28,8 @@ from .spec import Spec, digest
 
 _STRATA = 100_000
 """Values by which a sample may be balanced."""
+_TABLE = 1 << 10
+"""Records of a stratum up to which its order is held."""
 _PIECE = 4 << 20
 
 
@@ -123,6 +125,7 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
             so_far.reach((done + (weight * reading.share if part.stop is None else at - part.first)) / total)
             if batch.size:
                 yield batch, part.base + numbers
+        check_source(part)  # nor has it changed while it was read
         done += weight
 
 
@@ -151,14 +154,16 @@ class _Sample:
         self._orders: dict[str, ordering.Permutation] = {}
 
     def __call__(self, batch: Batch) -> Array:
-        values = stratum(batch, self._spec)
         out: Array = np.zeros(batch.size, np.bool_)
+        if not batch.size:
+            return out
+        values = stratum(batch, self._spec)
         order = np.argsort(values, kind="stable")
         found, starts = np.unique(values[order], return_index=True)
         for name, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
             total, wanted = self._strata.get(name, [0, 0])
             if name not in self._orders:
-                self._orders[name] = ordering.Permutation(total, self._spec.seed + int(digest(name)[:8], 16))
+                self._orders[name] = ordering.Permutation(total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE)
             ranks = self._at[name] + np.arange(len(places))
             out[places] = self._orders[name](ranks) < wanted
             self._at[name] += len(places)
@@ -173,7 +178,8 @@ def stratum(batch: Batch, spec: Spec) -> Array:
 
 
 def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
-    return writing(task["path"], spec, (finished(batch, spec) for batch, _ in rows(task, spec, so_far)), so_far)
+    found = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
+    return writing(task["path"], spec, found, so_far, part_from(task["parts"][0]))
 
 
 def finished(batch: Batch, spec: Spec) -> Batch:
@@ -182,8 +188,8 @@ def finished(batch: Batch, spec: Spec) -> Batch:
     return cast(chosen, spec)
 
 
-def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar) -> dict[str, Any]:
-    """A shard, whole or not at all."""
+def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: Part) -> dict[str, Any]:
+    """A shard, whole or not at all. One without records has the columns of a source."""
     with storage.writer(path) as file:
         summed = Summed(file)
         sink = formats.named(spec.target).writer(summed, spec)
@@ -191,6 +197,8 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar) -> dic
             for batch in found:
                 sink.add(batch)
                 so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
+            if not so_far.records and spec.schema is None and hasattr(formats.named(spec.source), "blank"):
+                sink.add(finished(formats.named(spec.source).blank(like.path, spec), spec))
             sink.close()
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__
@@ -202,7 +210,7 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar) -> dic
 def _count(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
-    found = formats.named(spec.source).count(part.path, task["marks"], spec)
+    found = formats.named(spec.source).count(part.path, task["marks"], spec, so_far)
     return {"records": found.records, "step": found.step, "marks": found.marks}
 
 
@@ -245,7 +253,7 @@ def _gather(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
             yield batch
             so_far.reach(so_far.records / (bounds[number + 1] - bounds[number]))
 
-    return writing(task["path"], spec, found(), so_far)
+    return writing(task["path"], spec, found(), so_far, part_from(task["like"]))
 
 
 _WORK = {

@@ -14,12 +14,11 @@ from .. import memory
 from .._errors import EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
 from ..wire import example
-from . import adapters, beside
+from . import adapters, beside, infer
 from . import columns as _columns
 from . import index as _index
 from .batch import Batch, ForeignBatch
 from .blocks import Block
-from .infer import infer_schema
 from .pipeline import Pipeline
 from .reader import RecordReader
 from .schema import BYTES, Feature, Schema, as_schema
@@ -164,7 +163,7 @@ class Examples:
         elif scanned := _from_indexes(names):
             found, origin = scanned, ""
         else:
-            found = infer_schema(names, compression=compression, limits=self.limits)
+            found = infer.of_files(names, compression=compression, limits=self.limits, skip=self._skips)
             origin = (
                 f"; the schema was inferred from a sample of {found.records} records: "
                 "schema=tw.infer_schema(path, full=True) looks at all of them, or pass a schema of your own"

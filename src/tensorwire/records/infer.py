@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import memory, storage
-from .._errors import SchemaError
+from .._errors import DecodeError, SchemaError
 from .._limits import DEFAULT, Limits
 from ..wire import kernels, status
 from . import blocks as _blocks
@@ -64,14 +64,17 @@ def of_files(
     compression: str | None = None,
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
+    skip: bool = False,
 ) -> Schema:
-    """The same of files that are known to be there."""
+    """The same of files that are known to be there. With `skip`, what is damaged is left out of a sample."""
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
     chosen = list(names) if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
     ends = list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
-    for number, whole in enumerate(_surveyed(survey, chosen, None if full else SAMPLE if sample is None else sample, compression, limits)):
+    for number, whole in enumerate(
+        _surveyed(survey, chosen, None if full else SAMPLE if sample is None else sample, compression, limits, skip)
+    ):
         complete = complete and whole
         if progress:
             progress(ends[number], ends[-1])
@@ -83,7 +86,7 @@ def of_files(
     return schema
 
 
-def _surveyed(survey: Any, names: list[str], sample: int | None, compression: str | None, limits: Limits) -> Iterator[bool]:
+def _surveyed(survey: Any, names: list[str], sample: int | None, compression: str | None, limits: Limits, skip: bool) -> Iterator[bool]:
     """Counts in the files, in whatever order, which changes nothing; says of each in turn if that was all of it."""
     if sample is None:
         for name in names:
@@ -101,28 +104,30 @@ def _surveyed(survey: Any, names: list[str], sample: int | None, compression: st
 
     pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
     try:
-        yield from pool.map(lambda name: _sampled(add, name, sample // len(names), compression, limits), names)
+        yield from pool.map(lambda name: _sampled(add, name, sample // len(names), compression, limits, skip), names)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compression: str | None, limits: Limits) -> bool:
+def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compression: str | None, limits: Limits, skip: bool) -> bool:
     """Counts in a sample of one file; True if that was all of it."""
     source = storage.source(path)
     try:
         plain, size = _blocks.compression_of(source, compression) is None, source.size
     finally:
         source.close()
-    if not plain or size <= budget:  # what a compressed file has in the middle only shows when all before it is unpacked
-        read = 0
-        for block in _from(path, 0, budget, compression, limits):
-            add(block)
-            read += int(block.sizes.sum())
-        return read < budget
-    for offset in (0, size // 2, max(size - budget // 3, size * 2 // 3)):
-        for block in _from(path, offset, budget // 3, "", limits):
-            add(block)
-    return False
+    whole = not plain or size <= budget  # what a compressed file has in the middle only shows when all before it is unpacked
+    read = 0
+    for offset in (0,) if whole else (0, size // 2, max(size - budget // 3, size * 2 // 3)):
+        try:
+            for block in _from(path, offset, budget if whole else budget // 3, compression if whole else "", limits):
+                add(block)
+                read += int(block.sizes.sum())
+        except DecodeError:
+            if not skip:
+                raise
+            whole = False
+    return whole and read < budget
 
 
 def _from(path: str, offset: int, budget: int, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:

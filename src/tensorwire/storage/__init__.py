@@ -22,7 +22,7 @@ from typing import IO, Any
 from .. import files, memory
 from .._errors import EncodeError, LimitError
 from . import local
-from .places import Entry, Opened, Readable, Store, is_url, join, local_path, shown
+from .places import Entry, Opened, Readable, Store, is_url, join, local_path, normal, shown
 
 __all__ = [
     "Entry",
@@ -33,6 +33,9 @@ __all__ = [
     "is_url",
     "join",
     "listing",
+    "local_path",
+    "names_within",
+    "normal",
     "opened",
     "read_bytes",
     "read_whole",

@@ -88,6 +88,15 @@ def local_path(path: str | os.PathLike[str]) -> str:
     return unquote(text[len(_FILE) :])
 
 
+def normal(path: str) -> str:
+    """One form for each place: a local path without `file://`, and no slashes too many.
+
+    >>> normal("file:///data//a/"), normal("./data/../b"), normal("s3://bucket/a//")
+    ('/data/a', 'b', 's3://bucket/a')
+    """
+    return path.rstrip("/") if is_url(path) else os.path.normpath(local_path(path))
+
+
 def shown(url: str) -> str:
     """A URL as it may stand in a message: without a user's name and password, and without a query, which may be a signature.
 

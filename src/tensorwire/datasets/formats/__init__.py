@@ -1,9 +1,10 @@
 """The formats that datasets are in: each a module that counts, reads and writes records as batches of columns.
 
-    count(path, marks, spec)       how many records, and where some of them begin
+    count(path, marks, spec, reading)  how many records, and where some of them begin
     read(part, spec, reading)      batches of the records of a part
     schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
     bare(names, sources, spec)     which of these features, that are no columns, are bytes in the files
+    columns(sources, spec), blank(source, spec)   where files themselves say what columns they have: the names, and a batch without rows
     Writer(file, spec)             add(batch) ..., close()
 
 Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
@@ -97,7 +98,7 @@ class Writer(Protocol):
 
 
 class Format(Protocol):
-    def count(self, path: str, marks: int, spec: Spec) -> Counted: ...
+    def count(self, path: str, marks: int, spec: Spec, reading: Reading) -> Counted: ...
     def read(self, part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]: ...
     def schema(self, paths: Sequence[str], spec: Spec, nbytes: int) -> Schema | None: ...
     def bare(self, names: list[str], paths: Sequence[str], spec: Spec) -> list[str]: ...

@@ -54,15 +54,27 @@ def _check_buffers(file: IpcFile, source: files.BytesSource) -> None:
                 raise DecodeError(f"a compressed buffer that says it has {size} bytes", format=FORMAT, offset=at)
 
 
-def count(path: str, marks: int, spec: Spec) -> Counted:
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the messages of the batches."""
     with local(path) as place, columnar.guarded(path, FORMAT):
         return Counted(sum(_Opened(place).rows), [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    some = sources[:1] if storage.is_url(sources[0]) else sources  # of an object, all of it is fetched
-    return columnar.schema_of_files(some, lambda path: columnar.schema_of(arrow_schema(path), spec))
+    return columnar.schema_of_files(_quick(sources), lambda path: columnar.schema_of(arrow_schema(path), spec))
+
+
+def _quick(sources: Sequence[str]) -> Sequence[str]:
+    """Of an object, all of it is fetched, so one is enough."""
+    return sources[:1] if storage.is_url(sources[0]) else sources
+
+
+def columns(paths: Sequence[str], spec: Spec) -> list[str]:
+    return columnar.names_of_files(_quick(paths), lambda path: arrow_schema(path).names)
+
+
+def blank(path: str, spec: Spec) -> Batch:
+    return columnar.batch_of(columnar.empty_rows(arrow_schema(path)), spec)
 
 
 def arrow_schema(path: str) -> Any:
@@ -116,5 +128,6 @@ def check_target(spec: Spec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
         raise EncodeError(f"Arrow compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}", format=FORMAT)
+    columnar.check_level(spec.compression or "none", spec.level, FORMAT)
     if spec.quantize:
         raise EncodeError("Arrow holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from ... import frameworks
@@ -18,8 +19,8 @@ from ..._optional import require
 from ...records import adapters, beside, gather, pack
 from ...records import columns as _columns
 from ...records.batch import Batch
-from ...records.schema import FLOAT, Feature, Schema
-from ...tensors import Ragged, Strings
+from ...records.schema import Feature, Schema
+from ...tensors import Array, Ragged, Strings
 from ...wire import example, jsontext
 from .. import batches, features
 from ..spec import Spec
@@ -27,6 +28,7 @@ from . import Damage, Part, Reading
 
 _FILES = 16
 """Files that a plan looks into, for what their columns are."""
+_SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
 
@@ -65,6 +67,7 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
 def batch_of(found: Any, spec: Spec | None = None) -> Batch:
     """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what."""
     names, schema = (None, None) if spec is None else (spec.names, spec.schema)
+    _check_unique(found.schema.names)
     columns, present = {}, {}
     for name in names if names is not None else found.schema.names:
         place = found.schema.get_field_index(name)
@@ -81,6 +84,12 @@ def batch_of(found: Any, spec: Spec | None = None) -> Batch:
             raise error.add(tensor=name) from None
         present[name] = there
     return Batch(columns, present, found.num_rows)
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        name = next(name for number, name in enumerate(names) if name in names[:number])
+        raise SchemaError(f"two columns of the name {name!r}, of which only one could be kept; rename one", tensor=name)
 
 
 def absent(name: str, count: int, spec: Spec, known: Iterable[str]) -> Any:
@@ -150,22 +159,37 @@ def empty(spec: Spec) -> Batch | None:
 def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
     """A record batch of that schema."""
     found = adapters.arrow_batch(pa, batch)
-    try:
-        return found.cast(schema) if not found.schema.equals(schema) else found.replace_schema_metadata(schema.metadata)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
-        raise EncodeError(f"the columns are not those of the first rows: {error!s:.200}") from None
+    for name in dict.fromkeys([*schema.names, *found.schema.names]):
+        kinds = [one.field(name).type if name in one.names else None for one in (schema, found.schema)]
+        if None in kinds:
+            raise EncodeError(batches.SOME, tensor=name)
+        if kinds[0] != kinds[1]:
+            raise EncodeError(batches.DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
+    return pa.RecordBatch.from_arrays([found.column(name) for name in schema.names], schema=schema)
+
+
+def empty_rows(arrow: Any) -> Any:
+    """A record batch without rows."""
+    pa = require("pyarrow", extra="arrow")
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
+
+
+def names_of_files(paths: Sequence[str], look: Callable[[str], Iterable[str]]) -> list[str]:
+    """The columns that some of the files have."""
+    return list(dict.fromkeys(name for path in some(paths) for name in look(path)))
 
 
 def schema_of(arrow: Any, spec: Spec) -> Schema:
     """The schema of Examples for a table: the one in its metadata, or what its types become."""
     pa = require("pyarrow", extra="arrow")
     known = (arrow.metadata or {}).get(KEY.encode())
-    names = arrow.names
+    _check_unique(arrow.names)
     if known is not None:
         found = Schema.from_json(known)
-        if set(found) == set(names):
+        if set(found) == set(arrow.names):
             return found
-    blank = batch_of(pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow))
+    fields = [field for field in arrow if spec.reads is None or field.name in spec.reads]
+    blank = batch_of(empty_rows(pa.schema(fields, arrow.metadata)))
     asked = cast(blank, spec)
     try:
         columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
@@ -208,8 +232,33 @@ def _cast(column: Any, dtype: str, name: str) -> Any:
     values = getattr(column, "values", column)
     if not isinstance(values, np.ndarray):
         raise EncodeError(f"strings are not cast to {dtype}", tensor=name)
-    made = frameworks.tensor(values).astype(_dtype(dtype))
+    made = _cast_numbers(frameworks.tensor(values), _dtype(dtype), name)
     return made if values is column else type(column)(made, column.row_splits, column.uniform)
+
+
+def _cast_numbers(values: Array, dtype: np.dtype[Any], name: str) -> Array:
+    """In another dtype: fractions are rounded, but a number that does not fit is an error."""
+    if "c" in (values.dtype.kind, dtype.kind):
+        if dtype.kind != "c":
+            raise EncodeError(f"complex numbers are not cast to {dtype.name}", tensor=name)
+        return values.astype(dtype)
+    whole = dtype.kind in "iu" or dtype.name in _SMALL_INTEGERS
+    if dtype.kind == "b":
+        fits = (values == 0) | (values == 1)
+    elif not whole:
+        with np.errstate(over="ignore"):
+            fits = np.isfinite(values.astype(dtype).astype(np.float64)) | ~np.isfinite(values.astype(np.float64))
+    else:
+        values = values if values.dtype.kind in "iub" else np.rint(values.astype(np.float64))
+        bounds = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
+        low, high = int(bounds.min), int(bounds.max)
+        # 2**63 and 2**64 are floats, and the largest integers below them are not.
+        fits = (values >= low) & (values <= high if values.dtype.kind in "iub" else values < high + 1)
+    if not fits.all():
+        wrong = values.reshape(-1)[np.flatnonzero(~fits.reshape(-1))[0]]
+        raise EncodeError(f"cast to {dtype.name}, and {wrong} does not fit", tensor=name)
+    with np.errstate(over="ignore"):
+        return values.astype(dtype)
 
 
 def _dtype(name: str) -> Any:
@@ -234,5 +283,12 @@ def guarded(path: str, format: str) -> Iterator[None]:
         raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", path=path, format=format, offset=0) from None
 
 
-def is_float(feature: Feature) -> bool:
-    return feature.kind == FLOAT
+def check_level(codec: str, level: int | None, format: str) -> None:
+    """That pyarrow has this level of compression."""
+    pa = require("pyarrow", extra="arrow")
+    if level is None or codec == "none":
+        return
+    try:
+        pa.Codec("lz4_raw" if (codec, format) == ("lz4", "parquet") else codec, compression_level=level)
+    except (pa.ArrowException, ValueError, OSError, TypeError) as error:
+        raise EncodeError(f"no level {level} of {codec}: {error!s:.100}", format=format) from None

@@ -24,6 +24,7 @@ _LOOK = 2048
 """Rows that are looked at for values that come again."""
 _DELTA = "DELTA_BINARY_PACKED"
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_USUAL = "zstd"
 
 
 class _Opened:
@@ -45,7 +46,7 @@ class _Opened:
         self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
 
 
-def count(path: str, marks: int, spec: Spec) -> Counted:
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the footer."""
     with columnar.guarded(path, FORMAT):
         return Counted(_metadata(path).num_rows if storage.is_url(path) else sum(_Opened(path).groups), [])
@@ -66,6 +67,14 @@ def _metadata(url: str) -> Any:
     """The footer of an object, which is all that is fetched."""
     with storage.reader(url) as file:
         return require("pyarrow.parquet", extra="arrow").read_metadata(file)
+
+
+def columns(paths: Sequence[str], spec: Spec) -> list[str]:
+    return columnar.names_of_files(paths, lambda path: arrow_schema(path).names)
+
+
+def blank(path: str, spec: Spec) -> Batch:
+    return columnar.batch_of(columnar.empty_rows(arrow_schema(path)), spec)
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
@@ -108,7 +117,7 @@ class Writer:
         table = self._pa.Table.from_batches(self._held, self._schema)
         self._held, self._size = [], 0
         if self._writer is None:
-            name = self._spec.compression or "zstd"
+            name = self._spec.compression or _USUAL
             self._writer = self._parquet.ParquetWriter(
                 self._file, self._schema, compression=name, compression_level=self._spec.level if name != "none" else None,
                 **_encoded(self._pa, table), write_page_checksum=True, store_schema=True,
@@ -153,5 +162,6 @@ def check_target(spec: Spec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
         raise EncodeError(f"Parquet compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}", format=FORMAT)
+    columnar.check_level(spec.compression or _USUAL, spec.level, FORMAT)
     if spec.quantize:
         raise EncodeError("Parquet holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)

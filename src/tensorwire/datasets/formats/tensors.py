@@ -30,7 +30,7 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
     return int(counts.pop())
 
 
-def count(path: str, marks: int, spec: Spec) -> Counted:
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the header."""
     with local(path) as place, lazy.open_file(place, spec.source) as file:
         return Counted(_rows({name: file[name].shape for name in file}, path), [])
@@ -44,14 +44,22 @@ def _load(path: str, spec: Spec) -> Batch:
 def _batch(found: Any, path: str) -> Batch:
     if not hasattr(found, "items"):
         raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
-    columns = {name: column for name, column in found.items() if not name.endswith(PRESENT)}
+    columns = {name: column for name, column in found.items() if not _is_flag(name, found)}
     if any(isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()):
         raise SchemaError("a column is dense, ragged or of strings", path=path)
     rows = _rows({name: column.shape for name, column in columns.items()}, path)
-    present = {name: np.asarray(found.get(name + PRESENT, np.ones(rows, np.bool_)), np.bool_) for name in columns}
+    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, found)}
+    present = {name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_) for name in columns}
     if any(there.shape != (rows,) for there in present.values()):
         raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
     return Batch(columns, present, rows)
+
+
+def _is_flag(name: str, found: Any) -> bool:
+    """Whether a column says which records have another one."""
+    return (
+        name in found and name.endswith(PRESENT) and name.removesuffix(PRESENT) in found and getattr(found[name], "dtype", None) == np.bool_
+    )
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
@@ -59,14 +67,30 @@ def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
 
 
 def _schema_of(path: str, spec: Spec) -> Schema:
-    with lazy.open_file(path, spec.source) as file:
-        blank = _batch({name: file[name][:0] for name in file}, path)
-    asked = columnar.cast(blank, spec)
+    asked = columnar.cast(_blank(path, spec), spec)
+    if spec.reads is not None:
+        asked = batches.select(asked, [name for name in spec.reads if name in asked])
     try:
         columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
     except TensorwireError as error:
         raise error.add(path=path) from None
     return Schema({name: column.feature for name, column in columns.items()})
+
+
+def _blank(path: str, spec: Spec) -> Batch:
+    """The columns of a file, without rows."""
+    with lazy.open_file(path, spec.source) as file:
+        _rows({name: file[name].shape for name in file}, path)
+        return _batch({name: file[name][:0] for name in file}, path)
+
+
+def columns(paths: Sequence[str], spec: Spec) -> list[str]:
+    return columnar.names_of_files(paths, lambda path: _blank(path, spec))
+
+
+def blank(path: str, spec: Spec) -> Batch:
+    found = _blank(path, spec)
+    return found if spec.names is None else _chosen(found, spec.names, spec)
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
@@ -112,6 +136,8 @@ class Writer:
         whole = batches.join(self._held or [blank])  # type: ignore[list-item]
         columns: dict[str, Any] = {}
         for name, column in whole.items():
+            if name.endswith(PRESENT):
+                raise EncodeError(f"names that end in {PRESENT!r} say which records have a column", tensor=name)
             columns[name] = column
             if not whole.present[name].all():
                 columns[name + PRESENT] = whole.present[name]
@@ -127,4 +153,6 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
 
 
 def check_target(spec: Spec) -> None:
-    """The codec looks at the options when it is made, for the first shard."""
+    """The codec looks at the other options when it is made, for the first shard."""
+    if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
+        raise EncodeError(f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4", format=spec.target)

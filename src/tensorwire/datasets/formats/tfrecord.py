@@ -34,11 +34,10 @@ _LEAST, _SHARE = 8 << 20, 64
 """Bytes that a sample has at least, and its share of all."""
 
 
-def count(path: str, marks: int, spec: Spec) -> Counted:
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the headers, or from the index beside the file. A damaged file has as many records as can be read."""
     if spec.skips:
-        found = sum(len(item.starts) for item in _damage.scan(path, hold=False) if isinstance(item, Block))
-        return Counted(found, [])
+        return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
     index = _index.load(path) or _index.build(path)
     records = len(index)
     if index.compression is not None or not records:
@@ -49,7 +48,7 @@ def count(path: str, marks: int, spec: Spec) -> Counted:
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
     sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
-    return beside.known(sources, lambda without: infer.of_files(without, sample=sample))
+    return beside.known(sources, lambda without: infer.of_files(without, sample=sample, skip=spec.skips))
 
 
 def moved(spec: Spec) -> bool:
