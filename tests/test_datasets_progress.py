@@ -1,5 +1,7 @@
 """How far a conversion is, as its caller and whoever sits at the terminal see it."""
 
+import sys
+import threading
 import time
 
 import numpy as np
@@ -138,3 +140,63 @@ def test_now_and_then():
         meter.made({"number": number}, 10, 100)
     assert len(told) <= 2 + 5 * (time.monotonic() - start) and told[-1].shards == 10_000
     assert told[-1].records == 100_000 and told[-1].left == 0
+
+
+def at_once_by(count, work):
+    """Has it done by so many threads; what they raised."""
+    raised = []
+
+    def caught(number):
+        try:
+            work(number)
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=caught, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def test_many_threads_count():
+    """Tasks are made in the threads of workers, which find what is there while the driver hears of the others."""
+    told = Told()
+    meter = Meter(4 * 500 + 1, told, every=0.0)
+    was = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+
+        def work(number):
+            for i in range(number, 2000, 4):
+                meter.watch({"number": i}, 0.5, 5, 50)
+                meter.made({"number": i}, 10, 100)
+
+        assert at_once_by(4, work) == []
+    finally:
+        sys.setswitchinterval(was)
+    meter.found()
+    assert (told[-1].shards, told[-1].records, told[-1].bytes, told[-1].share) == (2001, 20_000, 200_000, 1.0)
+    assert [one.shards for one in told] == sorted(one.shards for one in told)
+
+
+def test_told_by_one_at_a_time():
+    inside, most = [], []
+
+    def tell(done, progress):
+        inside.append(done)
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+
+    meter = Meter(100, tell, 100, every=0.0)
+    calls = (lambda: meter.found(), lambda: meter.prepared({"number": 1}), lambda: meter.made({"number": 2}, 1, 1))
+    calls += (lambda: meter.watch({"number": 3}, 0.5, 1, 1),)
+    assert at_once_by(8, lambda number: calls[number % 4]()) == [] and most == [1] * 8
+
+
+def test_who_is_told_may_come_back():
+    meter = Meter(3, lambda done, progress: progress.shards == 1 and meter.found(), every=0.0)
+    meter.found()
+    assert meter._shards == 2

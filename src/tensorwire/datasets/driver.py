@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Container, Iterator
 from typing import Any
@@ -197,6 +198,8 @@ class _Run:
         self._report = Report(plan.target, len(plan))
         self._meter = Meter(len(plan), progress, len(plan.sources) if plan.spec.shuffle is not None else 0)
         self._unsure: list[tuple[dict[str, Any], Line]] = []
+        self._order = threading.RLock()
+        """Engines may ask for tasks, and so what is done, in threads of their own."""
 
     def all(self) -> Report:
         plan = self._plan
@@ -238,10 +241,14 @@ class _Run:
 
     def _book(self, outcome: Any, shards: bool) -> None:
         done, task = planning.reported(outcome), outcome.task
+        with self._order:
+            self._count(task, done, outcome.attempts, shards)
+
+    def _count(self, task: dict[str, Any], done: dict[str, Any], attempts: int, shards: bool) -> None:
         name = self._name(task)
         self._manifest.add(Line(name, self._plan.key(task), done["records"], done["bytes"], done["crc32c"], done["stamp"], done["damage"]))
         self.known[name] = done["bytes"]
-        self._report.retried += int(outcome.attempts > 1)
+        self._report.retried += int(attempts > 1)
         if shards:
             self._report.written += 1
             self._add(task, done["records"], done["bytes"], done["damage"])
@@ -265,16 +272,17 @@ class _Run:
         there = self._there.get(line.name) if line is not None else None
         if line is None or there is None or there[0] != line.size or line.key != self._plan.key(task):
             return False
-        if there[1] != line.stamp:
-            if not line.crc32c:
-                return False
-            self._unsure.append((task, line))
-            return True
-        self._meter.found(count)
-        if count:
-            self._add(task, line.records, line.size, line.damage)
-        else:
-            _note(self._report, line.damage)
+        if there[1] != line.stamp and not line.crc32c:
+            return False
+        with self._order:
+            if there[1] != line.stamp:
+                self._unsure.append((task, line))
+                return True
+            self._meter.found(count)
+            if count:
+                self._add(task, line.records, line.size, line.damage)
+            else:
+                _note(self._report, line.damage)
         return True
 
     def _sure(self, shards: bool = True) -> list[dict[str, Any]]:

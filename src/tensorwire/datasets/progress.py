@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -50,7 +51,8 @@ class Progress:
 
 
 class Meter:
-    """Counts, and tells now and then.
+    """Counts, and tells now and then. Many threads may call it: the tasks of a run are made where there is room for them. Whoever is told
+    is told by one at a time, in order.
 
     total   shards that there will be
     first   tasks that come before them, as half of the work
@@ -62,30 +64,35 @@ class Meter:
         self._shards = self._prepared = self._records = self._bytes = 0
         self._before = 0.0
         self._under_way: dict[int, tuple[float, int, int]] = {}
+        self._lock = threading.RLock()  # whoever is told may come back in the same thread
 
     def found(self, shard: bool = True) -> None:
         """One is there, made by an earlier run."""
-        was = self._share()
-        self._shards, self._prepared = self._shards + shard, self._prepared + (not shard)
-        self._before += self._share() - was
-        self._now()
+        with self._lock:
+            was = self._share()
+            self._shards, self._prepared = self._shards + shard, self._prepared + (not shard)
+            self._before += self._share() - was
+            self._now()
 
     def made(self, task: dict[str, Any], records: int, nbytes: int) -> None:
         """A shard is ready."""
-        self._under_way.pop(task["number"], None)
-        self._shards, self._records, self._bytes = self._shards + 1, self._records + records, self._bytes + nbytes
-        self._now()
+        with self._lock:
+            self._under_way.pop(task["number"], None)
+            self._shards, self._records, self._bytes = self._shards + 1, self._records + records, self._bytes + nbytes
+            self._now()
 
     def prepared(self, task: dict[str, Any]) -> None:
         """One of the first tasks is ready."""
-        self._under_way.pop(task["number"], None)
-        self._prepared += 1
-        self._now()
+        with self._lock:
+            self._under_way.pop(task["number"], None)
+            self._prepared += 1
+            self._now()
 
     def watch(self, task: dict[str, Any], share: float, records: int, nbytes: int) -> None:
         """How far a task is."""
-        self._under_way[task["number"]] = share, records, nbytes
-        self._now()
+        with self._lock:
+            self._under_way[task["number"]] = share, records, nbytes
+            self._now()
 
     def _share(self) -> float:
         if self._shards == self._total:

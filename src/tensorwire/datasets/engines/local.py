@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
@@ -17,11 +19,13 @@ from typing import Any, NamedTuple
 from ..._errors import EncodeError, TensorwireError
 from ..spec import Spec
 from . import RETRIES, Outcome, Watch, answer, faults, outcome
-from .processes import Process, Processes
+from .processes import PATIENCE, Process, Processes
 
 
 class LocalEngine:
     """`workers` processes (one a core if not said; 0 does all in this one). A task is tried `retries` times more if its worker dies.
+
+    Threads may share one: each run has workers of its own. A fork of the process starts its own, too.
 
     >>> LocalEngine(workers=2).workers
     2
@@ -34,21 +38,44 @@ class LocalEngine:
             workers if workers is not None else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         )
         self.retries = retries
-        self.watch: Watch | None = None
-        self._crew: list[_Worker] = []
+        self._watches = threading.local()
+        self._settle()
+
+    def _settle(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._crews: set[_Crew] = set()
+        """Those at work, one for each run."""
         self._processes = Processes()
         self._idle: list[Process] = []
         """Processes that wait for the next run, so that not each has to start its own."""
-        weakref.finalize(self, _end_all, self._idle, self._processes)
+        self._left = weakref.finalize(self, _end_all, self._idle, self._processes)
+
+    def _here(self) -> None:
+        """In a fork, all that was started is the other process's: we let go of it, and begin anew."""
+        if self._pid != os.getpid():
+            self._left()
+            self._settle()
+
+    @property
+    def watch(self) -> Watch | None:
+        """Is told how far the tasks are, of the runs of the thread that has set it."""
+        return getattr(self._watches, "watch", None)
+
+    @watch.setter
+    def watch(self, watch: Watch | None) -> None:
+        self._watches.watch = watch
 
     def prepare(self, tasks: int, formats: Iterable[str]) -> None:
         """Starts processes for so many tasks, and has them load what they will need, while it is still being found out what to do."""
         if not self.workers:
             return
+        self._here()
         self._processes.prepare(formats)
         for _ in range(min(self.workers, tasks) - len(self._idle)):
-            self._idle.append(self._processes.start())
-            self._idle[-1].send({"formats": list(formats)})
+            process = self._processes.start()
+            process.send({"formats": list(formats)})
+            self._idle.append(process)
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they wait for the next run or for `close`."""
@@ -57,11 +84,15 @@ class LocalEngine:
                 tell = functools.partial(self.watch, task) if self.watch is not None else None
                 yield outcome(task, answer(task, spec, tell))
             return
-        outcomes: queue.Queue[Outcome | _SoFar | BaseException | None] = queue.Queue(4 * self.workers)
-        source = _Source(tasks)
-        self._crew = [_Worker(spec, source, outcomes, self.retries, self._idle, self._processes) for _ in range(self.workers)]
-        left = len(self._crew)
+        self._here()
+        outcomes: queue.Queue[_Found] = queue.Queue(4 * self.workers)
+        source, orders = _Source(tasks), {"spec": spec.json(), "folder": _folder()}
+        crew = _Crew([_Worker(orders, source, outcomes, self.retries, self._idle, self._processes) for _ in range(self.workers)])
+        left = self.workers
         try:
+            with self._lock:
+                self._crews.add(crew)
+            crew.start()
             while left:
                 found = outcomes.get()
                 if found is None:
@@ -69,27 +100,38 @@ class LocalEngine:
                 elif isinstance(found, Outcome):
                     yield found
                 elif isinstance(found, _SoFar):
-                    if self.watch is not None:
-                        self.watch(found.task, *found.numbers)
+                    if (watch := self.watch) is not None:
+                        watch(found.task, *found.numbers)
                 else:
                     raise found
         finally:
             source.stop()
-            if left:
-                self._end_crew()
-            while any(one.is_alive() for one in self._crew):  # a thread may be waiting for room
-                with contextlib.suppress(queue.Empty):
-                    outcomes.get(timeout=0.05)
-            self._crew = []
+            if crew.pid == os.getpid():  # a fork in the middle of a run leaves it, too, and has none of its threads
+                self._leave(crew, outcomes, early=left > 0)
+
+    def _leave(self, crew: _Crew, outcomes: queue.Queue[_Found], early: bool) -> None:
+        if early:
+            crew.end()
+        late = time.monotonic() + PATIENCE
+        while (thread := crew.thread()) is not None:
+            with contextlib.suppress(queue.Empty):  # it may be waiting for room
+                while True:
+                    outcomes.get_nowait()
+            thread.join(0.05)
+            if time.monotonic() > late:  # it may be waiting for a copy that does not come
+                self._processes.interrupt()
+                late = math.inf
+        with self._lock:
+            self._crews.discard(crew)
 
     def close(self) -> None:
-        """Ends all processes."""
-        self._end_crew()
+        """Ends all processes. A run that is under way, of whatever thread, raises."""
+        self._here()
+        with self._lock:
+            crews = list(self._crews)
+        for crew in crews:
+            crew.end()
         _end_all(self._idle, self._processes)
-
-    def _end_crew(self) -> None:
-        for one in self._crew:
-            one.end()
 
 
 class _SoFar(NamedTuple):
@@ -97,6 +139,10 @@ class _SoFar(NamedTuple):
 
     task: dict[str, Any]
     numbers: list[Any]
+
+
+_Found = Outcome | _SoFar | BaseException | None
+"""What a worker says of its tasks; at last, None."""
 
 
 class _Source:
@@ -122,26 +168,37 @@ class _Worker:
     """A process, and the thread that talks to it."""
 
     def __init__(
-        self, spec: Spec, source: _Source, outcomes: queue.Queue[Any], retries: int, idle: list[Process], processes: Processes
+        self,
+        orders: dict[str, Any],
+        source: _Source,
+        outcomes: queue.Queue[_Found],
+        retries: int,
+        idle: list[Process],
+        processes: Processes,
     ) -> None:
-        self._spec, self._source, self._outcomes, self._retries = spec, source, outcomes, retries
+        self._orders, self._source, self._outcomes, self._retries = orders, source, outcomes, retries
         self._idle, self._processes = idle, processes
         self._process: Process | None = None
         self._over = False
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="tensorwire-worker", daemon=True)
-        self._thread.start()
-
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        self.thread = threading.Thread(target=self._run, name="tensorwire-worker", daemon=True)
 
     def _begin(self) -> Process:
         process = self._hold(self._waiting() or self._processes.start())
-        if not process.begins() and process.copy:
+        if not self._begins(process) and process.copy:
             self._bury()
             process = self._hold(self._processes.new())
-        process.send({"spec": self._spec.json()})
+        process.send(self._orders)
         return process
+
+    def _begins(self, process: Process) -> bool:
+        """Waits for its first word. Whoever wanted to end it before that could not."""
+        begun = process.begins()
+        with self._lock:
+            if self._over:
+                process.kill()
+                raise _Over
+        return begun
 
     def _hold(self, process: Process) -> Process:
         with self._lock:
@@ -167,7 +224,8 @@ class _Worker:
                 self._outcomes.put(self._done(task))
             self._rest()
         except _Over:
-            pass
+            # Its task is not done, and the others may be: a run that is left hears it no more, any other must not end as if all were there.
+            self._outcomes.put(TensorwireError("the engine was closed while it worked"))
         except BaseException as error:  # of the iterator of tasks: it is the driver's
             self._outcomes.put(error)
         finally:
@@ -216,10 +274,39 @@ class _Worker:
                 self._process.kill()
 
 
+class _Crew:
+    """The workers of one run."""
+
+    def __init__(self, workers: list[_Worker]) -> None:
+        self._workers, self.pid = workers, os.getpid()
+
+    def start(self) -> None:
+        for one in self._workers:
+            one.thread.start()
+
+    def thread(self) -> threading.Thread | None:
+        """One that is still at work."""
+        return next((one.thread for one in self._workers if one.thread.is_alive()), None)
+
+    def end(self) -> None:
+        for one in self._workers:
+            one.end()
+
+
+def _folder() -> str | None:
+    """Where the paths of tasks start from, which is not where workers were started; None if it is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.getcwd()
+    return None
+
+
 def _end_all(idle: list[Process], processes: Processes) -> None:
-    while idle:
-        idle.pop().end()
-    processes.close()
+    try:
+        with contextlib.suppress(IndexError):
+            while True:
+                idle.pop().end()
+    finally:
+        processes.close()
 
 
 class _Over(Exception):

@@ -8,6 +8,7 @@ Elsewhere, and whenever the nursery is gone or declines, a worker is a new inter
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import select
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import IO, Any
+from typing import Any
 
 _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines import worker; worker."
 
@@ -27,14 +28,23 @@ _ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 _NOTHING = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
+PATIENCE = 2.0
+"""Seconds for a nursery to answer, or to end by itself. It may be loading from a slow disk, and whoever leaves shall not wait for that."""
+
 
 class Process:
-    """A worker. Its first word is its number; a process that never says it has never begun."""
+    """A worker. Its first word is its number; a process that never says it has never begun.
 
-    def __init__(self, tasks: IO[bytes], answers: IO[bytes], wait: Callable[[int], int | None], *, copy: bool) -> None:
+    It belongs to the process that started it. A fork of that has the same pipes, and only lets go of them.
+    """
+
+    def __init__(
+        self, tasks: io.BufferedWriter, answers: io.BufferedReader, wait: Callable[[int], int | None], *, copy: bool, pid: int = 0
+    ) -> None:
         self._tasks, self._answers, self._wait, self.copy = tasks, answers, wait, copy
-        self.pid = 0
-        """Known as soon as it has said something."""
+        self._owner, self._begun = os.getpid(), False
+        self.pid = pid
+        """That of a copy is known as soon as it has said something."""
 
     def send(self, message: Any) -> None:
         with contextlib.suppress(BrokenPipeError):  # it is dead, which the next read will show
@@ -43,10 +53,10 @@ class Process:
 
     def begins(self) -> bool:
         """Waits for its first word."""
-        line = self._answers.readline() if not self.pid else b""
+        line = self._answers.readline() if not self._begun else b""
         if line.endswith(b"\n"):
-            self.pid = json.loads(line)["pid"]
-        return self.pid > 0
+            self.pid, self._begun = json.loads(line)["pid"], True
+        return self._begun
 
     def read(self) -> dict[str, Any] | None:
         """What it says next; None if it has ended."""
@@ -60,14 +70,17 @@ class Process:
         return not ended.poll(0)
 
     def kill(self) -> None:
-        """Whatever it is at. One that has not begun will not."""
-        if self.pid:
+        """Whatever it is at. A copy that has not begun is not known yet: it must be killed when it has, or left without its pipes."""
+        if self.pid and self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int | None:
         """Ends it, and closes what leads to it; its exit status, as far as that is known."""
-        if not self.pid and select.select([self._answers], [], [], 0)[0]:
+        if self._owner != os.getpid():
+            self._let_go()
+            return None
+        if not self.pid and _is_heard(self._answers):
             self.begins()
         self.kill()
         for pipe in (self._tasks, self._answers):
@@ -75,11 +88,17 @@ class Process:
                 pipe.close()
         return self._wait(self.pid)
 
+    def _let_go(self) -> None:
+        """Closes our ends, without the word that may be half written: that is for the owner to finish."""
+        for pipe in (self._tasks, self._answers):
+            pipe.raw.close()
+
 
 class Processes:
-    """Starts processes for one engine."""
+    """Starts processes for one engine, in one process: a fork of it needs another."""
 
     def __init__(self) -> None:
+        self._owner = os.getpid()
         self._nursery: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._lock = threading.Lock()
@@ -101,22 +120,27 @@ class Processes:
         """An interpreter of its own; and so are all from now on."""
         self.copies = False
         process = _started("main()", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert process.stdin is not None and process.stdout is not None
-        return Process(process.stdin, process.stdout, lambda pid: _killed(process), copy=False)
+        assert isinstance(process.stdin, io.BufferedWriter) and isinstance(process.stdout, io.BufferedReader)
+        return Process(process.stdin, process.stdout, lambda _: _killed(process), copy=False, pid=process.pid)
 
     def _copied(self) -> Process:
-        tasks, to = os.pipe()
-        answers, out = os.pipe()
-        self._say({"copy": True}, [tasks, out])
-        os.close(tasks)
-        os.close(out)
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            tasks, to = os.pipe()
+            theirs.callback(os.close, tasks)
+            ours.callback(os.close, to)
+            answers, out = os.pipe()
+            theirs.callback(os.close, out)
+            ours.callback(os.close, answers)
+            self._say({"copy": True}, [tasks, out])
+            ours.pop_all()
         return Process(os.fdopen(to, "wb"), os.fdopen(answers, "rb"), self._status, copy=True)
 
     def _say(self, message: Any, descriptors: Iterable[int] = ()) -> None:
         if self._control is None:
-            self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._nursery = _started(f"nursery({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING)
-            theirs.close()
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                self._nursery = _started(f"nursery({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING)
+            self._control = ours
         with contextlib.suppress(OSError):  # it is dead, which whoever waits for the copy will see
             socket.send_fds(self._control, [json.dumps(message).encode()], list(descriptors))
 
@@ -125,19 +149,50 @@ class Processes:
         with self._lock, contextlib.suppress(OSError, ValueError):
             if pid and self._control is not None:
                 self._control.send(json.dumps({"wait": pid}).encode())
+                if not _is_heard(self._control, PATIENCE):
+                    self._kill()
+                    self._end()
+                    return None
                 status: int | None = json.loads(self._control.recv(64))
                 return status
         return None
 
+    def interrupt(self) -> None:
+        """Ends the nursery at once. Copies that have begun go on; the others never will, and whoever waits for them sees it."""
+        self._kill()  # first: who holds the lock may be waiting for the nursery
+        with self._lock:
+            self._end()
+
     def close(self) -> None:
         """Ends the nursery, and all copies that there still are."""
-        with self._lock:
+        if self._owner != os.getpid():  # the nursery is another's, and the lock may be held by a thread that is not here
             if self._control is not None:
                 self._control.close()
-                self._control = None
-            if self._nursery is not None:
-                self._nursery.wait()
-                self._nursery = None
+            return
+        with self._lock:
+            self._end()
+
+    def _kill(self) -> None:
+        if (nursery := self._nursery) is not None:
+            nursery.kill()
+
+    def _end(self) -> None:
+        control, nursery, self._control, self._nursery = self._control, self._nursery, None, None
+        if control is not None:
+            with contextlib.suppress(OSError):
+                control.shutdown(socket.SHUT_RDWR)  # to close it is not enough: a fork of ours holds it, too
+            control.close()
+        if nursery is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                nursery.wait(PATIENCE)
+            _killed(nursery)
+
+
+def _is_heard(source: io.BufferedReader | socket.socket, seconds: float = 0.0) -> bool:
+    """Whether there is something to read, or the end. Not by `select.select`, which knows no descriptors from 1024 on."""
+    asked = select.poll()
+    asked.register(source, select.POLLIN)
+    return bool(asked.poll(1000 * seconds))
 
 
 def _killed(process: subprocess.Popen[bytes]) -> int:

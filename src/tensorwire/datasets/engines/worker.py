@@ -72,15 +72,34 @@ def main() -> None:
     line.send({"pid": os.getpid()})
     tasks: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
-    spec = Spec("", "")
+    spec, lost = Spec("", ""), None
     while True:
         message = json.loads(tasks.get())
         if "spec" in message:  # what is done to all tasks from here on
-            spec = Spec.from_json(message["spec"])
+            spec, lost = Spec.from_json(message["spec"]), _moved(message["folder"])
         elif "formats" in message:
             _load(message["formats"])
         else:
-            line.send(answer(message, spec, line.tell))
+            line.send(lost or answer(message, spec, line.tell))
+
+
+def _moved(folder: str | None) -> dict[str, Any] | None:
+    """Goes to the folder that the paths of tasks start from. If it cannot, that is the answer to all of them: elsewhere they would name
+    other files."""
+    if folder is None or _is_in(folder):
+        return None
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        return {"error": faults.packed(error)}
+    return None
+
+
+def _is_in(folder: str) -> bool:
+    """Then we need not be able to go there, which not everybody may."""
+    with contextlib.suppress(OSError):
+        return os.getcwd() == folder
+    return False
 
 
 def _load(names: list[str]) -> None:
@@ -94,7 +113,7 @@ def nursery(control: int) -> None:
     channel = socket.socket(fileno=control)
     copies: set[int] = set()
     while True:
-        request, pipes, _, _ = socket.recv_fds(channel, 1 << 16, 2)
+        request, pipes = _request(channel)
         if not request:
             break
         asked = json.loads(request)
@@ -102,8 +121,10 @@ def nursery(control: int) -> None:
             _load(asked["load"])
             gc.freeze()  # what is loaded stays, and stays shared
         elif "wait" in asked:
-            channel.send(json.dumps(_waited(asked["wait"])).encode())
+            status = _waited(asked["wait"])
             copies.discard(asked["wait"])
+            with contextlib.suppress(OSError):  # whoever asked is gone, which the next request shows
+                channel.send(json.dumps(status).encode())
         elif _is_alone():
             copies.add(_copied(channel, *pipes))
         for pipe in pipes:
@@ -112,6 +133,13 @@ def nursery(control: int) -> None:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     os._exit(0)  # somebody waits, and there is nothing to tidy
+
+
+def _request(channel: socket.socket) -> tuple[bytes, list[int]]:
+    """The next request and its pipes; nothing at the end, however that came."""
+    with contextlib.suppress(OSError):
+        return socket.recv_fds(channel, 1 << 16, 2)[:2]
+    return b"", []
 
 
 def _is_alone() -> bool:
