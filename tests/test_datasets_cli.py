@@ -80,6 +80,16 @@ def test_the_works_of_dataset(say, folder):
         assert records(f"{folder}/{name}/*.tfrecord") == records(f"{folder}/train-*.tfrecord")
 
 
+def test_a_choice_of_columns_for_every_work(say, folder):
+    schema = {"tensorwire_schema": 1, "features": {"user": {"kind": "int64", "shape": []}, "label": {"kind": "float", "shape": []}}}
+    (folder / "wrong.json").write_text(json.dumps(schema))
+    for number, work in enumerate(("split --shares a=1", "sample --fraction 0.5", "merge", "shuffle")):
+        name, *words = work.split()
+        say(f"dataset {name} 'train-*.tfrecord' chosen{number} --columns user {' '.join(words)}")
+        assert {column for batch in tw.read_examples(f"{folder}/chosen{number}/*.tfrecord") for column in batch} == {"user"}
+        assert "float was asked for" in say(f"dataset {name} 'train-*.tfrecord' no{number} --schema wrong.json {' '.join(words)}", 1)
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

@@ -11,7 +11,6 @@ from typing import Any
 
 from .. import dtypes
 from ..conversion import Report, convert, rules
-from ..datasets.choosing import Condition
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from ..datasets.formats import SUFFIXES, of_name
@@ -35,12 +34,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard-size", type=_size, metavar="N", help="write files of at most N bytes (5GB) with an index, as the hubs do")
     parser.add_argument("--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it")
     parser.add_argument("--quantize", metavar="SCHEME", help="store floats in fewer bits: int8, bfloat16 ...")
-    parser.add_argument("--columns", type=names, metavar="A,B", help="datasets: only these features")
-    parser.add_argument(
-        "--where", type=_where, metavar="EXPRESSION", help="datasets: only records for which it holds: label == 3 and len(ids) > 2"
-    )
+    dataset.add_choice(parser, "datasets: ")
     parser.add_argument("--shuffle", type=count, metavar="SEED", help="datasets: one order over all records, the same for the same seed")
-    parser.add_argument("--schema", metavar="FILE", help="datasets: what the features are, as JSON")
     parser.add_argument(
         "--cast", action="append", type=_cast, default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
     )
@@ -59,7 +54,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 _rule = checked(rules.rule, keep=True)
 _dtype = checked(lambda text: dtypes.named(text.rpartition("=")[2]), keep=True)
 _size = checked(rules.size, keep=True)
-_where = checked(Condition, keep=True)
 
 
 def _parsed_cast(text: str) -> None:

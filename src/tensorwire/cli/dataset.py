@@ -7,8 +7,9 @@ import math
 from typing import Any
 
 from ..datasets import merge, sample, shuffle, split, stats
+from ..datasets.choosing import Condition
 from . import terminal
-from .arguments import add_formats, add_json, checked, count, examples
+from .arguments import add_formats, add_json, checked, count, examples, names
 from .parsing import UsageError
 
 WORK = ("stats", "split", "sample", "merge", "shuffle")
@@ -28,7 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fraction", type=_fraction, metavar="X", help="sample: the part to keep")
     parser.add_argument("--records", type=count, metavar="N", help="sample: the number of records to keep")
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="split, sample, shuffle: another one, another choice (0)")
-    parser.add_argument("--where", metavar="EXPRESSION", help="only records for which it holds: label == 3 and len(ids) > 2")
+    add_choice(parser)
     parser.add_argument("--compression", metavar="C", help="gzip, zstd, snappy ..., as far as the format has it")
     add_run(parser)
     add_json(parser)
@@ -39,6 +40,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         "dataset sample 'train-*.tfrecord' few --fraction 0.1 --by label",
         "dataset shuffle 'train-*.tfrecord' shuffled --seed 7 --shards 2",
     )
+
+
+def add_choice(parser: argparse.ArgumentParser, of: str = "") -> None:
+    """What of a dataset is taken, and what it is."""
+    where = f"{of}only records for which it holds: label == 3 and len(ids) > 2"
+    parser.add_argument("--columns", type=names, metavar="A,B", help=f"{of}only these features")
+    parser.add_argument("--where", type=checked(Condition, keep=True), metavar="EXPRESSION", help=where)
+    parser.add_argument("--schema", metavar="FILE", help=f"{of}what the features are, as JSON")
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +84,7 @@ _fraction = checked(_part)
 
 
 _ONLY = {"by": ("split", "sample"), "shares": ("split",), "fraction": ("sample",), "records": ("sample",)}
-_WRITING = ("to", "where", "compression", "shards", "no_resume", "overwrite", "dry_run")
+_WRITING = ("to", "columns", "where", "schema", "compression", "shards", "no_resume", "overwrite", "dry_run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +106,7 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
     *sources, target = args.paths
     if not sources:
         raise UsageError(f"{args.work} reads sources and writes a folder: two paths at least")
-    how = {name: getattr(args, name) for name in ("to", "format", "where", "compression", "shards")}
+    how = {name: getattr(args, name) for name in ("to", "format", "columns", "where", "schema", "compression", "shards")}
     how |= run_options(args) | {"progress": tell}
     if args.work == "split":
         if args.shares is None:
@@ -105,7 +114,7 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
         return split(sources, target, args.shares, by=args.by, seed=args.seed, **how)
     if args.work == "sample":
         if (args.fraction is None) == (args.records is None):
-            raise UsageError("sample needs --fraction or --records")
+            raise UsageError("sample needs --fraction or --records, one of them")
         return sample(sources, target, args.fraction, records=args.records, by=args.by, seed=args.seed, **how)
     if args.work == "shuffle":
         return shuffle(sources, target, args.seed, **how)

@@ -21,7 +21,7 @@ The same things are called the same in every command:
 | `--debug` | the traceback of an error, before or behind the command |
 | exit status | 0 all is well, 1 bad data (or two files that differ), 2 wrong usage, 130 after Ctrl-C, 141 if nobody reads on |
 | errors | one line on standard error, with the path; what was misspelt gets the nearest name |
-| colours and bars | only on a terminal, with `pip install 'tensorwire[cli]'` nicer ones; never if `NO_COLOR` is set |
+| colours and bars | only on a terminal, with `pip install 'tensorwire[cli]'` nicer ones; no colours if `NO_COLOR` is set |
 
 `tensorwire show --where` understands a small language over the features of a record; nothing is ever executed:
 

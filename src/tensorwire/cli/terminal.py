@@ -1,4 +1,4 @@
-"""What comes out: plain text in a pipe; on a terminal colours and bars, with rich if that is installed, unless NO_COLOR is set."""
+"""What comes out: plain text in a pipe; on a terminal bars, and colours unless NO_COLOR is set, with rich if that is installed."""
 
 from __future__ import annotations
 
