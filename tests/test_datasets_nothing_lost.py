@@ -70,6 +70,16 @@ class TestPlaces:
         with pytest.raises(FileNotFoundError, match="no file of data"):
             tw.convert("_*.tfrecord", "o4", to="jsonl", workers=0)
 
+    def test_patterns_and_links(self):
+        Path("d/a/b").mkdir(parents=True)
+        for i in range(6):
+            tw.write_examples(f"d/f{i}.tfrecord", {"x": np.arange(2)}, schema_file=False)
+            os.symlink(f"f{i}.tfrecord/nope", f"d/bad{i}.tfrecord")
+            os.symlink("nothing", f"d/gone{i}.tfrecord")
+        tw.write_examples("d/a/b/z.tfrecord", {"x": np.arange(2)}, schema_file=False)
+        for source, count in (("d", 12), ("d/*.tfrecord", 12), ("d/**/**/*.tfrecord", 14), (["d/f?.tfrecord", "d/*"], 12)):
+            assert datasets.stats(source, workers=0).records == count, source
+
     @pytest.mark.parametrize("name", ["../evil", "_x", "", "a/b", ".x"])
     def test_names_of_shards(self, name):
         with pytest.raises(tw.EncodeError, match="no name for shards"):
@@ -158,6 +168,19 @@ class TestTypes:
         with pytest.raises((tw.SchemaError, tw.EncodeError), match="files differ in what this column is"):
             datasets.convert("?.parquet", "out", target, shards=1, shuffle=shuffle, workers=0)
         assert not Path("out/_SUCCESS").exists()
+
+    @pytest.mark.parametrize("inner", ["int64", "string"])
+    @pytest.mark.parametrize("target", ["parquet", "arrow", "npz"])
+    def test_the_width_of_offsets_makes_no_difference(self, target, inner):
+        pa = importlib.import_module("pyarrow")
+        rows = [[1], [2, 3]] if inner == "int64" else [["a"], ["b", "c"]]
+        kind = getattr(pa, inner)()
+        parquet("a.parquet", {"b": pa.array(rows, pa.list_(kind))})
+        parquet("b.parquet", {"b": pa.array(rows, pa.large_list(kind))})
+        parquet("c.parquet", {"b": pa.array(rows, pa.large_list(pa.large_string() if inner == "string" else kind))})
+        datasets.convert("?.parquet", "out", target, shards=1, workers=0)
+        datasets.convert("out", "back", "jsonl", workers=0)
+        assert [line["b"] for line in lines("back")] == rows * 3
 
     def test_two_columns_of_one_name(self):
         parquet("a.parquet", [[1, 2], [3, 4]], ["a", "a"])
@@ -262,6 +285,10 @@ class TestWhatIsThere:
             where = "out/*.tfrecord" if target == "out" else target
             assert set(next(iter(tw.read_examples(where)))) == {"x", "z"}
         assert not os.path.exists(schema_beside("out.tfrecord"))
+        parquet("a.parquet", {"x": [1]})
+        Path("b.parquet.schema.json").write_text("somebody's")
+        tw.convert("a.parquet", "b.parquet", workers=0)
+        assert Path("b.parquet.schema.json").read_text() == "somebody's"
 
     def test_other_sources_need_overwrite(self):
         numbers(name="a")
@@ -270,6 +297,7 @@ class TestWhatIsThere:
         for source in ("b.tfrecord", ["a.tfrecord"]):
             with pytest.raises(FileExistsError, match="of other sources"):
                 tw.convert(source, "out", to="jsonl", workers=0)
+        assert tw.convert(os.path.abspath("?.tfrecord"), "./out", to="jsonl", workers=0).records == 14  # the same, by another name
         numbers(3, name="c")
         assert tw.convert("?.tfrecord", "out", to="jsonl", workers=0).records == 17  # nothing that was there is given up
         assert tw.convert("b.tfrecord", "out", to="jsonl", overwrite=True, workers=0).records == 5

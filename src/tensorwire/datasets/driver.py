@@ -95,10 +95,10 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
         _check_sources(plan, run.known)
         manifest.open(plan)
         report = run.all()
-        _remove_runs(plan)
-        entries = storage.listing(plan.target)
+        entries = [entry for entry in storage.listing(plan.target) if not entry.path.startswith(plan.runs_folder)]
         _check_all(plan, run.known, entries)
         _save_schema(plan, storage.join(plan.target, _beside(plan)))
+        _remove_runs(plan)
         report.swept = sweep(plan, run.known, entries)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
@@ -126,7 +126,7 @@ def _save_schema(plan: Plan, path: str) -> None:
     for name in names:
         if schema is not None:
             schema.save(name + SCHEMA)
-        else:
+        elif plan.spec.target in ("tfrecord", "jsonl") and storage.stat(name + SCHEMA) is not None:
             storage.delete(name + SCHEMA)  # of what was there before
 
 
@@ -153,7 +153,9 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
 
 def _has_all(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> bool:
     """Whether the sources of a finished dataset are all among the plan's: nothing that it has is given up."""
-    return about.get("sources_hash") == plan.sources_hash or manifest.sources() <= {entry.path for entry in plan.sources}
+    return about.get("sources_hash") == plan.sources_hash or set(map(_real, manifest.sources())) <= {
+        _real(entry.path) for entry in plan.sources
+    }
 
 
 def _check_sources(plan: Plan, known: Container[str]) -> None:
@@ -168,8 +170,8 @@ def _check_sources(plan: Plan, known: Container[str]) -> None:
             raise EncodeError("a dataset cannot be written over its own sources; write another folder, and rename it", path=entry.path)
 
 
-def _real(folder: str) -> str:
-    return folder.rstrip("/") if storage.is_url(folder) else os.path.realpath(folder)
+def _real(path: str) -> str:
+    return storage.normal(path) if storage.is_url(path) else os.path.realpath(path)
 
 
 def _count(report: Report, records: int, nbytes: int, damage: list[Any]) -> None:

@@ -278,8 +278,8 @@ def written_schema(spec: Spec, sources: Sequence[Entry]) -> Schema | None:
         return None
     if spec.schema is not None:
         return features.remembered(spec)
-    with contextlib.suppress(SchemaError):
-        found = beside.find([entry.path for entry in sources]).check()
-        if spec.target == "tfrecord" and found.schemas and not found.without:
-            return beside.union(found.schemas)
+    if spec.target == "tfrecord":
+        with contextlib.suppress(SchemaError):
+            found = beside.find([entry.path for entry in sources]).check()
+            return beside.union(found.schemas) if found.schemas and not found.without else None
     return None

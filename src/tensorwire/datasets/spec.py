@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from ..records.schema import Schema
 
-VERSION = 1
+VERSION = 2
 """Of what is written: another one makes every shard stale."""
 
 

@@ -40,7 +40,8 @@ class Found(NamedTuple):
 def find(names: Sequence[str]) -> Found:
     """Each schema is read once, however many files it is for."""
     beside = paths.schemas_beside(names)
-    schemas = {place: Schema.load(place) for place in dict.fromkeys(beside) if place is not None}
+    places = [place for place in dict.fromkeys(beside) if place is not None]
+    schemas = dict(zip(places, storage.side_by_side(Schema.load, places), strict=True))
     pairs = list(zip(names, beside, strict=True))
     return Found(
         schemas,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import functools
 import glob
 import os
 import re
@@ -112,12 +111,15 @@ def schemas_beside(names: Sequence[str]) -> list[str | None]:
     if len(known) == len(counts) and not any(known.values()):
         return [None] * len(names)
 
-    @functools.cache
+    options = [(name + SCHEMA, dataset(name) + SCHEMA) for name in names]
+    asked = list(dict.fromkeys(place for pair in options for place in pair if place.rpartition("/")[0] not in known))
+    there = {place for place, found in zip(asked, storage.side_by_side(storage.stat, asked), strict=True) if found is not None}
+
     def is_there(place: str) -> bool:
         folder, _, name = place.rpartition("/")
-        return name in known[folder] if folder in known else storage.stat(place) is not None
+        return name in known[folder] if folder in known else place in there
 
-    return [next((place for place in (name + SCHEMA, dataset(name) + SCHEMA) if is_there(place)), None) for name in names]
+    return [next(filter(is_there, pair), None) for pair in options]
 
 
 def _is_web(url: str) -> bool:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from .. import files, memory
 from .._errors import EncodeError, LimitError
@@ -41,6 +41,7 @@ __all__ = [
     "read_whole",
     "reader",
     "shown",
+    "side_by_side",
     "source",
     "source_of",
     "stat",
@@ -82,6 +83,18 @@ def stats(paths: Iterable[str]) -> dict[str, Entry]:
 
 
 _FEW = 4
+_TOGETHER = 16
+_T = TypeVar("_T")
+
+
+def side_by_side(work: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
+    """What `work` makes of each path. Objects are asked for several at once, as each is a request, and mostly waiting."""
+    if len(paths) < 2 or not is_url(paths[0]):
+        return [work(path) for path in paths]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(_TOGETHER, len(paths)), "tensorwire-ask") as pool:
+        return list(pool.map(work, paths))
 
 
 def names_within(folder: str, suffix: str) -> set[str]:
@@ -120,7 +133,7 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
             raise FileNotFoundError(f"no file matches {shown(pattern)!r}")
         found += matches
     found.sort(key=attrgetter("path"))
-    return found if len(several) == 1 else [found[i] for i in range(len(found)) if not i or found[i].path != found[i - 1].path]
+    return [entry for entry, before in zip(found, [None, *found], strict=False) if before is None or entry.path != before.path]
 
 
 def _matches(pattern: str) -> list[Entry]:

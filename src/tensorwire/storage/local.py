@@ -68,7 +68,7 @@ def within(folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
             try:
                 if wanted(entry.name) and not entry.is_dir():
                     yield _entry(prefix + entry.name, entry.stat())
-            except FileNotFoundError:  # it is gone meanwhile, or leads nowhere
+            except (FileNotFoundError, NotADirectoryError):  # it is gone meanwhile, or leads nowhere
                 continue
 
 

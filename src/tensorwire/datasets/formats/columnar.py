@@ -28,6 +28,7 @@ from . import Damage, Part, Reading
 
 _FILES = 16
 """Files that a plan looks into, for what their columns are."""
+_WIDTHS = (("list", "large_list"), ("string", "large_string"), ("binary", "large_binary"))
 _SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
@@ -163,9 +164,24 @@ def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
         kinds = [one.field(name).type if name in one.names else None for one in (schema, found.schema)]
         if None in kinds:
             raise EncodeError(batches.SOME, tensor=name)
-        if kinds[0] != kinds[1]:
+        if not _are_alike(pa, *kinds):
             raise EncodeError(batches.DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
-    return pa.RecordBatch.from_arrays([found.column(name) for name in schema.names], schema=schema)
+    return pa.RecordBatch.from_arrays([_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema)
+
+
+def _are_alike(pa: Any, a: Any, b: Any) -> bool:
+    """Whether two types differ in nothing but the width of their offsets."""
+    for kinds in _WIDTHS:
+        if {kind for kind in (a, b) if any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)} == {a, b}:
+            return "list" not in kinds or _are_alike(pa, a.value_type, b.value_type)
+    return bool(a == b)
+
+
+def _as_kind(pa: Any, column: Any, kind: Any) -> Any:
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(f"more in one batch than {kind} holds: {error!s:.100}") from None
 
 
 def empty_rows(arrow: Any) -> Any:
