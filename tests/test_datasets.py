@@ -24,7 +24,7 @@ from tensorwire.datasets import choosing, ordering
 from tensorwire.datasets.engines.local import LocalEngine
 from tensorwire.datasets.formats import columnar
 from tensorwire.datasets.manifest import Manifest
-from tensorwire.datasets.spec import Spec
+from tensorwire.datasets.spec import VERSION, Spec
 from tensorwire.records.batch import Batch
 from tensorwire.wire import kernels
 
@@ -185,7 +185,7 @@ class TestThereAndBack:
         ):
             spec = Spec("tfrecord", "jsonl", shuffle=shuffle, level=level, seed=seed, strata=strata, columns=columns, bounds=bounds)
             assert Spec.from_json(json.loads(json.dumps(spec.json()))) == spec
-        assert Spec("jsonl", "jsonl").json() == {"version": 1, "source": "jsonl", "target": "jsonl"}
+        assert Spec("jsonl", "jsonl").json() == {"version": VERSION, "source": "jsonl", "target": "jsonl"}
 
     def test_one_shuffled_file_with_damage(self, tmp_path):
         """A run that fails leaves nothing, and one that passes over damage says so once."""
