@@ -56,18 +56,18 @@ def matches(pattern: str) -> list[Entry]:
     folder, name = os.path.split(pattern)
     if glob.has_magic(folder) or "**" in name:
         return _entries(glob.iglob(pattern, recursive=True))
-    wanted, hidden = re.compile(fnmatch.translate(name)).match, name[0] == "."
-    return list(within(folder, lambda name: (hidden or name[0] != ".") and wanted(name) is not None))
+    hidden = "" if name[0] == "." else r"(?!\.)"
+    return list(within(folder, re.compile(hidden + fnmatch.translate(name)).match))
 
 
-def within(folder: str, wanted: Callable[[str], bool]) -> Iterator[Entry]:
+def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
     """The files of one folder with a wanted name, each looked at once: there may be a million."""
     prefix = os.path.join(folder, "")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
         for entry in found:
             try:
-                if wanted(entry.name) and not entry.is_dir():
-                    yield _entry(prefix + entry.name, entry.stat())
+                if wanted(name := entry.name) and not entry.is_dir():
+                    yield _entry(prefix + name, entry.stat())
             except (FileNotFoundError, NotADirectoryError):  # it is gone meanwhile, or leads nowhere
                 continue
 
