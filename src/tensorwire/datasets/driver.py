@@ -223,10 +223,10 @@ class _Run:
 
     def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
         """Has all tasks done that are not done."""
-        asked = 0
+        asked = answered = 0
 
         def wanted() -> Iterator[dict[str, Any]]:
-            nonlocal asked
+            nonlocal asked  # perhaps in another thread, so it is counted apart
             for task in tasks:
                 if known or not self._is_done(task, shards):
                     asked += 1
@@ -235,8 +235,8 @@ class _Run:
         with engines.watched(self._engine, self._meter.watch):
             for outcome in self._engine.run(self._plan.spec, wanted()):
                 self._book(outcome, shards)
-                asked -= 1
-        if asked or next(tasks, None) is not None:
+                answered += 1
+        if asked != answered or next(tasks, None) is not None:
             raise TensorwireError("the engine has ended without an answer to all of its tasks")
         if not known and (again := self._sure(shards)):
             self._work(iter(again), shards, known=True)
