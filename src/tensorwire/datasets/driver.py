@@ -212,8 +212,6 @@ class _Run:
         missing += self._sure()
         if missing:
             self._work(iter(plan.runs()), shards=False)
-            for task in missing:
-                task.pop("checked", None)
             self._work(iter(missing), known=True)
         else:
             for task in plan.runs():
