@@ -466,6 +466,7 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "body",
     [

@@ -369,6 +369,7 @@ def test_a_cut_between_two_records_is_seen_by_the_index(tmp_path):
     assert tw.inspect(path).records == 50
 
 
+@pytest.mark.timing
 def test_counting_a_plain_file_reads_headers_only(tmp_path):
     path = str(tmp_path / "a")
     with open(path, "wb") as file:  # 100 GB, of which only the headers exist

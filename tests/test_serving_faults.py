@@ -293,6 +293,7 @@ def test_others_have_their_turn():
 # ---- getting there
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ["slow_accept", "tls_silence"])
 def test_connecting_has_its_own_time(make, name):
     with BadServer(MODES[name]) as server:
@@ -302,6 +303,7 @@ def test_connecting_has_its_own_time(make, name):
         assert 0.2 <= time.monotonic() - start < 1.2
 
 
+@pytest.mark.timing
 def test_a_name_server_that_does_not_answer(make, monkeypatch):
     """The system's resolver cannot be told a deadline, so it is left behind."""
     real = addresses._addresses
@@ -314,6 +316,7 @@ def test_a_name_server_that_does_not_answer(make, monkeypatch):
     assert time.monotonic() - start < 1.4
 
 
+@pytest.mark.timing
 def test_the_next_address_is_tried(make, monkeypatch):
     with BadServer(MODES["refused"]) as nobody, BadServer(MODES["slow_accept"]) as full, serving(good) as server:
         found = [(addresses.socket.AF_INET, ("127.0.0.1", it.port)) for it in (nobody, full, server)]

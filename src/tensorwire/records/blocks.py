@@ -33,6 +33,7 @@ _MAPPED = 4 << 20
 _HEAD = 64 << 10
 _NOTHING = 64
 """Bytes that a compressed stream without content takes at most."""
+_NO_BYTES: Array = np.empty(0, np.uint8)
 MOST = 1 << 62
 
 
@@ -61,6 +62,13 @@ class Block(NamedTuple):
         if self.chosen is None:
             return self.first + index, self.offset + int(self.starts[index])
         return int(self.chosen[0][index]), int(self.chosen[1][index]) + tfrecord.HEADER
+
+    def bare(self) -> Block:
+        """Where the records are, without their bytes, so that somebody else may have the memory.
+
+        Not `_replace`: each tuple that is made of an iterator, and let go, stays with the interpreter, up to 2,000 of a length.
+        """
+        return Block(_NO_BYTES, self.starts, self.sizes, self.first, self.offset, self.path, self.chosen, self.read)
 
     def strings(self) -> list[bytes]:
         """The records as Python objects."""

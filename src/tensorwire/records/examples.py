@@ -28,7 +28,6 @@ Array = np.ndarray[Any, Any]
 
 _LAZY = 64 << 20
 """Bytes of columns that are allocated before it is known how many rows there are."""
-_NOTHING: Array = np.empty(0, np.uint8)
 
 
 class Piece(NamedTuple):
@@ -292,7 +291,7 @@ class _Decoding:
                 self._located(error, block, error.record or 0)
                 raise
             # Views need the block; everybody else gives its memory back, for the next one.
-            done.append(piece if examples._views else Piece(block._replace(data=_NOTHING), first, count))
+            done.append(piece if examples._views else Piece(block.bare(), first, count))
             del piece, block
         if not examples._reuse:
             self._last = columns

@@ -103,6 +103,14 @@ class _Room(NamedTuple):
     values: int = 0
     data: int = 0
 
+    def more(self) -> _Room:
+        """Somewhat more of each."""
+        return _Room(_more(self.instances), _more(self.values), _more(self.data))
+
+
+def _more(count: int) -> int:
+    return count + count // 8 + _LEAST
+
 
 class Columns:
     """Buffers for a number of rows, filled message by message.
@@ -157,8 +165,7 @@ class Columns:
 
     def used(self) -> list[_Room]:
         """How much of the buffers is in use, and somewhat more: the room that the next rows of the same file will need."""
-        rooms = [self._used(column, filled) for column, filled in zip(self.columns, self._buffers, strict=True)]
-        return [_Room(*(count + count // 8 + _LEAST for count in room)) for room in rooms]
+        return [self._used(column, filled).more() for column, filled in zip(self.columns, self._buffers, strict=True)]
 
     def clear(self) -> None:
         """Starts over in the same memory."""

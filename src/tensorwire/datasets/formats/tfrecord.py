@@ -119,7 +119,7 @@ class _Decoding:
     def add(self, block: Block) -> Iterator[Batch]:
         at, total = 0, len(block.starts)
         ends = np.cumsum(block.sizes)
-        bare = block._replace(data=np.empty(0, np.uint8))
+        bare = block.bare()
         self.strange = False
         while at < total:
             before = int(ends[at - 1]) if at else 0
