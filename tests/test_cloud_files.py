@@ -103,6 +103,15 @@ def test_missing(base):
             use(storage.join(base, "missing.tfrecord"))
 
 
+def test_a_sample_reads_only_its_bytes(proxy):
+    path, rows = f"{ROOT}/sample.tfrecord", 100_000
+    tw.write_examples(path, {"id": np.arange(rows), "x": np.zeros((rows, 20), np.float32)}, schema_file=False)
+    proxy.requests.clear()
+    schema = tw.infer_schema(path, sample=300_000)
+    assert schema["id"].seen["range"] == [0, rows - 1] and schema["x"].shape == (20,)
+    assert asked(proxy) <= (64 << 10) + 300_000 + 2 * 12 and len(proxy.requests) <= 7
+
+
 def test_rows_read_only_their_bytes(proxy):
     path, array = f"{ROOT}/rows.safetensors", np.arange(3 << 20, dtype=np.float32).reshape(-1, 1024)
     tw.save(path, {"a": array, "b": array})

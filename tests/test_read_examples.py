@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire.records import infer, paths
+from tensorwire.records import index, infer, paths
 
 ROWS = 1000
 
@@ -154,6 +155,25 @@ def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path):
     full = tw.infer_schema(path, full=True)
     assert full.complete and full["a"].seen["range"] == [0, 999]
     assert tw.read_examples(path).schema["a"].seen["range"] == [0, 999]  # which the index has kept
+
+
+@pytest.mark.parametrize("size", [100_000, 900_000, 3_000_000])
+def test_a_sample_of_large_records(tmp_path, size):
+    """... which begin far from each other, and are longer than what is read at once."""
+    path = write(tmp_path / "a", [{"a": i, "b": bytes([i]) * size} for i in range(12)], schema_file=False)
+    schema = tw.infer_schema(path, sample=3000)
+    assert set(schema) == {"a", "b"} and 1 <= schema.records <= 3 and schema["a"].seen["range"][0] == 0
+    assert tw.infer_schema(path).records == 12
+
+
+def test_damage_in_the_middle_of_a_sample_has_a_place_and_no_number(tmp_path):
+    path = write(tmp_path / "a", [{"a": i} for i in range(10_000)], schema_file=False)
+    data, middle = bytearray(Path(path).read_bytes()), int(index.build(path).offsets[5100])
+    data[middle + 9] ^= 1
+    Path(path).write_bytes(data)
+    with pytest.raises(tw.ChecksumError) as caught:
+        tw.infer_schema(path, sample=30_000)
+    assert caught.value.offset == middle and caught.value.record is None and caught.value.path == path
 
 
 def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatch):

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import memory, storage
-from .._errors import DecodeError, SchemaError
+from .._errors import DecodeError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
+from ..memory import Array
 from ..wire import kernels, status
 from . import blocks as _blocks
 from . import index as _index
@@ -21,6 +22,9 @@ from .schema import BYTES, FLOAT, INT64, Feature, Schema
 SAMPLE = 64 << 20
 """Bytes that a sample reads, over all files."""
 _PIECE = 1 << 20
+"""Bytes in which a record must begin somewhere, ..."""
+_SIP = 64 << 10
+"""... after a look into so many, which is also the least that is read at once."""
 _FILES = 256
 """Files that a sample looks into at most, spread over all of them."""
 _SIDE_BY_SIDE = 16
@@ -114,33 +118,28 @@ def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compr
     source = storage.source(path)
     try:
         plain, size = _blocks.compression_of(source, compression) is None, source.size
+        whole = not plain or size <= budget  # what a compressed file has in the middle only shows when all before it is unpacked
+        share, read = budget if whole else budget // 3, 0
+        for offset in (0,) if whole else (0, size // 2, max(size - share, size * 2 // 3)):
+            try:
+                for block in _limited(_from(source, offset, share, limits) if plain else _unpacked(path, compression, limits), share):
+                    add(block)
+                    read += int(block.sizes.sum())
+            except TensorwireError as error:
+                error.add(path=path, format="tfrecord")
+                if offset:  # nobody has counted the records before it
+                    error.record = None
+                if not (skip and isinstance(error, DecodeError)):
+                    raise
+                whole = False
     finally:
         source.close()
-    whole = not plain or size <= budget  # what a compressed file has in the middle only shows when all before it is unpacked
-    read = 0
-    for offset in (0,) if whole else (0, size // 2, max(size - budget // 3, size * 2 // 3)):
-        try:
-            for block in _from(path, offset, budget if whole else budget // 3, compression if whole else "", limits):
-                add(block)
-                read += int(block.sizes.sum())
-        except DecodeError:
-            if not skip:
-                raise
-            whole = False
     return whole and read < budget
 
 
-def _from(path: str, offset: int, budget: int, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
-    """Records from the first one that begins behind an offset, up to a number of bytes; at least one, if there is any."""
-    if offset:
-        source = storage.source(path)
-        try:
-            offset = _boundary(source, offset, limits)
-        finally:
-            source.close()
-        if offset < 0:
-            return
-    for block in _blocks.blocks(path, compression=compression, check=False, limits=limits, offset=offset):
+def _limited(blocks: Iterator[_blocks.Block], budget: int) -> Iterator[_blocks.Block]:
+    """Records up to a number of bytes; at least one, if there is any."""
+    for block in blocks:
         ends = np.cumsum(block.sizes)
         count = int(np.searchsorted(ends, budget)) + 1
         yield block._replace(starts=block.starts[:count], sizes=block.sizes[:count])
@@ -149,19 +148,70 @@ def _from(path: str, offset: int, budget: int, compression: str | None, limits: 
             return
 
 
-def _boundary(source: storage.Readable, offset: int, limits: Limits) -> int:
-    """Where the next record begins, or -1 if none is found nearby: a header that holds, and one that holds behind it (or the end)."""
-    window = memory.fresh(min(_PIECE, source.size - offset))
-    source.read_into(offset, window)
-    at = 0
-    while (at := kernels.frame_find(window, at, limits.record)) < len(window):
-        following = offset + at + 16 + int(np.frombuffer(window, "<u8", 1, at)[0])
-        if following == source.size:
-            return offset + at
-        if following + 12 <= source.size and kernels.frame_find(source.read_at(following, 12), 0, limits.record) == 0:
-            return offset + at
-        at += 1
-    return -1
+def _unpacked(path: str, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
+    return _blocks.blocks(path, compression=compression, check=False, limits=limits)
+
+
+def _from(source: storage.Readable, offset: int, budget: int, limits: Limits) -> Iterator[_blocks.Block]:
+    """Records of a plain file, from the first one on that begins behind an offset, so many bytes of them; none if none is nearby."""
+    stream = _Sips(source, offset, budget)
+    start = stream.to_record(limits) if offset else 0
+    if start < 0:
+        return
+    for block in _blocks.frames(stream, source.path or "", source.size, False, limits, memory.Pool(), start, 0):
+        yield block
+        if block.end + int(block.sizes.max()) + 16 >= offset + budget:  # one more would be too much, so nothing is read for it
+            return
+
+
+class _Sips:
+    """A plain file from some place on, a little at a time: of an object, what is asked for is what is fetched."""
+
+    def __init__(self, source: storage.Readable, at: int, step: int) -> None:
+        self._source, self.at, self._step = source, at, max(step, _SIP)
+        self._ready = memory.fresh(0)
+
+    def fill(self, buffer: Array) -> int:
+        if not len(self._ready):
+            self._read(min(self._step, len(buffer)))
+            self._step *= 2  # a large record is not read in as many steps as it has kilobytes
+        count = min(len(self._ready), len(buffer))
+        buffer[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def finish(self) -> None: ...
+
+    def _read(self, room: int) -> None:
+        window = memory.fresh(room)
+        count = self._source.read_some(self.at, window)
+        self.at, self._ready = self.at + count, window[:count]
+
+    def to_record(self, limits: Limits) -> int:
+        """Goes to where the next record begins, which it gives, or -1 if none is nearby."""
+        start = self.at
+        for room in (min(self._step, _PIECE), _PIECE):
+            self.at = start
+            self._read(room)
+            found = self._header(start, limits)
+            if found >= 0:
+                self._ready = self._ready[found:]
+                return start + found
+            if self.at == self._source.size:
+                break
+        return -1
+
+    def _header(self, start: int, limits: Limits) -> int:
+        """A header that holds, and one that holds behind it (or the end)."""
+        window, size, at = self._ready, self._source.size, 0
+        while (at := kernels.frame_find(window, at, limits.record)) < len(window):
+            following = start + at + 16 + int(np.frombuffer(window, "<u8", 1, at)[0])
+            if following == size:
+                return at
+            if following + 12 <= size and kernels.frame_find(self._source.read_at(following, 12), 0, limits.record) == 0:
+                return at
+            at += 1
+        return -1
 
 
 def _add(survey: Any, block: _blocks.Block) -> None:
