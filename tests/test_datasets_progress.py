@@ -11,7 +11,7 @@ import tensorwire as tw
 from tensorwire import datasets
 from tensorwire.datasets.engines import watched
 from tensorwire.datasets.engines.local import LocalEngine
-from tensorwire.datasets.progress import Meter, Progress
+from tensorwire.datasets.progress import Beginning, Meter, Progress
 from tensorwire.datasets.task import run
 
 pytestmark = pytest.mark.arrow
@@ -57,6 +57,25 @@ def test_one_file_into_one(folder, tmp_path, at_once, name, on_corrupt):
     assert any(0 < one.records < 40_000 and one.bytes and one.left for one in inside)
 
 
+def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
+    """Finding, looking, and counting file by file, which of a large dataset takes its time; the report's time has it in it."""
+    monkeypatch.setattr(Beginning.__init__, "__kwdefaults__", {"every": 0.0})
+    told = Told()
+    report = tw.convert(folder / "four", tmp_path / "out", to="parquet", shards=3, workers=0, progress=told)
+    early = [one for one in told if one.doing]
+    assert [str(one) for one in early] == [
+        "finding the sources", "looking into the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
+    ]  # fmt: skip
+    assert all((one.share, one.shards, one.of, one.left) == (0.0, 0, 3, None) for one in early) and told[: len(early)] == early
+    assert early[-1].seconds < report.seconds and not told[-1].doing
+    told.clear()
+    datasets.sample(folder / "four", tmp_path / "sampled", 0.5, by="id", workers=0, progress=told)
+    assert "counting what to choose from, 4 of 4 files" in map(str, told)
+    told.clear()
+    tw.convert(folder / "four", tmp_path / "planned", to="parquet", shards=3, workers=0, progress=told, dry_run=True)
+    assert len(told) == 6 and all(one.doing for one in told)
+
+
 def test_parts_of_a_file_and_a_filter_that_lets_nothing_through(folder, tmp_path, at_once):
     """Shards cut out of one file know their records; and who passes over all of them still says how far it is."""
     told = Told()
@@ -68,7 +87,7 @@ def test_workers_say_how_far_they_are(folder, tmp_path, at_once):
     """From inside their shards, five times a second, and once at the beginning."""
     told = Told()
     tw.convert(folder / "one.tfrecord", tmp_path / "out.jsonl", workers=1, progress=told)
-    inside = [one for one in told if one.shards == 0]
+    inside = [one for one in told if one.shards == 0 and not one.doing]
     assert inside and 0 < inside[0].share < 1
     assert told[-1].share == 1.0 and told[-1].records == 40_000
 

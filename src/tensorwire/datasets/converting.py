@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import driver, engines, planning
 from .plans import Plan
-from .progress import Progress, Report
+from .progress import Report, Tell
 
 
 def plan(
@@ -59,7 +59,7 @@ def convert(
     overwrite: bool = False,
     memory: int = 2 << 30,
     dry_run: bool = False,
-    progress: Callable[[float, Progress], None] | None = None,
+    progress: Tell | None = None,
 ) -> Any:
     """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a `Report` (of a dry run, the `Plan`).
 
@@ -87,16 +87,14 @@ def convert(
     {"x":8}
     {"x":9}
     """
-    with engines.using(engine, workers, engine_options) as crew:
-        made = planning.plan_for(
+    return driver.plan_and_execute(
+        lambda crew, beginning: planning.plan_for(
             src, dst, to, engine=crew, format=format, schema=schema, columns=columns, shards=shards, name=name, compression=compression,
             level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
-            soon=not dry_run,
-        )  # fmt: skip
-        return made if dry_run else run(made, crew, resume=resume, overwrite=overwrite, progress=progress)
-
-
-Tell = Callable[[float, Progress], None]
+            soon=not dry_run, beginning=beginning,
+        ),
+        engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress,
+    )  # fmt: skip
 
 
 def run(made: Plan, engine: Any = "local", *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:

@@ -9,7 +9,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from .. import storage
@@ -20,19 +20,43 @@ from . import engines, planning
 from .engines import Engine
 from .manifest import Line, Manifest, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, Plan
-from .progress import Meter, Progress, Report
-
-Tell = Callable[[float, Progress], None]
+from .progress import Beginning, Meter, Report, Tell
 
 
-def execute(plan: Plan, engine: Engine, *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:
+def plan_and_execute(
+    make: Callable[[Engine, Beginning], Plan],
+    engine: Any,
+    workers: int | None,
+    options: Mapping[str, Any] | None,
+    dry_run: bool,
+    *,
+    resume: bool,
+    overwrite: bool,
+    progress: Tell | None,
+) -> Report | Plan:
+    """Makes a plan, and runs it, unless it is a dry run."""
+    beginning = Beginning(progress)
+    with engines.using(engine, workers, options) as crew:
+        plan = make(crew, beginning)
+        return plan if dry_run else execute(plan, crew, resume=resume, overwrite=overwrite, progress=progress, since=beginning.start)
+
+
+def execute(
+    plan: Plan,
+    engine: Engine,
+    *,
+    resume: bool = True,
+    overwrite: bool = False,
+    progress: Tell | None = None,
+    since: float | None = None,
+) -> Report:
     """Runs a plan; what an earlier run has done, and is still what it should be, is not done again."""
-    started = time.perf_counter()
+    started = time.monotonic() if since is None else since
     report = _one(plan, engine, overwrite, progress) if plan.single else _many(plan, engine, resume, overwrite, progress)
     _note(report, plan.damage)
     once = {tuple(one.values()): one for one in report.damage}  # whoever reads a part of a file finds all of its damage
     report.damage = [once[key] for key in sorted(once)]
-    report.seconds = time.perf_counter() - started
+    report.seconds = time.monotonic() - started
     return report
 
 

@@ -23,6 +23,7 @@ from . import features, formats
 from .choosing import Condition
 from .engines import Engine, Outcome
 from .plans import Plan, Split, part_json
+from .progress import Beginning
 from .spec import Spec
 
 _MARKS = 4096
@@ -95,14 +96,16 @@ def plan_for(
     splits: Sequence[Split] = (),
     single: bool | None = None,
     soon: bool = False,
+    beginning: Beginning | None = None,
 ) -> Plan:
     """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled. `soon` says that it will be run."""
+    beginning = beginning or Beginning(None)
+    beginning("finding the sources", checked_shards(shards) or 1)
     entries = find(src)
     kind, (goal, named) = source_format(entries, format), target_format(os.fspath(dst), to)
     target = storage.normal(os.fspath(dst))
     if on_corrupt not in ("raise", "skip"):
         raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
-    checked_shards(shards)
     if splits and shuffle is not None:
         raise EncodeError("a split keeps the order of its sources; shuffle each of its parts, or the sources first")
     check_name(name)
@@ -123,12 +126,13 @@ def plan_for(
         kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
         None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,
     )  # fmt: skip
+    beginning("looking into the sources", shards or len(entries))
     spec = with_schema(spec, entries, schema, columns)
     formats.named(goal).check_target(spec)
     made = Plan(spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits))
     if spec.shuffle is not None:
-        return _shuffled(counted(made, engine))
-    return counted(made, engine) if made.shards not in (1, len(entries)) else made
+        return _shuffled(counted(made, engine, beginning))
+    return counted(made, engine, beginning) if made.shards not in (1, len(entries)) else made
 
 
 def checked_shards(shards: int | None) -> int | None:
@@ -231,14 +235,15 @@ def _check_names(spec: Spec, keep: Sequence[str]) -> None:
                 raise EncodeError(f"{what} names {name!r}, and there is no such column{choices(name, keep)}")
 
 
-def counted(plan: Plan, engine: Engine) -> Plan:
+def counted(plan: Plan, engine: Engine, beginning: Beginning) -> Plan:
     """The same with the number of records of every source, counted by the engine's workers."""
     per = min(_MARKS, 4 * -(-len(plan) // len(plan.sources)))
     tasks = ({"do": "count", "number": i, "marks": per, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
     counts: Array = np.zeros(len(plan.sources) + 1, np.int64)
     marks: list[tuple[int, list[int]]] = [(1, [])] * len(plan.sources)
     damage: list[tuple[int, list[Any]]] = []
-    for outcome in answered(engine.run(plan.spec, tasks), len(plan.sources)):
+    for done, outcome in enumerate(answered(engine.run(plan.spec, tasks), len(plan.sources))):
+        beginning("counting records", plan.shards, done + 1, len(plan.sources))
         report = reported(outcome)
         number = outcome.task["number"]
         counts[number + 1] = report["records"]

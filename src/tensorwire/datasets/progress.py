@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ class Progress:
     shards: int
     """There, whoever made them."""
     of: int
+    """That there will be, as far as is known."""
     records: int
     """Written by this run so far, those of shards that are not ready among them."""
     bytes: int
@@ -25,6 +27,8 @@ class Progress:
     """How much of all is done, from 0 to 1."""
     before: float = 0.0
     """How much of it was done before this run."""
+    doing: str = ""
+    """What is done before the first shard is begun; then nothing."""
 
     @property
     def records_per_second(self) -> float:
@@ -45,9 +49,31 @@ class Progress:
         >>> print(Progress(50, 200, 1_000_000, 80_000_000, 10.0, 0.25))
         50 of 200 shards, 100,000 records/s, 8.0 MB/s, 30 s left
         """
+        if self.doing:
+            return self.doing
         left = "" if self.left is None else f", {self.left:.0f} s left"
         speed = f"{self.records_per_second:,.0f} records/s, {self.bytes_per_second / 1e6:,.1f} MB/s"
         return f"{self.shards:,} of {self.of:,} shards, {speed}{left}"
+
+
+Tell = Callable[[float, Progress], None]
+
+
+class Beginning:
+    """Tells what is done before there is a plan: each thing at once, and now and then how far it is."""
+
+    def __init__(self, tell: Tell | None, *, every: float = 0.2) -> None:
+        self.start = self._last = time.monotonic()
+        self._tell, self._every, self._doing = tell, every, ""
+
+    def __call__(self, doing: str, shards: int, done: int = 0, of: int = 0) -> None:
+        """`shards` is how many there will be, as far as is known."""
+        now = time.monotonic()
+        if self._tell is None or (doing == self._doing and now - self._last < self._every):
+            return
+        self._last, self._doing = now, doing
+        words = f"{doing}, {done:,} of {of:,} files" if of else doing
+        self._tell(0.0, Progress(0, shards, 0, 0, now - self.start, 0.0, doing=words))
 
 
 class Meter:
@@ -58,7 +84,7 @@ class Meter:
     first   tasks that come before them, as half of the work
     """
 
-    def __init__(self, total: int, tell: Any, first: int = 0, *, every: float = 0.2) -> None:
+    def __init__(self, total: int, tell: Tell | None, first: int = 0, *, every: float = 0.2) -> None:
         self._total, self._tell, self._first, self._every = total, tell, first, every
         self._start = self._last = time.monotonic()
         self._shards = self._prepared = self._records = self._bytes = 0

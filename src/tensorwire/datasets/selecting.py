@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,8 @@ from . import driver, engines, formats, planning, statistics
 from .converting import convert
 from .planning import reported
 from .plans import Plan, Split, part_json
-from .progress import Meter, Progress, Report
+from .progress import Beginning, Meter, Report, Tell
 from .spec import Spec
-
-Tell = Callable[[float, Progress], None]
 
 
 def _target(src: Any, dst: str | os.PathLike[str], to: str | None, format: str | None) -> str:
@@ -62,10 +60,12 @@ def split(
         high = 1.0 if name == names[-1] and abs(total - 1) < 1e-9 else at + shares[name]
         splits.append(Split(name, at, high))
         at = high
-    with engines.using(engine, workers, engine_options) as crew:
-        goal = _target(src, dst, to, options.get("format"))
-        made = planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, splits=splits, single=False, soon=not dry_run, **options)
-        return made if dry_run else driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
+    goal = _target(src, dst, to, options.get("format"))
+    options |= {"by": by, "seed": seed, "splits": splits, "single": False, "soon": not dry_run}
+    return driver.plan_and_execute(
+        lambda crew, beginning: planning.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options),
+        engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress,
+    )  # fmt: skip
 
 
 def sample(
@@ -98,27 +98,30 @@ def sample(
     """
     if (fraction is None) == (records is None) or (fraction is not None and not 0 < fraction <= 1) or (records is not None and records < 1):
         raise EncodeError("a fraction above 0 and up to 1, or a number of records")
-    with engines.using(engine, workers, engine_options) as crew:
-        goal = _target(src, dst, to, options.get("format"))
-        shards, options["shards"] = options.pop("shards", None), None
-        if options.get("shuffle") is not None or shards == 1:
-            options["shards"] = shards
-        elif shards is not None:
-            options["single"] = False
-        made = _sampled(
-            planning.plan_for(src, dst, goal, engine=crew, by=by, seed=seed, soon=not dry_run, **options), crew, fraction, records
-        )
+    goal = _target(src, dst, to, options.get("format"))
+    shards, options["shards"] = options.pop("shards", None), None
+    if options.get("shuffle") is not None or shards == 1:
+        options["shards"] = shards
+    elif shards is not None:
+        options["single"] = False
+    options |= {"by": by, "seed": seed, "soon": not dry_run}
+
+    def plan(crew: engines.Engine, beginning: Beginning) -> Plan:
+        made = _sampled(planning.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options), crew, fraction, records, beginning)
         if made.spec.shuffle is None and not made.single:  # sources are not cut, and no shard need be empty
             made = replace(made, shards=min(planning.checked_shards(shards) or len(made.sources), len(made.sources), max(1, _size(made))))
-        return made if dry_run else driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
+        return made
+
+    return driver.plan_and_execute(plan, engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress)
 
 
-def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records: int | None) -> Plan:
+def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records: int | None, beginning: Beginning) -> Plan:
     """The plan with how many records of each stratum there are before every source, and how many are wanted."""
     found: list[Counter[str]] = [Counter()] * len(plan.sources)
     tasks = ({"do": "strata", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
-    for outcome in planning.answered(engine.run(plan.spec, tasks), len(plan.sources)):
+    for done, outcome in enumerate(planning.answered(engine.run(plan.spec, tasks), len(plan.sources))):
         found[outcome.task["number"]] = Counter(reported(outcome)["strata"])
+        beginning("counting what to choose from", plan.shards, done + 1, len(plan.sources))
     ranks, so_far = [], Counter[str]()
     for counts in found:
         ranks.append({name: so_far[name] for name in counts if so_far[name]})
