@@ -59,7 +59,7 @@ def test_what_an_example_does_not_hold(say, folder):
     (folder / "wide.jsonl").write_text('{"x": 0.1}\n{"x": 0.2}\n')
     assert "--tensors" in say("convert --help")
     say("convert wide.jsonl rounded --to parquet --workers 0")
-    assert "float64" in (complaint := say("convert rounded exact --to tfrecord --workers 0", 1)) and "tensors=" in complaint
+    assert "--tensors name keeps it exactly" in say("convert rounded exact --to tfrecord --workers 0", 1)
     say("convert rounded exact --to tfrecord --tensors x --workers 0")
     assert next(iter(tw.read_examples(f"{folder}/exact/*.tfrecord")))["x"].tolist() == [0.1, 0.2]
     say("convert rounded cast --to tfrecord --cast x=float32 --workers 0")
@@ -129,3 +129,23 @@ def test_one_file_of_what_its_name_says(folder, say):
     assert (folder / "some.parquet").read_bytes()[:4] == b"PAR1" and (folder / "mixed.tfrecord.gz").read_bytes()[:2] == b"\x1f\x8b"
     assert records(folder / "mixed.tfrecord.gz") == records(f"{folder}/train-*.tfrecord")
     assert "the name says tfrecord" in say("convert 'train-*.tfrecord' some.tfrecord --to parquet", 1)
+
+
+def test_errors_name_options_and_not_arguments(folder, say):
+    said = say("convert 'train-*.tfrecord' some.parquet --to tfrecord", 1)
+    assert "--to says tfrecord; another name, or --shards for a folder" in said
+    say("convert 'train-*.tfrecord' there.jsonl")
+    assert said.startswith("tensorwire convert: ") and "; --overwrite replaces it" in say("convert 'train-*.tfrecord' there.jsonl", 1)
+
+
+def test_columns_are_quantized_by_name(folder, say):
+    rows = np.random.default_rng(0).random((20, 8), np.float32)
+    tw.write_examples(folder / "floats.tfrecord", {"x": rows, "y": rows, "z": rows}, durable=False)
+    say("convert floats.tfrecord bits --to tfrecord --quantize x=int8 --quantize y=float16")
+    found = tw.read_examples(f"{folder}/bits/*.tfrecord").schema
+    assert [found[name].encoding for name in "xyz"] == ["quantized", "quantized", ""]
+    assert "--quantize x=int8" in say("convert floats.tfrecord no --to tfrecord --quantize int8", 2)
+    np.savez(folder / "w.npz", x=rows, y=rows)
+    say("convert w.npz w.safetensors --quantize x=int8")
+    kept = tw.load(folder / "w.safetensors", dequantize=False)
+    assert isinstance(kept["x"], tw.Quantized) and isinstance(kept["y"], np.ndarray)

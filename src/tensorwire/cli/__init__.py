@@ -101,7 +101,7 @@ def main(words: list[str] | None = None) -> int:
     except (TensorwireError, OSError) as error:
         if debug:
             raise
-        terminal.complain(complaint(command, error))
+        terminal.complain(complaint(command, error, parser(command).option_strings if command else ()))
         return 1
 
 

@@ -33,7 +33,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude", action="append", metavar="PATTERN", help="no tensors that are called so")
     parser.add_argument("--shard-size", type=_size, metavar="N", help="write files of at most N bytes (5GB) with an index, as the hubs do")
     parser.add_argument("--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it")
-    parser.add_argument("--quantize", metavar="SCHEME", help="store floats in fewer bits: int8, bfloat16 ...")
+    few = "store floats in fewer bits (int8, bfloat16 ...), or only those tensors; of a dataset, those columns"
+    parser.add_argument("--quantize", action="append", default=[], metavar="[NAME=]SCHEME", help=few)
     dataset.add_choice(parser, "datasets: ")
     parser.add_argument("--shuffle", type=count, metavar="SEED", help="datasets: one order over all records, the same for the same seed")
     parser.add_argument(
@@ -104,14 +105,15 @@ def _dataset(args: argparse.Namespace) -> Any:
         raise UsageError("--shards 0: one file at least")
     if args.to is None and of_name(args.target) is None:
         raise UsageError(f"--to says which format: {', '.join(SUFFIXES)}")
-    if args.quantize is not None and "=" not in args.quantize:
-        raise UsageError("of a dataset, --quantize names the column: --quantize x=int8")
+    for one in args.quantize:
+        if "=" not in one:
+            raise UsageError(f"of a dataset, --quantize names the column: --quantize x={one}")
     options: dict[str, Any] = {
         name: getattr(args, name) for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
     }
     options["tensors"] = args.tensors or ()
-    pairs = {"cast": args.cast, "quantize": [args.quantize] if args.quantize else []}
-    options |= {name: {one.partition("=")[0]: one.partition("=")[2] for one in given} for name, given in pairs.items()}
+    pairs = {"cast": args.cast, "quantize": args.quantize}
+    options |= {name: {one.rpartition("=")[0]: one.rpartition("=")[2] for one in given} for name, given in pairs.items()}
     with terminal.bar() as bar:
         tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
         return convert_dataset(args.source, args.target, args.to, progress=tell, **options, **dataset.run_options(args))
@@ -125,12 +127,12 @@ def _convert(args: argparse.Namespace, target: str) -> Report:
             args.to,
             format=args.format,
             rename=[*_mapping(args.map), *args.rename],
-            dtype=_dtypes(args.dtype),
+            dtype=_by_pattern(args.dtype),
             include=args.include,
             exclude=args.exclude,
             shard_size=args.shard_size,
             compression=args.compression,
-            quantize=args.quantize,
+            quantize=_by_pattern(args.quantize),
             overwrite=args.overwrite,
             dry_run=args.dry_run,
             progress=None if bar is None else bar.show,
@@ -141,8 +143,8 @@ def _mapping(path: str | None) -> list[dict[str, str]]:
     return [] if path is None else [rules.names_from(path)]
 
 
-def _dtypes(given: list[str]) -> str | dict[str, str] | None:
-    """One dtype for all, or one by pattern."""
+def _by_pattern(given: list[str]) -> str | dict[str, str] | None:
+    """One dtype or scheme for all, or one by pattern."""
     if not given:
         return None
     if len(given) == 1 and "=" not in given[0]:

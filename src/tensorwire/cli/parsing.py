@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -28,6 +29,10 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, allow_abbrev=False, add_help=False, **options)
 
+    @property
+    def option_strings(self) -> list[str]:
+        return [name for action in self._actions for name in action.option_strings]
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
@@ -45,7 +50,7 @@ class Parser(argparse.ArgumentParser):
         for word in strangers:
             if word.startswith("-") and word != "-":
                 name = word.partition("=")[0]
-                raise UsageError(f"no option {name}{_nearest(name, [o for action in self._actions for o in action.option_strings])}")
+                raise UsageError(f"no option {name}{_nearest(name, self.option_strings)}")
         if strangers:
             raise UsageError(f"{strangers[0]!r:.60} is one argument too many")
         return found
@@ -138,7 +143,22 @@ def _help(action: argparse.Action) -> str:
     return text
 
 
-def complaint(command: str, error: BaseException) -> str:
-    """One line, whatever the error has in it."""
+def complaint(command: str, error: BaseException, options: Iterable[str] = ()) -> str:
+    """One line, whatever the error has in it. What the library calls shards= is called --shards here."""
     said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror and error.filename else str(error)
+    said = _in_options(said, frozenset(options))
     return safe(f"tensorwire {command}: {said}" if command else f"tensorwire: {said}")
+
+
+def _in_options(text: str, options: frozenset[str]) -> str:
+    """Arguments of functions as the options that they are here, where they are.
+
+    >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]", frozenset(["--shards", "--overwrite", "--tensors"]))
+    '--shards for a folder; --overwrite, mmap=True, --tensors name'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = "--" + found[1].replace("_", "-"), (found[2] or "").strip("[]")
+        return found[0] if name not in options else name if value in ("", "True") else f"{name} {value}"
+
+    return re.sub(r"(?<![\w(])([a-z_]+)=(\w+\b|\[\w+\]|(?=[\s,;:.)]|$))", option, text)

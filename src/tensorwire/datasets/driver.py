@@ -63,7 +63,7 @@ def execute(
 def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> Report:
     """One file, which needs no books: it is there whole, or not at all."""
     if storage.stat(plan.target) is not None and not overwrite:
-        raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True (--overwrite) replaces it")
+        raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True replaces it")
     if any(_is_same(entry.path, plan.target) for entry in plan.sources):
         raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
     report, runs = Report(plan.target, 1), plan.runs()
@@ -165,14 +165,12 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
         others = [entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path]
         if others:
             why = f"has files that no run of ours has written ({storage.shown(others[0])})"
-            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True (--overwrite)")
+            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True")
     elif manifest.finished() is not None:
         other = about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]
         how = "in another way" if other else "of other sources" if not _has_all(plan, manifest, about) else None
         if how is not None:
-            raise FileExistsError(
-                f"{storage.shown(plan.target)} is a finished dataset, made {how}; another folder, or overwrite=True (--overwrite)"
-            )
+            raise FileExistsError(f"{storage.shown(plan.target)} is a finished dataset, made {how}; another folder, or overwrite=True")
 
 
 def _has_all(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> bool:

@@ -113,7 +113,7 @@ class Manifest:
                 raise DecodeError("this is no manifest", format="manifest", offset=0)
             return found
         except DecodeError as error:
-            why = f"{error.message}; overwrite=True (--overwrite) writes the dataset anew"
+            why = f"{error.message}; overwrite=True writes the dataset anew"
             raise DecodeError(why, path=path, format="manifest", offset=error.offset) from None
 
     def finished(self) -> dict[str, Any] | None:
