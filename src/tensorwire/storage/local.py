@@ -49,15 +49,56 @@ def _entry(path: str, found: os.stat_result) -> Entry:
 
 
 def matches(pattern: str) -> list[Entry]:
+    """What a pattern names, a folder's files, or one file. A folder that may not be read is an error, where `glob` would pass over it."""
     if os.path.isdir(pattern):
-        return list(within(pattern, lambda name: name[0] not in "._"))
-    if os.path.lexists(pattern) or not glob.has_magic(pattern):
-        return _entries(iter([pattern]))
-    folder, name = os.path.split(pattern)
-    if glob.has_magic(folder) or "**" in name:
-        return _entries(glob.iglob(pattern, recursive=True))
-    hidden = "" if name[0] == "." else r"(?!\.)"
-    return list(within(folder, re.compile(hidden + fnmatch.translate(name)).match))
+        return list(within(pattern, _is_plain))
+    folder, steps = pattern, list[str]()
+    while glob.has_magic(folder) and not os.path.lexists(folder):
+        folder, name = os.path.split(folder)
+        steps.insert(0, name)
+    return list(_below(folder, steps)) if steps else _entries(iter([pattern]))
+
+
+def _below(folder: str, steps: list[str]) -> Iterator[Entry]:
+    """What matches the rest of a pattern in a folder."""
+    step, *rest = steps
+    if step == "**":
+        for place in _folders(folder, frozenset()):
+            yield from _below(place, rest or ["*"])
+    elif not rest:
+        yield from within(folder, _matching(step) if step else _is_plain)
+    elif glob.has_magic(step):
+        for place in _inside(folder, _matching(step)):
+            yield from _below(place, rest)
+    else:
+        yield from _below(os.path.join(folder, step), rest)
+
+
+def _matching(step: str) -> Callable[[str], Any]:
+    hidden = "" if step[0] == "." else r"(?!\.)"
+    return re.compile(hidden + fnmatch.translate(step)).match
+
+
+def _is_plain(name: str) -> bool:
+    return name[0] not in "._"
+
+
+def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
+    """A folder, and those below it that are not hidden; of links that lead back up, none: who follows them reads files again and again."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        about = os.stat(folder or ".")
+        here = about.st_dev, about.st_ino
+        if here not in above:
+            yield folder
+            for place in _inside(folder, _matching("*")):
+                yield from _folders(place, above | {here})
+
+
+def _inside(folder: str, wanted: Callable[[str], Any]) -> list[str]:
+    """The folders in one."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
+        return sorted(os.path.join(folder, entry.name) for entry in found if wanted(entry.name) and entry.is_dir())
+    return []
 
 
 def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
@@ -73,7 +114,13 @@ def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
 
 
 def listing(folder: str) -> list[Entry]:
-    return sorted(_entries(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names))
+    """Whatever is below a folder; what may not be read is an error, not nothing."""
+
+    def failed(error: OSError) -> None:
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise error
+
+    return sorted(_entries(os.path.join(place, name) for place, _, names in os.walk(folder, onerror=failed) for name in names))
 
 
 def _entries(names: Iterator[str]) -> list[Entry]:
