@@ -37,6 +37,8 @@ def tree(tmp_path_factory):
 
     fill(root, 3)
     (root / "dead.t").symlink_to(root / "nowhere")
+    (root / "round.t").symlink_to("round.t")
+    (root / "astray.t").symlink_to("real/nothing")
     (root / "linked.t").symlink_to(root / "real")
     (root / "real").write_bytes(b"1")
     return root

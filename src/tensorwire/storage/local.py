@@ -97,8 +97,22 @@ def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
 def _inside(folder: str, wanted: Callable[[str], Any]) -> list[str]:
     """The folders in one."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
-        return sorted(os.path.join(folder, entry.name) for entry in found if wanted(entry.name) and entry.is_dir())
+        return sorted(os.path.join(folder, entry.name) for entry in found if wanted(entry.name) and _leads_to_folder(entry))
     return []
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if _is_nowhere(error):
+            return False
+        raise
+
+
+def _is_nowhere(error: OSError) -> bool:
+    """Whether a file is gone, or is a link that leads nowhere; or round and round."""
+    return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
@@ -109,8 +123,9 @@ def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
             try:
                 if wanted(name := entry.name) and not entry.is_dir():
                     yield _entry(prefix + name, entry.stat())
-            except (FileNotFoundError, NotADirectoryError):  # it is gone meanwhile, or leads nowhere
-                continue
+            except OSError as error:
+                if not _is_nowhere(error):
+                    raise
 
 
 def listing(folder: str) -> list[Entry]:
@@ -127,10 +142,14 @@ def _entries(names: Iterator[str]) -> list[Entry]:
     """Files, without folders and what is gone meanwhile."""
     found = []
     for name in names:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             about = os.stat(name)
-            if not S_ISDIR(about.st_mode):
-                found.append(_entry(name, about))
+        except OSError as error:
+            if not _is_nowhere(error):
+                raise
+            continue
+        if not S_ISDIR(about.st_mode):
+            found.append(_entry(name, about))
     return found
 
 
