@@ -261,7 +261,7 @@ class TestForeignTables:
 
     @pytest.mark.parametrize("format", ["parquet", "arrow", "npz", "safetensors"])
     def test_columns_that_some_files_have(self, tmp_path, format):
-        """They are missing in the others, and nothing is lost; where a format cannot hold that, it says so."""
+        """They are missing in the others, and nothing is lost."""
         (tmp_path / "in").mkdir()
         files = [{"a": np.arange(2)}, {"a": np.arange(3), "b": np.float32([1, 2, 3])}, {"a": np.arange(1), "c": tw.Strings.of(["é"])}]
         for number, columns in enumerate(files):
@@ -273,15 +273,25 @@ class TestForeignTables:
         rows = [row for batch in tw.read_examples(f"{tmp_path}/out/*.tfrecord") for row in batch.rows()]
         assert report.records == 6 and [row["a"] for row in rows] == [0, 1, 0, 1, 2, 0]
         assert [row.get("b") for row in rows] == [None, None, 1, 2, 3, None] and [row.get("c") for row in rows] == [None] * 5 + ["é"]
-        for target in ("parquet", "npz"):
-            with pytest.raises((tw.SchemaError, tw.EncodeError), match="that some files have"):
-                datasets.convert(tmp_path / "in", tmp_path / target, target, shards=1, workers=0)
+        for target, more in itertools.product(
+            ("parquet", "arrow", "npz", "safetensors", "jsonl"), ({}, {"shuffle": 0}, {"where": "a >= 0"})
+        ):
+            there = tmp_path / f"{target}-{'-'.join(more)}"
+            assert datasets.convert(tmp_path / "in", there, target, shards=1, workers=0, **more).records == 6
+            datasets.convert(there, f"{there}-back", "jsonl", shards=1, workers=0)
+            lines = [json.loads(line) for line in Path(f"{there}-back/part-00000-of-00001.jsonl").read_text().splitlines()]
+            wanted = [{"a": 0}, {"a": 0, "b": 1}, {"a": 0, "c": "é"}, {"a": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 3}]
+            assert sorted(lines, key=str) == sorted(wanted, key=str) and (
+                more.get("shuffle") is not None or lines[:2] == [{"a": 0}, {"a": 1}]
+            )
+        assert datasets.convert(tmp_path / "in", tmp_path / "few", "parquet", shards=1, where="b > 1", workers=0).records == 2
         with pytest.raises(tw.SchemaError, match="no column 'b'"):
             schema = tw.Schema({"a": tw.Feature("int64", ()), "b": tw.Feature("float", (), required=True)})
             datasets.convert(tmp_path / "in", tmp_path / "other", "tfrecord", schema=schema, workers=0)
 
     def test_a_column_that_the_plan_did_not_see(self, tmp_path, monkeypatch):
         monkeypatch.setattr(columnar, "_FILES", 1)
+        pq = importlib.import_module("pyarrow.parquet")
         (tmp_path / "in").mkdir()
         for number, columns in enumerate([{"a": np.arange(2)}, {"a": np.arange(3), "b": np.arange(3)}]):
             write_table(columns, tmp_path / f"in/{number}.parquet")
@@ -289,6 +299,10 @@ class TestForeignTables:
             datasets.convert(tmp_path / "in", tmp_path / "out", "tfrecord", workers=0)
         assert caught.value.tensor == "b" and caught.value.path.endswith("1.parquet")
         assert datasets.convert(tmp_path / "in", tmp_path / "out", "tfrecord", columns=["a"], workers=0).records == 5
+        for number, more in enumerate(({"shards": 1}, {"shards": 1, "shuffle": 3}, {})):  # a shard has the columns of its own files
+            datasets.convert(tmp_path / "in", tmp_path / f"same{number}", "parquet", workers=0, **more)
+            found = [pq.read_table(path).to_pylist() for path in sorted((tmp_path / f"same{number}").glob("*.parquet"))]
+            assert sorted(row["b"] for rows in found for row in rows if row.get("b") is not None) == [0, 1, 2]
 
     def test_names_with_points(self, tmp_path):
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")

@@ -1,4 +1,4 @@
-"""Rows of batches: chosen, cut, joined, and spread where some are missing."""
+"""Rows of batches: chosen, cut, joined, spread where some are missing, and packed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import api
 from .._errors import SchemaError, choices
 from ..memory import flat
 from ..records.batch import Batch
@@ -106,13 +107,37 @@ def _kind(column: Any) -> str:
     return f"{kind} {column.shape[1:]}" if column.ndim > 1 else kind
 
 
+def union(parts: Sequence[Batch]) -> Batch:
+    """The columns of all parts, without rows."""
+    columns = {name: _none_of(column) for part in reversed(parts) for name, column in part.items()}
+    order = dict.fromkeys(name for part in parts for name in part)
+    return Batch({name: columns[name] for name in order}, size=0)
+
+
+def _none_of(column: Any) -> Any:
+    return _taken(column, np.zeros(0, np.int64))
+
+
+def completed(batch: Batch, blank: Batch) -> Batch:
+    """The columns of `blank`, in their order, and what else a batch has; of those that it does not have, no row has anything.
+
+    >>> completed(Batch({"a": np.array([5, 6])}, size=2), Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})).present["b"].tolist()
+    [False, False]
+    """
+    if batch.keys() == blank.keys():
+        return batch
+    names, nowhere = [*blank, *(name for name in batch if name not in blank)], np.zeros(batch.size, np.bool_)
+    columns = {name: batch[name] if name in batch else spread(blank[name], nowhere) for name in names}
+    return Batch(columns, {name: batch.present.get(name, nowhere) for name in names}, batch.size)
+
+
 def join(parts: Sequence[Batch]) -> Batch:
-    """All rows in one batch; the parts have the same columns."""
+    """All rows in one batch, with the columns of all parts."""
     if len(parts) == 1:
         return parts[0]
-    for part in parts:
-        if different := part.keys() ^ parts[0].keys():
-            raise SchemaError(SOME, tensor=min(different))
+    if any(part.keys() != parts[0].keys() for part in parts):
+        blank = union(parts)
+        parts = [completed(part, blank) for part in parts]
     columns = {}
     for name in parts[0]:
         kinds = dict.fromkeys(_kind(part[name]) for part in parts)
@@ -176,3 +201,20 @@ def pieces(batch: Batch, rows: int) -> Iterator[Batch]:
     """The same rows, so many at a time."""
     for start in range(0, batch.size, rows):
         yield cut(batch, start, start + rows)
+
+
+def packed(batch: Batch, places: Array) -> bytes:
+    """As bytes, with a number for each row. Columns go by number, since a name may be anything, what the format has for itself too."""
+    names = list(batch)
+    present = [None if batch.present[name].all() else batch.present[name] for name in names]
+    return api.dumps({"names": names, "places": places, "columns": [batch[name] for name in names], "present": present}, "safetensors")
+
+
+def unpacked(data: Any) -> tuple[Batch, Array]:
+    """The inverse of `packed`."""
+    found: Any = api.loads(data, "safetensors")
+    names, places = found["names"], found["places"]
+    rows = len(places)
+    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
+    columns = dict(zip(names, found["columns"], strict=True))
+    return Batch(columns, dict(zip(names, present, strict=True)), rows), places

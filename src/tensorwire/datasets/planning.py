@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,17 +12,19 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, storage
-from .._errors import EncodeError, SchemaError, TensorwireError, choices
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
 from ..records import beside
+from ..records.batch import Batch
 from ..records.blocks import compression_named
 from ..records.paths import INDEX, SCHEMA
 from ..records.schema import Schema, as_schema
 from ..storage import Entry
 from ..tensors import Array
 from ..transforms import compression as compressions
-from . import features, formats
+from . import batches, features, formats
 from .choosing import Condition
 from .engines import Engine, Outcome
+from .formats import columnar
 from .plans import Plan, Split, part_json
 from .progress import Beginning
 from .spec import Spec
@@ -209,17 +212,38 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
 
 
 def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str] | None) -> Spec:
+    """Files that say themselves what columns they have are looked into for which of them some have and others not."""
     needed = _needed(spec)
-    if columns is None and not needed and not (spec.cast or spec.quantize or spec.tensors):
+    if len(entries) == 1 and columns is None and not needed and not (spec.cast or spec.quantize or spec.tensors):
         return spec
-    known = formats.named(spec.source).columns([entry.path for entry in entries], spec)
-    for name in [*(columns or ()), *needed]:
-        if name not in known:
-            raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
-    _check_names(spec, known if columns is None else columns)
-    if columns is None:
+    if columns is not None:
+        spec = replace(spec, columns=list(columns), reads=list(dict.fromkeys([*columns, *needed])))
+    paths = columnar.some([entry.path for entry in entries])
+    found = _blanks(spec, paths)
+    whole = batches.union(found)
+    for name in spec.reads or needed:
+        if name not in whole:
+            known = formats.named(spec.source).names(paths[0], spec)
+            raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name, path=paths[0])
+    _check_names(spec, list(whole) if columns is None else columns)
+    if all(one.keys() == whole.keys() for one in found):
         return spec
-    return replace(spec, columns=list(columns), reads=list(dict.fromkeys([*columns, *needed])))
+    return replace(spec, blank=base64.b64encode(batches.packed(whole, np.zeros(0, np.int64))).decode())
+
+
+def _blanks(spec: Spec, paths: Sequence[str]) -> list[Batch]:
+    """The columns of files, each as a batch without rows."""
+    source = formats.named(spec.source)
+
+    def blank(path: str) -> Batch | None:
+        try:
+            return source.blank(path, spec)  # type: ignore[no-any-return]
+        except TensorwireError as error:
+            if spec.skips and isinstance(error, DecodeError):
+                return None
+            raise error.add(path=path) from error.__cause__
+
+    return [one for one in storage.side_by_side(blank, paths) if one is not None]
 
 
 def _needed(spec: Spec) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import api, storage
+from .. import storage
 from .._errors import LimitError
 from ..records.batch import Batch
 from ..tensors import Array
@@ -48,7 +48,7 @@ def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec) -> dict
                 table[shard] = at
                 low, high = int(cuts[shard]), int(cuts[shard + 1])
                 if low < high:
-                    at += file.write(_packed(batches.cut(batch, low, high), places[low:high]))
+                    at += file.write(batches.packed(batches.cut(batch, low, high), places[low:high]))
             table[-1] = at
             tables.append(table)
             records += batch.size
@@ -74,22 +74,6 @@ def _lots(found: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Array]]
         yield batches.join([one for one, _ in held]), np.concatenate([one for _, one in held])
 
 
-def _packed(batch: Batch, places: Array) -> bytes:
-    """A piece. Columns go by number, since a name may be anything, what the format has for itself too."""
-    names = list(batch)
-    present = [None if batch.present[name].all() else batch.present[name] for name in names]
-    return api.dumps({"names": names, "places": places, "columns": [batch[name] for name in names], "present": present}, "safetensors")
-
-
-def _unpacked(data: Any) -> tuple[Batch, Array]:
-    found: Any = api.loads(data, "safetensors")
-    names, places = found["names"], found["places"]
-    rows = len(places)
-    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
-    columns = dict(zip(names, found["columns"], strict=True))
-    return Batch(columns, dict(zip(names, present, strict=True)), rows), places
-
-
 def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
     """The records of a shard, in their order."""
     assert spec.bounds is not None
@@ -104,7 +88,7 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
                 raise LimitError(
                     f"a shuffled shard is sorted in memory, and this one has more than {spec.memory:,} bytes; more shards=, or memory="
                 )
-            held += [_unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())]
+            held += [batches.unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())]
     if not held:
         return
     whole = batches.join([batch for batch, _ in held])

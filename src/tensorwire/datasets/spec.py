@@ -48,6 +48,8 @@ class Spec:
     """For a sample: by value (in hexadecimal), how many records there are and how many are wanted."""
     bare: list[str] = field(default_factory=list)
     """Features that go as the bytes that they are in an Example."""
+    blank: str | None = None
+    """The columns of all files, where no schema says it and some have more than others: a batch without rows, packed, in base64."""
     memory: int = 2 << 30
     """Bytes that a shard may take which must be held whole."""
 

@@ -8,9 +8,10 @@ all, and doing it twice does no harm. What comes back is a few numbers.
 
 from __future__ import annotations
 
+import base64
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -109,11 +110,13 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
     parts = [part_from(about) for about in task["parts"]]
     weights = [part.size if part.stop is None else part.stop - part.first for part in parts]
     done, total = 0, max(1, sum(weights))
+    blank = _blank(parts, spec)
     for part, weight in zip(parts, weights, strict=True):
         check_source(part)
         picked = _Sample(spec, part) if spec.strata is not None else None
         at, reading = part.first, Reading(so_far.damage)
-        for batch in formats.named(spec.source).read(part, spec, reading):
+        for found in formats.named(spec.source).read(part, spec, reading):
+            batch = _with_all(found, blank, spec)
             numbers = np.arange(at, at + batch.size)
             at += batch.size
             if condition is not None:
@@ -127,6 +130,29 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
                 yield batch, part.base + numbers
         check_source(part)  # nor has it changed while it was read
         done += weight
+
+
+def _blank(parts: Sequence[Part], spec: Spec) -> Batch | None:
+    """The columns of all files, where only they say what there is and some have more than others: those that the plan has looked into, and
+    those that this shard is made of. None if there is nothing to add."""
+    source = formats.named(spec.source)
+    if spec.schema is not None or not hasattr(source, "blank"):
+        return None
+    found = [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
+    paths = list(dict.fromkeys(part.path for part in parts))
+    for path in paths if len(paths) > 1 else ():
+        try:
+            found.append(source.blank(path, spec))
+        except DecodeError:
+            if not spec.skips:  # else reading it says what is damaged
+                raise
+    return batches.union(found) if found else None
+
+
+def _with_all(batch: Batch, blank: Batch | None, spec: Spec) -> Batch:
+    """A batch with the columns of all files; or of those that are read."""
+    whole = batch if blank is None else batches.completed(batch, blank)
+    return whole if spec.reads is None or spec.schema is not None else batches.select(whole, spec.reads)
 
 
 def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
@@ -198,7 +224,8 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: 
                 sink.add(batch)
                 so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
             if not so_far.records and spec.schema is None and hasattr(formats.named(spec.source), "blank"):
-                sink.add(finished(formats.named(spec.source).blank(like.path, spec), spec))
+                blank = formats.named(spec.source).blank(like.path, spec)
+                sink.add(finished(_with_all(blank, _blank([like], spec), spec), spec))
             sink.close()
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__

@@ -4,7 +4,7 @@
     read(part, spec, reading)      batches of the records of a part
     schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
     bare(names, sources, spec)     which of these features, that are no columns, are bytes in the files
-    columns(sources, spec), blank(source, spec)   where files themselves say what columns they have: the names, and a batch without rows
+    names(path, spec), blank(path, spec)   where files themselves say what columns they have: which, and a batch of them without rows
     Writer(file, spec)             add(batch) ..., close()
 
 Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.

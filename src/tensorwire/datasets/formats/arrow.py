@@ -61,16 +61,11 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(_quick(sources), lambda path: columnar.schema_of(arrow_schema(path), spec))
+    return columnar.schema_of_files(sources, lambda path: columnar.schema_of(arrow_schema(path), spec))
 
 
-def _quick(sources: Sequence[str]) -> Sequence[str]:
-    """Of an object, all of it is fetched, so one is enough."""
-    return sources[:1] if storage.is_url(sources[0]) else sources
-
-
-def columns(paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.names_of_files(_quick(paths), lambda path: arrow_schema(path).names)
+def names(path: str, spec: Spec) -> list[str]:
+    return list(arrow_schema(path).names)
 
 
 def blank(path: str, spec: Spec) -> Batch:
@@ -78,8 +73,17 @@ def blank(path: str, spec: Spec) -> Batch:
 
 
 def arrow_schema(path: str) -> Any:
-    with local(path) as place, columnar.guarded(path, FORMAT):
-        return _Opened(place).schema
+    with columnar.guarded(path, FORMAT):
+        return _fetched_schema(path) if storage.is_url(path) else _Opened(path).schema
+
+
+def _fetched_schema(url: str) -> Any:
+    """That of an object, of which no more is fetched than its ends."""
+    pa = require("pyarrow", extra="arrow")
+    with storage.reader(url) as file:
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:

@@ -73,6 +73,8 @@ def batch_of(found: Any, spec: Spec | None = None) -> Batch:
     for name in names if names is not None else found.schema.names:
         place = found.schema.get_field_index(name)
         if place < 0 and spec is not None:
+            if schema is None:
+                continue  # another file has it, or whoever asked for it will hear of it
             columns[name] = absent(name, found.num_rows, spec, found.schema.names)
             present[name] = np.zeros(found.num_rows, np.bool_)
             continue
@@ -188,11 +190,6 @@ def empty_rows(arrow: Any) -> Any:
     """A record batch without rows."""
     pa = require("pyarrow", extra="arrow")
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
-
-
-def names_of_files(paths: Sequence[str], look: Callable[[str], Iterable[str]]) -> list[str]:
-    """The columns that some of the files have."""
-    return list(dict.fromkeys(name for path in some(paths) for name in look(path)))
 
 
 def schema_of(arrow: Any, spec: Spec) -> Schema:

@@ -69,8 +69,8 @@ def _metadata(url: str) -> Any:
         return require("pyarrow.parquet", extra="arrow").read_metadata(file)
 
 
-def columns(paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.names_of_files(paths, lambda path: arrow_schema(path).names)
+def names(path: str, spec: Spec) -> list[str]:
+    return list(arrow_schema(path).names)
 
 
 def blank(path: str, spec: Spec) -> Batch:

@@ -84,8 +84,8 @@ def _blank(path: str, spec: Spec) -> Batch:
         return _batch({name: file[name][:0] for name in file}, path)
 
 
-def columns(paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.names_of_files(paths, lambda path: _blank(path, spec))
+def names(path: str, spec: Spec) -> list[str]:
+    return list(_blank(path, spec))
 
 
 def blank(path: str, spec: Spec) -> Batch:
@@ -111,6 +111,8 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 
 
 def _chosen(found: Batch, names: Sequence[str], spec: Spec) -> Batch:
+    if spec.schema is None:
+        return batches.select(found, [name for name in names if name in found])
     missing = [name for name in names if name not in found]
     columns = {**found, **{name: columnar.absent(name, found.size, spec, found) for name in missing}}
     present = {**found.present, **{name: np.zeros(found.size, np.bool_) for name in missing}}
