@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import shutil
 import statistics
@@ -169,38 +170,40 @@ def _verdict(met: bool) -> str:
 
 
 _SCALING = """
-import sys, resource
+import sys, resource, time
 from tensorwire import datasets
 workers = int(sys.argv[3])
+start = time.perf_counter()
 datasets.convert(sys.argv[1], sys.argv[2], "parquet", compression="snappy", workers=workers)
-print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, time.perf_counter() - start)
 """
 
 
 def scaling(records: int, shards: int, rounds: int) -> dict[str, Any]:
-    """Wall time with one worker and with two, turn by turn, and what the largest worker took, for this many records and for a quarter of
-    them in a quarter of the files."""
+    """Wall time with one worker and with two, turn by turn, of the call and of the command around it (which loads Python and NumPy first),
+    and what the largest worker took, for this many records and for a quarter of them in a quarter of the files."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         for name, part in (("all", 1), ("quarter", 4)):
             os.makedirs(f"{folder}/{name}")
             source = make(f"{folder}/{name}", records // part, max(1, shards // part))
-            times: dict[int, list[float]] = {1: [], 2: []}
+            times: dict[tuple[str, int], list[float]] = {(what, workers): [] for what in ("call", "command") for workers in (1, 2)}
             for turn, workers in enumerate([1, 2, 2, 1] * rounds):
                 out = f"{folder}/out"
                 start = time.perf_counter()
-                done = subprocess.run(
-                    [sys.executable, "-c", _SCALING, source, out, str(workers)], capture_output=True, text=True, check=True
-                )
+                command = [sys.executable, "-c", _SCALING, source, out, str(workers)]
+                done = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
                 if turn > 1:  # the first of each finds cold caches
-                    times[workers].append(time.perf_counter() - start)
-                found[f"{name}, {workers} workers, MB"] = int(done.stdout) / 1024
+                    times["command", workers].append(time.perf_counter() - start)
+                    times["call", workers].append(float(done[1]))
+                found[f"{name}, {workers} workers, MB"] = int(done[0]) / 1024
                 shutil.rmtree(out)
-            for workers, taken in times.items():
-                found[f"{name}, {workers} workers, s, best"] = min(taken)
-                found[f"{name}, {workers} workers, s, median"] = statistics.median(taken)
-    for kind in ("best", "median"):
-        found[f"2 workers over 1, {kind}"] = found[f"all, 2 workers, s, {kind}"] / found[f"all, 1 workers, s, {kind}"]
+            for (what, workers), taken in times.items():
+                found[f"{name}, {what}, {workers} workers, s, best"] = min(taken)
+                found[f"{name}, {what}, {workers} workers, s, median"] = statistics.median(taken)
+    for what, kind in itertools.product(("call", "command"), ("best", "median")):
+        one, two = (found[f"all, {what}, {workers} workers, s, {kind}"] for workers in (1, 2))
+        found[f"2 workers over 1, {what}, {kind}"] = two / one
     return found
 
 
@@ -224,8 +227,8 @@ def main() -> int:
         found = scaling(args.records, args.shards, args.rounds)
         for name, value in found.items():
             print(f"{value:10.2f}  {name}")
-        met.append(found["2 workers over 1, median"] <= AT_MOST)
-        print(f"at most {AT_MOST} needed: {_verdict(met[-1])}")
+        met.append(found["2 workers over 1, call, median"] <= AT_MOST)
+        print(f"at most {AT_MOST} of the call needed: {_verdict(met[-1])}")
     return 1 if args.strict and not all(met) else 0
 
 

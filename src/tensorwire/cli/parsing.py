@@ -151,14 +151,16 @@ def complaint(command: str, error: BaseException, options: Iterable[str] = ()) -
 
 
 def _in_options(text: str, options: frozenset[str]) -> str:
-    """Arguments of functions as the options that they are here, where they are.
+    """Arguments of functions as the options that they are here, where they are; names of files stay what they are.
 
     >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]", frozenset(["--shards", "--overwrite", "--tensors"]))
     '--shards for a folder; --overwrite, mmap=True, --tensors name'
+    >>> _in_options("no such file (path to=3/format=b/to=4)", frozenset(["--to", "--format"]))
+    'no such file (path to=3/format=b/to=4)'
     """
 
     def option(found: re.Match[str]) -> str:
         name, value = "--" + found[1].replace("_", "-"), (found[2] or "").strip("[]")
         return found[0] if name not in options else name if value in ("", "True") else f"{name} {value}"
 
-    return re.sub(r"(?<![\w(])([a-z_]+)=(\w+\b|\[\w+\]|(?=[\s,;:.)]|$))", option, text)
+    return re.sub(r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|(?=[\s,;:)]|$))", option, text)
