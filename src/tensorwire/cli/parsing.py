@@ -155,12 +155,14 @@ def _in_options(text: str, options: frozenset[str]) -> str:
 
     >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]", frozenset(["--shards", "--overwrite", "--tensors"]))
     '--shards for a folder; --overwrite, mmap=True, --tensors name'
+    >>> _in_options("cast={'x': 'int8'} rounds it", frozenset(["--cast"]))
+    '--cast x=int8 rounds it'
     >>> _in_options("no such file (path to=3/format=b/to=4)", frozenset(["--to", "--format"]))
     'no such file (path to=3/format=b/to=4)'
     """
 
     def option(found: re.Match[str]) -> str:
-        name, value = "--" + found[1].replace("_", "-"), (found[2] or "").strip("[]")
+        name, value = "--" + found[1].replace("_", "-"), re.sub(r"[\[\]{} ']", "", found[2] or "").replace(":", "=")
         return found[0] if name not in options else name if value in ("", "True") else f"{name} {value}"
 
-    return re.sub(r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|(?=[\s,;:)]|$))", option, text)
+    return re.sub(r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|\{'[^']*': '[^']*'\}|(?=[\s,;:)]|$))", option, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,19 +99,52 @@ def _chained(splits: Sequence[Array]) -> Array:
     return out
 
 
-def _kind(column: Any) -> str:
-    """What columns have in common that can be put together."""
+def kind(column: Any, text: bool = True) -> str:
+    """What columns have in common that can be put together; `text` says whether text and bytes are different."""
     if isinstance(column, Ragged):
-        return f"lists ({column.ragged_rank}) of {_kind(column.values)}"
-    kind = "strings" if isinstance(column, Strings) else str(column.dtype)
-    return f"{kind} {column.shape[1:]}" if column.ndim > 1 else kind
+        return f"lists ({column.ragged_rank}) of {kind(column.values, text)}"
+    found = ("text" if column.text or not text else "bytes") if isinstance(column, Strings) else str(column.dtype)
+    return f"{found} {column.shape[1:]}" if column.ndim > 1 else found
+
+
+def family(column: Any) -> str:
+    """The same for formats that know integers, fractions and lists, and no more of them."""
+    values = column.values if isinstance(column, Ragged) else column
+    if isinstance(values, Strings):
+        what = "text" if values.text else "bytes"
+    else:
+        what = "integers" if values.dtype.kind in "iu" else "fractions" if "float" in values.dtype.name else values.dtype.name
+    return f"{'lists of ' * (len(column.shape) - 1)}{what}"
+
+
+def comparison(target: str, joined: bool) -> Callable[[Any], str] | None:
+    """How alike columns of the same name must be, to be written in a format. A schema has seen to it for Examples."""
+    if joined or target not in ("jsonl", "tfrecord"):
+        return kind
+    return family if target == "jsonl" else None
+
+
+def check_alike(batch: Batch, blank: Batch, how: Callable[[Any], str] | None, but: Container[str]) -> None:
+    """That columns of the same name are of the same kind, `but` some that are made so."""
+    if how is None:
+        return
+    for name in batch:
+        if name in blank and name not in but and not is_untyped(batch[name]) and how(batch[name]) != how(blank[name]):
+            raise SchemaError(DIFFER.format(f"{how(blank[name])} and {how(batch[name])}"), tensor=name)
 
 
 def union(parts: Sequence[Batch]) -> Batch:
-    """The columns of all parts, without rows."""
-    columns = {name: _none_of(column) for part in reversed(parts) for name, column in part.items()}
+    """The columns of all parts, without rows; of objects, where no part knows better."""
+    columns: dict[str, Any] = {}
+    for name, column in (item for part in parts for item in part.items()):
+        if name not in columns or is_untyped(columns[name]):
+            columns[name] = _none_of(column)
     order = dict.fromkeys(name for part in parts for name in part)
     return Batch({name: columns[name] for name in order}, size=0)
+
+
+def is_untyped(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and column.dtype == object
 
 
 def _none_of(column: Any) -> Any:
@@ -124,7 +157,7 @@ def completed(batch: Batch, blank: Batch) -> Batch:
     >>> completed(Batch({"a": np.array([5, 6])}, size=2), Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})).present["b"].tolist()
     [False, False]
     """
-    if batch.keys() == blank.keys():
+    if list(batch) == list(blank):
         return batch
     names, nowhere = [*blank, *(name for name in batch if name not in blank)], np.zeros(batch.size, np.bool_)
     columns = {name: batch[name] if name in batch else spread(blank[name], nowhere) for name in names}
@@ -140,7 +173,7 @@ def join(parts: Sequence[Batch]) -> Batch:
         parts = [completed(part, blank) for part in parts]
     columns = {}
     for name in parts[0]:
-        kinds = dict.fromkeys(_kind(part[name]) for part in parts)
+        kinds = dict.fromkeys(kind(part[name], text=False) for part in parts)
         if len(kinds) > 1:
             raise SchemaError(DIFFER.format(" and ".join(kinds)), tensor=name)
         columns[name] = _joined([part[name] for part in parts])
@@ -164,10 +197,18 @@ def spread(column: Any, present: Array) -> Any:
         return trusted(Strings, column.data, _bounds(lengths.reshape(-1)), (count, *column.shape[1:]), column.text)
     if isinstance(column, Ragged):
         lengths = np.zeros(count, np.int64)
+        if column.uniform and column.uniform[0] is not None:  # a row that is missing has as many as the others, of nothing
+            width = column.uniform[0]
+            inner = trusted(Ragged, column.values, column.row_splits[1:], column.uniform[1:]) if column.ragged_rank > 1 else column.values
+            inner = spread(inner, np.repeat(present, width))
+            whole = np.arange(count + 1, dtype=column.row_splits[0].dtype) * width
+            below = inner.row_splits if isinstance(inner, Ragged) else ()
+            return trusted(Ragged, getattr(inner, "values", inner), (whole, *below), column.uniform)
         lengths[present] = np.diff(column.row_splits[0])
         outer = _bounds(lengths).astype(column.row_splits[0].dtype)
         return trusted(Ragged, column.values, (outer, *column.row_splits[1:]), column.uniform)
-    out: Array = np.zeros((count, *column.shape[1:]), column.dtype)
+    nothing = None if column.dtype == object else 0
+    out: Array = np.full((count, *column.shape[1:]), nothing, column.dtype)
     out[present] = column
     return out
 

@@ -40,7 +40,7 @@ def find(src: Any) -> list[Entry]:
         raise EncodeError("an empty list of files")
     named = {storage.normal(one) for one in given}
     found = [entry for entry in storage.find(given) if _is_data(entry.path) or storage.normal(entry.path) in named]
-    if len(given) > 1:
+    if len(given) > 1 or ".." in given[0]:  # by several ways
         found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[::-1]
     if not found:
         raise FileNotFoundError(f"no file of data matches {storage.shown(given[0])!r}")
@@ -182,14 +182,16 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     )
     if spec.source == spec.target == "tfrecord" and not looks:
         return spec
-    needs = spec.source in ("tfrecord", "jsonl") or spec.target == "tfrecord"
+    needs = spec.source in ("tfrecord", "jsonl") or spec.target == "tfrecord" or _remember(spec, entries)
     if not needs and schema is None:
         return _without_schema(spec, entries, columns)
     names = [entry.path for entry in entries]
     try:
         size = sum(entry.size for entry in entries)
         asked = None if columns is None else list(dict.fromkeys([*columns, *_needed(spec)]))
-        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, replace(spec, reads=asked), size)
+        looked_at = [name for name in _needed(spec) if columns is not None and name not in columns]  # of any type: nobody writes it
+        look = replace(spec, reads=asked, tensors=[*spec.tensors, *looked_at])
+        found = as_schema(schema) if schema is not None else formats.named(spec.source).schema(names, look, size)
     except TensorwireError as error:
         raise error.add(path=names[0]) from error.__cause__
     assert found is not None
@@ -208,42 +210,69 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     out = replace(spec, features=plain.json(), bare=bare, strict=strict, columns=keep if len(read) > len(keep) else None)
     _check_names(out, keep)
     features.check_casts(out)
-    return out
+    return _with_blank(out, entries)[0] if hasattr(formats.named(spec.source), "blank") else out
+
+
+def _remember(spec: Spec, entries: Sequence[Entry]) -> bool:
+    """Whether the sources know of which Examples they were made, so that what is made of them can."""
+    source = formats.named(spec.source)
+    if not hasattr(source, "remembers") or spec.target in ("npz", "safetensors"):
+        return False
+
+    def remembers(path: str) -> bool:
+        with contextlib.suppress(TensorwireError):  # which whoever reads it will meet
+            return bool(source.remembers(path))
+        return False
+
+    return all(storage.side_by_side(remembers, columnar.some([entry.path for entry in entries])))
 
 
 def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str] | None) -> Spec:
-    """Files that say themselves what columns they have are looked into for which of them some have and others not."""
+    """Files that say themselves what columns they have."""
     needed = _needed(spec)
-    if len(entries) == 1 and columns is None and not needed and not (spec.cast or spec.quantize or spec.tensors):
-        return spec
     if columns is not None:
         spec = replace(spec, columns=list(columns), reads=list(dict.fromkeys([*columns, *needed])))
+    spec, known = _with_blank(spec, entries)
+    for name in spec.reads or needed:
+        if name not in known:
+            path = entries[0].path
+            raise SchemaError(f"no column {name!r}{choices(name, formats.named(spec.source).names(path, spec))}", tensor=name, path=path)
+    _check_names(spec, list(known) if columns is None else columns)
+    return spec
+
+
+def _with_blank(spec: Spec, entries: Sequence[Entry]) -> tuple[Spec, Batch]:
+    """The spec with the columns of some of the files: what one has, another may lack. And these columns."""
     paths = columnar.some([entry.path for entry in entries])
     found = _blanks(spec, paths)
-    whole = batches.union(found)
-    for name in spec.reads or needed:
-        if name not in whole:
-            known = formats.named(spec.source).names(paths[0], spec)
-            raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name, path=paths[0])
-    _check_names(spec, list(whole) if columns is None else columns)
-    if all(one.keys() == whole.keys() for one in found):
-        return spec
-    return replace(spec, blank=base64.b64encode(batches.packed(whole, np.zeros(0, np.int64))).decode())
+    known, how = batches.union(found), batches.comparison(spec.target, spec.shuffle is not None)
+    for path, one in zip(paths, found, strict=True):
+        try:
+            batches.check_alike(one, known, how, spec.cast)
+        except TensorwireError as error:
+            raise error.add(path=path) from None
+    for name in known:
+        if spec.schema is None and batches.is_untyped(known[name]):
+            raise EncodeError("a column of nothing but nulls, which has no type; columns= leaves it out", tensor=name, path=paths[0])
+    typed = batches.select(known, [name for name in known if not batches.is_untyped(known[name])])
+    if not typed:
+        return spec, known
+    return replace(spec, blank=base64.b64encode(batches.packed(typed, np.zeros(0, np.int64))).decode()), known
 
 
 def _blanks(spec: Spec, paths: Sequence[str]) -> list[Batch]:
-    """The columns of files, each as a batch without rows."""
+    """The columns of files, each as a batch without rows; of a damaged one that is passed over, none."""
     source = formats.named(spec.source)
 
-    def blank(path: str) -> Batch | None:
+    def blank(path: str) -> Batch:
         try:
             return source.blank(path, spec)  # type: ignore[no-any-return]
         except TensorwireError as error:
             if spec.skips and isinstance(error, DecodeError):
-                return None
+                return Batch({}, size=0)
             raise error.add(path=path) from error.__cause__
 
-    return [one for one in storage.side_by_side(blank, paths) if one is not None]
+    return storage.side_by_side(blank, paths)
 
 
 def _needed(spec: Spec) -> list[str]:

@@ -22,8 +22,7 @@ from ..records.batch import Batch
 from ..tensors import Array
 from ..wire import kernels
 from . import batches, choosing, formats, ordering, shuffling, statistics
-from .formats import Part, Reading
-from .formats.columnar import cast
+from .formats import Part, Reading, columnar
 from .plans import part_from
 from .spec import Spec, digest
 
@@ -110,13 +109,13 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
     parts = [part_from(about) for about in task["parts"]]
     weights = [part.size if part.stop is None else part.stop - part.first for part in parts]
     done, total = 0, max(1, sum(weights))
-    blank = _blank(parts, spec)
+    complete = _Complete(parts, spec)
     for part, weight in zip(parts, weights, strict=True):
         check_source(part)
         picked = _Sample(spec, part) if spec.strata is not None else None
         at, reading = part.first, Reading(so_far.damage)
         for found in formats.named(spec.source).read(part, spec, reading):
-            batch = _with_all(found, blank, spec)
+            batch = complete(found, part.path)
             numbers = np.arange(at, at + batch.size)
             at += batch.size
             if condition is not None:
@@ -132,27 +131,45 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
         done += weight
 
 
-def _blank(parts: Sequence[Part], spec: Spec) -> Batch | None:
-    """The columns of all files, where only they say what there is and some have more than others: those that the plan has looked into, and
-    those that this shard is made of. None if there is nothing to add."""
-    source = formats.named(spec.source)
-    if spec.schema is not None or not hasattr(source, "blank"):
-        return None
-    found = [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
-    paths = list(dict.fromkeys(part.path for part in parts))
-    for path in paths if len(paths) > 1 else ():
+class _Complete:
+    """Gives each batch the columns of all files, where only they say what there is and some may have more than others: those that the plan
+    has looked into, and those that this shard is made of."""
+
+    def __init__(self, parts: Sequence[Part], spec: Spec) -> None:
+        self._spec, source = spec, formats.named(spec.source)
+        found = [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
+        paths = list(dict.fromkeys(part.path for part in parts)) if hasattr(source, "blank") else []
+        for path in paths if len(paths) > 1 else ():
+            try:
+                found.append(source.blank(path, spec))
+            except DecodeError:
+                if not spec.skips:  # else reading it says what is damaged
+                    raise
+        known = batches.union(found)
+        typed = [name for name in known if not batches.is_untyped(known[name])]
+        self._blank = batches.select(known, typed) if found else None
+        self._how = batches.comparison(spec.target, spec.shuffle is not None)
+
+    def __call__(self, batch: Batch, path: str) -> Batch:
+        spec, schema = self._spec, self._spec.schema
+        if not hasattr(formats.named(spec.source), "blank"):
+            return batch
         try:
-            found.append(source.blank(path, spec))
-        except DecodeError:
-            if not spec.skips:  # else reading it says what is damaged
-                raise
-    return batches.union(found) if found else None
+            blank = self._blank if self._blank is not None else batches.union([batch])
+            batches.check_alike(batch, blank, self._how, spec.cast)
+            lacking = [name for name in spec.names or () if name not in batch]
+            unknown = [name for name in lacking if name not in blank or (schema and schema[name].required)]
+            extra = {name: columnar.absent(name, spec, batch) for name in unknown}
+            whole = batches.completed(batch, Batch({**blank, **extra}, size=0) if extra else blank)
+            return whole if spec.names is None else batches.select(whole, spec.names)
+        except TensorwireError as error:
+            raise error.add(path=path) from None
 
-
-def _with_all(batch: Batch, blank: Batch | None, spec: Spec) -> Batch:
-    """A batch with the columns of all files; or of those that are read."""
-    whole = batch if blank is None else batches.completed(batch, blank)
-    return whole if spec.reads is None or spec.schema is not None else batches.select(whole, spec.reads)
+    def blank(self, path: str) -> Batch:
+        """A batch without rows."""
+        if self._blank is not None:
+            return self(self._blank, path)
+        return self(formats.named(self._spec.source).blank(path, self._spec), path)
 
 
 def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
@@ -211,7 +228,7 @@ def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
 def finished(batch: Batch, spec: Spec) -> Batch:
     """The columns that are written, as they are written."""
     chosen = batch if spec.columns is None else batches.select(batch, spec.columns)
-    return cast(chosen, spec)
+    return columnar.cast(chosen, spec)
 
 
 def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: Part) -> dict[str, Any]:
@@ -224,8 +241,7 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: 
                 sink.add(batch)
                 so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
             if not so_far.records and spec.schema is None and hasattr(formats.named(spec.source), "blank"):
-                blank = formats.named(spec.source).blank(like.path, spec)
-                sink.add(finished(_with_all(blank, _blank([like], spec), spec), spec))
+                sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__

@@ -61,8 +61,8 @@ def _arrow_column(pa: Any, batch: Batch, name: str) -> Any:
         width = column.values.shape[1]
         if column.values.ndim > 2:
             raise EncodeError("rows of varying length and several dimensions are no column of Arrow", tensor=name)
-        splits = np.arange(len(column.values) + 1, dtype=np.int64) * width
-        column = Ragged(column.values.reshape(-1), [*column.row_splits, splits])
+        outer = [part.astype(np.int64, copy=False) for part in column.row_splits]
+        column = Ragged(column.values.reshape(-1), [*outer, np.arange(len(column.values) + 1, dtype=np.int64) * width])
     if isinstance(column, Strings) and column.ndim > 1:
         width = column.size // len(column) if len(column) else column.shape[1]
         column = Ragged(column.reshape(-1), np.arange(len(column) + 1, dtype=np.int64) * width)

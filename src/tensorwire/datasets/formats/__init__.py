@@ -4,6 +4,7 @@
     read(part, spec, reading)      batches of the records of a part
     schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
     bare(names, sources, spec)     which of these features, that are no columns, are bytes in the files
+    remembers(path)                whether a file knows of which Examples it was made
     names(path, spec), blank(path, spec)   where files themselves say what columns they have: which, and a batch of them without rows
     Writer(file, spec)             add(batch) ..., close()
 

@@ -54,14 +54,24 @@ def _check_buffers(file: IpcFile, source: files.BytesSource) -> None:
                 raise DecodeError(f"a compressed buffer that says it has {size} bytes", format=FORMAT, offset=at)
 
 
+def _open(place: str, path: str) -> _Opened:
+    with columnar.guarded(path, FORMAT):
+        return _Opened(place)
+
+
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the messages of the batches."""
-    with local(path) as place, columnar.guarded(path, FORMAT):
-        return Counted(sum(_Opened(place).rows), [])
+    with local(path) as place:
+        opened = columnar.opened(path, spec, reading, lambda: _open(place, path))
+        return Counted(sum(opened.rows) if opened is not None else 0, [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, lambda path: columnar.schema_of(arrow_schema(path), spec))
+    return columnar.schema_of_files(sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec))
+
+
+def remembers(path: str) -> bool:
+    return columnar.remembered(arrow_schema(path)) is not None
 
 
 def names(path: str, spec: Spec) -> list[str]:
@@ -69,7 +79,7 @@ def names(path: str, spec: Spec) -> list[str]:
 
 
 def blank(path: str, spec: Spec) -> Batch:
-    return columnar.batch_of(columnar.empty_rows(arrow_schema(path)), spec)
+    return columnar.blank_of(arrow_schema(path), spec)
 
 
 def arrow_schema(path: str) -> Any:
@@ -87,13 +97,14 @@ def _fetched_schema(url: str) -> Any:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, map(arrow_schema, columnar.some(paths)), spec)
+    return columnar.bare(names, columnar.schemas(paths, spec, arrow_schema), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
-        with columnar.guarded(part.path, FORMAT):
-            opened = _Opened(place)
+        opened = columnar.opened(part.path, spec, reading, lambda: _open(place, part.path))
+        if opened is None:
+            return
         columnar.check_columns(opened.schema.names, spec, part.path)
         yield from columnar.rows(opened.batches, part, 0, sum(opened.rows), spec, reading, FORMAT, "")
 

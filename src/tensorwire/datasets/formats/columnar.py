@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -26,6 +26,7 @@ from .. import batches, features
 from ..spec import Spec
 from . import Damage, Part, Reading
 
+_T = TypeVar("_T")
 _FILES = 16
 """Files that a plan looks into, for what their columns are."""
 _WIDTHS = (("list", "large_list"), ("string", "large_string"), ("binary", "large_binary"))
@@ -66,18 +67,15 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
 
 
 def batch_of(found: Any, spec: Spec | None = None) -> Batch:
-    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what."""
+    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what; else without columns
+    that it does not have, and those of nothing but nulls, which have no type."""
     names, schema = (None, None) if spec is None else (spec.names, spec.schema)
     _check_unique(found.schema.names)
     columns, present = {}, {}
     for name in names if names is not None else found.schema.names:
         place = found.schema.get_field_index(name)
-        if place < 0 and spec is not None:
-            if schema is None:
-                continue  # another file has it, or whoever asked for it will hear of it
-            columns[name] = absent(name, found.num_rows, spec, found.schema.names)
-            present[name] = np.zeros(found.num_rows, np.bool_)
-            continue
+        if spec is not None and (place < 0 or _is_null(found.schema.field(place).type)):
+            continue  # another file may have it; see task._Complete
         rows = found.column(place)
         there = np.ones(len(rows), np.bool_) if not rows.null_count else np.asarray(rows.is_valid())
         try:
@@ -89,19 +87,29 @@ def batch_of(found: Any, spec: Spec | None = None) -> Batch:
     return Batch(columns, present, found.num_rows)
 
 
+def _is_null(kind: Any) -> bool:
+    return bool(require("pyarrow", extra="arrow").types.is_null(kind))
+
+
+def blank_of(arrow: Any, spec: Spec) -> Batch:
+    """A table's columns, without rows. One of nothing but nulls, which has no type, is one of objects."""
+    found = batch_of(empty_rows(arrow), spec)
+    untyped = [name for name in arrow.names if (spec.names is None or name in spec.names) and _is_null(arrow.field(name).type)]
+    return Batch({**found, **{name: np.empty(0, object) for name in untyped}}, size=0)
+
+
 def _check_unique(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         name = next(name for number, name in enumerate(names) if name in names[:number])
         raise SchemaError(f"two columns of the name {name!r}, of which only one could be kept; rename one", tensor=name)
 
 
-def absent(name: str, count: int, spec: Spec, known: Iterable[str]) -> Any:
-    """A column that a file does not have, and others do."""
+def absent(name: str, spec: Spec, known: Iterable[str]) -> Any:
+    """A column without rows that a file does not have, nor any other that was looked into, but the schema."""
     feature = None if spec.schema is None else features.travelling(spec)[name]
     if feature is None or feature.required:
         raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
-    blank = _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)
-    return batches.spread(blank[name], np.zeros(count, np.bool_))
+    return _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)[name]
 
 
 def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
@@ -111,15 +119,40 @@ def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
         raise SchemaError(why, tensor=min(strangers), path=path)
 
 
-def schema_of_files(paths: Sequence[str], look: Callable[[str], Schema]) -> Schema:
+def opened(path: str, spec: Spec, reading: Reading, open: Callable[[], _T]) -> _T | None:
+    """A file; None of one that cannot be opened and is passed over, which is noted."""
+    try:
+        return open()
+    except DecodeError as error:
+        if not spec.skips:
+            raise
+        reading.damage.append(Damage(path, f"all of it: {error.add(path=path)}"))
+        return None
+
+
+def schema_of_files(paths: Sequence[str], spec: Spec, look: Callable[[str], Schema]) -> Schema:
     """What a look into some of the files shows."""
-    found = {}
+    found, last = {}, None
     for path in some(paths):
         try:
             found[path] = look(path)
         except TensorwireError as error:
-            raise error.add(path=path) from error.__cause__
+            last = error.add(path=path)
+            if not (spec.skips and isinstance(error, DecodeError)):
+                raise last from error.__cause__
+    if last is not None and not found:
+        raise last
     return beside.union(found)
+
+
+def schemas(paths: Sequence[str], spec: Spec, look: Callable[[str], Any]) -> Iterator[Any]:
+    """Arrow's schemas of some files, as far as they can be read or are not passed over."""
+    for path in some(paths):
+        try:
+            yield look(path)
+        except DecodeError:
+            if not spec.skips:
+                raise
 
 
 def some(paths: Sequence[str]) -> list[str]:
@@ -192,16 +225,20 @@ def empty_rows(arrow: Any) -> Any:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
 
 
+def remembered(arrow: Any) -> Schema | None:
+    """The schema of Examples in a table's metadata, if it is still that of the table."""
+    known = (arrow.metadata or {}).get(KEY.encode())
+    found = Schema.from_json(known) if known is not None else None
+    return found if found is not None and set(found) == set(arrow.names) else None
+
+
 def schema_of(arrow: Any, spec: Spec) -> Schema:
     """The schema of Examples for a table: the one in its metadata, or what its types become."""
     pa = require("pyarrow", extra="arrow")
-    known = (arrow.metadata or {}).get(KEY.encode())
     _check_unique(arrow.names)
-    if known is not None:
-        found = Schema.from_json(known)
-        if set(found) == set(arrow.names):
-            return found
-    fields = [field for field in arrow if spec.reads is None or field.name in spec.reads]
+    if (kept := remembered(arrow)) is not None:
+        return kept
+    fields = [field for field in arrow if (spec.reads is None or field.name in spec.reads) and not _is_null(field.type)]
     blank = batch_of(empty_rows(pa.schema(fields, arrow.metadata)))
     asked = cast(blank, spec)
     try:

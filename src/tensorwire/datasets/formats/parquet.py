@@ -46,14 +46,23 @@ class _Opened:
         self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
 
 
+def _open(place: str, path: str) -> _Opened:
+    with columnar.guarded(path, FORMAT):
+        return _Opened(place)
+
+
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the footer."""
-    with columnar.guarded(path, FORMAT):
-        return Counted(_metadata(path).num_rows if storage.is_url(path) else sum(_Opened(path).groups), [])
+
+    def rows() -> int:
+        with columnar.guarded(path, FORMAT):
+            return int(_metadata(path).num_rows) if storage.is_url(path) else sum(_Opened(path).groups)
+
+    return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, lambda path: columnar.schema_of(arrow_schema(path), spec))
+    return columnar.schema_of_files(sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec))
 
 
 def arrow_schema(path: str) -> Any:
@@ -69,22 +78,27 @@ def _metadata(url: str) -> Any:
         return require("pyarrow.parquet", extra="arrow").read_metadata(file)
 
 
+def remembers(path: str) -> bool:
+    return columnar.remembered(arrow_schema(path)) is not None
+
+
 def names(path: str, spec: Spec) -> list[str]:
     return list(arrow_schema(path).names)
 
 
 def blank(path: str, spec: Spec) -> Batch:
-    return columnar.batch_of(columnar.empty_rows(arrow_schema(path)), spec)
+    return columnar.blank_of(arrow_schema(path), spec)
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, map(arrow_schema, columnar.some(paths)), spec)
+    return columnar.bare(names, columnar.schemas(paths, spec, arrow_schema), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
-        with columnar.guarded(part.path, FORMAT):
-            opened = _Opened(place)
+        opened = columnar.opened(part.path, spec, reading, lambda: _open(place, part.path))
+        if opened is None:
+            return
         columnar.check_columns(opened.file.schema_arrow.names, spec, part.path)
         at, stop = 0, columnar.end(part)
         for group, count in enumerate(opened.groups):

@@ -32,8 +32,12 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
 
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the header."""
-    with local(path) as place, lazy.open_file(place, spec.source) as file:
-        return Counted(_rows({name: file[name].shape for name in file}, path), [])
+
+    def rows() -> int:
+        with local(path) as place, lazy.open_file(place, spec.source) as file:
+            return _rows({name: file[name].shape for name in file}, path)
+
+    return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
 
 
 def _load(path: str, spec: Spec) -> Batch:
@@ -63,7 +67,7 @@ def _is_flag(name: str, found: Any) -> bool:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, lambda path: _schema_of(path, spec))
+    return columnar.schema_of_files(sources, spec, lambda path: _schema_of(path, spec))
 
 
 def _schema_of(path: str, spec: Spec) -> Schema:
@@ -89,8 +93,7 @@ def names(path: str, spec: Spec) -> list[str]:
 
 
 def blank(path: str, spec: Spec) -> Batch:
-    found = _blank(path, spec)
-    return found if spec.names is None else _chosen(found, spec.names, spec)
+    return _chosen(_blank(path, spec), spec.names)
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
@@ -100,23 +103,20 @@ def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
         raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
-    found = _load(part.path, spec)
+    found = columnar.opened(part.path, spec, reading, lambda: _load(part.path, spec))
+    if found is None:
+        return
     columnar.check_columns(found, spec, part.path)
-    if spec.names is not None:
-        found = _chosen(found, spec.names, spec)
+    found = _chosen(found, spec.names)
     stop = found.size if part.stop is None else min(part.stop, found.size)
     for start in range(part.first, stop, ROWS):
         reading.reach(min(stop, start + ROWS) / found.size)
         yield batches.cut(found, start, min(stop, start + ROWS))
 
 
-def _chosen(found: Batch, names: Sequence[str], spec: Spec) -> Batch:
-    if spec.schema is None:
-        return batches.select(found, [name for name in names if name in found])
-    missing = [name for name in names if name not in found]
-    columns = {**found, **{name: columnar.absent(name, found.size, spec, found) for name in missing}}
-    present = {**found.present, **{name: np.zeros(found.size, np.bool_) for name in missing}}
-    return batches.select(Batch(columns, present, found.size), names)
+def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
+    """Columns that are read, as far as the file has them; see task._Complete."""
+    return found if names is None else batches.select(found, [name for name in names if name in found])
 
 
 class Writer:
