@@ -348,7 +348,7 @@ class TestWhatIsThere:
             check(*args)
 
         monkeypatch.setattr(driver, "_check_all", meanwhile)
-        with pytest.raises(tw.EncodeError, match="another run is writing"):
+        with pytest.raises(tw.TensorwireError, match="another run"):
             tw.convert(source, out, to="jsonl", workers=0)
 
     def test_an_engine_that_loses_tasks(self):

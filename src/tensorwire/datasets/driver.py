@@ -18,8 +18,8 @@ from ..records.paths import SCHEMA
 from ..storage import Entry
 from . import engines, planning
 from .engines import Engine
-from .manifest import Line, Manifest, is_ours, is_temporary, sweep
-from .plans import BOOKS, RUN, Plan
+from .manifest import Line, Manifest, check, is_ours, is_temporary, sweep
+from .plans import BOOKS, RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
 
 
@@ -101,12 +101,21 @@ def _make_folder(path: str) -> None:
 
 def _remove_runs(plan: Plan) -> None:
     """The runs of a shuffle, those of an earlier run that died among them."""
-    for entry in storage.listing(plan.runs_folder):
-        if entry.path.endswith(RUN) or is_temporary(entry.path):
+    within = plan.runs_folder if plan.single else storage.join(plan.target, BOOKS)
+    folders = {plan.runs_folder}
+    for entry in storage.listing(within):
+        folder, _, name = entry.path.rpartition("/")
+        if (plan.single or _is_runs(folder)) and (name.endswith(RUN) or is_temporary(name)):
             storage.delete(entry.path)
-    if not storage.is_url(plan.runs_folder):
+            folders.add(folder)
+    for folder in folders if not storage.is_url(plan.runs_folder) else ():
         with contextlib.suppress(OSError):  # somebody else's file is in it
-            os.rmdir(plan.runs_folder)
+            os.rmdir(folder)
+
+
+def _is_runs(folder: str) -> bool:
+    above, _, name = folder.rpartition("/")
+    return above.rpartition("/")[2] == BOOKS and name.startswith(RUNS)
 
 
 def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: Tell | None) -> Report:
@@ -119,7 +128,8 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
         _check_sources(plan, run.known)
         manifest.open(plan)
         report = run.all()
-        entries = [entry for entry in storage.listing(plan.target) if not entry.path.startswith(plan.runs_folder)]
+        entries = [entry for entry in storage.listing(plan.target) if not _is_runs(entry.path.rpartition("/")[0])]
+        check(manifest.guard)  # before anything is removed that may be another's
         _check_all(plan, run.known, entries)
         _save_schema(plan, storage.join(plan.target, _beside(plan)))
         _remove_runs(plan)
@@ -128,15 +138,25 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
         return report
 
 
-def _check_all(plan: Plan, made: dict[str, int], entries: list[Entry]) -> None:
-    """That every shard is there, of the size that the books say: workers who see another disk may believe that they have written them."""
+def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry]) -> None:
+    """That every shard is there, as the books say: workers who see another disk may believe that they have written them, and in a bucket
+    another run may have written over them."""
     prefix = plan.target.rstrip("/") + "/"
-    there = {entry.path.removeprefix(prefix): entry.size for entry in entries}
+    there = {entry.path.removeprefix(prefix): (entry.size, entry.stamp) for entry in entries}
     for number in range(len(plan)):
         name = plan.shard(number)
-        if there.get(name, -1) != made.get(name):
-            what = "is not there" if name not in there else f"has {there[name]:,} bytes, not {made.get(name):,}"
+        found, booked = there.get(name), made.get(name)
+        if found is None or booked is None or found[0] != booked[0]:
+            what = "is not there" if found is None else f"has {found[0]:,} bytes, not {booked[0]:,}" if booked else "is in no books"
             raise TensorwireError(f"a shard that was written {what}: do all workers see this folder?", path=plan.path(name))
+        if storage.is_url(plan.target) and found[1] != booked[1] and not _has_stamp(plan.path(name), booked[1]):
+            raise TensorwireError("a shard was replaced by another run: run this one again", path=plan.path(name))
+
+
+def _has_stamp(path: str, stamp: str) -> bool:
+    """Whether an object has a stamp, which some stores say differently where they list it."""
+    entry = storage.stat(path)
+    return entry is not None and entry.stamp == stamp
 
 
 def _beside(plan: Plan) -> str:
@@ -212,8 +232,10 @@ class _Run:
     def __init__(self, plan: Plan, engine: Engine, manifest: Manifest, resume: bool, progress: Tell | None) -> None:
         self._plan, self._engine, self._manifest = plan, engine, manifest
         lines = manifest.read()
-        self.known = {name: line.size for name, line in lines.items()}
-        """All that was ever made here, and its size."""
+        self.known = {name: (line.size, line.stamp) for name, line in lines.items()}
+        """All that was ever made here, its size and its stamp."""
+        self._scattered = 0
+        """Records in the runs of a shuffle."""
         self._lines = lines if resume else {}
         prefix = plan.target.rstrip("/") + "/"
         self._there = (
@@ -235,6 +257,9 @@ class _Run:
         if missing:
             self._work(iter(plan.runs()), shards=False)
             self._work(iter(missing), known=True)
+            if self._report.records != self._scattered:
+                why = f"{self._scattered:,} records were read, and {self._report.records:,} were written"
+                raise TensorwireError(f"{why}: run it again, with overwrite=True", path=storage.shown(plan.target))
         else:
             for task in plan.runs():
                 line = self._lines.get(self._name(task))
@@ -243,20 +268,24 @@ class _Run:
 
     def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
         """Has all tasks done that are not done."""
-        asked = answered = 0
+        under_way: set[int] = set()
+        guard = self._manifest.guard
 
         def wanted() -> Iterator[dict[str, Any]]:
-            nonlocal asked  # perhaps in another thread, so it is counted apart
             for task in tasks:
                 if known or not self._is_done(task, shards):
-                    asked += 1
-                    yield task
+                    with self._order:
+                        under_way.add(task["number"])
+                    yield task if guard is None else {**task, "guard": guard}
 
         with engines.watched(self._engine, self._meter.watch):
             for outcome in self._engine.run(self._plan.spec, wanted()):
                 self._book(outcome, shards)
-                answered += 1
-        if asked != answered or next(tasks, None) is not None:
+                with self._order:
+                    if outcome.task["number"] not in under_way:
+                        raise TensorwireError("the engine has answered a task twice, or one that nobody asked for")
+                    under_way.remove(outcome.task["number"])
+        if under_way or next(tasks, None) is not None:
             raise TensorwireError("the engine has ended without an answer to all of its tasks")
         if not known and (again := self._sure(shards)):
             self._work(iter(again), shards, known=True)
@@ -269,13 +298,14 @@ class _Run:
     def _count(self, task: dict[str, Any], done: dict[str, Any], attempts: int, shards: bool) -> None:
         name = self._name(task)
         self._manifest.add(Line(name, self._plan.key(task), done["records"], done["bytes"], done["crc32c"], done["stamp"], done["damage"]))
-        self.known[name] = done["bytes"]
+        self.known[name] = done["bytes"], done["stamp"]
         self._report.retried += int(attempts > 1)
         if shards:
             self._report.written += 1
             self._add(task, done["records"], done["bytes"], done["damage"])
             self._meter.made(task, done["records"], done["bytes"])
         else:
+            self._scattered += done["records"]
             _note(self._report, done["damage"])
             self._meter.prepared(task)
 
@@ -304,6 +334,7 @@ class _Run:
             if count:
                 self._add(task, line.records, line.size, line.damage)
             else:
+                self._scattered += line.records
                 _note(self._report, line.damage)
         return True
 
@@ -319,6 +350,7 @@ class _Run:
                 again.append(task)
                 continue
             self._manifest.add(line._replace(stamp=found["stamp"]))
+            self.known[line.name] = line.size, found["stamp"]
             self._meter.found(shards)
             if shards:
                 self._add(task, line.records, line.size, line.damage)

@@ -18,7 +18,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Container, Iterable, Iterator
+import weakref
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 from .. import storage
@@ -35,6 +36,7 @@ of an hour writes some 600 objects."""
 _TEMPORARY = ".tensorwire"
 _DRIVER = "driver"
 """In a bucket: who writes."""
+OTHER = "another run is writing this dataset"
 
 
 class Line(NamedTuple):
@@ -80,7 +82,8 @@ class Manifest:
         self._began, self._since = time.monotonic(), 0.0
         self._segment = 0
         self._stamp = f"{time.time_ns():020d}"
-        self._token = secrets.token_hex(16).encode()
+        self._token = ""
+        _ALL.add(self)
 
     def read(self) -> dict[str, Line]:
         """The last line of each shard."""
@@ -138,9 +141,10 @@ class Manifest:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last goes on, and `succeed` finds out."""
+        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last goes on, and the others find out."""
         if self._url:
-            storage.write_bytes(storage.join(self._books, _DRIVER), self._token)
+            self._token = secrets.token_hex(16)
+            storage.write_bytes(storage.join(self._books, _DRIVER), self._token.encode())
         else:
             os.makedirs(self._books, exist_ok=True)
             self._take_lock()
@@ -180,7 +184,12 @@ class Manifest:
         except BlockingIOError:
             os.close(self._lock)
             self._lock = -1
-            raise EncodeError("another run is writing this dataset", path=self.folder) from None
+            raise EncodeError(OTHER, path=self.folder) from None
+
+    @property
+    def guard(self) -> list[str] | None:
+        """In a bucket: where it stands who writes, and that it is us. A worker looks there before it writes; see `check`."""
+        return [storage.join(self._books, _DRIVER), self._token] if self._token else None
 
     def add(self, line: Line) -> None:
         """A shard is there."""
@@ -192,6 +201,7 @@ class Manifest:
             now = time.monotonic()
             wait = self._since + max(_LEAST, _SHARE * (now - self._began)) - now
             if wait <= 0:
+                check(self.guard)
                 self._pass_on()
             elif self._later is None:  # the next shard may take an hour
                 self._later = threading.Timer(wait, self._pass_on_late)
@@ -227,9 +237,36 @@ class Manifest:
     def succeed(self, sums: dict[str, Any]) -> None:
         """Says that all is there; nothing is written after it."""
         self._pass_on()
-        if self._url and storage.read_bytes(storage.join(self._books, _DRIVER), 1 << 20) != self._token:
-            raise EncodeError("another run is writing this dataset", path=storage.shown(self.folder))
+        check(self.guard)
         storage.write_bytes(storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n")
+
+
+_ALL: weakref.WeakSet[Manifest] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a fork: the lock is its parent's, and shall end with it."""
+    for manifest in list(_ALL):
+        if manifest._lock >= 0:
+            os.close(manifest._lock)
+            manifest._lock = -1
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def check(guard: Sequence[str] | None) -> None:
+    """That a bucket's dataset is still written by whoever has this guard."""
+    if guard is None:
+        return
+    path, token = guard
+    folder = storage.shown(path.rpartition(f"/{BOOKS}/")[0])
+    try:
+        found = storage.read_bytes(path, 1 << 20)
+    except FileNotFoundError:
+        raise TensorwireError("the books of this dataset are not there: do all workers see this folder?", path=folder) from None
+    if found != token.encode():
+        raise EncodeError(OTHER, path=folder)
 
 
 def _base(path: str) -> str:

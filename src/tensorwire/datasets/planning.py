@@ -306,12 +306,16 @@ def counted(plan: Plan, engine: Engine, beginning: Beginning) -> Plan:
 
 
 def answered(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
-    """As many outcomes as there are tasks: an engine that loses some must not look like one that is done."""
+    """One outcome of each of so many tasks: an engine that loses some, or answers some twice, must not look like one that is done."""
+    seen = bytearray(count)
     for outcome in outcomes:
-        count -= 1
+        number = outcome.task["number"]
+        if not 0 <= number < count or seen[number]:
+            raise TensorwireError("the engine has answered a task twice, or one that nobody asked for")
+        seen[number] = 1
         yield outcome
-    if count:
-        raise TensorwireError(f"the engine has ended without an answer to {count:,} of its tasks")
+    if lost := seen.count(0):
+        raise TensorwireError(f"the engine has ended without an answer to {lost:,} of its tasks")
 
 
 def reported(outcome: Outcome) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from .spec import Spec, digest
 
 BOOKS = "_tensorwire"
 """The folder of the manifest, inside the dataset's."""
+RUNS = "shuffle"
+"""The folder of a shuffle's runs begins so. Another plan has another: what it has left is not mistaken for ours."""
 RUN = ".run"
 _SHOWN = 3
 
@@ -148,7 +150,7 @@ class Plan:
     def runs_folder(self) -> str:
         """For a shuffle: where the records wait between its halves. Of one file, that is beside it."""
         if not self.single:
-            return storage.join(self.target, f"{BOOKS}/shuffle")
+            return storage.join(self.target, f"{BOOKS}/{RUNS}-{digest([self.spec.hash, self.sources_hash])}")
         folder, slash, name = self.target.rpartition("/")
         return f"{folder}{slash}.{name}.shuffle"
 
@@ -169,7 +171,7 @@ class Plan:
 
     def key(self, task: dict[str, Any]) -> str:
         """A shard with another key is another shard: it hangs on the spec, and on the sources as they are."""
-        known = {name: value for name, value in task.items() if name != "path"}
+        known = {name: value for name, value in task.items() if name not in ("path", "guard")}
         return digest([self.spec.hash, self.sources_hash if task["do"] == "gather" else "", known])
 
     @cached_property

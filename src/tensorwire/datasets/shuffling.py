@@ -10,7 +10,7 @@ A run is pieces, and at its end a table: for each lot of rows, where the piece o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,8 +29,8 @@ _LOT = 64 << 20
 _END = 16
 
 
-def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec) -> dict[str, Any]:
-    """Writes a run."""
+def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Writes a run. `check` is called before it is there."""
     assert spec.bounds is not None and spec.shuffle is not None
     where = ordering.Permutation(spec.total, spec.shuffle)
     bounds = np.array(spec.bounds, np.int64)
@@ -56,6 +56,7 @@ def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec) -> dict
             file.write(table.astype("<i8").tobytes())
         file.write(at.to_bytes(8, "little") + len(tables).to_bytes(8, "little"))
         size = at + sum(8 * len(table) for table in tables) + _END
+        check()
     entry = storage.stat(path)
     return {"records": records, "bytes": size, "crc32c": "", "stamp": entry.stamp if entry is not None else ""}
 

@@ -23,6 +23,7 @@ from ..tensors import Array
 from ..wire import kernels
 from . import batches, choosing, formats, ordering, shuffling, statistics
 from .formats import Part, Reading, columnar
+from .manifest import check
 from .plans import part_from
 from .spec import Spec, digest
 
@@ -222,7 +223,7 @@ def stratum(batch: Batch, spec: Spec) -> Array:
 
 def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     found = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
-    return writing(task["path"], spec, found, so_far, part_from(task["parts"][0]))
+    return writing(task["path"], spec, found, so_far, part_from(task["parts"][0]), task.get("guard"))
 
 
 def finished(batch: Batch, spec: Spec) -> Batch:
@@ -231,7 +232,7 @@ def finished(batch: Batch, spec: Spec) -> Batch:
     return columnar.cast(chosen, spec)
 
 
-def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: Part) -> dict[str, Any]:
+def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: Part, guard: Sequence[str] | None = None) -> dict[str, Any]:
     """A shard, whole or not at all. One without records has the columns of a source."""
     with storage.writer(path) as file:
         summed = Summed(file)
@@ -243,6 +244,7 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: 
             if not so_far.records and spec.schema is None and hasattr(formats.named(spec.source), "blank"):
                 sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()
+            check(guard)
         except TensorwireError as error:
             raise error.add(path=storage.shown(path)) from error.__cause__
     entry = storage.stat(path)
@@ -284,7 +286,8 @@ def _check(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
 
 
 def _scatter(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
-    return shuffling.scatter(task["path"], ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far)), spec)
+    found = ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far))
+    return shuffling.scatter(task["path"], found, spec, lambda: check(task.get("guard")))
 
 
 def _gather(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
@@ -296,7 +299,7 @@ def _gather(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
             yield batch
             so_far.reach(so_far.records / (bounds[number + 1] - bounds[number]))
 
-    return writing(task["path"], spec, found(), so_far, part_from(task["like"]))
+    return writing(task["path"], spec, found(), so_far, part_from(task["like"]), task.get("guard"))
 
 
 _WORK = {

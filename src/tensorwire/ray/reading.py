@@ -75,7 +75,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         limits: Limits | None,
     ) -> None:
         super().__init__()
-        self._names = RecordReader(path).paths
+        self._names = [storage.absolute(name) for name in RecordReader(path).paths]  # workers are in another folder
         known = storage.stats(self._names)
         missing = next((name for name in self._names if name not in known), None)
         if missing is not None:

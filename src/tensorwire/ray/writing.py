@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import math
+import os
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -71,7 +73,7 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         self, path: str, options: pack.Options, shards: int | None, compression: str | None, level: int | None, schema_file: bool
     ) -> None:
         super().__init__()
-        self._path, self._options, self._count = path, options, shards
+        self._path, self._options, self._count = storage.absolute(os.fspath(path)), options, shards  # workers are in another folder
         self._how: dict[str, Any] = {"compression": compression, "level": level}
         self._schema_file = schema_file
         self._done: list[_Shard] = []
@@ -125,10 +127,11 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         if self._count is not None:
             return
         before, _, after = self._place(0).rpartition("-000000")
-        for entry in storage.find(f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}") if done else ():
-            if entry.path not in done:
-                storage.delete(entry.path)
-                storage.delete(entry.path + paths.SCHEMA)
+        with contextlib.suppress(FileNotFoundError):  # there is none
+            for entry in storage.find(f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}"):
+                if entry.path not in done:
+                    storage.delete(entry.path)
+                    storage.delete(entry.path + paths.SCHEMA)
 
     def _schema(self, shards: list[_Shard], records: int) -> Schema:
         features: dict[str, Feature] = dict(self._options.schema or {})
@@ -151,7 +154,8 @@ def _batches(block: Any) -> Iterator[Batch]:
         return
     rows = max(1, math.ceil(table.num_rows * BLOCK / max(table.nbytes, 1)))
     for batch in table.combine_chunks().to_batches(max_chunksize=rows):
-        own = {name: _own(pa, batch.column(name)) for name in batch.schema.names}
+        named = [field.name for field in batch.schema if not pa.types.is_null(field.type)]  # a null is a feature that nobody has here
+        own = {name: _own(pa, batch.column(name)) for name in named}
         found = batch_of(batch.select([name for name, tensors in own.items() if tensors is None]))
         columns: dict[str, Any] = {}
         present = dict(found.present)

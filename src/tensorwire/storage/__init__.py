@@ -28,6 +28,7 @@ __all__ = [
     "Entry",
     "Opened",
     "Readable",
+    "absolute",
     "delete",
     "find",
     "is_url",
@@ -95,6 +96,15 @@ def side_by_side(work: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
 
     with ThreadPoolExecutor(min(_TOGETHER, len(paths)), "tensorwire-ask") as pool:
         return list(pool.map(work, paths))
+
+
+def absolute(path: str) -> str:
+    """A path that does not hang on the present folder; a URL is one.
+
+    >>> absolute("/data/a"), absolute("s3://bucket/a")
+    ('/data/a', 's3://bucket/a')
+    """
+    return path if is_url(path) else os.path.join(os.getcwd(), local_path(path))
 
 
 def names_within(folder: str, suffix: str) -> set[str]:

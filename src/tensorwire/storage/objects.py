@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
@@ -19,6 +21,8 @@ PART = 8 << 20
 _PIECE = 1 << 20
 """Bytes of an answer that are taken over together."""
 _PAGE = 1000
+_TRIES = 4
+"""Answers to a question of what there is, before we give up."""
 _TOGETHER = 2
 """Parts of one upload that are under way at once."""
 
@@ -110,15 +114,21 @@ class ObjectStore:
 
     def level(self, url: str) -> tuple[list[str], list[Entry]]:
         self._check_listable(url)
-        with told(url):
-            found = self._obs.list_with_delimiter(self._store, self._key(url.rstrip("/") + "/") or None)
-        return [f"{self._root}/{path}" for path in found["common_prefixes"]], [self._entry(meta) for meta in found["objects"]]
+        tries = itertools.count(1)
+        while True:
+            with _asked_again(tries), told(url):
+                found = self._obs.list_with_delimiter(self._store, self._key(url.rstrip("/") + "/") or None)
+                return [f"{self._root}/{path}" for path in found["common_prefixes"]], [self._entry(meta) for meta in found["objects"]]
 
     def walk(self, url: str) -> Iterator[Entry]:
         self._check_listable(url)
-        with told(url):
-            for page in self._obs.list(self._store, self._key(url.rstrip("/") + "/") or None, chunk_size=_PAGE):
-                yield from map(self._entry, page)
+        last, tries = None, itertools.count(1)
+        while True:
+            with _asked_again(tries), told(url):
+                for page in self._obs.list(self._store, self._key(url.rstrip("/") + "/") or None, chunk_size=_PAGE, offset=last):
+                    yield from map(self._entry, page)
+                    last, tries = page[-1]["path"], itertools.count(1)
+                return
 
     def _check_writable(self, url: str) -> None:
         if self._web:
@@ -127,6 +137,16 @@ class ObjectStore:
     def _check_listable(self, url: str) -> None:
         if self._web:
             raise EncodeError("a web server does not say what it has: name each file", path=shown(url))
+
+
+@contextlib.contextmanager
+def _asked_again(tries: Iterator[int]) -> Iterator[None]:
+    """Passes over an answer that breaks off in the middle, some times: obstore does not ask for it again."""
+    try:
+        yield
+    except TransportError as error:
+        if next(tries) == _TRIES or "broke off" not in error.message:
+            raise
 
 
 _process = 0

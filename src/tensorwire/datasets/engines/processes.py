@@ -202,5 +202,5 @@ def _killed(process: subprocess.Popen[bytes]) -> int:
 
 def _started(call: str, **pipes: Any) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
-    command = [sys.executable, "-c", _START + call, json.dumps(sys.path)]
+    command = [sys.executable, "-c", _START + call, json.dumps([place for place in sys.path if isinstance(place, str)])]  # as Python does
     return subprocess.Popen(command, env=_ONE_CORE | os.environ, start_new_session=True, **pipes)

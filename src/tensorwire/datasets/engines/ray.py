@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from ... import storage
 from ..._errors import EncodeError, TensorwireError, TransportError
 from ..._optional import require
 from ..spec import Spec
@@ -30,6 +32,17 @@ def _check_address(address: str) -> None:
         raise TransportError(f"no Ray cluster answers at {address}: {error.strerror or error}") from None
 
 
+def _from_here(task: dict[str, Any]) -> dict[str, Any]:
+    """A task whose paths do not hang on the folder in which a worker is: that is the one where Ray was started."""
+    found = {name: storage.absolute(value) if name in ("path", "runs") else value for name, value in task.items()}
+    for name in ("parts", "like"):
+        if name in task:
+            parts = task[name] if name == "parts" else [task[name]]
+            absolute = [{**part, "path": storage.absolute(part["path"])} for part in parts]
+            found[name] = absolute if name == "parts" else absolute[0]
+    return found
+
+
 class RayEngine:
     """Tasks on Ray. `options` are those of ray.remote: num_cpus, memory, resources ... of one task."""
 
@@ -46,6 +59,7 @@ class RayEngine:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         self._ray = require("ray", extra="ray")
         self._mine = not self._ray.is_initialized()
+        self._embedded = self._mine and address is None
         if self._mine and address is not None:
             _check_address(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="WARNING")
@@ -54,6 +68,19 @@ class RayEngine:
                 address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False, configure_logging=False,
                 _node_ip_address="127.0.0.1",
             )  # fmt: skip
+
+    def _check_room(self) -> None:
+        """That a node could run a task: Ray itself waits for one that can, for ever."""
+        wanted = {"CPU": self._options.get("num_cpus"), "GPU": self._options.get("num_gpus"), "memory": self._options.get("memory")}
+        wanted |= self._options.get("resources") or {}
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        for name, amount in wanted.items():
+            most = max((node.get(name, 0) for node in nodes), default=0)
+            if amount and amount > most:
+                why = f"a task wants {amount:,} of {name}, and no node of the cluster has more than {most:,.0f}"
+                if self._embedded:
+                    raise EncodeError(f"{why}; options= says what a task needs")
+                warnings.warn(f"{why}: it waits until one comes", stacklevel=2)
 
     def _room(self) -> int:
         """Tasks under way at once: two for each that can run, so that no worker waits for us."""
@@ -64,14 +91,15 @@ class RayEngine:
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early cancels what is under way."""
         ray = self._ray
-        asked = ray.remote(max_retries=self.retries, **self._options)(answer)
+        self._check_room()
+        asked = ray.remote(**{"max_retries": self.retries, **self._options})(answer)
         shared = ray.put(spec)  # sent to each node once
         under_way: dict[Any, tuple[dict[str, Any], int]] = {}
         source, room = iter(tasks), self._room()
         try:
             while True:
                 while len(under_way) < room and (task := next(source, None)) is not None:
-                    under_way[asked.remote(task, shared)] = task, 1
+                    under_way[asked.remote(_from_here(task), shared)] = task, 1
                 if not under_way:
                     return
                 # Of many tasks, many at once: each wait goes over all of them.
@@ -80,7 +108,7 @@ class RayEngine:
                     task, attempts = under_way.pop(ref)
                     found = self._got(ref, task)
                     if found.error is not None and faults.passing(found.error) and attempts <= self.retries:
-                        under_way[asked.remote(task, shared)] = task, attempts + 1
+                        under_way[asked.remote(_from_here(task), shared)] = task, attempts + 1
                     else:
                         yield found._replace(attempts=attempts)
                 if not ready:
