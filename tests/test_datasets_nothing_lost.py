@@ -4,6 +4,9 @@ import importlib
 import itertools
 import json
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import cli
@@ -350,6 +353,43 @@ class TestWhatIsThere:
         monkeypatch.setattr(driver, "_check_all", meanwhile)
         with pytest.raises(tw.TensorwireError, match="another run"):
             tw.convert(source, out, to="jsonl", workers=0)
+
+    def test_an_engine_that_answers_one_task_for_another(self):
+        class Confused(LocalEngine):
+            def run(self, spec, tasks):
+                first = None
+                for outcome in super().run(spec, tasks):
+                    first = first or outcome
+                    yield first if outcome.task["number"] == 1 else outcome
+
+        for options in ({}, {"shards": 2}, {"shuffle": 1}):
+            with pytest.raises(tw.TensorwireError, match="twice"):
+                tw.convert(numbers(shards=4), "out", to="jsonl", engine=Confused(0), overwrite=True, **options)
+            assert not Path("out/_SUCCESS").exists()
+
+    def test_a_fork_does_not_keep_the_lock(self):
+        """Of a driver that was killed, and whose child lives on."""
+        source = numbers(shards=2)
+        code = """
+import os, sys, time
+from tensorwire.datasets.manifest import Manifest
+with Manifest("out").locked():
+    if os.fork() == 0:
+        time.sleep(60)
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+        driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+        try:
+            assert driver.stdout.readline() == b"ready\n"
+            with pytest.raises(tw.EncodeError, match="another run"):
+                tw.convert(source, "out", to="jsonl", workers=0)
+            driver.kill()
+            driver.wait()
+            assert tw.convert(source, "out", to="jsonl", workers=0).shards == 2
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.stdout.close()
 
     def test_an_engine_that_loses_tasks(self):
         class Losing(LocalEngine):

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import cli
+import numpy as np
 import pytest
 from test_datasets import crew_of, done, records, until, write
 
@@ -423,3 +424,10 @@ class TestRay:
         assert killed[-1]
         datasets.convert(out, tmp_path / "back", "tfrecord", engine=cluster)
         assert records(f"{tmp_path}/back/*.tfrecord") == records(source)
+
+
+def test_places_of_modules_that_are_no_text(monkeypatch, tmp_path):
+    """Python passes over them, and so do workers."""
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path, b"bytes"])
+    tw.write_examples(tmp_path / "a.tfrecord", {"x": np.arange(4)}, shards=2)
+    assert tw.convert(f"{tmp_path}/a-*.tfrecord", tmp_path / "out", to="jsonl", workers=2).records == 4

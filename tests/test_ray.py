@@ -11,6 +11,8 @@ from cloud_servers import BUCKET, S3, s3_environment
 
 import tensorwire as tw
 from tensorwire import storage
+from tensorwire.datasets.engines.ray import RayEngine
+from tensorwire.datasets.spec import Spec
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 ROWS = 3000
@@ -264,3 +266,51 @@ def test_faults(ray, tmp_path):
     with pytest.raises(Exception, match="float64"):
         twr.write_examples(ray.data.from_items([{"a": 0.1}]), str(tmp_path / "g.tfrecord"))
     assert not [name for name in os.listdir(tmp_path) if name.startswith(("g", "."))]
+
+
+def test_paths_are_from_the_present_folder(ray, tmp_path, monkeypatch):
+    """Not from where Ray was started."""
+    import tensorwire.ray as tr
+
+    for name, first in (("one", 0), ("two", 1000)):
+        (tmp_path / name).mkdir()
+        tw.write_examples(tmp_path / name / "data.tfrecord", {"id": np.arange(first, first + 3)})
+    for name, first in (("one", 0), ("two", 1000)):
+        monkeypatch.chdir(tmp_path / name)
+        assert sorted(row["id"] for row in tr.read_examples("data.tfrecord").take_all()) == [first, first + 1, first + 2]
+        assert tr.write_examples(ray.data.range(10), "w.tfrecord", shards=2) == 10
+        assert sum(1 for _ in tw.RecordReader("w-*.tfrecord")) == 10
+        assert tw.convert("data.tfrecord", "out", to="jsonl", shards=2, engine="ray").records == 3
+        assert tw.convert("data.tfrecord", "mixed", to="jsonl", shuffle=0, engine="ray").records == 3
+        assert len(list((tmp_path / name / "out").glob("*.jsonl"))) == 2 and not (tmp_path / name / "mixed/_tensorwire/shuffle").exists()
+
+
+def test_nothing_is_what_is_left_of_an_empty_dataset(ray, tmp_path):
+    import tensorwire.ray as tr
+
+    path = str(tmp_path / "f.tfrecord")
+    assert tr.write_examples(ray.data.range(100), path) == 100
+    assert tr.write_examples(ray.data.from_items([]), path) == 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_block_of_nulls(ray, tmp_path):
+    """Which rows share a block is chance."""
+    import tensorwire.ray as tr
+
+    rows = [{"v": i, "z": None if i < 50 else i} for i in range(100)]
+    assert tr.write_examples(ray.data.from_items(rows, override_num_blocks=2), str(tmp_path / "z.tfrecord")) == 100
+    found = [row for batch in tw.read_examples(f"{tmp_path}/z-*.tfrecord") for row in batch.rows()]
+    assert sorted((int(row["v"]), int(row.get("z", -1))) for row in found) == [(i, -1 if i < 50 else i) for i in range(100)]
+
+
+def test_options_of_tasks(ray, files, tmp_path):
+    """Those that Ray knows; of more than there is, it says so."""
+    how = {"options": {"max_retries": 1, "num_cpus": 0.5}}
+    assert tw.convert(files, tmp_path / "out", to="jsonl", engine="ray", engine_options=how).records == ROWS
+    engine = RayEngine(options={"num_cpus": 64})
+    with pytest.warns(UserWarning, match="wants 64 of CPU, and no node of the cluster has more than 2"):
+        engine._check_room()
+    engine._embedded = True  # as without a cluster of one's own, where nobody will come
+    with pytest.raises(tw.EncodeError, match="64 of CPU"):
+        next(engine.run(Spec("tfrecord", "jsonl"), iter([])))

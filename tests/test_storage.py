@@ -585,3 +585,15 @@ with storage.writer("{ROOT}/killed") as file:
 
 def test_a_held_upload_is_bounded():
     assert writing.PART == 8 << 20 and writing.WHOLE == 64 << 20
+
+
+@pytest.mark.parametrize("ask", [lambda url: storage.find(f"{url}/*"), storage.listing], ids=["level", "walk"])
+def test_a_list_that_breaks_off_is_asked_for_again(proxy, monkeypatch, ask):
+    for i in range(5):
+        storage.write_bytes(f"{ROOT}/lists/{i}", b"x")
+    cuts = [("cut", 20), ("cut", 150), None]
+    proxy.fault = lambda method, path, headers: cuts.pop(0) if method == "GET" and "list-type" in path and cuts else None
+    assert [entry.path for entry in ask(f"{ROOT}/lists")] == [f"{ROOT}/lists/{i}" for i in range(5)] and not cuts
+    proxy.fault = lambda method, path, headers: ("cut", 20) if method == "GET" and "list-type" in path else None
+    with pytest.raises(tw.TransportError, match="broke off"):
+        ask(f"{ROOT}/lists")
