@@ -166,14 +166,22 @@ def test_a_sample_of_large_records(tmp_path, size):
     assert tw.infer_schema(path).records == 12
 
 
-def test_damage_in_the_middle_of_a_sample_has_a_place_and_no_number(tmp_path):
+def test_records_that_hold_records(tmp_path):
+    """A sample of the middle may begin inside of one: what looks damaged there is not."""
+    inner = write(tmp_path / "inner", [{"z": [1.5, 2.5]} for _ in range(3000)], schema_file=False)
+    path = write(tmp_path / "a", [{"id": k, "blob": Path(inner).read_bytes()} for k in range(30)], schema_file=False)
+    for sample in (300_000, 1_000_000, 2_000_000):
+        assert {"id", "blob"} <= set(tw.infer_schema(path, sample=sample))
+
+
+def test_damage_in_the_middle_of_a_sample_has_its_number(tmp_path):
     path = write(tmp_path / "a", [{"a": i} for i in range(10_000)], schema_file=False)
     data, middle = bytearray(Path(path).read_bytes()), int(index.build(path).offsets[5100])
     data[middle + 9] ^= 1
     Path(path).write_bytes(data)
     with pytest.raises(tw.ChecksumError) as caught:
         tw.infer_schema(path, sample=30_000)
-    assert caught.value.offset == middle and caught.value.record is None and caught.value.path == path
+    assert caught.value.offset == middle and caught.value.record == 5100 and caught.value.path == path
 
 
 def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatch):

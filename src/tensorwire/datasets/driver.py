@@ -22,6 +22,8 @@ from .manifest import Line, Manifest, check, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
 
+_SEEN = "do all workers see this folder?"
+
 
 def plan_and_execute(
     make: Callable[[Engine, Beginning], Plan],
@@ -130,27 +132,34 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
         report = run.all()
         entries = [entry for entry in storage.listing(plan.target) if not _is_runs(entry.path.rpartition("/")[0])]
         check(manifest.guard)  # before anything is removed that may be another's
-        _check_all(plan, run.known, entries)
+        others = _check_all(plan, run.known, entries)
         _save_schema(plan, storage.join(plan.target, _beside(plan)))
         _remove_runs(plan)
-        report.swept = sweep(plan, run.known, entries)
+        report.swept = sweep(plan, run.known, others)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
 
 
-def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry]) -> None:
+def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry]) -> list[Entry]:
     """That every shard is there, as the books say: workers who see another disk may believe that they have written them, and in a bucket
-    another run may have written over them."""
-    prefix = plan.target.rstrip("/") + "/"
-    there = {entry.path.removeprefix(prefix): (entry.size, entry.stamp) for entry in entries}
-    for number in range(len(plan)):
-        name = plan.shard(number)
-        found, booked = there.get(name), made.get(name)
-        if found is None or booked is None or found[0] != booked[0]:
-            what = "is not there" if found is None else f"has {found[0]:,} bytes, not {booked[0]:,}" if booked else "is in no books"
-            raise TensorwireError(f"a shard that was written {what}: do all workers see this folder?", path=plan.path(name))
-        if storage.is_url(plan.target) and found[1] != booked[1] and not _has_stamp(plan.path(name), booked[1]):
+    another run may have written over them. -> what else is there"""
+    prefix, others = plan.target.rstrip("/") + "/", []
+    missing = {plan.shard(i) for i in range(len(plan))}
+    for entry in entries:
+        name = entry.path.removeprefix(prefix)
+        if name not in missing:
+            others.append(entry)
+            continue
+        missing.remove(name)
+        size, stamp = made.get(name, (-1, ""))
+        if entry.size != size:
+            what = f"has {entry.size:,} bytes, not {size:,}" if name in made else "is in no books"
+            raise TensorwireError(f"a shard that was written {what}: {_SEEN}", path=plan.path(name))
+        if storage.is_url(plan.target) and entry.stamp != stamp and not _has_stamp(plan.path(name), stamp):
             raise TensorwireError("a shard was replaced by another run: run this one again", path=plan.path(name))
+    if missing:
+        raise TensorwireError(f"a shard that was written is not there: {_SEEN}", path=plan.path(min(missing)))
+    return others
 
 
 def _has_stamp(path: str, stamp: str) -> bool:

@@ -285,13 +285,13 @@ def is_ours(name: str, plan: Plan, known: Container[str]) -> bool:
 
 
 def sweep(plan: Plan, known: Container[str], entries: Iterable[Entry]) -> int:
-    """Removes what earlier runs have left: temporaries, and shards that are not this plan's; how many. Nothing else is touched."""
+    """Removes what earlier runs have left of what is no shard of this plan: temporaries, and other shards; how many. Nothing else is
+    touched."""
     gone = 0
-    wanted = {plan.shard(i) for i in range(len(plan))}
     prefix = plan.target.rstrip("/") + "/"
     for entry in entries:
         name = entry.path.removeprefix(prefix)
-        if is_temporary(name) or (name not in wanted and is_ours(name, plan, known)):
+        if is_temporary(name) or is_ours(name, plan, known):
             storage.delete(entry.path)
             gone += 1
     return gone

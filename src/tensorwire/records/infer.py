@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import memory, storage
-from .._errors import DecodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, SchemaError
 from .._limits import DEFAULT, Limits
 from ..memory import Array
 from ..wire import kernels, status
@@ -125,16 +125,25 @@ def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compr
                 for block in _limited(_from(source, offset, share, limits) if plain else _unpacked(path, compression, limits), share):
                     add(block)
                     read += int(block.sizes.sum())
-            except TensorwireError as error:
-                error.add(path=path, format="tfrecord")
-                if offset:  # nobody has counted the records before it
-                    error.record = None
-                if not (skip and isinstance(error, DecodeError)):
-                    raise
+            except DecodeError as error:
                 whole = False
+                if not skip:
+                    if offset:
+                        _check_up_to(path, size if error.offset is None else error.offset, limits)
+                    else:
+                        raise error.add(path=path, format="tfrecord") from error.__cause__
     finally:
         source.close()
     return whole and read < budget
+
+
+def _check_up_to(path: str, offset: int, limits: Limits) -> None:
+    """Meets what is wrong at a place of a plain file, reading from its start. Perhaps nothing is: a sample may have begun inside of a
+    record that holds others."""
+    for block in _blocks.blocks(path, compression="", check=False, limits=limits):
+        if block.end > offset:
+            _add(kernels.ExampleSurvey(limits.names), block)
+            return
 
 
 def _limited(blocks: Iterator[_blocks.Block], budget: int) -> Iterator[_blocks.Block]:
