@@ -18,11 +18,9 @@ from ..records.paths import SCHEMA
 from ..storage import Entry
 from . import engines, planning
 from .engines import Engine
-from .manifest import Line, Manifest, check, is_ours, is_temporary, sweep
+from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
-
-_SEEN = "do all workers see this folder?"
 
 
 def plan_and_execute(
@@ -154,11 +152,11 @@ def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry
         size, stamp = made.get(name, (-1, ""))
         if entry.size != size:
             what = f"has {entry.size:,} bytes, not {size:,}" if name in made else "is in no books"
-            raise TensorwireError(f"a shard that was written {what}: {_SEEN}", path=plan.path(name))
+            raise TensorwireError(f"a shard that was written {what}: {SEEN}", path=plan.path(name))
         if storage.is_url(plan.target) and entry.stamp != stamp and not _has_stamp(plan.path(name), stamp):
             raise TensorwireError("a shard was replaced by another run: run this one again", path=plan.path(name))
     if missing:
-        raise TensorwireError(f"a shard that was written is not there: {_SEEN}", path=plan.path(min(missing)))
+        raise TensorwireError(f"a shard that was written is not there: {SEEN}", path=plan.path(min(missing)))
     return others
 
 

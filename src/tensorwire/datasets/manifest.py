@@ -37,6 +37,7 @@ _TEMPORARY = ".tensorwire"
 _DRIVER = "driver"
 """In a bucket: who writes."""
 OTHER = "another run is writing this dataset"
+SEEN = "do all workers see this folder?"
 
 
 class Line(NamedTuple):
@@ -264,7 +265,7 @@ def check(guard: Sequence[str] | None) -> None:
     try:
         found = storage.read_bytes(path, 1 << 20)
     except FileNotFoundError:
-        raise TensorwireError("the books of this dataset are not there: do all workers see this folder?", path=folder) from None
+        raise TensorwireError(f"the books of this dataset are not there: {SEEN}", path=folder) from None
     if found != token.encode():
         raise EncodeError(OTHER, path=folder)
 

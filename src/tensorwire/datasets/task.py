@@ -140,12 +140,8 @@ class _Complete:
         self._spec, source = spec, formats.named(spec.source)
         found = [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
         paths = list(dict.fromkeys(part.path for part in parts)) if hasattr(source, "blank") else []
-        for path in paths if len(paths) > 1 else ():
-            try:
-                found.append(source.blank(path, spec))
-            except DecodeError:
-                if not spec.skips:  # else reading it says what is damaged
-                    raise
+        if len(paths) > 1:
+            found += columnar.looked_into(paths, spec, lambda path: source.blank(path, spec))
         known = batches.union(found)
         typed = [name for name in known if not batches.is_untyped(known[name])]
         self._blank = batches.select(known, typed) if found else None

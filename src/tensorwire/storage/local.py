@@ -132,7 +132,7 @@ def listing(folder: str) -> list[Entry]:
     """Whatever is below a folder; what may not be read is an error, not nothing."""
 
     def failed(error: OSError) -> None:
-        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        if not _is_nowhere(error):
             raise error
 
     return sorted(_entries(os.path.join(place, name) for place, _, names in os.walk(folder, onerror=failed) for name in names))

@@ -54,15 +54,10 @@ def _check_buffers(file: IpcFile, source: files.BytesSource) -> None:
                 raise DecodeError(f"a compressed buffer that says it has {size} bytes", format=FORMAT, offset=at)
 
 
-def _open(place: str, path: str) -> _Opened:
-    with columnar.guarded(path, FORMAT):
-        return _Opened(place)
-
-
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the messages of the batches."""
     with local(path) as place:
-        opened = columnar.opened(path, spec, reading, lambda: _open(place, path))
+        opened = columnar.opened_table(path, place, spec, reading, FORMAT, _Opened)
         return Counted(sum(opened.rows) if opened is not None else 0, [])
 
 
@@ -97,12 +92,12 @@ def _fetched_schema(url: str) -> Any:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, columnar.schemas(paths, spec, arrow_schema), spec)
+    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
-        opened = columnar.opened(part.path, spec, reading, lambda: _open(place, part.path))
+        opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
         if opened is None:
             return
         columnar.check_columns(opened.schema.names, spec, part.path)

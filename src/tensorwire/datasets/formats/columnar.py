@@ -130,29 +130,37 @@ def opened(path: str, spec: Spec, reading: Reading, open: Callable[[], _T]) -> _
         return None
 
 
-def schema_of_files(paths: Sequence[str], spec: Spec, look: Callable[[str], Schema]) -> Schema:
-    """What a look into some of the files shows."""
-    found, last = {}, None
-    for path in some(paths):
+def opened_table(path: str, place: str, spec: Spec, reading: Reading, format: str, open: Callable[[str], _T]) -> _T | None:
+    """The same of what pyarrow opens; `place` is where the file is on this machine."""
+
+    def guarded_open() -> _T:
+        with guarded(path, format):
+            return open(place)
+
+    return opened(path, spec, reading, guarded_open)
+
+
+def looked_into(paths: Sequence[str], spec: Spec, look: Callable[[str], _T]) -> Iterator[_T]:
+    """What a look into each of some files shows; of a damaged one that is passed over, nothing: reading it says what is damaged. If that is
+    all of them, it is an error."""
+    found, last = 0, None
+    for path in paths:
         try:
-            found[path] = look(path)
+            one = look(path)
         except TensorwireError as error:
             last = error.add(path=path)
             if not (spec.skips and isinstance(error, DecodeError)):
                 raise last from error.__cause__
+            continue
+        found += 1
+        yield one
     if last is not None and not found:
         raise last
-    return beside.union(found)
 
 
-def schemas(paths: Sequence[str], spec: Spec, look: Callable[[str], Any]) -> Iterator[Any]:
-    """Arrow's schemas of some files, as far as they can be read or are not passed over."""
-    for path in some(paths):
-        try:
-            yield look(path)
-        except DecodeError:
-            if not spec.skips:
-                raise
+def schema_of_files(paths: Sequence[str], spec: Spec, look: Callable[[str], Schema]) -> Schema:
+    """What a look into some of the files shows."""
+    return beside.union(dict(looked_into(some(paths), spec, lambda path: (path, look(path)))))
 
 
 def some(paths: Sequence[str]) -> list[str]:

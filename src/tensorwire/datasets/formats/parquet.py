@@ -46,19 +46,13 @@ class _Opened:
         self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
 
 
-def _open(place: str, path: str) -> _Opened:
-    with columnar.guarded(path, FORMAT):
-        return _Opened(place)
-
-
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the footer."""
 
-    def rows() -> int:
-        with columnar.guarded(path, FORMAT):
-            return int(_metadata(path).num_rows) if storage.is_url(path) else sum(_Opened(path).groups)
+    def rows(place: str) -> int:
+        return int(_metadata(place).num_rows) if storage.is_url(place) else sum(_Opened(place).groups)
 
-    return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
+    return Counted(columnar.opened_table(path, path, spec, reading, FORMAT, rows) or 0, [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
@@ -91,12 +85,12 @@ def blank(path: str, spec: Spec) -> Batch:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, columnar.schemas(paths, spec, arrow_schema), spec)
+    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
-        opened = columnar.opened(part.path, spec, reading, lambda: _open(place, part.path))
+        opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
         if opened is None:
             return
         columnar.check_columns(opened.file.schema_arrow.names, spec, part.path)
