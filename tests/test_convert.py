@@ -523,7 +523,7 @@ def test_into_a_bucket(tmp_path):
     for name, options in (("m.npz", {}), ("s.safetensors", {"shard_size": "1KB"}), ("m.ckpt-1", {"to": "checkpoint"})):
         report = tw.convert(source, f"{root}/{name}", **options)
         assert report.target == f"{root}/{name}" and all(storage.stat(path) for path in report.files), report
-        with pytest.raises(FileExistsError, match="there already"):
+        with pytest.raises(FileExistsError):
             tw.convert(source, f"{root}/{name}", **options)
         tw.convert(source, f"{root}/{name}", overwrite=True, **options)
     assert tw.equal(tw.load(f"{root}/m.npz"), tw.load(source))

@@ -10,6 +10,7 @@ import sys
 import time
 import zlib
 
+import cli
 import numpy as np
 import pytest
 from hypothesis import given
@@ -460,8 +461,31 @@ class TestRepair:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            repair(tmp_path / "f", tmp_path / "g", progress=stop)
+            repair(tmp_path / "f", tmp_path / "g", overwrite=True, progress=stop)
         assert (tmp_path / "g").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["f", "g"]
+
+    def test_an_existing_target_needs_overwrite(self, tmp_path):
+        (tmp_path / "f").write_bytes(build(RECORDS)[:-1])
+        (tmp_path / "g").write_bytes(b"old")
+        with pytest.raises(FileExistsError):
+            repair(tmp_path / "f", tmp_path / "g")
+        assert cli.run("repair", tmp_path / "f", tmp_path / "g").returncode == 1
+        assert (tmp_path / "g").read_bytes() == b"old"
+        assert cli.run("repair", tmp_path / "f", tmp_path / "g", "--overwrite").returncode == 1
+        assert list(tw.RecordReader(tmp_path / "g")) == RECORDS[:-1]
+        assert repair(tmp_path / "f", tmp_path / "g", overwrite=True).records == len(RECORDS) - 1
+
+    @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\necho hello\n" * 100, build([b"only"])[:-1]])
+    def test_no_record_at_all_is_an_error(self, tmp_path, content):
+        (tmp_path / "f").write_bytes(content)
+        for overwrite in (False, True):
+            with pytest.raises(tw.DecodeError) as caught:
+                repair(tmp_path / "f", tmp_path / "g", overwrite=overwrite)
+            assert caught.value.path == str(tmp_path / "f") and caught.value.format == "tfrecord"
+        with pytest.raises(tw.DecodeError):
+            repair(tmp_path / "f")
+        assert cli.run("repair", tmp_path / "f", tmp_path / "g").returncode == 1
+        assert os.listdir(tmp_path) == ["f"]
 
     def test_large_records(self, tmp_path, monkeypatch):
         """Copied in pieces, one of them with a new header."""
@@ -509,12 +533,12 @@ class TestCompressed:
         whole = pack(build(WORDS))
         for size in (len(whole) - 1, len(whole) - 8, len(whole) // 2):
             (tmp_path / "f").write_bytes(whole[:size])
-            report = repair(tmp_path / "f", tmp_path / "g")
+            report = repair(tmp_path / "f", tmp_path / "g", overwrite=True)
             assert not report and report.gaps[0].packed
             assert list(tw.RecordReader(tmp_path / "g")) == WORDS[: report.records]
             assert report.records >= (80 if size == len(whole) // 2 else 199)
         (tmp_path / "f").write_bytes(whole + b"garbage")
-        report = repair(tmp_path / "f", tmp_path / "g")
+        report = repair(tmp_path / "f", tmp_path / "g", overwrite=True)
         assert report.records == 200 and not report and report.gaps[0].length == 7
 
     def test_gzip_members(self, tmp_path):

@@ -580,7 +580,7 @@ class TestRecords:
             others = [record for i, group in enumerate(groups) if i != hit for record in group]
             assert [record for record in found if record in set(others)] == others
             assert set(found) <= {record for group in groups for record in group}
-            report = tw.repair(tmp_path / "b", tmp_path / "c")
+            report = tw.repair(tmp_path / "b", tmp_path / "c", overwrite=True)
             assert not report and report.records == len(found)
             assert compression.recognise((tmp_path / "c").read_bytes()) == name
 

@@ -117,8 +117,7 @@ def _uploaded(url: str, made: Callable[[str], Report], overwrite: bool) -> Repor
         report = made(os.path.join(folder, name))
         places = {path: storage.join(parent, os.path.basename(path)) for path in report.files}
         for place in places.values():
-            if not overwrite and storage.stat(place) is not None:
-                raise FileExistsError(f"{storage.shown(place)} is there already; overwrite=True replaces it")
+            storage.check_replaceable(place, overwrite)
         for path in [] if report.dry_run else sorted(places, key=lambda path: path.endswith((".json", ".index"))):
             with open(path, "rb") as file, storage.writer(places[path]) as out:
                 shutil.copyfileobj(file, out, 1 << 20)
@@ -143,5 +142,4 @@ def _check_paths(file: lazy.File, paths: list[str], overwrite: bool) -> None:
     for path in paths:
         if any(os.path.exists(path) and os.path.samefile(path, one) for one in read):
             raise SchemaError("a file cannot be converted to itself; write another one, and rename it", path=path)
-        if os.path.exists(path) and not overwrite:
-            raise FileExistsError(f"{path} is there already; overwrite=True replaces it")
+        storage.check_replaceable(path, overwrite)

@@ -62,8 +62,7 @@ def execute(
 
 def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> Report:
     """One file, which needs no books: it is there whole, or not at all."""
-    if storage.stat(plan.target) is not None and not overwrite:
-        raise FileExistsError(f"{storage.shown(plan.target)} is there already; overwrite=True replaces it")
+    storage.check_replaceable(plan.target, overwrite)
     if any(_is_same(entry.path, plan.target) for entry in plan.sources):
         raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
     report, runs = Report(plan.target, 1), plan.runs()

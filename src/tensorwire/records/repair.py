@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import files, storage
-from .._errors import EncodeError
+from .._errors import DecodeError, EncodeError
 from .._limits import DEFAULT, Limits
 from ..transforms import compression as compressions
 from ..wire import tfrecord
@@ -66,6 +66,7 @@ def repair(
     path: str | os.PathLike[str],
     target: str | os.PathLike[str] | None = None,
     *,
+    overwrite: bool = False,
     compression: str | None = None,
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -73,7 +74,8 @@ def repair(
     """Writes every good record of a damaged TFRecord file to a new file, byte for byte as it was; without a target it only reports.
 
     The target appears whole or not at all, and is compressed as the file was; `compression` says how that is where its beginning
-    is too damaged to tell. `progress` is called with (bytes done, bytes in all).
+    is too damaged to tell. An existing target is replaced only with `overwrite=True`. A file without a
+    single good record raises DecodeError, and nothing is written. `progress` is called with (bytes done, bytes in all).
 
     >>> import os, tempfile
     >>> from ..wire.kernels import frame
@@ -93,6 +95,8 @@ def repair(
         raise EncodeError(
             "the target is the damaged file itself; give another, and keep the original until you have looked at the result", path=name
         )
+    if new is not None:
+        storage.check_replaceable(new, overwrite)
     limits = limits or DEFAULT
     folder = None if new is None else os.path.dirname(new) or "."
     records = recovered = 0
@@ -100,7 +104,7 @@ def repair(
         source, gaps, packed = stack.enter_context(damage.contents(name, compression, limits, folder))
         out = None
         if new is not None:
-            out = _Target(stack.enter_context(files.replacing(new)), source, packed)
+            out = _Target(stack.enter_context(files.replacing(new, if_absent=not overwrite)), source, packed)
             stack.callback(out.close)
         for item in damage.scan_source(source, limits, name, hold=False):
             if isinstance(item, Gap):
@@ -112,6 +116,9 @@ def repair(
                 out.write(item)
             if progress is not None:
                 progress(item.end, source.size)
+        if not records:
+            why = "not a TFRecord file, or nothing of it is left: there is no good record in it"
+            raise DecodeError(why, path=name, format="tfrecord", offset=0)
         if out is not None:
             out.finish()
         if progress is not None:

@@ -29,6 +29,7 @@ __all__ = [
     "Opened",
     "Readable",
     "absolute",
+    "check_replaceable",
     "delete",
     "find",
     "is_url",
@@ -81,6 +82,15 @@ def stats(paths: Iterable[str]) -> dict[str, Entry]:
         else:
             found.update((path, entry) for path in names if (entry := stat(path)) is not None)
     return found
+
+
+def check_replaceable(path: str, overwrite: bool) -> None:
+    """Raise FileExistsError if a file or object exists at `path` and `overwrite` is False.
+
+    Everything but `tw.save`, which replaces its file by design, asks here before it writes.
+    """
+    if not overwrite and stat(path) is not None:
+        raise FileExistsError(f"{shown(path)} exists already; overwrite=True replaces it")
 
 
 _FEW = 4
