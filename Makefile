@@ -8,7 +8,7 @@ MODULES := .venv/modules-$(shell find src -name '*.py' | sort | cksum | cut -d' 
 .PHONY: demo test bench lint torture clean
 
 demo: .venv/ready ; $(BIN)/tensorwire demo
-test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells lint ; scripts/test
+test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
 torture: .venv/ready-tests .venv/node/ready ; scripts/torture

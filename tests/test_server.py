@@ -188,7 +188,8 @@ class TestRest:
     def test_an_error_of_the_model_is_the_models(self, server, ranked):
         tensors = {**models.parts(ranked[0]), "profile": np.ones((5, 7), np.float32)}
         status, found = ask(server.url, "POST", "/v1/models/ranker:predict", b"".join(rest.build(tensors)))[::2]
-        assert status == 400 and json.loads(found)["error"].startswith("Matrix size-incompatible: In[0]: [5,7], In[1]: [3,4]\n\t [[{{node ")
+        error = json.loads(found)["error"]  # in TensorFlow's words, which are not the same on every machine
+        assert status == 400 and "[5,7]" in error and "[3,4]" in error
 
     def test_classify_and_regress(self, server):
         rows = [{"a": [0.5]}, {"a": 1.5, "b": [2]}]

@@ -78,7 +78,7 @@ def test_what_goes_in(name):
 @pytest.mark.large
 @pytest.mark.parametrize("name", DIVISIBLE)
 def test_units_are_unpacked_in_threads(name, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8))
     seen, lock, fill = set(), threading.Lock(), whole._fill
 
     def spy(*arguments):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 from .. import memory
 from .._errors import EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
+from ..transforms.streams import available_cores
 from ..wire import example
 from . import adapters, beside, infer
 from . import columns as _columns
@@ -142,7 +142,7 @@ class Examples:
             raise EncodeError(f"workers={workers}: 0 for none, or a number of threads")
         self.batch_size, self.limits = batch_size, limits
         self._to, self._reuse, self._drop = (to, device, cast), reuse, drop_last
-        self._workers = min(4, os.cpu_count() or 1) if workers is None else workers
+        self._workers = min(4, available_cores()) if workers is None else workers
         self._depth = max(1, prefetch) if prefetch is not None else self._workers + 2
         self._shuffle = shuffle if shuffle is not None and shuffle is not False else None
         self._reader = RecordReader(path, compression=compression, on_corrupt=on_corrupt, mmap=mmap, limits=limits)

@@ -278,11 +278,18 @@ def keep_memory() -> None:
     np.empty(8 << 20, np.uint8)
 
 
+def available_cores() -> int:
+    """The cores that this process may run on, which are fewer than the machine's under `taskset` or in a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def cores(threads: int | None) -> int:
     """How many threads to use: as many as asked for, else as there are cores, at most four."""
     if threads is not None and threads < 1:
         raise ValueError(f"threads={threads}: one at least")
-    return min(4, os.cpu_count() or 1) if threads is None else threads
+    return min(4, available_cores()) if threads is None else threads
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

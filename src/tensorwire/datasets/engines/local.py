@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..._errors import EncodeError, TensorwireError
+from ...transforms.streams import available_cores
 from ..spec import Spec
 from . import RETRIES, Outcome, Watch, answer, faults, outcome
 from .processes import PATIENCE, Process, Processes
@@ -34,9 +35,7 @@ class LocalEngine:
     def __init__(self, workers: int | None = None, *, retries: int = RETRIES) -> None:
         if workers is not None and workers < 0:
             raise EncodeError(f"workers={workers}: 0 for this process, or a number of processes")
-        self.workers = (
-            workers if workers is not None else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        )
+        self.workers = available_cores() if workers is None else workers
         self.retries = retries
         self._watches = threading.local()
         self._settle()
