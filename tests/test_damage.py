@@ -504,6 +504,39 @@ class TestRepair:
         assert report.records == 100 and len(report.gaps) == 100 and "and 80 more gaps" in str(report)
 
 
+class TestInspect:
+    """`inspect` shows what is still there, says that the file is damaged, and the command exits with 1."""
+
+    @pytest.mark.parametrize("compression", [None, "gzip"])
+    def test_a_flipped_bit_in_the_data(self, tmp_path, compression):
+        path, whole = tmp_path / "a.tfrecord", tmp_path / "whole.tfrecord"
+        tw.write_examples(whole, {"x": np.arange(100), "y": np.zeros((100, 3), np.float32)}, schema_file=False)
+        data = bytearray(whole.read_bytes())
+        data[2000] ^= 4
+        path.write_bytes(data if compression is None else gzip.compress(data))
+        assert tw.inspect(whole).problems == [] and cli.run("inspect", whole).returncode == 0
+        summary = tw.inspect(path)
+        assert list(summary.schema) == ["x", "y"] and summary.records == 100 and len(summary.problems) == 1
+        command = cli.run("inspect", path, "--json")
+        assert command.returncode == 1 and json.loads(command.stdout)["problems"] == summary.problems
+        assert cli.run("inspect", path).returncode == 1 and not tw.verify(path)
+
+    def test_a_damaged_record_adds_no_feature(self, tmp_path):
+        tw.write_examples(tmp_path / "a.tfrecord", {"name": np.arange(100)}, schema_file=False)
+        data = bytearray((tmp_path / "a.tfrecord").read_bytes())
+        data[data.index(b"name", 1000)] ^= 1  # "oame"
+        (tmp_path / "a.tfrecord").write_bytes(data)
+        assert list(tw.inspect(tmp_path / "a.tfrecord").schema) == ["name"]
+        with pytest.raises(tw.ChecksumError):
+            tw.infer_schema(tmp_path / "a.tfrecord")
+        batches = list(tw.read_examples(tmp_path / "a.tfrecord", on_corrupt="skip"))
+        assert sum(map(len, (batch["name"] for batch in batches))) == 99
+
+    def test_other_records_are_not_damage(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(build([b"some text", b"and more"]))
+        assert tw.inspect(tmp_path / "a.tfrecord").problems == [] and tw.inspect(tmp_path / "a.tfrecord").schema is None
+
+
 def packed(name, records, unit):
     """A compressed file in units of `unit` records, and where each unit begins."""
     out, places = b"", []

@@ -495,3 +495,19 @@ class TestTheNameSaysTheCompression:
         tw.write_examples(tmp_path / "a.tfrecord.gz", {"x": np.arange(4)}, shards=2)
         assert all(path.read_bytes().startswith(b"\x1f\x8b") for path in tmp_path.glob("a-*.gz"))
         assert sorted(np.concatenate([batch["x"] for batch in tw.read_examples(tmp_path / "a-*.gz")])) == [0, 1, 2, 3]
+
+
+def test_a_record_suffix_counts_at_the_end_of_a_name_only(tmp_path):
+    """`x.tfr2.safetensors` was taken for records, and a whole file called broken."""
+    for name in ("x.tfr2.safetensors", "x.tfrecord.safetensors", "a.tfr.b.npz"):
+        tw.save(tmp_path / name, {"x": np.arange(3)})
+        assert tw.verify(tmp_path / name) and tw.inspect(tmp_path / name).tensors[0].name == "x"
+        assert tw.equal(tw.load(tmp_path / name), {"x": np.arange(3)})
+    names = ("a.tfrecord", "b.tfrecord-00000-of-00001", "c-00000-of-00001.tfrecord", "d.tfrecords", "e.tfrec", "f.tfr", "g")
+    for name in names:
+        tw.write_examples(tmp_path / name, {"x": np.arange(3)}, schema_file=False)
+        assert tw.verify(tmp_path / name).records == 3 and tw.inspect(tmp_path / name).records == 3
+        data = bytearray((tmp_path / name).read_bytes())
+        data[0] ^= 1
+        (tmp_path / name).write_bytes(data)  # no longer to be recognised by its first bytes
+        assert tw.verify(tmp_path / name).format == ("tfrecord" if name != "g" else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .. import summary
+from ..records.summary import RecordSummary
 from . import terminal
 from .arguments import add_file, add_json, examples, read_from
 
@@ -18,4 +19,4 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     found = summary.inspect(read_from(args.file), args.format)
     terminal.show(found, args.json)
-    return 0
+    return 1 if isinstance(found, RecordSummary) and found.problems else 0

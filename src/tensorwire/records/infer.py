@@ -94,7 +94,7 @@ def _surveyed(survey: Any, names: list[str], sample: int | None, compression: st
     """Counts in the files, in whatever order, which changes nothing; says of each in turn if that was all of it."""
     if sample is None:
         for name in names:
-            for block in _blocks.blocks(name, compression=compression, check=False, limits=limits):
+            for block in _blocks.blocks(name, compression=compression, limits=limits):
                 _add(survey, block)
             yield True
         return
@@ -140,7 +140,7 @@ def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compr
 def _check_up_to(path: str, offset: int, limits: Limits) -> None:
     """Meets what is wrong at a place of a plain file, reading from its start. Perhaps nothing is: a sample may have begun inside of a
     record that holds others."""
-    for block in _blocks.blocks(path, compression="", check=False, limits=limits):
+    for block in _blocks.blocks(path, compression="", limits=limits):
         if block.end > offset:
             _add(kernels.ExampleSurvey(limits.names), block)
             return
@@ -158,7 +158,7 @@ def _limited(blocks: Iterator[_blocks.Block], budget: int) -> Iterator[_blocks.B
 
 
 def _unpacked(path: str, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
-    return _blocks.blocks(path, compression=compression, check=False, limits=limits)
+    return _blocks.blocks(path, compression=compression, limits=limits)
 
 
 def _from(source: storage.Readable, offset: int, budget: int, limits: Limits) -> Iterator[_blocks.Block]:
@@ -167,7 +167,7 @@ def _from(source: storage.Readable, offset: int, budget: int, limits: Limits) ->
     start = stream.to_record(limits) if offset else 0
     if start < 0:
         return
-    for block in _blocks.frames(stream, source.path or "", source.size, False, limits, memory.Pool(), start, 0):
+    for block in _blocks.frames(stream, source.path or "", source.size, True, limits, memory.Pool(), start, 0):
         yield block
         if block.end + int(block.sizes.max()) + 16 >= offset + budget:  # one more would be too much, so nothing is read for it
             return

@@ -20,6 +20,20 @@ SCHEMA = ".schema.json"
 _FEW = 4
 """Files of one folder from which on it is listed."""
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
+_RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
+_NUMBER = re.compile(r"[-_.]\d+(-of-\d+)?$")
+"""The number of a shard behind the suffix, as TFDS writes it."""
+
+
+def is_record_name(path: str) -> bool:
+    """Whether a file's name says that it holds records, compressed or not, one of many shards or not.
+
+    >>> [is_record_name(name) for name in ("a.tfrecord", "b.tfrecord-00000-of-00001", "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
+    [True, True, True, False]
+    """
+    name, suffix = os.path.splitext(os.path.basename(path))
+    name = name if suffix in SUFFIXES else name + suffix
+    return _NUMBER.sub("", name).endswith(_RECORD_SUFFIXES)
 
 
 def expand(where: Any) -> list[str]:

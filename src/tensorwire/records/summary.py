@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import storage
-from .._errors import TensorwireError, TransportError
+from .._errors import DecodeError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
 from ..transforms import compression
 from ..wire import tfrecord
 from . import blocks as _blocks
+from .paths import is_record_name
 
 if TYPE_CHECKING:
     from .damage import Gap
@@ -25,7 +26,6 @@ FORMAT = "tfrecord"
 _SHOWN = 20
 _PEEK = 5 << 20
 """Compressed bytes that are looked at for the first record's header: a block of lz4 may have 4 MiB."""
-_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,8 @@ class RecordSummary:
     """Whether a fresh index lies beside it."""
     schema: Schema | None
     """Of Examples; None if the records are something else."""
+    problems: list[str] = field(default_factory=list)
+    """Damage that was met while looking for the schema; `tw.verify` looks for all of it."""
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
@@ -52,6 +54,7 @@ class RecordSummary:
         lines = [f"{self.path}: {', '.join(words)}{', indexed' if self.indexed else ''}"]
         if self.schema is not None:
             lines += [f"  {line.strip()}" for line in repr(self.schema).splitlines()[1:]]
+        lines += [f"  DAMAGED: {problem}" for problem in self.problems]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -59,6 +62,7 @@ class RecordSummary:
 
         facts = [("format", f"{self.format}{' in ' + self.compression if self.compression else ''}"), ("size", figures.size(self.size))]
         facts += [("records", f"{self.records:,}"), *([("and", "an index")] if self.indexed else [])]
+        facts += [("damaged", problem) for problem in self.problems]
         return markup.card(self.path, facts) + ("" if self.schema is None else self.schema._repr_html_())
 
 
@@ -69,7 +73,7 @@ def is_record_file(where: Any, format: Any = None) -> bool:
     if format is not None:
         return format == FORMAT or (isinstance(format, tuple) and FORMAT in format)
     path = os.fspath(where)
-    if any(suffix in os.path.basename(path) for suffix in _SUFFIXES):
+    if is_record_name(path):
         return True
     source = storage.source(path)
     try:
@@ -90,21 +94,32 @@ def _starts_a_record(source: storage.Readable) -> bool:
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
-    """Counts the records and infers the schema from a sample."""
+    """Counts the records and infers the schema from a sample, which is also looked at for damage."""
     path = os.fspath(where)
     from . import index as _index
-    from .infer import infer_schema
 
     known = _index.load(path)
     index = known if known is not None else _index.build(path, limits=limits)
-    schema: Schema | None = None
-    try:
-        schema = infer_schema([path], limits=limits)
-    except TensorwireError:
-        pass  # records need not be Examples
+    schema, problems = _sampled(path, limits)
     if schema is not None and not schema and not schema.sequences:
         schema = None
-    return RecordSummary(path, FORMAT, index.size, index.compression, len(index), known is not None, schema)
+    return RecordSummary(path, FORMAT, index.size, index.compression, len(index), known is not None, schema, problems)
+
+
+def _sampled(path: str, limits: Limits | None) -> tuple[Schema | None, list[str]]:
+    """The schema that a sample shows, or None if the records are not Examples, and damage in the sample."""
+    from .infer import of_files
+
+    problems: list[str] = []
+    for skip in (False, True):
+        try:
+            return of_files([path], limits=limits, skip=skip), problems
+        except TensorwireError as error:
+            if isinstance(error, DecodeError) and error.format != "example":
+                problems.append(str(error))
+            else:
+                break
+    return None, problems
 
 
 @dataclass(frozen=True)
