@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -478,6 +479,30 @@ def test_torch_datasets(tmp_path):
     assert sorted(seen) == list(range(ROWS)) != seen
     with pytest.raises(tw.EncodeError, match="a seed"):
         ExampleDataset(where, 64, shuffle=True)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("size", [16, None])
+def test_set_epoch_reaches_persistent_workers(tmp_path, size, start):
+    from torch.utils.data import DataLoader
+
+    from tensorwire.torch import ExampleDataset
+
+    tw.write_examples(tmp_path / "a.tfrecord", {"n": np.arange(200)})
+    dataset = ExampleDataset(tmp_path / "a.tfrecord", size, shuffle=7)
+    loader = DataLoader(dataset, None, num_workers=1, persistent_workers=True, multiprocessing_context=start)
+
+    def order(epoch):
+        dataset.set_epoch(epoch)
+        return np.concatenate([np.ravel(batch["n"]) for batch in loader]).tolist()
+
+    first, second, again = order(0), order(1), order(0)
+    assert first == again != second and sorted(first) == sorted(second) == list(range(200))
+    other = ExampleDataset(tmp_path / "a.tfrecord", size, shuffle=7)
+    other.set_epoch(1)
+    for copy in (other, pickle.loads(pickle.dumps(other))):
+        assert np.concatenate([np.ravel(batch["n"]) for batch in copy]).tolist() == second
 
 
 def test_torch_is_not_needed_for_the_rest():

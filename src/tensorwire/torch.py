@@ -24,6 +24,7 @@ from .records.schema import as_schema
 from .tensors import Strings
 from .wire import example
 
+_torch: Any = require("torch")
 _data: Any = require("torch.utils.data")
 
 
@@ -61,7 +62,8 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
         if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, int)):
             raise EncodeError("shuffle is a seed: workers that do not agree on an order would lose and repeat records")
         self._size, self._shuffle, self._shard = batch_size, shuffle, shard or (0, 1)
-        self._epoch = 0
+        # In shared memory: persistent workers keep their copy of this object, and still see a new epoch.
+        self._epoch = _torch.zeros((), dtype=_torch.int64).share_memory_()
         self._drop, self._workers = drop_last, workers
         self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits}
         self.paths = RecordReader(paths).paths
@@ -69,8 +71,11 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
         self.schema = read_examples(self.paths, schema, columns, workers=0, **self._options).schema
 
     def set_epoch(self, epoch: int) -> None:
-        """Another order for each epoch; call it before iterating, with the same number in all processes."""
-        self._epoch = epoch
+        """Another order for each epoch; call it before iterating, with the same number in all processes.
+
+        It reaches the workers of a DataLoader, those with `persistent_workers=True` too.
+        """
+        self._epoch.fill_(epoch)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self._examples():
@@ -89,7 +94,7 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
             self.schema,
             batch_size=self._size or 1024,
             workers=workers,
-            shuffle=None if self._shuffle is None else self._shuffle + self._epoch,
+            shuffle=None if self._shuffle is None else self._shuffle + int(self._epoch),
             shard=(rank * count + number, world * count),
             drop_last=self._drop and self._size is not None,
             **self._options,
