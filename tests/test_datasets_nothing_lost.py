@@ -1,5 +1,6 @@
 """Ways in which a conversion could lose, repeat or change something, and say that all went well."""
 
+import errno
 import importlib
 import itertools
 import json
@@ -423,3 +424,25 @@ def test_words_that_cannot_be_meant(line, complaint):
     numbers()
     found = cli.run("convert", "a.tfrecord", "out", *line.split())
     assert found.returncode == 2 and complaint in found.stderr and not Path("out").exists()
+
+
+FULL_DISK = """
+import resource, sys
+import tensorwire as tw
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    tw.convert(sys.argv[1], sys.argv[2], to=sys.argv[3], shards=2, workers=2, **eval(sys.argv[4]))
+except OSError as error:
+    print("failed", error.errno)
+"""
+
+
+@pytest.mark.parametrize(("to", "options"), [("tfrecord", {}), ("jsonl", {}), ("parquet", {}), ("tfrecord", {"shuffle": 1})])
+def test_a_full_disk_leaves_no_temporary_files(tmp_path, to, options):
+    """The worker that meets the error removes its own; those of the others, which are ended then, the driver removes."""
+    tw.write_examples(tmp_path / "a.tfrecord", {"x": np.random.default_rng(0).random(200_000, np.float32)}, shards=4)
+    words = [f"{tmp_path}/a-*.tfrecord", tmp_path / "out", to, repr(options)]
+    found = subprocess.run([sys.executable, "-c", FULL_DISK, *words], capture_output=True, text=True)
+    assert found.stdout.strip() == f"failed {errno.EFBIG}", found
+    left = [name for _, _, names in os.walk(tmp_path / "out") for name in names]
+    assert left and not [name for name in left if name.endswith(".tensorwire")]

@@ -656,7 +656,7 @@ class TestFolders:
         rename = os.rename
 
         def fail(source, target):
-            if str(source).endswith(".new"):
+            if str(source).endswith("new"):
                 raise OSError("no rename")
             rename(source, target)
 

@@ -1,5 +1,6 @@
 """Files: replaced whole or not at all, whatever happens; read by pread, mapping, or file object."""
 
+import errno
 import io
 import os
 import random
@@ -147,10 +148,63 @@ class TestReplace:
         assert os.listdir(tmp_path) == ["f"]
 
     def test_leftovers_of_the_dead_are_swept(self, tmp_path):
-        for i in range(3):
-            (tmp_path / f".f.{i}.tensorwire").write_bytes(b"half")
+        code = "import os, sys, tensorwire.files as f\nwith f.replacing(sys.argv[1]) as fd: os.write(fd, b'half'); os._exit(9)"
+        for name in ("f", "another"):
+            assert subprocess.run([sys.executable, "-c", code, tmp_path / name]).returncode == 9
+        assert len(os.listdir(tmp_path)) == 1
+        (tmp_path / ".config.tensorwire").write_bytes(b"not a temporary of ours")
         files.replace(tmp_path / "f", [b"whole"])
-        assert os.listdir(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"whole"
+        assert sorted(os.listdir(tmp_path)) == [".config.tensorwire", "f"] and (tmp_path / "f").read_bytes() == b"whole"
+
+    def test_a_temporary_cannot_be_foreseen(self, tmp_path, monkeypatch):
+        """What lies at the name of a temporary is never written to: a pipe, a link to another file, a file with another mode."""
+        (tmp_path / "victim").write_bytes(b"precious")
+        names = iter([b"pipe" * 2, b"hard" * 2, b"soft" * 2, b"file" * 2])
+        os.mkfifo(tmp_path / f".f.{(b'pipe' * 2).hex()}.tensorwire")
+        os.link(tmp_path / "victim", tmp_path / f".f.{(b'hard' * 2).hex()}.tensorwire")
+        os.symlink(tmp_path / "victim", tmp_path / f".f.{(b'soft' * 2).hex()}.tensorwire")
+        monkeypatch.setattr(os, "urandom", lambda count: next(names))
+        files.replace(tmp_path / "f", [b"new"])
+        assert next(names, None) is None and (tmp_path / "f").read_bytes() == b"new"
+        assert (tmp_path / "victim").read_bytes() == b"precious"
+
+    def test_temporaries_have_random_names(self, tmp_path):
+        names = set()
+        for _ in range(5):
+            with files.replacing(tmp_path / "f") as fd:
+                os.write(fd, b"x")
+                names.update(set(os.listdir(tmp_path)) - {"f"})
+        assert len(names) == 5 and os.listdir(tmp_path) == ["f"]
+
+    @pytest.mark.parametrize("name", ["x" * 255, "ä" * 127, "𝄞" * 63])
+    def test_the_longest_names(self, tmp_path, name):
+        tw.save(tmp_path / name, np.arange(3), "npy")
+        assert tw.equal(tw.load(tmp_path / name), np.arange(3)) and os.listdir(tmp_path) == [name]
+
+    def test_errors_name_the_file_of_the_caller(self, tmp_path):
+        with pytest.raises(FileNotFoundError) as caught:
+            tw.save(tmp_path / "missing" / "x.npy", np.arange(3))
+        assert caught.value.filename == str(tmp_path / "missing")
+        with pytest.raises(OSError) as caught:
+            tw.save(tmp_path / ("x" * 252 + ".npy"), np.arange(3))
+        assert caught.value.errno == errno.ENAMETOOLONG and caught.value.filename.endswith("xxx.npy")
+        (tmp_path / "folder.npy").mkdir()
+        with pytest.raises(IsADirectoryError):
+            tw.save(tmp_path / "folder.npy", np.arange(3))
+        os.mkfifo(tmp_path / "pipe.npy")
+        with pytest.raises(FileExistsError):
+            tw.save(tmp_path / "pipe.npy", np.arange(3))
+        assert stat.S_ISFIFO(os.stat(tmp_path / "pipe.npy").st_mode)
+        assert sorted(os.listdir(tmp_path)) == ["folder.npy", "pipe.npy"]
+
+    def test_a_large_folder_is_not_listed_at_every_save(self, tmp_path, monkeypatch):
+        for i in range(2000):
+            (tmp_path / f"{i}").touch()
+        looks, scandir = [], os.scandir
+        monkeypatch.setattr(os, "scandir", lambda folder: looks.append(folder) or scandir(folder))
+        for _ in range(10):
+            files.replace(tmp_path / "f", [b"x"], durable=False)
+        assert len(looks) < 5
 
     def test_a_living_writer_is_left_alone(self, tmp_path):
         with files._sibling(str(tmp_path / "f")) as (fd, temporary):
@@ -231,6 +285,7 @@ try:
     print("saved")
 except OSError as error:
     print("failed", error.errno)
+    print(error, file=sys.stderr)
 """
 
 
@@ -240,6 +295,16 @@ def shim(tmp_path_factory):
     (folder / "shim.c").write_text(textwrap.dedent(SHIM))
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True)
     return folder / "shim.so"
+
+
+@pytest.mark.large
+def test_a_folder_that_cannot_be_synced(shim, tmp_path):
+    """The rename is done by then: the error says that the new file is there."""
+    environment = {**os.environ, "LD_PRELOAD": str(shim)}
+    path = tmp_path / "f.safetensors"
+    found = subprocess.run([sys.executable, "-c", FAILING, str(path), "2", "fsync"], env=environment, capture_output=True, text=True)
+    assert found.stdout.startswith("failed 28") and "in place" in found.stderr, found
+    assert len(tw.load(path)) == 3000 and os.listdir(tmp_path) == ["f.safetensors"]
 
 
 @pytest.mark.large

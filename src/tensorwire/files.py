@@ -10,8 +10,10 @@ import errno
 import fcntl
 import mmap as _mmap
 import os
+import re
 import stat
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +24,15 @@ SMALL = memory.TINY + 64
 """Up to this size all tensors of a file are tiny: no header of ours is shorter than 64 bytes."""
 _VECTOR = 1000
 """Buffers in one system call; the kernel's own ceiling is 1024."""
+TEMPORARY = ".tensorwire"
+"""The suffix of temporary siblings."""
+_OURS = re.compile(r"\..*\.[0-9a-f]{16}" + re.escape(TEMPORARY), re.S)
+_NAME = 50
+"""Characters of the target's name in the temporary's: at most 200 bytes, so that the whole stays under 255."""
+_SWEEP_REST = 20
+"""After a sweep the next one waits this many times as long as it took."""
+_FOLDERS = 1000
+_next_sweep: dict[str, float] = {}
 
 
 class Source(Protocol):
@@ -221,12 +232,28 @@ def replacing(path: str | os.PathLike[str], durable: bool = True, if_absent: boo
         yield fd
         if durable:
             os.fsync(fd)
-        if if_absent:
-            _claim(temporary, target)
-        else:
-            os.replace(temporary, target)
+        with _blaming(target):
+            if if_absent:
+                _claim(temporary, target)
+            else:
+                os.replace(temporary, target)
     if durable:
-        sync_folder(target)
+        try:
+            sync_folder(target)
+        except OSError as error:
+            why = f"{error.strerror}; the new file is in place, but a power cut may undo that: its folder could not be synced"
+            raise OSError(error.errno, why, target) from error
+
+
+@contextlib.contextmanager
+def _blaming(target: str) -> Iterator[None]:
+    """Name the file that the caller knows in an OSError, not its temporary sibling."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(target) or ".") from None
+        raise OSError(error.errno, error.strerror, target) from None
 
 
 def _claim(temporary: str, target: str) -> None:
@@ -251,34 +278,33 @@ def sync_folder(path: str) -> None:
         os.close(folder)
 
 
+# Temporary siblings.
+# 1. The name is random and the file is opened exclusively, so nothing that was put there before is written to.
+# 2. The mode is what the umask gives, or that of the file to be replaced.
+# 3. A living writer holds a lock on its temporary. What has our suffix and no lock was left by a killed writer,
+#    and the next writer in the same folder removes it.
+# 4. A sweeper may lock a file between its creation and its writer's lock: then the writer takes another name.
+
+
 @contextlib.contextmanager
 def _sibling(target: str) -> Iterator[tuple[int, str]]:
-    """A locked temporary file next to the target, gone after an error.
-
-    Its name follows from the target's, and a live writer holds a lock on it. So what a killed writer left behind is found without a
-    search: the next one to write the same file takes it over, or sweeps it away.
-    """
+    """A locked temporary file next to the target, gone after an error."""
     folder, name = os.path.split(target)
-    number, taken = 0, None
-    while True:
-        path = os.path.join(folder, f".{name}.{number}.tensorwire")
-        number += 1
-        if taken is not None and not os.path.lexists(path):
-            break
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        if not _lock(fd, path):
+    with _blaming(target):
+        mode = _replaceable_mode(target)
+        _sweep_sometimes(folder or ".")
+        while True:
+            path = os.path.join(folder, f".{name[:_NAME]}.{os.urandom(8).hex()}{TEMPORARY}")
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            except FileExistsError:
+                continue
+            if _lock(fd, path):
+                break
             os.close(fd)
-        elif taken is None:
-            taken = fd, path
-        else:
-            os.unlink(path)
-            os.close(fd)
-    fd, path = taken
     try:
-        if os.fstat(fd).st_size:  # ext4 flushes a truncated file when it is closed, so only where there is something to cut
-            os.ftruncate(fd, 0)
-        with contextlib.suppress(FileNotFoundError):
-            os.fchmod(fd, stat.S_IMODE(os.stat(target).st_mode))
+        if mode is not None:
+            os.fchmod(fd, mode)
         yield fd, path
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
@@ -288,13 +314,59 @@ def _sibling(target: str) -> Iterator[tuple[int, str]]:
         os.close(fd)
 
 
+def _replaceable_mode(target: str) -> int | None:
+    """The mode of the file that is to be replaced; None if there is none. Devices, pipes and folders are not replaced."""
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "a folder, not a file", target)
+    if not stat.S_ISREG(mode):
+        raise FileExistsError(errno.EEXIST, "not a regular file, so it is not replaced", target)
+    return stat.S_IMODE(mode)
+
+
 def _lock(fd: int, path: str) -> bool:
-    """Whether nobody else holds the file, and it still is the one at that path (its writer may have renamed it just now)."""
+    """Whether this process now holds the lock, and the file is still the one at that path."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return os.path.samestat(os.fstat(fd), os.stat(path))
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     except (BlockingIOError, FileNotFoundError):
         return False
+
+
+def _sweep_sometimes(folder: str) -> None:
+    """`sweep`, unless the last one was just now: a large folder is not listed at every save."""
+    start = time.monotonic()
+    if start < _next_sweep.get(folder, 0.0):
+        return
+    sweep(folder)
+    end = time.monotonic()
+    if len(_next_sweep) >= _FOLDERS:
+        _next_sweep.clear()
+    _next_sweep[folder] = end + _SWEEP_REST * (end - start)
+
+
+def sweep(folder: str) -> None:
+    """Remove the temporary files that killed writers left in a folder."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(TEMPORARY) and _OURS.fullmatch(entry.name):
+                _remove_leftover(entry.path)
+
+
+def _remove_leftover(path: str) -> None:
+    """Remove a temporary unless it is locked, linked elsewhere, another user's, or not a regular file."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            about = os.fstat(fd)
+            ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+            if ours and _lock(fd, path):
+                os.unlink(path)
+        finally:
+            os.close(fd)
 
 
 def write_vector(fd: int, chunks: Sequence[Any]) -> None:

@@ -9,15 +9,15 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from .. import storage
+from .. import files, storage
 from .._errors import EncodeError, TensorwireError
 from ..records.paths import SCHEMA
 from ..storage import Entry
 from . import engines, planning
-from .engines import Engine
+from .engines import Engine, Outcome
 from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
@@ -284,8 +284,8 @@ class _Run:
                         under_way.add(task["number"])
                     yield task if guard is None else {**task, "guard": guard}
 
-        with engines.watched(self._engine, self._meter.watch):
-            for outcome in self._engine.run(self._plan.spec, wanted()):
+        with engines.watched(self._engine, self._meter.watch), self._stopping(self._engine.run(self._plan.spec, wanted())) as outcomes:
+            for outcome in outcomes:
                 self._book(outcome, shards)
                 with self._order:
                     if outcome.task["number"] not in under_way:
@@ -295,6 +295,19 @@ class _Run:
             raise TensorwireError("the engine has ended without an answer to all of its tasks")
         if not known and (again := self._sure(shards)):
             self._work(iter(again), shards, known=True)
+
+    @contextlib.contextmanager
+    def _stopping(self, outcomes: Iterable[Outcome]) -> Iterator[Iterable[Outcome]]:
+        """After an error, end the workers and remove the temporary files that they leave behind."""
+        try:
+            yield outcomes
+        except BaseException:
+            if isinstance(outcomes, Generator):
+                outcomes.close()
+            for folder in (self._plan.target, self._plan.runs_folder):
+                if not storage.is_url(folder):
+                    files.sweep(folder)
+            raise
 
     def _book(self, outcome: Any, shards: bool) -> None:
         done, task = planning.reported(outcome), outcome.task

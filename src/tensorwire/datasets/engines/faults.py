@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ... import _errors
@@ -19,8 +20,9 @@ def packed(error: BaseException) -> dict[str, Any]:
     if isinstance(error, TensorwireError):
         facts = {name: getattr(error, name) for name in FACTS if getattr(error, name) is not None}
         return {"kind": kind, "message": error.message, **facts}
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return {"kind": kind, "message": f"{error.strerror}: {error.filename}"}
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        path = None if error.filename is None else os.fsdecode(error.filename)
+        return {"kind": kind, "message": error.strerror, "errno": error.errno, "filename": path}
     return {"kind": kind, "message": str(error) or kind}
 
 
@@ -28,6 +30,8 @@ def unpacked(about: dict[str, Any]) -> BaseException:
     """The error again, of its own class if that is ours or the system's."""
     kind, message = about["kind"], about["message"]
     facts = {name: about[name] for name in FACTS if name in about}
+    if "errno" in about:
+        return OSError(about["errno"], message, about["filename"])
     if kind in _SYSTEM:
         return _SYSTEM[kind](message)
     known = getattr(_errors, kind, None)

@@ -10,10 +10,11 @@ import contextlib
 import keyword
 import os
 import re
-import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ... import files
 from ..._errors import EncodeError
 from ..._optional import require
 from ..signature import DEFAULT, Signature
@@ -154,12 +155,15 @@ def _save(tf: Any, root: Any, folder: str, signatures: Mapping[str, Any]) -> Non
 
 @contextlib.contextmanager
 def _replacing(target: str) -> Any:
-    """A folder to write into, which takes the place of the target at the end, and is gone after an error. Its name is no number, so no
-    server takes it for a version."""
+    """A folder to write into, which takes the place of the target at the end, and is gone after an error.
+
+    It lies in a private folder with a random name beside the target; a server takes neither for a version.
+    """
     parent, base = os.path.split(os.path.abspath(target))
     os.makedirs(parent, exist_ok=True)
-    fresh, old = (os.path.join(parent, f".{base}.{os.getpid()}.{word}") for word in ("new", "old"))
-    try:
+    with tempfile.TemporaryDirectory(prefix=f".{base[:50]}.", suffix=files.TEMPORARY, dir=parent) as private:
+        fresh, old = os.path.join(private, "new"), os.path.join(private, "old")
+        os.mkdir(fresh)
         yield fresh
         if os.path.lexists(target):
             os.rename(target, old)
@@ -169,9 +173,3 @@ def _replacing(target: str) -> Any:
             if os.path.lexists(old):
                 os.rename(old, target)
             raise
-    finally:
-        for left in (fresh, old):
-            if os.path.isdir(left) and not os.path.islink(left):
-                shutil.rmtree(left, ignore_errors=True)
-            elif os.path.lexists(left):
-                os.unlink(left)
