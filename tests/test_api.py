@@ -38,7 +38,7 @@ class TestRecognition:
         with pytest.raises(tw.DecodeError):
             tw.loads(blob, "tensorproto")
 
-    @pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", b"7", b'"{}"', b"\x80\x05K\x01.", b"\x08\x63\x00", b"\x00" * 40])
+    @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n", b"7", b'"{}"', b"\x80\x05K\x01.", b"\x08\x63\x00", b"\x00" * 40])
     def test_what_is_not(self, data):
         with pytest.raises(tw.UnknownFormatError, match="pass format="):
             tw.loads(data)
@@ -55,7 +55,7 @@ class TestRecognition:
     def test_unknown_names_and_options(self):
         with pytest.raises(tw.UnknownFormatError, match="did you mean 'tensorproto'"):
             tw.dumps(np.zeros(1), "tensorprot")
-        with pytest.raises(TypeError, match="no option 'dtyp'; it has dtype, shape, byteorder"):
+        with pytest.raises(TypeError, match="did you mean 'dtype'"):
             tw.dumps(np.zeros(1), "raw", dtyp="float32")
         with pytest.raises(TypeError):
             tw.loads("text")

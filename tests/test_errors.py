@@ -19,9 +19,10 @@ def test_the_tree_is_the_one_in_the_docs():
     assert all(issubclass(kind, tw.DecodeError) for kind in (tw.TruncatedError, tw.ChecksumError, tw.LimitError))
     assert issubclass(tw.SchemaError, ValueError) and issubclass(tw.UnknownFormatError, LookupError)
     assert issubclass(tw.MissingDependencyError, ImportError)
+    assert issubclass(tw.UsageError, ValueError) and issubclass(tw.UsageError, TypeError)
     assert issubclass(tw.DeadlineError, tw.TransportError) and issubclass(tw.DeadlineError, TimeoutError)
     assert issubclass(tw.TransportError, tw.ServingError) and issubclass(tw.ModelError, tw.ServingError)
-    assert all(issubclass(kind, tw.TensorwireError) for kind in ERRORS) and len(ERRORS) == 13
+    assert all(issubclass(kind, tw.TensorwireError) for kind in ERRORS) and len(ERRORS) == 14
 
 
 def test_outer_layers_add_facts_and_never_overwrite():
@@ -29,6 +30,8 @@ def test_outer_layers_add_facts_and_never_overwrite():
     assert (error.path, error.tensor, error.offset) == ("f", "w", 105)
     assert str(error) == "bad (path f, tensor w, byte 105)"
     assert tw.DecodeError("bad").add(base=7).offset is None
+    error = tw.UsageError("bad", path="f", hint="do this")
+    assert str(error) == "bad (path f); do this" and error.message == "bad"
 
 
 def test_missing_dependency_has_the_pip_line():

@@ -101,7 +101,7 @@ def test_other_objects_are_refused_clearly():
 
     with pytest.raises(tw.EncodeError, match=r"np\.asarray"):
         tw.tensor(Odd())
-    with pytest.raises(tw.EncodeError, match="did you mean 'tensorflow'"):
+    with pytest.raises(tw.UsageError, match="did you mean 'tensorflow'"):
         tw.to(np.zeros(1), "tensorflwo")
     with pytest.raises(tw.EncodeError, match="no devices"):
         tw.to(np.zeros(1), "numpy", device="cpu:0")

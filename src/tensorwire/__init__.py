@@ -38,7 +38,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from . import io, serving
+    from . import io as io
+    from . import serving
     from ._errors import (
         ChecksumError,
         DeadlineError,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         TransportError,
         TruncatedError,
         UnknownFormatError,
+        UsageError,
     )
     from ._limits import Limits
     from .api import buffers, dumps, formats, loads, save
@@ -60,7 +62,8 @@ if TYPE_CHECKING:
     from .datasets.dispatch import convert
     from .equality import equal
     from .frameworks import tensor, to
-    from .lazy import load, open
+    from .lazy import load
+    from .lazy import open as open
     from .profiling import profile
     from .quantized import Quantized
     from .records.examples import read_examples
@@ -78,7 +81,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "_errors": "ChecksumError DeadlineError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
-    "TensorwireError TransportError TruncatedError UnknownFormatError",
+    "TensorwireError TransportError TruncatedError UnknownFormatError UsageError",
     "_limits": "Limits",
     "api": "buffers dumps formats loads save",
     "comparison": "diff",
@@ -103,6 +106,7 @@ _HOME = {
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 
+# `io` and `open` are public too; `from tensorwire import *` leaves Python's own alone.
 __all__ = [
     "Bundle",
     "ChecksumError",
@@ -128,6 +132,7 @@ __all__ = [
     "TransportError",
     "TruncatedError",
     "UnknownFormatError",
+    "UsageError",
     "buffers",
     "convert",
     "dequantize",
@@ -137,10 +142,8 @@ __all__ = [
     "formats",
     "infer_schema",
     "inspect",
-    "io",
     "load",
     "loads",
-    "open",
     "profile",
     "quantization_error",
     "quantize",
@@ -170,4 +173,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "io", "open"})

@@ -8,14 +8,16 @@
         LimitError                        they ask for more than `Limits` allows
       SchemaError(ValueError)             valid bytes, not the tensors you asked for
       UnknownFormatError(LookupError)     lists the known names and the nearest one
+      UsageError(ValueError, TypeError)   a wrong argument: swapped, of another type, misspelt
       MissingDependencyError(ImportError) contains the pip line
       ServingError
         TransportError                    the server could not be reached, or broke off
           DeadlineError(TimeoutError)     it took longer than the deadline allows
         ModelError(status, message)       the server answered, and the answer is an error
 
-Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown. An outer layer that knows more adds
-it to the same exception with `add`, and the message shows it. Every error pickles.
+Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown, and so is `hint`: what to do, in the
+words of the call that failed. An outer layer that knows more adds it to the same exception with `add`, or replaces the hint by one
+for its own arguments, and the message shows it. Every error pickles.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class TensorwireError(Exception):
     tensor: str | None
     format: str | None
     offset: int | None
+    hint: str | None
+    """What to do about it."""
 
     def __init__(
         self,
@@ -49,13 +53,15 @@ class TensorwireError(Exception):
         tensor: str | None = None,
         format: str | None = None,
         offset: int | None = None,
+        hint: str | None = None,
     ) -> None:
         super().__init__(message)
         self.path, self.record, self.tensor, self.format, self.offset = path, record, tensor, format, offset
+        self.hint = hint
 
     @property
     def message(self) -> str:
-        """What was wrong, without the facts."""
+        """What was wrong, without the facts and the hint."""
         return str(self.args[0])
 
     def add(
@@ -78,7 +84,8 @@ class TensorwireError(Exception):
 
     def __str__(self) -> str:
         known = [("byte" if name == "offset" else name, getattr(self, name)) for name in FACTS if getattr(self, name) is not None]
-        return self.message + (f" ({', '.join(f'{name} {fact}' for name, fact in known)})" if known else "")
+        facts = f" ({', '.join(f'{name} {fact}' for name, fact in known)})" if known else ""
+        return self.message + facts + (f"; {self.hint}" if self.hint else "")
 
 
 class EncodeError(TensorwireError, ValueError):
@@ -107,6 +114,10 @@ class SchemaError(TensorwireError, ValueError):
 
 class UnknownFormatError(TensorwireError, LookupError):
     """No format of that name, or none that fits the bytes."""
+
+
+class UsageError(TensorwireError, ValueError, TypeError):
+    """A wrong argument: swapped with another, of another type, misspelt, or impossible beside another."""
 
 
 class MissingDependencyError(TensorwireError, ImportError):

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import files, frameworks, memory, storage
-from ._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, choices
+from ._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, UsageError, choices
 from ._limits import DEFAULT, Limits
 from .codecs import FORMATS, Codec, Format
 from .codecs.container import Container
 from .quantized import has_codes
 from .recognition import HEAD, compressed, format_of, has_checksum, of_name, recognise
+from .records.paths import is_record_name
 from .tensors import Bundle
 from .wire import kernels
 
@@ -27,6 +28,8 @@ _FAST = {
     "tensorproto": (kernels.encode_dense, kernels.decode_dense),
 }
 """One native step for plain arrays, by format; None for anything that is not plain, which then goes through the codec."""
+_PACKING = ("compression", "level", "threads", "per_tensor", "shuffle", "quantize", "axis", "nonfinite", "metadata", "keep_device")
+"""Options that do not depend on the format, for suggestions."""
 
 
 def formats() -> dict[str, Format]:
@@ -50,7 +53,8 @@ def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> 
     known = [field.name for field in fields(kind) if field.name != "limits"]
     strangers = [option for option in options if option not in known]
     if strangers:
-        raise TypeError(f"format {name!r} has no option {strangers[0]!r}" + (f"; it has {', '.join(known)}" if known else " and no others"))
+        known = list(dict.fromkeys([*known, *_PACKING]))
+        raise UsageError(f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}", format=name)
     codec: Codec = kind(**options, limits=limits or DEFAULT)
     if not options and limits is None:
         _plain[name] = codec
@@ -199,16 +203,19 @@ def loads(
     array([1, 2])
     """
     plain = limits is None and not options and device is None and compression is None and dequantize
-    if plain and to == "numpy" and copy is not False and (format is None or format in _FAST):
-        # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
-        value = kernels.decode_dense(data, copy is True) if format is None else _FAST[format][1](data, copy is True)
-        if value is None and format is None:
-            value = kernels.decode_named(data, copy is True)
-        if value is not None:
-            return value
+    try:
+        if plain and to == "numpy" and copy is not False and (format is None or format in _FAST):
+            # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
+            value = kernels.decode_dense(data, copy is True) if format is None else _FAST[format][1](data, copy is True)
+            if value is None and format is None:
+                value = kernels.decode_named(data, copy is True)
+            if value is not None:
+                return value
+        view = memory.flat(data)
+    except TypeError:
+        raise _not_bytes(data) from None
     if copy is None and to in ("torch", "jax"):
         copy = True  # they take no read-only memory, and would copy it again
-    view = memory.flat(data)
     packed = compression or compressed(view, format)
     if packed is not None:
         if copy is False:
@@ -220,6 +227,19 @@ def loads(
 
         value = nested.dequantized(value, copy is True)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def _not_bytes(data: Any) -> UsageError:
+    """The error for something else than bytes, with the call that takes it."""
+    if isinstance(data, str) and data.lstrip()[:1] in ("{", "["):
+        hint = "JSON text is read by tw.loads(text.encode())"
+    elif isinstance(data, (str, os.PathLike)):
+        hint = "a file is read by tw.load(path)"
+    elif hasattr(data, "read"):
+        hint = "a file object is read by tw.load(file), a stream of tw.write by tw.read(stream)"
+    else:
+        hint = None
+    return UsageError(f"loads takes bytes or another buffer, not {type(data).__name__}", hint=hint)
 
 
 def decompress(view: memoryview, compression: str, limits: Limits | None) -> memoryview:
@@ -252,11 +272,18 @@ def save(where: Any, value: Any, format: str | None = None, *, durable: bool = T
     152
     """
     if hasattr(where, "write"):
+        files.check_binary(where, "wb")
         for part in buffers(value, format or DEFAULT_FORMAT, **options):
             files.write_all(where, part)
         return
+    if not isinstance(where, (str, os.PathLike)):
+        swapped = isinstance(value, (str, os.PathLike)) or hasattr(value, "write")
+        raise UsageError(
+            f"save writes to a path or a binary file object, not to {type(where).__name__}",
+            hint="the path comes first: tw.save(path, value)" if swapped else None,
+        )
     try:
-        name = format or format_of(where)
+        name = format or _format_of(where)
         chunks = buffers(value, name, **_as_named(where, name, options))
         if name in FORMATS and FORMATS[name].files:
             from .checkpoint.writer import write_files
@@ -267,13 +294,22 @@ def save(where: Any, value: Any, format: str | None = None, *, durable: bool = T
                 raise EncodeError("a checkpoint is several files, which are written to a local folder", format=name)
             write_files(os.fspath(where), chunks, durable)
         elif storage.is_url(where):
-            with storage.writer(where) as file:
+            with storage.writer(os.fspath(where)) as file:
                 for chunk in chunks:
                     file.write(chunk)
         else:
             files.replace(where, chunks, durable)
     except TensorwireError as error:
         raise error.add(path=os.fspath(where)) from None
+
+
+def _format_of(path: str | os.PathLike[str]) -> str:
+    try:
+        return format_of(path)
+    except UnknownFormatError as error:
+        if is_record_name(os.fspath(path)):
+            error.hint = "tw.write_examples(path, columns) writes record files"
+        raise
 
 
 def _as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import mmap as _mmap
 import os
 import re
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from . import memory
-from ._errors import TruncatedError
+from ._errors import TruncatedError, UsageError
 
 SMALL = memory.TINY + 64
 """Up to this size all tensors of a file are tiny: no header of ours is shorter than 64 bytes."""
@@ -181,8 +182,15 @@ def source(where: Any, mmap: bool = False) -> Source:
     if isinstance(where, (str, os.PathLike)):
         return map_file(where) if mmap else FileSource(where)
     if hasattr(where, "read"):
+        check_binary(where, "rb")
         return StreamSource(where)
     return BytesSource(where)
+
+
+def check_binary(stream: Any, mode: str) -> None:
+    """Raise UsageError for a file object that was opened as text; `mode` is the right one."""
+    if isinstance(stream, io.TextIOBase):
+        raise UsageError("a file object in text mode; tensors are bytes", hint=f'open it in binary mode: open(path, "{mode}")')
 
 
 def fill(stream: Any, buffer: Any) -> int:

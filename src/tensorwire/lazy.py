@@ -78,7 +78,9 @@ class LazyTensor:
             found = self.read()
             return found if first is Ellipsis and not rest else found[key]
         if isinstance(first, (int, np.integer)):
-            row = range(count)[first]
+            if not -count <= first < count:
+                raise IndexError(f"row {int(first)} of {self.name!r}, which has {count}")
+            row = int(first) % count
             found = self._rows(row, row + 1)[0] if self.kind != "sparse" else _drop_row(self._rows(row, row + 1))
             return found[rest] if rest else found
         if isinstance(first, slice):

@@ -10,6 +10,7 @@ from . import dtypes, memory
 from ._errors import TruncatedError, UnknownFormatError
 from ._limits import DEFAULT
 from .codecs import FORMATS
+from .wire import tfrecord
 
 HEAD = 64
 """Bytes that are enough to tell, if it is also known how many there are in all."""
@@ -56,10 +57,13 @@ def recognise(data: Any, size: int | None = None) -> str:
     text = start.lstrip(_SPACE)
     if text and text[0] in _JSON:
         return "json"
+    if not start:
+        raise UnknownFormatError("there is nothing to read: 0 bytes", offset=0)
+    if tfrecord.is_header(start):
+        hint = "tw.read_examples gives its Examples as columns, tw.RecordReader its records as bytes"
+        raise UnknownFormatError("this is a TFRecord file: records, not tensors by name", hint=hint)
     known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
-    raise UnknownFormatError(
-        f"these bytes ({start[:8].hex(' ') or 'nothing'} ...) are in no format that is recognised ({known}); pass format="
-    )
+    raise UnknownFormatError(f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})", hint="pass format=")
 
 
 def _is_safetensors(start: bytes) -> bool:
@@ -125,5 +129,5 @@ def format_of(path: str | os.PathLike[str]) -> str:
     found, _ = of_name(path)
     if found is None:
         known = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
-        raise UnknownFormatError(f"no format has files named like this (known: {known}); pass format=", path=os.fspath(path))
+        raise UnknownFormatError(f"no format has files named like this (known: {known})", path=os.fspath(path), hint="pass format=")
     return found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from . import api, files, memory
-from ._errors import LimitError, TruncatedError
+from ._errors import LimitError, TruncatedError, UsageError
 from ._limits import DEFAULT, Limits
 from .wire import kernels, tfrecord
 
@@ -27,6 +28,7 @@ def write(stream: Any, value: Any, format: str = api.DEFAULT_FORMAT, **options: 
     >>> read(stream), read(stream)
     (array([0, 1, 2]), ['two', 2])
     """
+    _check_stream(stream, ("write", "sendall"), "write", "tw.save(path, value) writes a file")
     chunks = api.buffers(value, format, **options)
     size = sum(map(len, chunks))
     parts = [tfrecord.header(size), *chunks, tfrecord.footer(chunks)]
@@ -41,6 +43,14 @@ def write(stream: Any, value: Any, format: str = api.DEFAULT_FORMAT, **options: 
     return tfrecord.HEADER + size + tfrecord.FOOTER
 
 
+def _check_stream(stream: Any, able: tuple[str, ...], verb: str, file: str) -> None:
+    """Raise UsageError unless this is a socket, a pipe or a binary file object."""
+    if not any(hasattr(stream, name) for name in able):
+        hint = file if isinstance(stream, (str, os.PathLike)) else f"the stream comes first: tw.{verb}(stream, ...)"
+        raise UsageError(f"{verb} takes a socket or a binary file object, not {type(stream).__name__}", hint=hint)
+    files.check_binary(stream, f"{verb[0]}b")
+
+
 def read(stream: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Any:
     """Reads the next value that `write` wrote. EOFError when the stream ends between two values, TruncatedError inside one.
 
@@ -51,6 +61,7 @@ def read(stream: Any, format: str | tuple[str, ...] | None = None, *, limits: Li
     Traceback (most recent call last):
     EOFError: no more values on this stream
     """
+    _check_stream(stream, ("read", "readinto", "recv_into"), "read", "tw.load(path) reads a file")
     allowed = (limits or DEFAULT).record
     head = memory.fresh(tfrecord.HEADER)
     got = files.fill(stream, head)

@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 from .. import __version__
-from .._errors import TensorwireError, choices
+from .._errors import TensorwireError, UsageError, choices
 from . import arguments, terminal
-from .parsing import WIDEST, Parser, UsageError, complaint
+from .parsing import WIDEST, Parser, complaint
 
 GROUPS = {
     "look": {
@@ -90,7 +90,9 @@ def main(words: list[str] | None = None) -> int:
             sys.stdout.flush()
             return status
         except UsageError as error:
-            terminal.complain(complaint(command, error))
+            if debug:
+                raise
+            terminal.complain(complaint(command, error, parser(command).option_strings if command else ()))
             terminal.complain(_usage(command))
             return 2
     except KeyboardInterrupt:

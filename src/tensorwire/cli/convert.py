@@ -10,13 +10,13 @@ import tempfile
 from typing import Any
 
 from .. import dtypes
+from .._errors import UsageError
 from ..conversion import Report, convert, rules
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from ..datasets.formats import SUFFIXES, of_name
 from . import dataset, terminal
 from .arguments import add_formats, add_json, checked, count, examples, names, read_from
-from .parsing import UsageError
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -6,11 +6,11 @@ import argparse
 import math
 from typing import Any
 
+from .._errors import UsageError
 from ..datasets import merge, sample, shuffle, split, stats
 from ..datasets.choosing import Condition
 from . import terminal
 from .arguments import add_formats, add_json, checked, count, examples, names
-from .parsing import UsageError
 
 WORK = ("stats", "split", "sample", "merge", "shuffle")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from .._errors import UsageError
 from ..comparison import diff
 from . import terminal
 from .arguments import add_json, examples, read_from
 from .convert import _rule
-from .parsing import UsageError
 
 
 def options(parser: argparse.ArgumentParser) -> None:

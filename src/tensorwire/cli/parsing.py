@@ -8,16 +8,13 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from .. import _errors
+from .._errors import UsageError
 from ..drawing.words import safe
 from . import terminal
 
 WIDEST = 100
 _COLUMN = 26
 """Where the words of help begin."""
-
-
-class UsageError(Exception):
-    """The command was called wrongly: exit status 2."""
 
 
 class Parser(argparse.ArgumentParser):

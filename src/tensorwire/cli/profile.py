@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from .. import lazy
-from .._errors import EncodeError, SchemaError, UnknownFormatError, choices
+from .._errors import EncodeError, SchemaError, UnknownFormatError, UsageError, choices
 from ..profiling import Profile, profile
 from ..profiling.choosing import WHAT
 from ..profiling.plot import check
@@ -14,7 +14,6 @@ from ..records.examples import read_examples
 from ..records.summary import is_record_file
 from . import terminal
 from .arguments import FILES, add_file, add_json, completed, examples, read_from
-from .parsing import UsageError
 
 ROWS = 1024
 
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         try:
             check(args.plot)  # before all the work, not after it
         except ValueError as error:
-            raise UsageError(error) from None
+            raise UsageError(str(error)) from None
     value = _value(args)
     limits: dict[str, Any] = {"sample": None} if args.all else {}
     try:
@@ -56,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     except EncodeError:
         raise
     except (UnknownFormatError, ValueError) as error:
-        raise UsageError(error) from None
+        raise UsageError(str(error)) from None
     if args.plot is not None:
         found.plot(args.plot)
     _print(found, args)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from .._errors import UsageError
 from ..drawing.pictures import Paint
 from ..records.summary import is_record_file
 from ..showing import records, selection
@@ -14,7 +15,6 @@ from ..showing.values import Look
 from ..showing.where import Where
 from . import terminal
 from .arguments import add_format, add_json, add_names, checked, count, examples, read_from
-from .parsing import UsageError
 
 RECORDS = 5
 """That are shown unless -n says otherwise."""

@@ -75,7 +75,11 @@ _PACKING: dict[str, Any] = {"compression": None, "level": None, "threads": None,
 def _named(path: str) -> str:
     if sharded.is_index(path):
         return "safetensors"
-    return format_of(path)
+    try:
+        return format_of(path)
+    except UnknownFormatError as error:
+        error.hint = "pass to= for its format"
+        raise
 
 
 def _target(name: str) -> Target:

@@ -8,12 +8,16 @@ whose tensors can be tied has `identity(obj)`.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Hashable
+import os
+from collections.abc import Hashable, Iterator, KeysView, Set, ValuesView
+from datetime import date, datetime, time, timedelta
+from enum import Enum
+from numbers import Number
 from typing import Any
 
 import numpy as np
 
-from .._errors import EncodeError, choices
+from .._errors import EncodeError, UsageError, choices
 from .._optional import roots
 from ..quantized import Quantized
 from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings
@@ -30,10 +34,13 @@ _MODULES = {
     "jaxlib": "jax",
     "scipy": "scipy",
     "pyarrow": "arrow",
+    "pandas": "pandas",
     "numpy": "numpy",
 }
 """Packages that a class may come from, each with its module here. A Keras variable is TensorFlow's too, so Keras is asked first."""
 _TARGETS = ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")
+_ALIASES = {"tf": "tensorflow", "keras": "tensorflow", "pt": "torch", "np": "numpy", "pyarrow": "arrow", "pa": "arrow"}
+"""What people also call them, for suggestions."""
 _ON_HOST = {"numpy": "NumPy", "object": "NumPy", "scipy": "SciPy", "arrow": "Arrow"}
 """Targets that have no devices."""
 _found: dict[type, Any] = {}
@@ -50,13 +57,13 @@ def _module(kind: type) -> Any:
 def leaf(obj: Any) -> Any:
     """One object of any framework as our tensor. Python's own lists and numbers are not objects of a framework; see `tensor`.
 
-    One kind of object is no tensor but a list of arrays: torch's nested tensors of the strided layout.
+    Two kinds of objects are several tensors: torch's nested tensors of the strided layout are a list of arrays, pandas' DataFrames a dict.
     """
     if isinstance(obj, (Strings, Sparse, Ragged)):
         return obj
     module = _module(type(obj))
     if module is None:
-        raise EncodeError(_refusal(obj))
+        raise _refusal(obj)
     return module.to_tensor(obj)
 
 
@@ -73,17 +80,42 @@ def is_python(obj: Any) -> bool:
     )
 
 
-def _refusal(obj: Any) -> str:
+def _refusal(obj: Any) -> EncodeError:
+    """The error for what is not a value, with the conversion that makes it one."""
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
     if isinstance(obj, tuple):
-        return f"a namedtuple ({kind}) would come back as a plain tuple; pass tuple(x) or x._asdict()"
+        return EncodeError(f"a namedtuple ({kind}) would come back as a plain tuple", hint="pass tuple(x) or x._asdict()")
     if isinstance(obj, (bytearray, memoryview)):
-        return f"a {kind} would come back as bytes; pass bytes(x)"
+        return EncodeError(f"a {kind} would come back as bytes", hint="pass bytes(x)")
+    why = f"{kind} is neither a tensor nor a dict, list, tuple, str, bytes, bool, int, float or None"
+    return EncodeError(why, hint=_conversion(obj))
+
+
+def _conversion(obj: Any) -> str | None:
+    """What to pass instead of an object that people often try."""
     if isinstance(obj, complex):
-        return "a Python complex is no leaf; pass np.complex128(x)"
+        return "pass np.complex128(x)"
+    if isinstance(obj, range):
+        return "pass list(x), or np.arange(...) for an array"
+    if isinstance(obj, (set, frozenset)):
+        return "pass sorted(x): a set has no order"
+    if isinstance(obj, os.PathLike):
+        return "pass str(x), or the file's value: tw.load(x)"
+    if isinstance(obj, (Iterator, Set, KeysView, ValuesView)):
+        return "pass list(x)"
+    if isinstance(obj, Enum):
+        return "pass x.value"
+    if "PIL" in roots(type(obj)):
+        return "pass np.asarray(x)"
+    if hasattr(obj, "__dataclass_fields__") and not isinstance(obj, type):
+        return "pass dataclasses.asdict(x)"
+    if isinstance(obj, (date, time)):
+        return "pass x.isoformat(), or a number such as x.timestamp()" if isinstance(obj, datetime) else "pass x.isoformat()"
+    if isinstance(obj, timedelta):
+        return "pass x.total_seconds()"
     if hasattr(obj, "__array__") or hasattr(obj, "__dlpack__"):
-        return f"{kind} is not of a framework that tensorwire knows; pass np.asarray(x)"
-    return f"{kind} is neither a tensor nor a dict, list, tuple, str, bytes, bool, int, float or None"
+        return "pass np.asarray(x)"
+    return "pass str(x) or float(x)" if isinstance(obj, Number) else None
 
 
 def tensor(obj: Any, *, keep_device: bool = False) -> Any:
@@ -143,7 +175,7 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     array(['a', 'b'], dtype=object)
     """
     if framework not in _TARGETS:
-        raise EncodeError(f"unknown framework {framework!r}{choices(framework, _TARGETS)}")
+        raise UsageError(f"unknown framework {framework!r}{choices(_ALIASES.get(framework, framework), _TARGETS)}")
     value = x if isinstance(x, KINDS) else tensor(x)
     if isinstance(value, list):
         return each(value, framework, device, cast)

@@ -67,7 +67,7 @@ class _Lower:
         if identity in self.tied and identity is not None:
             return {"same": self.tied[identity][0]}
         tensor = frameworks.leaf(value)
-        if isinstance(tensor, list):
+        if isinstance(tensor, (list, dict)):
             return self.node(tensor, depth)
         if identity is not None and isinstance(tensor, np.ndarray):
             self.tied[identity] = len(self.parts), value

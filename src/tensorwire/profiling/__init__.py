@@ -10,10 +10,11 @@ table plot  text and HTML; size against speed
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
-from .._errors import EncodeError
+from .._errors import EncodeError, UsageError
 from . import values, ways
 from .measuring import Measuring
 from .progress import Progress
@@ -54,6 +55,8 @@ def profile(
         raise ValueError(f"seconds={seconds}: a time, not less than none")
     if (sample is not None and sample < 1) or (threads is not None and threads < 1):
         raise ValueError(f"sample={sample}, threads={threads}: one at least, or None")
+    if isinstance(value, (str, os.PathLike)):
+        raise UsageError("profile measures a value, not a path", hint="tw.profile(tw.load(path))")
     planned = ways.plan(formats, compressions, quantize, values.has_floats(value))
     measured = value if sample is None else values.sample(value, sample)
     run = Measuring(measured, seconds, threads, Progress(progress))

@@ -153,12 +153,12 @@ def compression_of(source: storage.Readable, asked: str | None = None) -> str | 
     if asked is not None:
         return compression_named(asked)
     head = bytes(source.read_at(0, min(source.size, _HEAD)))
-    if not head or is_header(head):
+    if not head or tfrecord.is_header(head):
         return None
     found = compressions.recognise(head)
     if found in ("gzip", "zstd", "lz4") or (found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)):
         return found
-    return next((name for name in ("zlib", "snappy") if is_header(compressions.peek(name, head, tfrecord.HEADER))), None)
+    return next((name for name in ("zlib", "snappy") if tfrecord.is_header(compressions.peek(name, head, tfrecord.HEADER))), None)
 
 
 def _is_empty(name: str, data: bytes) -> bool:
@@ -183,13 +183,6 @@ def compression_named(name: str | None) -> str | None:
     if lower not in compressions.TABLE:
         raise EncodeError(f"unknown compression {name!r}{choices(lower, compressions.TABLE)}")
     return lower
-
-
-def is_header(head: bytes) -> bool:
-    """Whether bytes begin with the header of a record."""
-    with contextlib.suppress(DecodeError):
-        return len(head) >= tfrecord.HEADER and tfrecord.length(head[: tfrecord.HEADER]) >= 0
-    return False
 
 
 def blocks(

@@ -88,9 +88,9 @@ def _starts_a_record(source: storage.Readable) -> bool:
     """Whether the first bytes, or those that they are compressed from, are the header of a record: tensors are compressed too."""
     packed = _blocks.compression_of(source)
     if packed is None:
-        return _blocks.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
+        return tfrecord.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
     head = source.read_at(0, min(source.size, _PEEK))
-    return _blocks.is_header(compression.peek(packed, head, tfrecord.HEADER))
+    return tfrecord.is_header(compression.peek(packed, head, tfrecord.HEADER))
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:

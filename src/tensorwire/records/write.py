@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import memory, storage
+from .. import frameworks, memory, storage
 from .._errors import EncodeError, SchemaError, TensorwireError, choices
+from .._optional import roots
 from ..tensors import Strings, trusted
 from ..wire import kernels, status
 from ..wire.example_order import key_order
@@ -113,6 +114,8 @@ def schema_place(name: str, mode: str) -> str:
 
 def _lots(data: Any, batched: bool) -> Iterator[Any]:
     """The data in lots: dicts of columns, or lists of rows."""
+    if "pandas" in roots(type(data)):
+        data = frameworks.leaf(data)
     if isinstance(data, Mapping):
         yield data
         return
@@ -143,12 +146,11 @@ class Rows(list[Mapping[str, Any]]):
 
 
 _WAYS = {
-    "DataFrame": "{name: x[name].to_numpy() for name in x}",
     "Table": "x.to_pylist()",
     "RecordBatch": "x.to_pylist()",
     "RecordBatchReader": "x.read_all().to_pylist()",
 }
-"""Tables of pandas and Arrow, by the names of their classes."""
+"""Tables of Arrow, by the names of their classes."""
 
 
 class ExampleSink:

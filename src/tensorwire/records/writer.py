@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from .. import files, storage
-from .._errors import DecodeError, EncodeError, TruncatedError
+from .._errors import DecodeError, EncodeError, TruncatedError, UsageError
 from .._limits import DEFAULT, Limits
 from ..tensors import Strings
 from ..transforms import compression as compressions
@@ -26,6 +26,14 @@ _HELD = 256 << 10
 _CARRIED = 64 << 20
 """Bytes of whole records behind the last place where a torn compressed file can be cut, which are written again."""
 MODES = ("w", "live", "a")
+
+
+def _not_a_record(record: Any) -> UsageError:
+    if isinstance(record, Mapping):
+        hint: str | None = "tw.write_examples(path, rows) writes dicts as Examples"
+    else:
+        hint = "text is written as text.encode()" if isinstance(record, str) else None
+    return UsageError(f"a record is bytes, not {type(record).__name__}", hint=hint)
 
 
 class RecordWriter:
@@ -82,7 +90,11 @@ class RecordWriter:
 
     def write(self, record: bytes | bytearray | memoryview) -> None:
         """Adds one record."""
-        self._target(1).put(kernels.frame(record))
+        try:
+            framed = kernels.frame(record)
+        except TypeError:
+            raise _not_a_record(record) from None
+        self._target(1).put(framed)
 
     def write_many(self, records: Strings | Iterable[bytes]) -> None:
         """Adds many: a `Strings` is framed in one step."""

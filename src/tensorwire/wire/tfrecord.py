@@ -38,6 +38,15 @@ def length(head: bytes) -> int:
     return int(size)
 
 
+def is_header(head: bytes) -> bool:
+    """Whether bytes begin with the header of a record.
+
+    >>> is_header(header(3)), is_header(b"PK")
+    (True, False)
+    """
+    return len(head) >= HEADER and mask(crc32c(head[:8])) == int.from_bytes(head[8:HEADER], "little")
+
+
 def length_at(data: Any, offset: int) -> int:
     """The length in a header that is known to hold."""
     return int.from_bytes(bytes(data[offset : offset + 8]), "little")

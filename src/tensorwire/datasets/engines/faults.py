@@ -19,7 +19,7 @@ def packed(error: BaseException) -> dict[str, Any]:
     kind = type(error).__name__
     if isinstance(error, TensorwireError):
         facts = {name: getattr(error, name) for name in FACTS if getattr(error, name) is not None}
-        return {"kind": kind, "message": error.message, **facts}
+        return {"kind": kind, "message": error.message, **facts} | ({"hint": error.hint} if error.hint else {})
     if isinstance(error, OSError) and error.errno is not None and error.strerror:
         path = None if error.filename is None else os.fsdecode(error.filename)
         return {"kind": kind, "message": error.strerror, "errno": error.errno, "filename": path}
@@ -29,7 +29,7 @@ def packed(error: BaseException) -> dict[str, Any]:
 def unpacked(about: dict[str, Any]) -> BaseException:
     """The error again, of its own class if that is ours or the system's."""
     kind, message = about["kind"], about["message"]
-    facts = {name: about[name] for name in FACTS if name in about}
+    facts = {name: about[name] for name in (*FACTS, "hint") if name in about}
     if "errno" in about:
         return OSError(about["errno"], message, about["filename"])
     if kind in _SYSTEM:
