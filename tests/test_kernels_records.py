@@ -294,6 +294,7 @@ def test_example_survey(seed, sequence):
         _, _, _, data, starts, sizes, checked = batch(rng, sequence)
         same(a.add(data, starts, sizes, checked), b.add(data, starts, sizes, checked))
         same(a.result(), b.result())
+        assert a.others == b.others
 
 
 def test_a_survey_counts():
@@ -308,6 +309,26 @@ def test_a_survey_counts():
     assert (code, offset, done) == (status.BAD_PACKED, 13, 0)  # and the name of the message at fault does not count
     nothing = (float("inf"), float("-inf"))
     assert survey.result() == (3, 0, [(b"a", False, 2, (1, 0, 0, 2), 1, 2, 3, (3, 7), nothing, 0, (0, 0), (0, 0))])
+
+
+@pytest.mark.parametrize("module", [native, pure_survey])
+def test_a_survey_counts_messages_of_other_types(module):
+    feature = bytes.fromhex("0a0d 0a0b 0a0161 1206 1a04 0a02 0503")
+    messages = {
+        b"": 0,
+        bytes.fromhex("0a00"): 0,
+        feature: 0,
+        feature + bytes.fromhex("4a00"): 0,  # a field that an Example may have one day
+        bytes.fromhex("4a00"): 1,
+        bytes.fromhex("1005"): 1,  # feature_lists as a number
+        bytes.fromhex("09 0000000000000000 1a01 61"): 1,
+        bytes.fromhex("0a02 1005"): 1,
+        bytes.fromhex("1203 1a01 61"): 1,
+    }
+    for message, others in messages.items():
+        survey = module.ExampleSurvey(9)
+        assert survey.add(message, int64s(0), int64s(len(message)), True) == (0, 0, 1)
+        assert survey.others == others, message.hex()
 
 
 def test_threads_may_share_a_survey():

@@ -260,7 +260,11 @@ void bind_records(nb::module_& m) {
       .def(nb::new_(&new_decoder))
       .def("decode", &decode);
   m.def("example_encode", &example_encode, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
-  nb::class_<ExampleSurvey>(m, "ExampleSurvey").def(nb::init<size_t>()).def("add", &survey_add).def("result", &survey_result);
+  nb::class_<ExampleSurvey>(m, "ExampleSurvey")
+      .def(nb::init<size_t>())
+      .def("add", &survey_add)
+      .def("result", &survey_result)
+      .def_prop_ro("others", &ExampleSurvey::others);
 }
 
 }  // namespace tensorwire

@@ -53,6 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* raw, size_t raw_size) {
     CHECK(whole.result().features.size() <= most);
     for (size_t i = 0; i < s.done; i++) CHECK(single.add(data.data(), data.size(), &in.starts[i], &in.sizes[i], 1, checked).status == kOk);
     CHECK(same(whole.result(), single.result()));
+    CHECK(whole.others() == single.others() && whole.others() <= s.done);
     if (s.status == kOk) continue;
     const Surveyed again = single.add(data.data(), data.size(), &in.starts[s.done], &in.sizes[s.done], 1, checked);
     CHECK(again.status == s.status && again.offset == s.offset && again.done == 0);

@@ -212,7 +212,7 @@ class Decoding {
       unsigned field, wire;
       if (!r.tag(field, wire)) return malformed(r);
       if (wire != kLen || (field != 1 && (field != 2 || !decoder_.sequence_))) {
-        strange_ |= wire == kLen;
+        strange_ = true;
         if (!r.skip(field, wire)) return malformed(r);
         continue;
       }
@@ -282,7 +282,7 @@ class Decoding {
       cell.present = false;
       cell.fault = kOk;
       return list ? steps(static_cast<size_t>(index), values, count, cell) : feature(static_cast<size_t>(index), values, count, cell);
-    });
+    }, &strange_);
     if (!ok && result.status == kOk) return malformed(r);
     return ok;
   }

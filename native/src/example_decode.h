@@ -34,7 +34,8 @@ struct Decoded {
   size_t done = 0;    // messages decoded
   size_t column = 0;  // the one at fault, or that needs more room
   uint64_t found = 0;
-  bool strange = false;  // whether a message that was decoded has features that no column takes, or other fields
+  // Whether a decoded message has features that no column takes, or fields that no Example has.
+  bool strange = false;
 };
 
 class ExampleDecoder {

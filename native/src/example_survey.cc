@@ -31,6 +31,7 @@ class Surveying {
     added_.clear();
     positions_[0] = positions_[1] = 0;
     bool lists = false;
+    undefined_ = false;
     if (!gather(span, lists)) {
       for (const auto& at : added_) survey_.features_.erase(at);  // nor do the names of a message at fault count
       return false;
@@ -38,6 +39,7 @@ class Surveying {
     for (SurveyedFeature* feature : found_) count(feature->all, feature->now);
     survey_.records_++;
     survey_.with_lists_ += lists;
+    survey_.others_ += undefined_ && !positions_[0] && !positions_[1];
     return true;
   }
 
@@ -49,6 +51,7 @@ class Surveying {
       if (!r.tag(field, wire)) return malformed(r);
       if (wire != kLen || field > 2) {
         if (!r.skip(field, wire)) return malformed(r);
+        undefined_ = true;
         continue;
       }
       uint64_t size;
@@ -79,7 +82,7 @@ class Surveying {
       const Span* values = entry_.usual ? &entry_.value : entry_.values.data();
       const size_t count = entry_.usual ? 1 : entry_.values.size();
       return list ? steps(now, values, count) : one(now, values, count);
-    });
+    }, &undefined_);
     if (!ok && result.status == kOk) return malformed(r);
     return ok;
   }
@@ -231,7 +234,8 @@ class Surveying {
   std::vector<ExampleSurvey::Features::iterator> added_;  // by this message
   std::vector<ExampleSurvey::Features::iterator> guesses_[2];  // by position; the names of a message at fault are gone, and so is this then
   ExampleSurvey::Features::iterator last_;
-  size_t positions_[2] = {0, 0};
+  size_t positions_[2] = {0, 0};  // entries of this message so far
+  bool undefined_ = false;        // whether this message has fields that no Example has
 };
 
 Surveyed ExampleSurvey::add(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, bool checked) {
@@ -251,6 +255,11 @@ Surveyed ExampleSurvey::add(const uint8_t* data, size_t size, const int64_t* sta
     if (!surveying.message({at, at + length})) break;
   }
   return result;
+}
+
+uint64_t ExampleSurvey::others() const {
+  const std::lock_guard lock(mutex_);
+  return others_;
 }
 
 ExampleSurvey::Result ExampleSurvey::result() const {

@@ -47,10 +47,13 @@ class ExampleSurvey {
   };
   Result result() const;
 
+  // Messages of another type: they have fields, but none that an Example or SequenceExample has.
+  uint64_t others() const;
+
  private:
   friend class Surveying;
   Features features_;
-  uint64_t records_ = 0, with_lists_ = 0, stamp_ = 0;
+  uint64_t records_ = 0, with_lists_ = 0, others_ = 0, stamp_ = 0;
   size_t most_names_;
   mutable std::mutex mutex_;  // one message at a time, whoever calls
 };

@@ -58,8 +58,9 @@ inline bool is_one_field(Span span, uint8_t tag, Span& inner) {
 }
 
 // Every field `number` that is a message: visit(span). Fields that are not defined are stepped over.
+// `undefined` says if there were any.
 template <class Visit>
-bool each_message(Reader& r, unsigned number, Visit&& visit) {
+bool each_message(Reader& r, unsigned number, Visit&& visit, bool* undefined = nullptr) {
   const uint8_t usual = static_cast<uint8_t>(number << 3 | kLen);
   while (!r.done()) {
     unsigned field = number, wire = kLen;
@@ -69,6 +70,7 @@ bool each_message(Reader& r, unsigned number, Visit&& visit) {
       return false;
     if (field != number || wire != kLen) {
       if (!r.skip(field, wire)) return false;
+      if (undefined) *undefined = true;
       continue;
     }
     uint64_t size;

@@ -111,6 +111,10 @@ class ExampleSurvey:
     def add(self, data: Any, starts: Array, sizes: Array, checked: bool) -> tuple[int, int, int]:
         """(status, offset, done): counts the messages in; a message at fault counts nothing. TOO_MANY: too many names."""
 
+    @property
+    def others(self) -> int:
+        """Messages of another type: they have fields, but none that an Example has."""
+
     def result(self) -> tuple[int, int, list[Any]]:
         """(messages, those with a feature_lists field, features), features in the order of (is a list, name), each a tuple of
 
@@ -149,9 +153,10 @@ class ExampleDecoder:
 
         The caller has set offsets[0], splits[0] and steps[0] to 0; what earlier calls wrote says where to go on. A feature that is
         missing gets zeros (empty strings) where the length is fixed, no values elsewhere. Status NO_SPACE names a column whose buffers are
-        full: message first + done was not decoded, and as many more values, bytes and splits as it has bytes are enough. With WRONG_KIND
+        full: message first + done was not decoded, and as many more values, bytes and splits as
+        it has bytes are enough (if it lacks a feature of fixed length: that length). With WRONG_KIND
         and WRONG_LENGTH `found` is the kind or the number of values found. `strange` says that a message of those that are done has a
-        feature that no column takes, or another field with a length. Offsets are those of `data`.
+        feature that no column takes, or a field that no Example has. Offsets are those of `data`.
         """
 
 def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:

@@ -46,9 +46,12 @@ Numbers = dict[tuple[bool, bytes], int]
 def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers: Numbers, sequence: bool) -> Found:
     found: Found = {}
     parts = {1: False, 2: True} if sequence else {1: False}
-    for field, start, stop in fields(view, at, end):
-        if field in parts:
-            for _, entry, entry_end in messages(view, start, stop, 1):
+    for field, start, stop in fields(view, at, end, every=True):
+        if field in parts and start >= 0:
+            for part, entry, entry_end in fields(view, start, stop, every=True):
+                if part != 1 or entry < 0:
+                    found[STRANGE] = []
+                    continue
                 name, spans = b"", []
                 for inner, inside, behind in fields(view, entry, entry_end):
                     if inner == 1:
@@ -76,8 +79,16 @@ def read_value(view: memoryview, spans: list[tuple[int, int]], column: Column, n
             found[number] = [feature]
 
 
-def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, start, stop) of every field that has a length; others are stepped over."""
+def fields(
+    view: memoryview,
+    at: int,
+    end: int,
+    every: bool = False,
+) -> Iterator[tuple[int, int, int]]:
+    """(number, start, stop) of every field that has a length.
+
+    Others are stepped over, or with `every` are (number, -1, -1).
+    """
     while at < end:
         field, wire, at = tag(view, at, end)
         if wire == LEN:
@@ -86,6 +97,8 @@ def fields(view: memoryview, at: int, end: int) -> Iterator[tuple[int, int, int]
             at += size
         else:
             at = skip(view, at, end, field, wire)
+            if every:
+                yield field, -1, -1
 
 
 def messages(view: memoryview, at: int, end: int, number: int) -> Iterator[tuple[int, int, int]]:

@@ -52,6 +52,7 @@ class ExampleSurvey:
         self.most_names = most_names
         self.records = 0
         self.with_lists = 0
+        self.others = 0
         self.features: dict[Key, Stats] = {}
 
     def add(self, data: Any, starts: Array, sizes: Array, checked: bool) -> tuple[int, int, int]:
@@ -69,12 +70,16 @@ class ExampleSurvey:
 
     def _message(self, view: memoryview, at: int, end: int) -> None:
         found: dict[Key, list[Instance]] = {}
-        lists, names = False, len(self.features)
-        for number, start, stop in fields(view, at, end):
-            if number not in (1, 2):
+        lists, undefined, names = False, False, len(self.features)
+        for number, start, stop in fields(view, at, end, every=True):
+            if number not in (1, 2) or start < 0:
+                undefined = True
                 continue
             lists |= number == 2
-            for _, entry, entry_end in messages(view, start, stop, 1):
+            for part, entry, entry_end in fields(view, start, stop, every=True):
+                if part != 1 or entry < 0:
+                    undefined = True
+                    continue
                 name, values = b"", []
                 for inner, inside, behind in fields(view, entry, entry_end):
                     if inner == 1:
@@ -93,6 +98,7 @@ class ExampleSurvey:
             count(self.features.setdefault(key, Stats()), key[0], instances)
         self.records += 1
         self.with_lists += lists
+        self.others += undefined and not found
 
     def result(self) -> tuple[int, int, list[Any]]:
         def bound(pair: tuple[float, int]) -> tuple[int, int]:
