@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import files, memory, storage
-from .._errors import DecodeError, TensorwireError
+from .._errors import DecodeError, LimitError, TensorwireError
 from .._limits import DEFAULT, Limits
+from ..transforms.streams import check_ratio
 from ..wire import kernels, tfrecord
 from . import blocks as _blocks
 from . import index as _index
@@ -60,8 +61,15 @@ class File:
         offsets = self.index.offsets
         begins, ends = offsets[numbers], offsets[numbers + 1]
         sizes = ends - begins
+        longest = int(sizes.max(initial=0)) - tfrecord.HEADER - tfrecord.FOOTER
+        if longest > self._limits.record:
+            why = f"a record of {longest} bytes; Limits(record=...) allows {self._limits.record}"
+            record = int(numbers[int(sizes.argmax())])
+            raise LimitError(why, path=self.path, record=record, format="tfrecord")
         places = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(sizes, out=places[1:])
+        if self.index.compression is not None:
+            check_ratio(int(places[-1]), self.index.size, self._limits, self.index.compression)
         buffer = self._pool.take(int(places[-1]))
         runs = np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]]) if len(numbers) else np.zeros(0, np.int64)
         stops = np.r_[runs[1:], len(numbers)]
@@ -75,7 +83,7 @@ class File:
         for begin, start, stop in wanted:
             self._read(begin, buffer[start:stop], many=len(runs) > 1)
         code, at, starts, found = kernels.frame_scan(buffer, 0, True, self._limits.record, _blocks.MOST)
-        if code or len(starts) != len(numbers):
+        if code or len(starts) != len(numbers) or (starts - tfrecord.HEADER != places[:-1]).any():
             bad = int(numbers[min(len(starts), len(numbers) - 1)])
             error = _blocks.fault(code or 1, buffer, at, self._limits)
             raise error.add(path=self.path, record=bad, base=int(offsets[bad]) - at)

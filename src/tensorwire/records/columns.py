@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, validate
-from .._errors import DecodeError, SchemaError, TensorwireError
-from .._limits import Limits
+from .._errors import DecodeError, LimitError, SchemaError, TensorwireError
+from .._limits import DEFAULT, Limits
 from ..tensors import Array, Ragged, Strings, trusted
 from ..wire.example import Filled
 from . import encodings
@@ -37,12 +38,23 @@ def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = 
             raise SchemaError("the record does not have this feature, and the schema says that all do", record=row)
         if feature.default is not None:
             filled = _with_default(feature, filled, rows)
+        if feature.encoding and feature.dtype != "string":
+            _check_room(feature, filled, rows, limits or DEFAULT)
     try:
         return _column(feature, filled, rows, limits)
     except TensorwireError as error:
         if error.record is not None and feature.encoding in ("", "base64"):
             error.record = row_of(error.record, filled.splits, feature.length)
         raise
+
+
+def _check_room(feature: Feature, filled: Filled, rows: int, limits: Limits) -> None:
+    """Raises LimitError if the zeros for missing values take more memory than the limits allow."""
+    values = rows * math.prod(dim or 0 for dim in feature.shape or ())
+    wanted = values * dtypes.named(feature.dtype).numpy.itemsize
+    if wanted > limits.tensor and wanted > 16 * filled.values.nbytes:
+        what = f"a column of {wanted:,} bytes, mostly of missing values"
+        raise LimitError(f"{what}; Limits(tensor=...) allows {limits.tensor:,}")
 
 
 def row_of(value: int | None, splits: Array | None, length: int) -> int:

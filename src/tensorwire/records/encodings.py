@@ -71,13 +71,20 @@ def _rectangle(strings: Strings) -> Array | None:
     return strings.data[strings.offsets[0] : strings.offsets[-1]].reshape(-1, length)
 
 
+def _dtype_name(tensor: Any) -> str:
+    """The dtype of a decoded tensor; "?" if it is not a dense one."""
+    if isinstance(tensor, Strings):
+        return "string"
+    return dtypes.of(tensor.dtype).name if isinstance(tensor, np.ndarray) else "?"
+
+
 def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
     shape, wanted = feature.shape, feature.dtype
     ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows  # of an array one row stands for all
     for row, tensor in enumerate(ones if shape is not None else ()):
         if tensor is None:
             continue
-        dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name if isinstance(tensor, np.ndarray) else "?"
+        dtype = _dtype_name(tensor)
         fits = len(tensor.shape) == len(shape or ()) and all(a in (None, b) for a, b in zip(shape or (), tensor.shape, strict=True))
         if (wanted not in ("string", dtype)) or not fits:
             raise SchemaError(f"a {dtype} tensor of shape {tensor.shape}, and the schema says {wanted} {shape}", record=row)
@@ -88,8 +95,14 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
         return out
     if isinstance(rows, np.ndarray) and feature.fixed:
         return rows
-    if wanted == "string":
-        return _strings_column(list(rows), feature)
+    if wanted == "string":  # which allows any dtype
+        names = {_dtype_name(tensor) for tensor in rows if tensor is not None}
+        if names <= {"string"}:
+            return _strings_column(list(rows), feature)
+        if len(names) > 1:
+            kinds = " and ".join(sorted(names))
+            raise SchemaError(f"tensors of {kinds}; shape=None gives an array of tensors")
+        wanted = names.pop()
     empty = np.zeros(tuple(dim or 0 for dim in shape), dtypes.named(wanted).numpy)
     filled = [empty if tensor is None else tensor for tensor in rows]
     if feature.fixed:

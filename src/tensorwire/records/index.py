@@ -12,6 +12,7 @@
     int64      units x 2: places from which decompression can start: (in the file, uncompressed)
 
 An index is stale, and is not used, when the record file's size or time of change is another, or when its own checksums do not hold.
+Nor is an index used whose offsets fall or lie outside of the file. It is made again from the file.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from .. import files, memory, storage
 from .._errors import EncodeError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
+from ..transforms import compression as compressions
 from ..wire import kernels, status, tfrecord
 from ..wire.crc import crc32c
 from . import blocks as _blocks
@@ -96,7 +98,8 @@ def _offsets(source: storage.Readable, limits: Limits) -> Array:
         parts.append(at + starts - tfrecord.HEADER)
         found += len(starts)
         if code not in (0, status.TRUNCATED):
-            raise _blocks.fault(code, window, end, limits).add(record=found, base=at)
+            error = _blocks.fault(code, window, end, limits, first=found == 0)
+            raise error.add(record=found, base=at)
         if count - end >= tfrecord.HEADER:  # a header whose record goes on behind the window
             following = end + tfrecord.HEADER + tfrecord.length_at(window, end) + tfrecord.FOOTER
             if at + following > source.size:
@@ -126,9 +129,12 @@ def _about(path: str) -> tuple[dict[str, Any], int] | None:
         if crc32c(head + text) != struct.unpack("<I", checksum)[0]:
             return None
         about = json.loads(text)
+        numbers = [about[name] for name in ("size", "records", "units")]
+        if any(type(number) is not int or number < 0 for number in numbers):
+            return None
         start = -(-(16 + length + 4) // 64) * 64
         return (about, start) if size == start + 8 * (about["records"] + 1 + 2 * about["units"]) else None
-    except (OSError, KeyError, TypeError, ValueError):  # missing, or not ours
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):  # missing, or not ours
         return None
 
 
@@ -146,11 +152,24 @@ def load(path: str) -> Index | None:
         records = about["records"]
         if crc32c(numbers) != about["crc32c"]:
             return None
-        return Index(
-            path, size, stamp, about["compression"], numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2), about["schema"]
-        )
+        offsets, units = numbers[: records + 1], numbers[records + 1 :].reshape(-1, 2)
+        index = Index(path, size, stamp, about["compression"], offsets, units, about["schema"])
+        return index if _is_possible(index) else None
     except (OSError, KeyError, TypeError, ValueError):
         return None
+
+
+def _is_possible(index: Index) -> bool:
+    """Whether records and units lie one behind the other, and inside of the file."""
+    offsets, units = index.offsets, index.units
+    if offsets[0] != 0 or (np.diff(offsets) < tfrecord.HEADER + tfrecord.FOOTER).any():
+        return False
+    if index.compression is None:
+        return int(offsets[-1]) == index.size and not len(units)
+    if index.compression not in compressions.TABLE or not len(units) or units[0].any():
+        return False
+    inside = int(units[-1, 0]) <= index.size and int(units[-1, 1]) <= int(offsets[-1])
+    return inside and not (np.diff(units, axis=0) < 0).any()
 
 
 def _numbers(path: str, start: int) -> Array:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import memory
-from .._errors import SchemaError, TensorwireError
+from .._errors import LimitError, SchemaError, TensorwireError
+from .._limits import DEFAULT, Limits
 from . import kernels, protobuf, status
 from ._pure.example import ExampleDecoder as Reference
 
@@ -23,6 +24,10 @@ _WIDTH = {FLOAT: 1, INT64: 1, PLACES: 2}
 """Numbers in a value."""
 _LEAST = 64
 """Room that a buffer starts with, in elements."""
+_AT_ONCE = 8 << 20
+"""Values of fixed lengths that have room, before any is read. For more, buffers grow."""
+_CARRIED = 16
+"""Bytes of buffers that a byte of a message can fill: 8 for a varint, twice that after growth."""
 
 
 class Column(NamedTuple):
@@ -133,6 +138,7 @@ class Columns:
         compat: int = 0,
         pool: memory.Pool | None = None,
         like: Columns | None = None,
+        limits: Limits | None = None,
     ) -> None:
         self._made = columns if isinstance(columns, Decoder) else Decoder(columns, sequence, compat)
         self.columns = self._made.columns
@@ -141,13 +147,18 @@ class Columns:
         """How many rows are filled."""
         self.strange = False
         """Whether a message had a feature that no column takes, or fields that no Example has."""
-        self._pool = pool
+        self._pool, self._limits = pool, limits or DEFAULT
+        self._read = 0
+        """Bytes of the messages so far."""
         rooms = [_Room()] * len(self.columns) if like is None else like.used()
         self._buffers: list[Any] = [self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)]
+        self._size = sum(filled.values.nbytes for filled in self._buffers)
 
     def _new(self, column: Column, room: _Room) -> Filled:
         instances = max(_LEAST, room.instances) if column.list else self.rows
-        values = instances * column.length if column.length >= 0 else max(_LEAST, room.values)
+        values = max(_LEAST, room.values)
+        if column.length >= 0:
+            values = min(instances * column.length, max(_AT_ONCE // len(self.columns), values))
         return Filled(
             self._array(max(_LEAST, room.data) if column.kind == BYTES else values * _WIDTH[column.kind], _DTYPES[column.kind]),
             self._array(values + 1, np.int64) if column.kind == BYTES else None,
@@ -169,7 +180,8 @@ class Columns:
 
     def clear(self) -> None:
         """Starts over in the same memory."""
-        self.row = 0
+        self.row = self._read = 0
+        self.strange = False
 
     def fill(self, data: Any, starts: Any, sizes: Any, first: int = 0, checked: bool = True) -> int:
         """How many messages were read, from number `first` on, until either they or the rows are used up.
@@ -181,26 +193,47 @@ class Columns:
         while True:
             code, offset, done, column, found, strange = self._made.decode(data, starts, sizes, first, self.row, self._buffers, checked)
             self.strange |= strange
+            self._read += int(sizes[first : first + done].sum())
             first += done
             self.row += done
             if code == 0:
                 return first - begin
             if code != status.NO_SPACE:
                 raise self._error(code, offset, column, found).add(record=first, base=-int(starts[first]))
-            self._grow(column, int(sizes[first]))
+            try:
+                self._grow(column, int(sizes[first]))
+            except LimitError as error:
+                raise error.add(record=first) from None
 
     def _grow(self, number: int, size: int) -> None:
-        """Room for all that a message of `size` bytes can hold, and at least twice what there was, so that copying stays cheap."""
+        """Makes room for all that a message of `size` bytes can hold.
+
+        A feature that the message does not have takes room too, if its length is fixed. The room
+        is at least doubled, so that copying stays cheap.
+        """
         column, old = self.columns[number], self._buffers[number]
         instances, values, data = self._used(column, old)
-        used = data if column.kind == BYTES else values
+        more = max(size, 0 if column.list else column.length)
+        width = 1 if column.kind == BYTES else _WIDTH[column.kind]
+        used = data if column.kind == BYTES else values * width
+        last = values + more
+        self._check_room(number, self._size - old.values.nbytes + 8 * last, size)
         self._buffers[number] = Filled(
-            self._longer(old.values, used, used + size),
-            None if old.offsets is None else self._longer(old.offsets, values + 1, values + 1 + size),
+            self._longer(old.values, used, used + (size if column.kind == BYTES else more * width)),
+            None if old.offsets is None else self._longer(old.offsets, values + 1, last + 1),
             None if old.splits is None else self._longer(old.splits, instances + 1, instances + 1 + size),
             old.steps,
             old.present,
         )
+        self._size += self._buffers[number].values.nbytes - old.values.nbytes
+
+    def _check_room(self, number: int, total: int, size: int) -> None:
+        """Raises LimitError if columns take more than the messages carry and the limits allow."""
+        if total > self._limits.tensor and total > _CARRIED * (self._read + size):
+            name = self.columns[number].name.decode(errors="backslashreplace")
+            what = f"columns of {total:,} bytes for records of {self._read + size:,} bytes"
+            hint = f"Limits(tensor=...) allows {self._limits.tensor:,}"
+            raise LimitError(f"{what}; {hint}", tensor=name, format=FORMAT)
 
     def _longer(self, array: Array, used: int, least: int) -> Array:
         """The same with at least `least` elements, of which the first `used` are kept."""
