@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from . import frameworks
-from ._errors import EncodeError
+from ._errors import EncodeError, TensorwireError
 from ._limits import Limits
 from ._optional import require
 from .records import columns as _columns
+from .records import coverage
 from .records.batch import holds_strings
 from .records.examples import Examples, read_examples
 from .records.reader import RecordReader
@@ -68,7 +69,8 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
         self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits}
         self.paths = RecordReader(paths).paths
         # Found once, here, so that all workers have the same.
-        self.schema = read_examples(self.paths, schema, columns, workers=0, **self._options).schema
+        examples = read_examples(self.paths, schema, columns, workers=0, **self._options)
+        self.schema, self._strict = examples.schema, examples.strict
 
     def set_epoch(self, epoch: int) -> None:
         """Another order for each epoch; call it before iterating, with the same number in all processes.
@@ -89,7 +91,7 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
         number, count = (0, 1) if info is None else (info.id, info.num_workers)
         rank, world = self._shard
         workers = self._workers if self._workers is not None else (2 if info is None else 0)
-        return read_examples(
+        examples = read_examples(
             self.paths,
             self.schema,
             batch_size=self._size or 1024,
@@ -99,6 +101,8 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
             drop_last=self._drop and self._size is not None,
             **self._options,
         )
+        examples.strict = self._strict
+        return examples
 
 
 class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
@@ -123,7 +127,7 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
     ) -> None:
         self._reader = RecordReader(paths, compression=compression, limits=limits)
         found = read_examples(self._reader.paths, schema, columns, workers=0, compression=compression, limits=limits)
-        self.schema = as_schema(found.schema)
+        self.schema, self._strict = as_schema(found.schema), found.strict
         self._limits = limits
 
     def __len__(self) -> int:
@@ -135,8 +139,16 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
     def __getitems__(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """Many records at once, as a DataLoader asks for them."""
         records = Strings.of([self._reader[number] for number in numbers], text=False)
-        columns = example.Columns([feature.column(name) for name, feature in self.schema.items()], len(numbers))
-        columns.fill(records.data, records.offsets[:-1], np.diff(records.offsets))
+        wanted = [feature.column(name) for name, feature in self.schema.items()]
+        columns = example.Columns(wanted, len(numbers), limits=self._limits)
+        starts, sizes = records.offsets[:-1], np.diff(records.offsets)
+        try:
+            columns.fill(records.data, starts, sizes)
+            if columns.strange and self._strict:
+                coverage.check(self.schema, records.data, starts, sizes)
+        except TensorwireError as error:
+            error.record = numbers[error.record or 0]
+            raise
         batch = _columns.batch(dict(self.schema), columns.take(), len(numbers), self._limits)
         return [_tensors(batch, row) for row in range(len(numbers))]
 

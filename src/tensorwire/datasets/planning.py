@@ -342,6 +342,6 @@ def written_schema(spec: Spec, sources: Sequence[Entry]) -> Schema | None:
         return features.remembered(spec)
     if spec.target == "tfrecord":
         with contextlib.suppress(SchemaError):
-            found = beside.find([entry.path for entry in sources]).check()
-            return beside.union(found.schemas) if found.schemas and not found.without else None
+            schemas, without = beside.find([entry.path for entry in sources])
+            return beside.union(schemas) if schemas and not without else None
     return None

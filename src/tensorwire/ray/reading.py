@@ -82,7 +82,8 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.shown(missing))
         self._sizes = [known[name].size for name in self._names]
         self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits, "batch_size": batch_size}
-        self.schema = _read_examples(self._names, schema, columns, workers=0, **self._options).schema
+        examples = _read_examples(self._names, schema, columns, workers=0, **self._options)
+        self.schema, self._strict = examples.schema, examples.strict
 
     def get_name(self) -> str:
         """How Ray shows it."""
@@ -121,7 +122,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         known = {field.name for field in fields(_block.BlockMetadata)}
         said = {"num_rows": share.rows, "size_bytes": share.size, "input_files": share.names, "exec_stats": None, "schema": None}
         about = _block.BlockMetadata(**{name: value for name, value in said.items() if name in known})
-        work = partial(_tables, share, self.schema, self._options)
+        work = partial(_tables, share, self.schema, self._strict, self._options)
         limit = {} if most is None else {"per_task_row_limit": most}
         return _data.ReadTask(work, about, **limit)
 
@@ -149,11 +150,12 @@ def _balanced(sizes: Sequence[int], count: int) -> list[list[int]]:
     return [lot for lot in lots if lot]
 
 
-def _tables(share: _Share, schema: Schema, options: dict[str, Any]) -> Iterator[Any]:
+def _tables(share: _Share, schema: Schema, strict: bool, options: dict[str, Any]) -> Iterator[Any]:
     """The blocks of one task. Runs in a worker."""
     pa = require("pyarrow", extra="arrow")
     part = None if share.part == (0, 1) else share.part
     examples = _read_examples(share.names, schema, workers=0, shard=part, **options)
+    examples.strict = strict
     held: list[Any] = []
     for batch in examples:
         held.append(_arrow(pa, batch, schema))

@@ -17,7 +17,7 @@ from .._optional import require
 from ..datasets.formats.columnar import batch_of
 from ..records import pack, paths
 from ..records.batch import Batch
-from ..records.schema import Feature, Schema, as_schema
+from ..records.schema import Feature, FileMark, Schema, as_schema
 from ..records.write import ExampleSink
 from ..records.writer import RecordWriter
 from ..tensors import Array, Ragged, Strings
@@ -62,7 +62,7 @@ class _Shard(NamedTuple):
 
     path: str
     records: int
-    head: int
+    mark: FileMark
     features: dict[str, Any]
 
 
@@ -97,7 +97,8 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
             sink = ExampleSink(writer, self._options, None)
             for batch in batches:
                 sink.add(batch)
-        return _Shard(place, writer.records, paths.head(place), {name: feature.json() for name, feature in sink.features.items()})
+        features = {name: feature.json() for name, feature in sink.features.items()}
+        return _Shard(place, writer.records, paths.mark(place), features)
 
     def _place(self, number: int) -> str:
         if self._count is not None:
@@ -142,8 +143,8 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
                     features[name] = feature if name not in features else pack.merge(features[name], feature)
                 except TensorwireError as error:
                     raise error.add(tensor=name, path=shard.path) from None
-        heads = {shard.path.rpartition("/")[2]: shard.head for shard in shards}
-        return Schema(features, records=records, complete=True, heads=heads)
+        files = {shard.path.rpartition("/")[2]: shard.mark for shard in shards}
+        return Schema(features, records=records, complete=True, files=files)
 
 
 def _batches(block: Any) -> Iterator[Batch]:

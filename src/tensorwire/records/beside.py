@@ -1,90 +1,96 @@
-"""The schemas that stand beside record files: which files have one, whether it is still theirs, and what holds for several.
+"""Sidecar files of record files: the schema `NAME.schema.json`.
 
-Who reads files together wants one schema for all of them (`one`). Who puts datasets together takes what all of them allow (`known`).
+A sidecar says for which files it was written, by their sizes and a checksum of the first bytes of
+each. The sidecar of a dataset of several shards, `NAME.schema.json` without their numbers, has a
+mark for each shard. If one of the files that are read has another mark, the whole sidecar is
+ignored with a warning, and its files are read like files without a sidecar: a schema that is true
+of some shards only would give wrong columns for others.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from .. import storage
 from .._errors import EncodeError, SchemaError, TensorwireError
 from . import pack, paths
 from .reader import RecordReader
-from .schema import Feature, Schema
+from .schema import Feature, FileMark, Schema
 
-_HEADS = 8
-"""Objects whose beginnings are compared with what the schema beside them says."""
-_FEW = 1024
-"""Local files of which that is done for each."""
+_OBJECTS = 8
+"""Objects of a sidecar that are compared with its marks: each is a request."""
+_FILES = 1024
+"""Local files of a sidecar that are compared with its marks."""
 
 
-class Found(NamedTuple):
-    """The schemas that are there, by their paths; whose they are; and the files that have none."""
+class Sidecars(NamedTuple):
+    """The schemas of files, by the path of the sidecar; and the files that have none."""
 
     schemas: dict[str, Schema]
-    owners: list[tuple[str, Schema]]
     without: list[str]
 
-    def check(self) -> Self:
-        """That they are still for these files."""
-        most = _HEADS if self.owners and storage.is_url(self.owners[0][0]) else _FEW  # of an object it is a request
-        for name, schema in self.owners[:: max(1, -(-len(self.owners) // most))]:
-            _check_head(name, schema)
-        return self
+    def united(self) -> Schema:
+        """What is true of the files of all sidecars."""
+        first, *others = self.schemas.values()
+        return first if all(other == first for other in others) else union(self.schemas)
 
 
-def find(names: Sequence[str]) -> Found:
-    """Each schema is read once, however many files it is for."""
-    beside = paths.schemas_beside(names)
-    places = [place for place in dict.fromkeys(beside) if place is not None]
-    schemas = dict(zip(places, storage.side_by_side(Schema.load, places), strict=True))
-    pairs = list(zip(names, beside, strict=True))
-    return Found(
-        schemas,
-        [(name, schemas[place]) for name, place in pairs if place is not None],
-        [name for name, place in pairs if place is None],
-    )
+def find(names: Sequence[str]) -> Sidecars:
+    """The sidecars of files. One that does not match its files is ignored with a warning."""
+    places = paths.schemas_beside(names)
+    owners: dict[str, list[str]] = {}
+    for name, place in zip(names, places, strict=True):
+        if place is not None:
+            owners.setdefault(place, []).append(name)
+    loaded = zip(owners, storage.side_by_side(Schema.load, list(owners)), strict=True)
+    schemas = {place: schema for place, schema in loaded if _matches(place, schema, owners[place])}
+    pairs = zip(names, places, strict=True)
+    return Sidecars(schemas, [name for name, place in pairs if place not in schemas])
 
 
-def _check_head(name: str, schema: Schema) -> None:
-    """A schema is not for a file that somebody has written anew since. (One that is damaged there will be found out by reading it.)"""
-    head = schema.heads.get(os.path.basename(name))
-    if head is None or paths.head(name) == head:
-        return
-    try:
+def _matches(place: str, schema: Schema, names: list[str]) -> bool:
+    """Whether a schema was written with these files, as far as it says."""
+    if not schema.files:
+        return True
+    most = _OBJECTS if storage.is_url(place) else _FILES
+    for name in names[:: -(-len(names) // most)]:
+        if not _is_marked(name, schema.files):
+            warnings.warn(
+                f"{storage.shown(place)} is ignored: {storage.shown(name)} is not the file that "
+                "it was written with. Remove the schema file, or pass schema=",
+                stacklevel=2,
+            )
+            return False
+    return True
+
+
+def _is_marked(name: str, marks: dict[str, FileMark]) -> bool:
+    """Whether a file is one of those that a schema was written with, perhaps under another name."""
+    mark, known = paths.mark(name), marks.get(os.path.basename(name))
+    for size, head in [known] if known is not None else set(marks.values()):
+        if size in (None, mark.size) and head in (None, mark.head):
+            return True
+    try:  # If the file is damaged, its reader says so; the schema may still be right.
         next(iter(RecordReader([name])), None)
     except TensorwireError:
-        return
-    place = paths.schema_beside(name)
-    raise SchemaError(f"{name} was written anew since its schema, {place}: remove that, or pass schema= (tw.infer_schema finds one)")
-
-
-def one(names: Sequence[str]) -> tuple[Schema, str] | None:
-    """The schema of all these files, and where it stands; None if there is none."""
-    found = find(names)
-    if not found.schemas:
-        return None
-    (first, schema), *others = found.schemas.items()
-    if found.without:
-        raise SchemaError(f"{first} is the schema of some of these files, and others have none; pass schema=")
-    for place, other in others:
-        if other != schema:
-            raise SchemaError(f"{first} and {place} are different schemas; read these files apart, or pass schema=")
-    found.check()
-    return schema, first
+        return True
+    return False
 
 
 def known(names: Sequence[str], sample: Callable[[list[str]], Schema]) -> Schema:
-    """What the schemas beside the files say, and of files that have none what a `sample` of them shows."""
-    found = find(names).check()
-    sampled = sample(found.without) if found.without else Schema()
-    if not found.schemas:
-        return sampled
-    return union(found.schemas | ({"what a sample shows": sampled} if sampled or sampled.sequences else {}))
+    """The schema of all files, from their sidecars and from a `sample` of those without one."""
+    sidecars = find(names)
+    if not sidecars.schemas:
+        return sample(sidecars.without)
+    if not sidecars.without:
+        return sidecars.united()
+    sampled = sample(sidecars.without)
+    shown = {"what a sample shows": sampled} if sampled or sampled.sequences else {}
+    return union(sidecars.schemas | shown)
 
 
 def union(schemas: dict[str, Schema]) -> Schema:
@@ -94,14 +100,17 @@ def union(schemas: dict[str, Schema]) -> Schema:
     >>> dict(union({"a": a, "b": b}))
     {'x': Feature(float (None,)), 'y': Feature(int64 ())}
     """
-    (first, found), *others = schemas.items()
-    features, sequences = dict(found), dict(found.sequences)
+    (first, schema), *others = schemas.items()
+    features, sequences = dict(schema), dict(schema.sequences)
     for place, other in others:
         try:
             features = _both(features, dict(other))
             sequences = _both(sequences, dict(other.sequences))
         except EncodeError as error:
-            raise SchemaError(f"{first} and {place} contradict each other: {error.message}; pass schema=", tensor=error.tensor) from None
+            raise SchemaError(
+                f"{first} and {place} contradict each other: {error.message}; pass schema=",
+                tensor=error.tensor,
+            ) from None
     return Schema(features, sequences)
 
 

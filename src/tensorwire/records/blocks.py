@@ -33,6 +33,8 @@ _MAPPED = 4 << 20
 _HEAD = 64 << 10
 _NOTHING = 64
 """Bytes that a compressed stream without content takes at most."""
+_RIEGELI = bytes.fromhex("83af70d10d884a3f 0000000000000000")
+"""The first bytes of a Riegeli file, another format of records (ArrayRecord is one, too)."""
 _NO_BYTES: Array = np.empty(0, np.uint8)
 MOST = 1 << 62
 
@@ -301,7 +303,7 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
                 yield Block(part, starts, sizes, record, at, path)
                 record += len(starts)
             if code not in (0, status.TRUNCATED):
-                raise fault(code, part, end, limits).add(record=record, base=at)
+                raise fault(code, part, end, limits, first=record == 0).add(record=record, base=at)
             at += end
             if not len(starts):
                 raise torn(record, at, len(data) - at)
@@ -316,7 +318,10 @@ def fault(code: int, buffer: Array, at: int, limits: Limits, first: bool = False
         return LimitError(f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at)
     error = status.problem(code, at, "tfrecord")
     if code == status.BAD_LENGTH_CRC and first:
-        error.args = (f"{error.message}: is this a record file? (tw.repair looks for records in it)",)
+        what = "this is a Riegeli file, not a TFRecord file"
+        if bytes(buffer[at : at + len(_RIEGELI)]) != _RIEGELI:
+            what = f"{error.message}: is this a record file? (tw.repair looks for records in it)"
+        error.args = (what,)
     return error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,11 +11,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from .. import memory
-from .._errors import EncodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
 from ..transforms.streams import available_cores
 from ..wire import example
-from . import adapters, beside, infer
+from . import adapters, beside, coverage, infer
 from . import columns as _columns
 from . import index as _index
 from .batch import Batch, ForeignBatch
@@ -63,7 +64,8 @@ def read_examples(
 
     Features of a fixed length are dense [batch, ...], others Ragged, bytes are Strings; `batch.present[name]` says which records have a
     feature. The schema is the one given (a tw.Schema, a dict of features or of tf.io's feature specs, a path), or the one beside the files,
-    or is inferred once from a sample of them; a column is of the same kind in every batch.
+    or is inferred once from a sample of them; a column is of the same kind in every batch. Unless `schema` or
+    `columns` leaves it out, a feature that the schema does not have is an error, and so is a feature list.
 
     workers    threads that read and decode ahead (default: one a core, four at most; 0: none, all is done in the caller's thread)
     prefetch   batches that may be ready ahead of you
@@ -150,28 +152,40 @@ class Examples:
         self._skips = on_corrupt == "skip"
         self.schema, self._origin = self._find_schema(schema, columns, compression)
         """Of the columns that are read."""
+        self.strict = schema is None and columns is None
+        """Whether a feature that the schema does not have is an error: the caller left none out."""
         self._views = self._check_views(views)
 
     def _find_schema(self, schema: Any, columns: Sequence[str] | None, compression: str | None) -> tuple[Schema, str]:
         """The schema, and words on where it came from for those who find that it does not fit."""
-        names = self._reader.paths
+        origin = ""
         if schema is not None:
-            found, origin = as_schema(schema), ""
-        elif known := beside.one(names):
-            found, origin = known[0], f"; the schema is {known[1]}: was the file written anew without it?"
-        elif scanned := _from_indexes(names):
-            found, origin = scanned, ""
+            schema = as_schema(schema)
         else:
-            found = infer.of_files(names, compression=compression, limits=self.limits, skip=self._skips)
-            origin = (
-                f"; the schema was inferred from a sample of {found.records} records: "
-                "schema=tw.infer_schema(path, full=True) looks at all of them, or pass a schema of your own"
-                if not found.complete
-                else ""
-            )
-        if found.sequences and self._sequences() is None:
-            found = Schema(dict(found), records=found.records, complete=found.complete)
-        return (found if columns is None else found.select(columns)), origin
+            sampled: list[Schema] = []
+
+            def sample(names: list[str]) -> Schema:
+                schema = _from_indexes(names)
+                if schema is None:
+                    schema = infer.of_files(
+                        names,
+                        compression=compression,
+                        limits=self.limits,
+                        skip=self._skips,
+                    )
+                sampled.append(schema)
+                return schema
+
+            schema = beside.known(self._reader.paths, sample)
+            if sampled and not sampled[0].complete:
+                origin = (
+                    f"; the schema was inferred from a sample of {sampled[0].records} records: "
+                    "schema=tw.infer_schema(path, full=True) looks at all of them, "
+                    "or pass a schema of your own"
+                )
+        if self._sequences() is None:
+            schema = _without_lists(schema, columns, self._reader.paths[0])
+        return (schema if columns is None else schema.select(columns)), origin
 
     def _check_views(self, views: Sequence[str]) -> frozenset[str]:
         for name in views:
@@ -281,12 +295,19 @@ class _Decoding:
     def _work(self, lot: Iterable[Piece]) -> tuple[example.Columns | None, Any]:
         examples = self._examples
         rows = sum(piece.rows for piece in lot) if isinstance(lot, list) else examples.batch_size
-        columns = self._take(rows) if examples._reuse else example.Columns(self._decoder, rows, pool=self._pool, like=self._last)
+        if examples._reuse:
+            columns = self._take(rows)
+        else:
+            columns = self._columns(rows, self._last, self._pool)
         done: list[Piece] = []
         for piece in lot:
             block, first, count = piece
+            starts, sizes = block.starts[: first + count], block.sizes[: first + count]
             try:
-                columns.fill(block.data, block.starts[: first + count], block.sizes[: first + count], first, examples._skips)
+                columns.fill(block.data, starts, sizes, first, examples._skips)
+                if columns.strange and examples.strict:
+                    coverage.check(examples.schema, block.data, starts, sizes, first)
+                    columns.strange = False
             except TensorwireError as error:
                 self._located(error, block, error.record or 0)
                 raise
@@ -311,9 +332,18 @@ class _Decoding:
         except IndexError:
             columns = None
         if columns is None or columns.rows < rows:
-            columns = example.Columns(self._decoder, max(rows, self._examples.batch_size))
+            columns = self._columns(rows)
         columns.clear()
         return columns
+
+    def _columns(
+        self,
+        rows: int,
+        like: example.Columns | None = None,
+        pool: memory.Pool | None = None,
+    ) -> example.Columns:
+        limits = self._examples.limits
+        return example.Columns(self._decoder, rows, pool=pool, like=like, limits=limits)
 
     def _located(self, error: TensorwireError, block: Block, index: int) -> None:
         """Adds the file, the record and the place in the file."""
@@ -383,6 +413,21 @@ def _pieces(reader: RecordReader, size: int, check: bool) -> Iterator[tuple[Piec
         del block
 
 
+def _without_lists(schema: Schema, columns: Sequence[str] | None, path: str) -> Schema:
+    """The schema of Examples. Feature lists must not get lost, unless `columns` leaves them out."""
+    lists = [name for name in schema.sequences if columns is None or name in columns]
+    if lists:
+        raise SchemaError(
+            f"the records are SequenceExamples, with feature lists such as {lists[0]!r}: "
+            "tw.read_sequence_examples reads them, columns= leaves them out",
+            tensor=lists[0],
+            path=path,
+        )
+    if not schema.sequences:
+        return schema
+    return Schema(dict(schema), records=schema.records, complete=schema.complete)
+
+
 def _from_indexes(names: list[str]) -> Schema | None:
     """What a full scan of exactly these files found, as their indexes keep it."""
     first: Any = None
@@ -391,4 +436,6 @@ def _from_indexes(names: list[str]) -> Schema | None:
         if index is None or index.schema is None or (first is not None and index.schema != first):
             return None
         first = index.schema
-    return Schema.from_json(first) if first is not None else None
+    with contextlib.suppress(DecodeError):  # an index can be made again, and so can what it says
+        return Schema.from_json(first) if first is not None else None
+    return None

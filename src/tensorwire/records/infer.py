@@ -15,8 +15,8 @@ from .._limits import DEFAULT, Limits
 from ..memory import Array
 from ..wire import kernels, status
 from . import blocks as _blocks
+from . import coverage, paths
 from . import index as _index
-from . import paths
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
 
 SAMPLE = 64 << 20
@@ -224,11 +224,13 @@ class _Sips:
 
 
 def _add(survey: Any, block: _blocks.Block) -> None:
+    before = survey.others
     code, offset, done = survey.add(block.data, block.starts, block.sizes, False)
     if code == status.TOO_MANY:
         raise SchemaError("more features than Limits(names=...) allows", path=block.path, record=block.first + done)
     if code:
         raise status.problem(code, offset, "example").add(path=block.path, record=block.first + done, base=block.offset)
+    coverage.check_examples(survey, before, block)
 
 
 def schema_of(found: tuple[int, int, list[Any]], complete: bool) -> Schema:

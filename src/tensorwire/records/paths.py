@@ -14,6 +14,7 @@ from .. import storage
 from .._errors import EncodeError
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
+from .schema import FileMark
 
 INDEX = ".idx"
 SCHEMA = ".schema.json"
@@ -141,10 +142,13 @@ def _is_web(url: str) -> bool:
     return url.startswith(("http:", "https:"))
 
 
-def head(path: str) -> int:
-    """A checksum of the first bytes of a file: another one means that it was written anew (or damaged there)."""
+def mark(path: str) -> FileMark:
+    """The size of a file and a checksum of its first bytes.
+
+    A file with another mark was written anew, or is damaged.
+    """
     with storage.source(path) as file:
-        return crc32c(file.read_at(0, min(64, file.size)))
+        return FileMark(file.size, crc32c(file.read_at(0, min(64, file.size))))
 
 
 def index_beside(path: str) -> str:

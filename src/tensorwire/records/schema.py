@@ -9,16 +9,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from .. import dtypes, storage
-from .._errors import DecodeError, EncodeError, SchemaError, choices
+from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, SchemaError, choices
 from ..wire import example, jsontext
+from ..wire.crc import crc32c
 
 BYTES, FLOAT, INT64 = "bytes", "float", "int64"
 KINDS = {BYTES: example.BYTES, FLOAT: example.FLOAT, INT64: example.INT64}
@@ -28,6 +30,23 @@ ENCODINGS = ("tensor", "raw", "base64", "quantized")
 VERSION = 1
 _MOST = 1 << 30
 """Bytes of a schema's file."""
+
+
+_TYPES = {"dtype": str, "encoding": str, "required": bool, "text": bool, "seen": dict}
+"""Of the entries of a feature in JSON."""
+_MOST_VALUES = (1 << 31) - 1
+"""Values of one feature: a message ends before 2 GiB."""
+_MOST_DIMS = 31 if np.__version__.startswith("1.") else 63
+"""Dimensions of one row: NumPy has one more, and so has the column."""
+
+
+def _check_shape(shape: tuple[int | None, ...]) -> None:
+    if any(dim is not None and dim < 0 for dim in shape):
+        raise SchemaError(f"no dimension is negative: {shape}")
+    if len(shape) > _MOST_DIMS:
+        raise SchemaError(f"{len(shape)} dimensions; a row has {_MOST_DIMS} at most")
+    if math.prod(dim or 1 for dim in shape) >= 1 << 63:
+        raise SchemaError(f"no memory holds a shape of {'x'.join(map(str, shape)):.80} values")
 
 
 @dataclass(frozen=True)
@@ -66,12 +85,14 @@ class Feature:
         if isinstance(self.shape, (int, str)):
             raise SchemaError(f"a shape is a tuple, such as ({self.shape},), not {self.shape!r}")
         shape = None if self.shape is None else tuple(None if dim is None else int(dim) for dim in self.shape)
-        if shape is not None and any(dim is not None and dim < 0 for dim in shape):
-            raise SchemaError(f"no dimension is negative: {shape}")
+        if shape is not None:
+            _check_shape(shape)
         holds_tensors = self.encoding in ("tensor", "quantized")
         if not holds_tensors and shape != (None,) and (shape is None or None in shape):
             raise SchemaError(f"the shape of a plain feature is fixed or (None,), not {shape}")
         object.__setattr__(self, "shape", shape)
+        if self.length > _MOST_VALUES:
+            raise SchemaError(f"an Example holds fewer values than a feature of shape {shape} has")
         dtype = self.dtype or NATURAL[self.kind]
         if dtype != "string":
             dtype = dtypes.named(dtype).name if isinstance(dtype, str) else dtypes.of(np.dtype(dtype)).name
@@ -86,11 +107,16 @@ class Feature:
     def _check_default(self) -> None:
         if self.encoding or not self.fixed:
             raise SchemaError("a default is for plain features of a fixed shape")
-        values = np.asarray(self.default, object if self.kind == BYTES else None)
-        if self.kind == BYTES:
-            good = all(isinstance(value, (str, bytes)) for value in values.reshape(-1))
-        else:
-            good = values.dtype.kind in ("iub" if self.kind == INT64 else "iubf")
+        try:
+            values = np.asarray(self.default, object if self.kind == BYTES else None)
+            if self.kind == BYTES:
+                good = all(isinstance(value, (str, bytes)) for value in values.reshape(-1))
+            else:
+                good = values.dtype.kind in ("iub" if self.kind == INT64 else "iubf")
+                if good and self.kind == INT64 and values.size:
+                    good = int(values.max()) < 1 << 63
+        except ValueError:  # lists of different lengths
+            good = False
         if not good or values.size not in (1, self.length):
             raise SchemaError(f"the default {self.default!r:.60} does not fit {self.kind} values of shape {self.shape}")
 
@@ -130,17 +156,31 @@ class Feature:
             raise DecodeError(f"unknown entries {sorted(strangers)} in a schema; it may be of a newer version", format="schema")
         shape = about.get("shape")
         if shape is not None and not (isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)):
-            raise DecodeError(f"a shape is a list of numbers or null, not {shape!r}", format="schema")
-        return cls(
-            about["kind"],
-            None if shape is None else tuple(shape),
-            about.get("dtype", ""),
-            bool(about.get("required", False)),
-            _unplain(about.get("default")),
-            about.get("encoding", ""),
-            bool(about.get("text", False)),
-            about.get("seen", {}),
-        )
+            what = f"a shape is a list of numbers or null, not {shape!r:.60}"
+            raise DecodeError(what, format="schema")
+        for name, kind in _TYPES.items():
+            if not isinstance(about.get(name, kind()), kind):
+                what = f"the {name} of a feature is a {kind.__name__}, not {about[name]!r:.60}"
+                raise DecodeError(what, format="schema")
+        if not re.fullmatch(r"\w{0,32}", about.get("dtype", "")):  # NumPy reads whole structures
+            raise DecodeError(f"unknown dtype {about['dtype']!r:.60} in a schema", format="schema")
+        try:
+            return cls(
+                about["kind"],
+                None if shape is None else tuple(shape),
+                about.get("dtype", ""),
+                about.get("required", False),
+                _unplain(about.get("default")),
+                about.get("encoding", ""),
+                about.get("text", False),
+                about.get("seen", {}),
+            )
+        except DecodeError:
+            raise
+        except (EncodeError, SchemaError) as error:
+            raise DecodeError(f"invalid feature: {error.message}", format="schema") from error
+        except RecursionError:
+            raise LimitError("a default that is nested too deep", format="schema") from None
 
     def __repr__(self) -> str:
         words = [self.kind, str(self.shape)]
@@ -153,6 +193,8 @@ class Feature:
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.decode("latin-1")}
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has none
+        return {"float": repr(float(value))}
     if isinstance(value, np.ndarray | np.generic):
         return _plain(value.tolist())
     if isinstance(value, Mapping):
@@ -166,10 +208,21 @@ def _unplain(value: Any) -> Any:
         return [_unplain(item) for item in value]
     if not isinstance(value, dict):
         return value
+    if value.get("float") in ("nan", "inf", "-inf"):
+        return float(value["float"])
     try:
         return value["bytes"].encode("latin-1")
     except (KeyError, AttributeError, UnicodeEncodeError):
         raise DecodeError(f"bytes as a default are {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema") from None
+
+
+class FileMark(NamedTuple):
+    """By what a schema knows a file that it was written with."""
+
+    size: int | None
+    """Bytes of the file; None in schemas that were written before sizes were kept."""
+    head: int | None
+    """CRC32C of its first bytes, see `paths.head`; None if only the size is known."""
 
 
 class Schema(Mapping[str, Feature]):
@@ -187,14 +240,14 @@ class Schema(Mapping[str, Feature]):
         *,
         records: int = 0,
         complete: bool = False,
-        heads: Mapping[str, int] | None = None,
+        files: Mapping[str, FileMark] | None = None,
     ) -> None:
         self._features = {_name(name): _feature(name, feature) for name, feature in (features or {}).items()}
         self.sequences = {_name(name): _feature(name, feature) for name, feature in (sequences or {}).items()}
         self.records = records
         """How many records it was inferred from."""
-        self.heads = dict(heads or {})
-        """The files that it was written with: a checksum of the first bytes of each, by which a file that was written anew is known."""
+        self.files = dict(files or {})
+        """The files that it was written with, by name without the folder."""
         self.complete = complete
         """Whether these were all."""
 
@@ -241,30 +294,45 @@ class Schema(Mapping[str, Feature]):
             out["sequences"] = {name: feature.json() for name, feature in self.sequences.items()}
         if self.records:
             out["records"], out["complete"] = self.records, self.complete
-        if self.heads:
-            out["heads"] = self.heads
+        if self.files:
+            out["files"] = {name: list(mark) for name, mark in self.files.items()}
         return out
 
     @classmethod
     def from_json(cls, about: Any) -> Self:
-        """The inverse of `json`; text is parsed first."""
+        """The inverse of `json`; text is parsed first. If there is a checksum, it is checked."""
         if isinstance(about, (str, bytes)):
             about = jsontext.parse(about.encode() if isinstance(about, str) else about, "schema")
         if not isinstance(about, dict) or about.get("tensorwire_schema") != VERSION or not isinstance(about.get("features"), dict):
             raise DecodeError(f"this is no schema of version {VERSION}", format="schema")
-        try:
-            features = {name: Feature.from_json(feature) for name, feature in about["features"].items()}
-            sequences = {name: Feature.from_json(feature) for name, feature in about.get("sequences", {}).items()}
-        except (AttributeError, KeyError, TypeError, SchemaError) as error:
-            raise DecodeError(f"this is no schema: {error}", format="schema") from error
-        heads = about.get("heads", {})
-        if not isinstance(heads, dict):
-            raise DecodeError("the heads of a schema are checksums by name", format="schema")
-        return cls(features, sequences, records=int(about.get("records", 0)), complete=bool(about.get("complete", False)), heads=heads)
+        if "crc32c" in about and about["crc32c"] != _checksum(about):
+            what = "the schema does not match its checksum"
+            hint = 'if it was edited by hand, remove the line "crc32c"'
+            raise ChecksumError(f"{what}; {hint}", format="schema")
+        records, complete = about.get("records", 0), about.get("complete", False)
+        if type(records) is not int or not 0 <= records < 1 << 63 or not isinstance(complete, bool):
+            what = f"a schema is inferred from a number of records, not {records!r:.60}"
+            raise DecodeError(what, format="schema")
+        sequences = about.get("sequences", {})
+        if not isinstance(sequences, dict):
+            raise DecodeError("the sequences of a schema are features by name", format="schema")
+        return cls(
+            {name: Feature.from_json(feature) for name, feature in about["features"].items()},
+            {name: Feature.from_json(feature) for name, feature in sequences.items()},
+            records=records,
+            complete=complete,
+            files=_marks(about),
+        )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the schema as JSON that people can read and change."""
-        storage.write_bytes(os.fspath(path), json.dumps(self.json(), indent=1, ensure_ascii=False).encode() + b"\n")
+        """Writes the schema as JSON that people can read, with a checksum.
+
+        To change it by hand, remove the line "crc32c" too.
+        """
+        about = self.json()
+        about["crc32c"] = _checksum(about)
+        text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
+        storage.write_bytes(os.fspath(path), text.encode())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -313,6 +381,30 @@ class Schema(Mapping[str, Feature]):
         of = [("from", f"{'all ' if self.complete else 'a sample of '}{self.records:,} records")] if self.records else []
         rows = [(name, repr(feature)[8:-1], _counted(feature).strip()) for name, feature in items]
         return markup.card(f"Schema of {len(items)} features", of, head=("feature", "kind", "seen"), rows=rows)
+
+
+def _checksum(about: dict[str, Any]) -> int:
+    """Of the values, however the text is laid out."""
+    plain = {name: value for name, value in about.items() if name != "crc32c"}
+    try:
+        text = json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        raise LimitError("JSON nested too deep", format="schema") from None
+    return crc32c(text.encode())
+
+
+def _marks(about: dict[str, Any]) -> dict[str, FileMark]:
+    """The files that a schema is for; before sizes were kept, only their heads were, as "heads"."""
+    files, heads = about.get("files", {}), about.get("heads", {})
+    if not isinstance(files, dict) or not isinstance(heads, dict):
+        raise DecodeError("the files of a schema are marks by name", format="schema")
+    marks = {name: [None, head] for name, head in heads.items()} | files
+    for name, mark in marks.items():
+        good = isinstance(mark, list) and len(mark) == 2
+        if not good or not all(part is None or type(part) is int for part in mark):
+            what = f"the mark of a file is [size, checksum], not {mark!r:.60}"
+            raise DecodeError(what, tensor=name, format="schema")
+    return {name: FileMark(*mark) for name, mark in marks.items()}
 
 
 def _counted(feature: Feature) -> str:

@@ -16,8 +16,8 @@ from .._optional import roots
 from ..tensors import Strings, trusted
 from ..wire import kernels, status
 from ..wire.example_order import key_order
+from . import beside, encodings, gather, pack, paths
 from . import columns as _columns
-from . import encodings, gather, pack, paths
 from .schema import Feature, Schema, as_schema
 from .writer import RecordWriter
 
@@ -95,16 +95,21 @@ def before(name: str, mode: str, shards: int | None) -> Schema | None:
         return Schema()
     if storage.is_url(name):
         raise EncodeError('objects are written whole: mode="w"', path=name)
-    if os.path.exists(paths.schema_beside(name)):
-        return Schema.load(paths.schema_beside(name))
     targets = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
-    return None if any(os.path.exists(target) and os.path.getsize(target) for target in targets) else Schema()
+    targets = [target for target in targets if os.path.exists(target) and os.path.getsize(target)]
+    if not targets:
+        return Schema()
+    sidecars = beside.find(targets)
+    if len(sidecars.schemas) != 1 or sidecars.without:
+        return None
+    return sidecars.united()
 
 
 def save_schema(schema: Schema, known: Schema, writer: RecordWriter, place: str) -> None:
     """Puts a schema beside the files that were written."""
-    heads = {**known.heads, **{os.path.basename(path): paths.head(path) for path in writer.paths}}
-    Schema(schema, schema.sequences, records=known.records + writer.records, complete=True, heads=heads).save(place)
+    files = {**known.files, **{os.path.basename(path): paths.mark(path) for path in writer.paths}}
+    records = known.records + writer.records
+    Schema(schema, schema.sequences, records=records, complete=True, files=files).save(place)
 
 
 def schema_place(name: str, mode: str) -> str:

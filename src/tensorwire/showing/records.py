@@ -103,10 +103,10 @@ def read(
 def _known(paths: list[str]) -> Schema:
     """The schema beside the files says how bytes are encoded; without one they are bytes."""
     try:
-        found = beside.one(paths)
+        sidecars = beside.find(paths)
+        return sidecars.united() if sidecars.schemas else Schema()
     except (TensorwireError, OSError):
-        found = None
-    return found[0] if found is not None else Schema()
+        return Schema()
 
 
 class Sifted(NamedTuple):

@@ -11,7 +11,7 @@ import numpy as np
 from ... import memory
 from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
-from ...records import beside, infer, pack
+from ...records import beside, coverage, infer, pack
 from ...records import blocks as _blocks
 from ...records import columns as _columns
 from ...records import damage as _damage
@@ -188,19 +188,13 @@ def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 def _check_names(block: Block, spec: Spec) -> None:
     """That no feature is lost because the sample, from which the schema was inferred, did not have it."""
     assert spec.schema is not None
-    survey, at = kernels.ExampleSurvey(DEFAULT.names), 0
-    while at < len(block.starts):  # what is damaged was passed over
-        code, _, done = survey.add(block.data, block.starts[at:], block.sizes[at:], True)
-        at += done + bool(code)
-    for name, is_list, _, kinds, *_ in survey.result()[2]:
-        shown = name.decode(errors="backslashreplace")
-        if any(kinds[1:]) and (is_list or shown not in spec.schema):
-            why = "a feature that the schema does not have, and that would be lost"
-            raise SchemaError(
-                f"{why}; schema=tw.infer_schema(path, full=True) looks at all records, columns= says what to keep",
-                tensor=shown,
-                path=block.path,
-            )
+    try:
+        coverage.check(spec.schema, block.data, block.starts, block.sizes)
+    except SchemaError as error:
+        hint = "schema=tw.infer_schema(path, full=True) looks at all records"
+        error.args = (f"{error.message}; {hint}",)
+        error.record, error.offset = block.where(error.record or 0)
+        raise error.add(path=block.path) from None
 
 
 class Writer:
