@@ -351,6 +351,7 @@ class TestHostileSchemas:
 
 
 class TestReuse:
+    @pytest.mark.large
     def test_a_long_record_and_a_large_batch(self, path):
         """Memory is taken for the records that there are."""
         tw.write_examples(path, {"x": np.ones((2, 500_000), np.int64)})
@@ -360,6 +361,7 @@ class TestReuse:
             assert [batch["x"].shape for batch in batches] == [(2, 500_000)]
             assert batches[0]["x"].all()
 
+    @pytest.mark.large
     def test_rows_that_outgrow_the_first_memory(self, path):
         rows = 300
         values = np.arange(rows * 40_000, dtype=np.float32)
@@ -499,3 +501,58 @@ class TestHostileIndexes:
         with pytest.raises(tw.SchemaError) as caught:  # what it leaves out is not dropped
             first(path)
         assert caught.value.tensor == "x"
+
+
+class TestDatasets:
+    def test_a_schema_of_another_conversion(self, path, tmp_path):
+        tw.write_examples(path, {"flag": np.array([True, False, True, False])})
+        for name in ("many", "many/one.tfrecord"):
+            options = {"shards": 2} if name == "many" else {}
+            tw.convert(path, tmp_path / name, "tfrecord", columns=["flag"], workers=0, **options)
+        folder = tmp_path / "many"
+        for place, names in ((folder / "one.tfrecord", ["one.tfrecord"]), (None, None)):
+            where = place or str(folder / "*-of-00002.tfrecord")
+            assert first(where)["flag"].dtype == bool
+            shards = names or sorted(name.name for name in folder.glob("*-of-00002.tfrecord"))
+            tw.write_examples(folder / shards[0], {"flag": [0.5]}, schema_file=False)
+            if not names:
+                tw.write_examples(folder / shards[1], {"flag": [1.5]}, schema_file=False)
+            with pytest.warns(UserWarning, match=r"schema\.json"):
+                assert first(where)["flag"][0] == 0.5
+
+    def convert(self, path, target):
+        return tw.convert(path, target, "jsonl", shards=2, workers=0)
+
+    def test_lines_of_a_manifest(self, path, tmp_path):
+        """A line that cannot be true means that its shard is made again."""
+        tw.write_examples(path, {"x": np.arange(8)})
+        target = tmp_path / "out"
+        self.convert(path, target)
+        lines = target / "_tensorwire" / "shards.jsonl"
+        good = [line for line in lines.read_bytes().splitlines() if line]
+        about = json.loads(good[0])
+        choose = random.Random(3)
+        for where in [(), *((i,) for i in range(len(about) + 2))]:
+            for wrong in choose.sample(WRONG, 8):
+                entry = [*about, [], 5] if where == (len(about) + 1,) else [*about, []]
+                text = json.dumps(put(entry, where, wrong))
+                lines.write_bytes(text.encode() + b"\n" + good[1] + b"\n")
+                (target / "_SUCCESS").unlink()
+                report = self.convert(path, target)
+                assert type(report.records) is int and not report.damage
+                texts = [shard.read_text() for shard in target.glob("*.jsonl")]
+                rows = [json.loads(line) for line in "".join(texts).splitlines()]
+                assert sorted(row["x"] for row in rows) == list(range(8))
+
+    @pytest.mark.parametrize("text", [b"", b"null", b"[1]", b'{"records": "x"}', b"[" * 100_000])
+    def test_sums_and_sources(self, path, tmp_path, text):
+        tw.write_examples(path, {"x": np.arange(8)})
+        target = tmp_path / "out"
+        self.convert(path, target)
+        for name in ("_SUCCESS", "_tensorwire/sources.jsonl", "_tensorwire/manifest.json"):
+            good = (target / name).read_bytes()
+            (target / name).write_bytes(text)
+            try:
+                assert self.convert(path, target).records == 8
+            except (tw.TensorwireError, FileExistsError):
+                (target / name).write_bytes(good)

@@ -14,13 +14,17 @@ from typing import Any
 
 from .. import files, storage
 from .._errors import EncodeError, TensorwireError
-from ..records.paths import SCHEMA
+from ..records.paths import SCHEMA, dataset
+from ..records.schema import FileMark
 from ..storage import Entry
 from . import engines, planning
 from .engines import Engine, Outcome
 from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
 from .plans import BOOKS, RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
+
+_MARKED = 10_000
+"""Shards whose sizes the schema beside them has; readers would wait for a longer list."""
 
 
 def plan_and_execute(
@@ -83,7 +87,7 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
     finally:
         if runs:
             _remove_runs(plan)
-    _save_schema(plan, plan.target)
+    _save_schema(plan, plan.target, [entry] if (entry := storage.stat(plan.target)) else [])
     return report
 
 
@@ -130,7 +134,7 @@ def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: T
         entries = [entry for entry in storage.listing(plan.target) if not _is_runs(entry.path.rpartition("/")[0])]
         check(manifest.guard)  # before anything is removed that may be another's
         others = _check_all(plan, run.known, entries)
-        _save_schema(plan, storage.join(plan.target, _beside(plan)))
+        _save_schema(plan, storage.join(plan.target, _beside(plan)), entries)
         _remove_runs(plan)
         report.swept = sweep(plan, run.known, others)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
@@ -170,11 +174,16 @@ def _beside(plan: Plan) -> str:
     return f"{plan.splits[0].name if plan.splits else plan.name}{plan.suffix}"
 
 
-def _save_schema(plan: Plan, path: str) -> None:
+def _save_schema(plan: Plan, path: str, entries: list[Entry]) -> None:
+    """Puts the schema beside the shards, with the size of each."""
     schema = planning.written_schema(plan.spec, plan.sources)
     names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
     for name in names:
         if schema is not None:
+            sizes = {os.path.basename(entry.path): entry.size for entry in entries}
+            shards = [shard for shard in sizes if dataset(shard) == os.path.basename(name)]
+            marked = shards if len(shards) <= _MARKED else []
+            schema.files = {shard: FileMark(sizes[shard], None) for shard in marked}
             schema.save(name + SCHEMA)
         elif plan.spec.target in ("tfrecord", "jsonl") and storage.stat(name + SCHEMA) is not None:
             storage.delete(name + SCHEMA)  # of what was there before

@@ -63,9 +63,24 @@ def parsed(text: bytes) -> Line | None:
     """
     with contextlib.suppress(ValueError, TypeError, RecursionError):
         line = Line(*json.loads(text))
-        if isinstance(line.name, str) and isinstance(line.records, int) and isinstance(line.size, int) and isinstance(line.damage, list):
-            return line
+        texts = line.name, line.key, line.crc32c, line.stamp
+        if all(isinstance(part, str) for part in texts) and _is_count(line.records, line.size):
+            return line if _is_damage(line.damage) else None
     return None
+
+
+def _is_count(*numbers: Any) -> bool:
+    return all(type(number) is int and 0 <= number < 1 << 63 for number in numbers)
+
+
+def _is_damage(entries: Any) -> bool:
+    """Whether this is a list of `formats.Damage`."""
+    if not isinstance(entries, list):
+        return False
+    for entry in entries:
+        if not isinstance(entry, list) or [type(part) for part in entry] != [str, str, int]:
+            return False
+    return _is_count(*(entry[2] for entry in entries))
 
 
 class Manifest:
@@ -136,7 +151,7 @@ class Manifest:
         if storage.stat(path) is not None:
             with storage.reader(path) as file:
                 for line in file.read().splitlines():
-                    with contextlib.suppress(ValueError, TypeError, LookupError):
+                    with contextlib.suppress(ValueError, TypeError, LookupError, RecursionError):
                         found.add(str(json.loads(line)[0]))
         return found
 
