@@ -104,15 +104,19 @@ class Writer:
 
     def fits(self, row: int, features: list[Feature] | None) -> bool:
         instance, first = self._begin(row)
-        values = self._filled(features)
+        values: list[Any] = [value for feature in features or () for value in feature.values]
+        last = first + len(values)
+        if features is None and self.splits is None and self.steps is None:
+            last = first + self.column.length  # of zeros, which may be many
         count = len(features or ()) if self.steps is not None else 1
         if self.splits is not None and instance + count >= len(self.splits):
             return False
         if self.offsets is None:
-            return first + len(values) <= len(self.values) // (2 if self.column.kind == PLACES else 1)
-        if first + len(values) >= len(self.offsets):
+            return last <= len(self.values) // (2 if self.column.kind == PLACES else 1)
+        if last >= len(self.offsets):
             return False
-        return int(self.offsets[first]) + sum(map(len, values)) <= len(self.values)
+        used = sum(len(value) for value in values) if self.column.kind == BYTES else 0
+        return int(self.offsets[first]) + used <= len(self.values)
 
     def write(self, row: int, features: list[Feature] | None) -> None:
         instance, first = self._begin(row)
