@@ -1,5 +1,7 @@
 """Foreign objects in and out: NumPy's many strings and layouts, TensorFlow's many tensors."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,101 @@ def test_keep_device():
     assert bundle.tensor_metadata == {"tensor": {"device": "cpu"}}
     bundle = tw.loads(tw.dumps({"a": np.zeros(2), "b": np.ones(1)}, "tensorproto", keep_device=True))
     assert list(bundle) == ["a", "b"] and bundle.tensor_metadata["b"] == {"device": "cpu"}
+
+
+class TestBundles:
+    """A Bundle stays a Bundle with its metadata, whatever `to=` says."""
+
+    VALUES = {"w": np.float32([[1, 2], [3, 4]]), "b": np.int32([7])}
+    BUNDLE = tw.Bundle(VALUES, {"model": "nmt"}, {"w": {"device": "cuda:0"}})
+
+    def check(self, bundle, kind):
+        assert type(bundle) is tw.Bundle and list(bundle) == ["w", "b"]
+        assert bundle.metadata == {"model": "nmt"}
+        assert bundle.tensor_metadata == {"w": {"device": "cuda:0"}}
+        assert all(isinstance(tensor, kind) for tensor in bundle.values())
+        assert tw.equal(dict(bundle), self.VALUES)
+
+    def everywhere(self, framework, kind, folder):
+        self.check(tw.to(self.BUNDLE, framework), kind)
+        for format in ("safetensors", "tensorproto", "npy", "npz", "arrow", "protobuf", "json"):
+            path = folder / f"x.{format}"
+            tw.save(path, self.BUNDLE, format)
+            self.check(tw.load(path, format, to=framework), kind)
+            self.check(tw.loads(path.read_bytes(), format, to=framework), kind)
+            loaded = tw.load(path, format, to=framework)
+            self.check(tw.loads(tw.dumps(loaded, format), format), np.ndarray)
+            self.check(tw.loads(tw.dumps(loaded, format), format, to=framework), kind)
+        stream = io.BytesIO()
+        tw.write(stream, self.BUNDLE)
+        stream.seek(0)
+        self.check(tw.read(stream, to=framework), kind)
+        tw.save(folder / "x", self.BUNDLE, "checkpoint")
+        self.check(tw.load(folder / "x", to=framework), kind)
+        with tw.open(folder / "x.npz") as file:
+            self.check(tw.to(file.load(), framework), kind)
+        kept = tw.loads(tw.dumps(self.VALUES["w"], "npy", keep_device=True), to=framework)
+        assert type(kept) is tw.Bundle and isinstance(kept["tensor"], kind)
+        assert kept.tensor_metadata == {"tensor": {"device": "cpu"}}
+        bare = tw.loads(tw.dumps(tw.to(self.BUNDLE, framework), drop_metadata=True))
+        assert type(bare) is tw.Bundle and not bare.metadata and not bare.tensor_metadata
+        more = tw.dumps(tw.to(self.BUNDLE, framework), metadata={"step": "3"})
+        assert tw.loads(more).metadata == {"model": "nmt", "step": "3"}
+
+    @pytest.mark.tensorflow
+    def test_tensorflow(self, tf, tmp_path):
+        self.everywhere("tensorflow", tf.Tensor, tmp_path)
+
+    @pytest.mark.torch
+    @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+    def test_torch(self, tmp_path):
+        torch = pytest.importorskip("torch")
+        self.everywhere("torch", torch.Tensor, tmp_path)
+        tied = tw.Bundle({"a": self.VALUES["w"], "b": self.VALUES["w"]})
+        made = tw.to(tied, "torch")
+        assert made["a"] is made["b"]
+        lists = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+        with pytest.raises(tw.EncodeError) as failure:
+            tw.dumps(tw.Bundle({"lists": lists}))
+        assert failure.value.tensor == "lists"
+
+    @pytest.mark.jax
+    def test_jax(self, tmp_path):
+        jax = pytest.importorskip("jax")
+        self.everywhere("jax", jax.Array, tmp_path)
+
+    @pytest.mark.arrow
+    def test_numpy_and_arrow(self, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        self.everywhere("numpy", np.ndarray, tmp_path)
+        made = tw.to(tw.Bundle({"s": tw.Strings.of(["a", "b"])}, {"m": "1"}), "arrow")
+        assert type(made) is tw.Bundle and isinstance(made["s"], pa.Array) and made.metadata == {"m": "1"}
+        assert "pyarrow" in repr(made) and made._repr_html_()
+        objects = tw.to(tw.Bundle({"s": tw.Strings.of(["a", "b"])}), "object")
+        assert type(objects) is tw.Bundle and objects["s"].dtype == object
+
+    @pytest.mark.torch
+    def test_nested_and_shown(self):
+        value = {"inner": [self.BUNDLE, 3], "other": self.BUNDLE}
+        torch = pytest.importorskip("torch")
+        loaded = tw.loads(tw.dumps(value), to="torch")
+        self.check(loaded["inner"][0], torch.Tensor)
+        assert loaded["inner"][1] == 3 and "torch.Tensor" in repr(loaded["other"])
+        assert tw.equal(loaded["other"], self.BUNDLE) and loaded["other"]._repr_html_()
+
+    def test_a_bundle_still_refuses_what_is_not_a_tensor(self):
+        for bad in ([1], 3, "a", b"a", None, {"a": np.zeros(1)}, object(), np.float32(1)):
+            with pytest.raises(tw.EncodeError):
+                tw.Bundle({"x": bad})
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("array", [np.array(["a", "é"]), np.array([b"a", b"bc"]), np.array(["a"], object)])
+def test_string_arrays_go_to_frameworks(array, tf):
+    assert type(tw.to(array, "numpy")) is tw.Strings
+    assert tw.to(array, "object").tolist() == array.tolist()
+    made = tw.to(array, "tensorflow")
+    assert made.dtype == tf.string and tw.equal(tw.tensor(made).astext(tw.tensor(array).text), tw.tensor(array))
 
 
 @pytest.mark.tensorflow

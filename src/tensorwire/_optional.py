@@ -13,6 +13,20 @@ from typing import Any
 
 from ._errors import MissingDependencyError
 
+FRAMEWORKS = {
+    "keras": "keras",
+    "tensorflow": "tensorflow",
+    "torch": "torch",
+    "jax": "jax",
+    "jaxlib": "jax",
+    "scipy": "scipy",
+    "pyarrow": "arrow",
+    "pandas": "pandas",
+    "numpy": "numpy",
+}
+"""Packages whose classes are tensors, each with its module in `frameworks`. A Keras variable is
+TensorFlow's too, so Keras comes first."""
+
 
 def roots(kind: type) -> frozenset[str]:
     """Top-level packages that a class and its bases come from.

@@ -6,13 +6,15 @@ Dense tensors are `numpy.ndarray` itself.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from . import validate
 from ._errors import EncodeError
+from ._optional import FRAMEWORKS, roots
 from .frozen import Frozen
 from .frozen import trusted as trusted
 from .quantized import Quantized
@@ -379,8 +381,10 @@ Tensor = Array | Strings | Sparse | Ragged
 KINDS = (np.ndarray, Strings, Sparse, Ragged)
 
 
-class Bundle(Mapping[str, Tensor]):
+class Bundle(Mapping[str, Any]):
     """Tensors by name, in order, with text about all of them (`metadata`) and about each (`tensor_metadata`).
+
+    The values are arrays, `Strings`, `Sparse` and `Ragged`; after `to=`, a framework's tensors.
 
     >>> b = Bundle({"logits": np.zeros((2, 3))}, metadata={"model": "nmt-v2"})
     >>> b["logits"].shape, b.metadata["model"]
@@ -391,7 +395,7 @@ class Bundle(Mapping[str, Tensor]):
 
     def __init__(
         self,
-        tensors: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = (),
+        tensors: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
         metadata: Mapping[str, str] | None = None,
         tensor_metadata: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
@@ -399,7 +403,7 @@ class Bundle(Mapping[str, Tensor]):
         for name, tensor in self._tensors.items():
             if not isinstance(name, str):
                 raise EncodeError(f"names in a Bundle are str, not {type(name).__name__}")
-            if not isinstance(tensor, (*KINDS, Quantized)):
+            if not isinstance(tensor, (*KINDS, Quantized)) and not _is_foreign(tensor):
                 raise EncodeError(f"a Bundle holds tensors, not {type(tensor).__name__}; tw.tensor(x) makes one", tensor=name)
         self._metadata = _texts(metadata or {}, "metadata")
         self._tensor_metadata = {name: _texts(texts, f"metadata of {name}") for name, texts in (tensor_metadata or {}).items()}
@@ -417,7 +421,13 @@ class Bundle(Mapping[str, Tensor]):
         """Text about each tensor (a copy)."""
         return {name: dict(texts) for name, texts in self._tensor_metadata.items()}
 
-    def __getitem__(self, name: str) -> Tensor:
+    def replaced(self, tensors: Mapping[str, Any]) -> Self:
+        """The same bundle, metadata included, with other tensors of the same names."""
+        made = copy.copy(self)
+        made._tensors = dict(tensors)
+        return made
+
+    def __getitem__(self, name: str) -> Any:
         return self._tensors[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -442,13 +452,19 @@ class Bundle(Mapping[str, Tensor]):
         return notebook.bundle([(name, describe(tensor), _nbytes(tensor)) for name, tensor in self._tensors.items()], self._metadata)
 
 
-def _nbytes(tensor: Tensor) -> int:
-    """Bytes in memory of all arrays of a tensor."""
+def _is_foreign(value: Any) -> bool:
+    """Whether a value is an object of a framework; NumPy's scalars are not arrays."""
+    known = any(package in FRAMEWORKS for package in roots(type(value)))
+    return known and not isinstance(value, np.generic)
+
+
+def _nbytes(tensor: Any) -> int:
+    """Bytes in memory of all arrays of a tensor; 0 where a framework does not say."""
     if isinstance(tensor, Sparse):
         return tensor.indices.nbytes + tensor.values.nbytes + tensor.dense_shape.nbytes
     if isinstance(tensor, Ragged):
         return tensor.values.nbytes + sum(part.nbytes for part in tensor.row_splits)
-    return tensor.nbytes
+    return int(getattr(tensor, "nbytes", 0))
 
 
 def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:
@@ -462,7 +478,7 @@ def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:
     return dict(texts)
 
 
-def describe(tensor: Tensor) -> str:
+def describe(tensor: Any) -> str:
     """Kind, dtype and shape in a few words.
 
     >>> describe(np.zeros((2, 3), np.float32))
@@ -472,4 +488,9 @@ def describe(tensor: Tensor) -> str:
         return f"{tensor.dtype} {tensor.shape}"
     if isinstance(tensor, Strings):
         return f"Strings {'text' if tensor.text else 'bytes'} {tensor.shape}"
-    return f"{type(tensor).__name__} {tensor.dtype} {tensor.shape}"
+    if isinstance(tensor, (Sparse, Ragged, Quantized)):
+        return f"{type(tensor).__name__} {tensor.dtype} {tensor.shape}"
+    kind = f"{type(tensor).__module__.partition('.')[0]}.{type(tensor).__name__}"
+    dtype = getattr(tensor, "dtype", getattr(tensor, "type", ""))
+    shape = tuple(tensor.shape) if hasattr(tensor, "shape") else (len(tensor),)
+    return f"{kind} {dtype} {shape}"

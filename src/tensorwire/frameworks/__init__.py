@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import EncodeError, UsageError, choices
-from .._optional import roots
+from .._optional import FRAMEWORKS, roots
 from ..quantized import Quantized
 from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings
 from . import numpy as _numpy
@@ -26,18 +26,6 @@ from . import numpy as _numpy
 plain = _numpy.plain
 layout = _numpy.layout
 
-_MODULES = {
-    "keras": "keras",
-    "tensorflow": "tensorflow",
-    "torch": "torch",
-    "jax": "jax",
-    "jaxlib": "jax",
-    "scipy": "scipy",
-    "pyarrow": "arrow",
-    "pandas": "pandas",
-    "numpy": "numpy",
-}
-"""Packages that a class may come from, each with its module here. A Keras variable is TensorFlow's too, so Keras is asked first."""
 _TARGETS = ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")
 _ALIASES = {"tf": "tensorflow", "keras": "tensorflow", "pt": "torch", "np": "numpy", "pyarrow": "arrow", "pa": "arrow"}
 """What people also call them, for suggestions."""
@@ -49,7 +37,7 @@ _found: dict[type, Any] = {}
 def _module(kind: type) -> Any:
     """The module for a class, or None. Classes are few, so the answer is kept."""
     if kind not in _found:
-        names = [module for package, module in _MODULES.items() if package in roots(kind)]
+        names = [module for package, module in FRAMEWORKS.items() if package in roots(kind)]
         _found[kind] = importlib.import_module(f"{__name__}.{names[0]}") if names else None
     return _found[kind]
 
@@ -171,13 +159,16 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     `device` places it, where the framework has devices. `cast=True` allows a dtype that the framework lacks to become one that it has.
     Memory is shared where the framework cannot write to what is not the caller's to change, else copied.
 
+    A Bundle stays a Bundle with its metadata, and its values become objects of `framework`.
+
     >>> to(Strings.of(["a", "b"]), "object")
     array(['a', 'b'], dtype=object)
     """
     if framework not in _TARGETS:
         raise UsageError(f"unknown framework {framework!r}{choices(_ALIASES.get(framework, framework), _TARGETS)}")
-    value = x if isinstance(x, KINDS) else tensor(x)
-    if isinstance(value, list):
+    is_text = isinstance(x, np.ndarray) and x.dtype.kind in "OSUT"  # becomes Strings
+    value = x if isinstance(x, (*KINDS, Bundle)) and not is_text else tensor(x)
+    if isinstance(value, (list, Bundle)):
         return each(value, framework, device, cast)
     if framework in _ON_HOST and device is not None:
         raise EncodeError(f"{_ON_HOST[framework]} has no devices; device={device!r} means nothing with to={framework!r}")
@@ -187,7 +178,7 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
 
 
 def each(value: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A nested value with every tensor in it as an object of `framework`; a Bundle becomes a dict unless it can stay one.
+    """A nested value with every tensor in it as an object of `framework`.
 
     A tensor that stands in several places is converted once, so that tied weights are tied again.
     """
@@ -200,10 +191,11 @@ def _each(value: Any, framework: str, device: Any, cast: bool, done: dict[int, A
             done[id(value)] = to(value, framework, device, cast)
         return done[id(value)]
     if isinstance(value, (list, tuple)):
-        items = [_each(item, framework, device, cast, done) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
+        made = [_each(item, framework, device, cast, done) for item in value]
+        return tuple(made) if isinstance(value, tuple) else made
     if isinstance(value, (dict, Bundle)):
-        return {key: _each(item, framework, device, cast, done) for key, item in value.items()}
+        items = {key: _each(item, framework, device, cast, done) for key, item in value.items()}
+        return value.replaced(items) if isinstance(value, Bundle) else items
     return value
 
 

@@ -54,7 +54,8 @@ class _Lower:
         if isinstance(value, dict) and frameworks.is_python(value):  # state_dict() of torch is an OrderedDict
             return {"dict": {self.key(key): self.named(key, item, depth) for key, item in value.items()}}
         if kind is Bundle:
-            node = {"bundle": {self.key(name): self.named(name, item, depth) for name, item in value.items()}}
+            items = value.items()
+            node = {"bundle": {self.key(name): self.member(name, x, depth) for name, x in items}}
             texts = {"metadata": value.metadata, "tensor_metadata": value.tensor_metadata}
             return node | {key: text for key, text in texts.items() if text}
         return self.foreign(value, depth)
@@ -72,6 +73,14 @@ class _Lower:
         if identity is not None and isinstance(tensor, np.ndarray):
             self.tied[identity] = len(self.parts), value
         return self.tensor(tensor)
+
+    def member(self, name: str, value: Any, depth: int) -> Node:
+        """A tensor of a Bundle, which holds no lists; only torch's nested tensors are such."""
+        node = self.named(name, value, depth)
+        if "list" in node:
+            why = "a Bundle holds tensors, and this one is a list of them; use a dict"
+            raise EncodeError(why, tensor=name)
+        return node
 
     def named(self, name: str, value: Any, depth: int) -> Node:
         try:
