@@ -78,7 +78,7 @@ def _sorted(value):
     if isinstance(value, tw.Bundle):
         return tw.Bundle(dict(sorted(value.items())), value.metadata, value.tensor_metadata)
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
+        return {key: _sorted(value[key]) for key in sorted(value, key=str)}
     return type(value)(map(_sorted, value)) if isinstance(value, (list, tuple)) else value
 
 

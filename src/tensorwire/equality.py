@@ -48,8 +48,9 @@ def _is_dict(value: Any) -> bool:
     return isinstance(value, dict) and frameworks.is_python(value)
 
 
-def _items(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    return list(a) == list(b) and all(equal(a[key], b[key]) for key in a)
+def _items(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
+    same = list(a) == list(b) and list(map(type, a)) == list(map(type, b))  # 1 == True
+    return same and all(equal(a[key], b[key]) for key in a)
 
 
 def _tensors(a: Any, b: Any) -> bool:

@@ -112,6 +112,8 @@ def _rows(found: list[Group], parts: list[Any]) -> int | None:
 
 def _says_it_all(spec: Any, found: list[Group], table: bool) -> bool:
     """Whether what is read of such columns without a spec is what the value was: a dict of them."""
-    if not isinstance(spec, dict) or list(spec) != ["dict"] or len(found) != len(spec["dict"]):
+    if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
+        return False
+    if len(found) != len(spec["dict"]):
         return False
     return all(is_column(node) if table else _is_plain(node) for node in spec["dict"].values())

@@ -8,6 +8,7 @@ with "$"; so a key of your own that begins with "$" gets one more.
     {"$ragged": {"values": TENSOR, "splits_dtype": "int64", "row_splits": [[0, 2, 2]], "uniform": [null]}}
     {"$quantized": {"scheme": "int8", "dtype": "float32", "axis": 0, "codes": TENSOR, "scale": TENSOR, "zero_point": TENSOR}}
     {"$bundle": {"name": TENSOR}, "metadata": {...}, "tensor_metadata": {"name": {...}}}
+    {"$dict": [[0, ANYTHING], ["lr", 0.1]]}    a dict with a key that is an int
     {"$tuple": [1, 2]}    {"$bytes": "AAE="}    {"$float": "nan"}    {"$same": "/layers/0/w"}    {"$value": ANYTHING, "metadata": {...}}
 
 Every number has the fewest digits that are read back as the same number of its own dtype. "NaN" is the usual NaN of the dtype; where one

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes
 from .._errors import LimitError
 from .._limits import Limits
+from ..lowering.names import is_key
 from ..tensors import Array
 from ..wire import jsontext
 from .json_tensors import INT64, Tensors
@@ -176,6 +177,33 @@ class Reader(Tensors):
     def tuple_items(self, at: int, depth: int, way: str, own: Fields) -> Read:
         return self.items(at, depth, f"{way}/$tuple")
 
+    def pairs(self, at: int, depth: int, way: str, own: Fields) -> Read:
+        """The keys and values of a dict with a key that is an int."""
+        self.check_depth(depth + 1, at)
+        found: dict[Any, Any] = {}
+
+        def take(number: int, at: int) -> int:
+            pair: list[Any] = []
+
+            def take_half(half: int, at: int) -> int:
+                if half == 0:
+                    item, end = self.python(at)
+                    if not is_key(item) or item in found:
+                        self.fail("a key is a string or an integer of 64 bits, each once", at)
+                else:
+                    item, end = self.value(at, depth + 1, f"{way}/$dict/{number}/{half}")
+                pair.append(item)
+                return end
+
+            end = self.each_item(at, take_half)
+            if len(pair) != 2:
+                self.fail("an item of $dict is a key and a value", at)
+            found[pair[0]] = pair[1]
+            return end
+
+        end = self.each_item(at, take)
+        return found, end
+
     def members(self, at: int, depth: int, way: str, own: Fields) -> Read:
         found, end = self.object(at, depth, f"{way}/$bundle")
         if not isinstance(found, dict):
@@ -289,6 +317,7 @@ _FORMS: dict[str, tuple[dict[str, _Field], Callable[[Reader, Fields, int, str], 
     "$ragged": ({"$ragged": Reader.ragged_parts}, Reader.ragged_tensor),
     "$quantized": ({"$quantized": Reader.quantized_parts}, Reader.quantized_tensor),
     "$tuple": ({"$tuple": Reader.tuple_items}, lambda self, own, at, way: tuple(own["$tuple"])),
+    "$dict": ({"$dict": Reader.pairs}, lambda self, own, at, way: own["$dict"]),
     "$bundle": ({"$bundle": Reader.members, "metadata": Reader.plainly, "tensor_metadata": Reader.plainly}, Reader.bundle),
     "$bytes": ({"$bytes": Reader.word}, lambda self, own, at, way: self.base64(own["$bytes"], at)),
     "$float": ({"$float": Reader.word}, Reader.float),

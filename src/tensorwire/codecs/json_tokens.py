@@ -30,8 +30,8 @@ class Tokens:
         self.data, self.limits = data, limits
         self.watch: Callable[[], object] | None = None
         """Called now and then, for whoever has to be done by a certain time."""
-        self.text_depth = 2 * limits.json_depth + validate.NUMPY_RANK + 8
-        """How deep brackets may nest: a tuple takes two, and at the bottom is a tensor, which may be a part of another."""
+        self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8
+        """How deep brackets may nest: a `$dict` takes three, and at the bottom is a tensor, which may be a part of another."""
 
     def fail(self, why: str, at: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
         raise kind(why, format=FORMAT, offset=at)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from .._errors import EncodeError
-from ..lowering.names import DENSE
+from ..lowering.names import DENSE, members
 from ..tensors import Array, Strings
 from ..wire.jsontext import NANS, Numbers, Text
 from .json_tokens import FORMAT
@@ -57,6 +57,9 @@ class Wrapped:
         return {"$tuple": self.list({"list": node["tuple"]}, f"{way}/$tuple")}
 
     def dict(self, node: Any, way: str) -> Any:
+        if isinstance(node["dict"], list):
+            pairs = enumerate(node["dict"])
+            return {"$dict": [[key, self.node(x, f"{way}/$dict/{i}/1")] for i, (key, x) in pairs]}
         escaped = {f"${key}" if key[:1] == "$" else key: item for key, item in node["dict"].items()}
         return {key: self.node(item, pointer(way, key)) for key, item in escaped.items()}
 
@@ -118,7 +121,13 @@ class Plain(Wrapped):
         return self.list({"list": node["tuple"]}, way)
 
     def dict(self, node: Any, way: str) -> Any:
-        return {key: self.node(item, pointer(way, key)) for key, item in node["dict"].items()}
+        found: Any = {}
+        for key, item in members(node):
+            if str(key) in found:
+                why = f"plain JSON has only text as keys, and {key!r} and '{key}' are both there"
+                raise EncodeError(why, format=FORMAT)
+            found[str(key)] = self.node(item, pointer(way, key))
+        return found
 
     def bundle(self, node: Any, way: str) -> Any:
         if "metadata" in node or "tensor_metadata" in node:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .. import memory
+from .. import lowering, memory
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import DEFAULT, Limits
 from .._optional import require
@@ -128,14 +128,15 @@ def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
     """A value that is columns of one length, taken apart; an error for any other."""
     found = arrow_columns.columns(value, metadata, FORMAT)
     kind = next(iter(found.spec), None) if isinstance(found.spec, dict) else None
-    nodes = found.spec[kind] if kind in ("dict", "bundle") else {"the value": found.spec}
-    for name, node in nodes.items():
+    mapping = kind in ("dict", "bundle")
+    nodes = list(lowering.members(found.spec)) if mapping else [("the value", found.spec)]
+    for name, node in nodes:
         if not arrow_columns.is_column(node):
             what = next(
                 (key for key in ("sparse", "quantized", "same", "dict", "list", "tuple") if isinstance(node, dict) and key in node), ""
             )
             why = {"sparse": "is sparse", "quantized": "is quantized", "same": "is another one again"}.get(what, "is no tensor")
-            raise EncodeError(f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=name)
+            raise EncodeError(f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=str(name))
     if found.rows is None:
         rows = ", ".join(
             f"{name!r} has {'none' if count is None else count}" for name, count in arrow_columns.lengths(found.spec, found.parts)

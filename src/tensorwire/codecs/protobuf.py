@@ -68,7 +68,7 @@ class Protobuf:
 class _About(NamedTuple):
     """What a message says beside its value."""
 
-    key: str | None = None
+    key: str | int | None = None
     own: Mapping[str, str] = {}
     """Text about the tensor; `name` and `device` have fields of their own."""
     texts: Mapping[str, str] = {}
@@ -82,6 +82,8 @@ class _Draft(NamedTuple):
     head: bytes
     """All fields before the parts."""
     parts: list[_Draft]
+    tail: bytes
+    """The fields between the parts and the data."""
     data: Array | None
     shape: tuple[int, ...]
     size: int
@@ -118,7 +120,7 @@ class _Drafts:
             splits = [self.tensor(_About(f"row_splits/{i}")) for i in range(node["splits"])]
             lengths = [-1 if length is None else length for length in node.get("uniform", [None] * len(splits))]
             return _draft("ragged", about, shape=(splits[0].shape[0] - 1, *lengths, *values.shape[1:]), parts=[values, *splits])
-        if kind in ("list", "tuple", "dict", "bundle"):
+        if kind in lowering.CONTAINERS:
             return self.container(node, kind, about)
         names = lowering.names(node, sys.maxsize)
         if not names:
@@ -132,8 +134,9 @@ class _Drafts:
         return found
 
     def container(self, node: Any, kind: str, about: _About) -> _Draft | None:
-        inner, own = node[kind], node.get("tensor_metadata", {})
-        items: list[Any] = list(inner.items()) if isinstance(inner, dict) else [(None, item) for item in _nodes(inner)]
+        own = node.get("tensor_metadata", {})
+        named = kind in ("dict", "bundle")
+        items = [(key if named else None, item) for key, item in lowering.members(node)]
         parts = [self.draft(item, _About(key, own.get(key, {}))) for key, item in items]
         if kind == "bundle":
             about = about._replace(texts={**node.get("metadata", {}), **about.texts})
@@ -147,10 +150,6 @@ class _Drafts:
         if isinstance(part, Strings):
             return _draft("strings", about, "text" if text else "bytes", part.shape, strings=part)
         return _draft("dense", about, dtypes.of(part.dtype).name, part.shape, data=part)
-
-
-def _nodes(inner: Any) -> list[Any]:
-    return [{}] * inner if isinstance(inner, int) else inner
 
 
 def _draft(
@@ -171,17 +170,22 @@ def _draft(
     head += b"" if dtype is None else _text(3, dtype)
     if shape and kind != "value":
         head += _block(4, b"".join(protobuf.varint(dim & 0xFFFFFFFFFFFFFFFF) for dim in shape))
-    named = {5: about.key, 6: about.own.get("name"), 7: about.own.get("device")}
+    tail = b""
+    if isinstance(about.key, int):
+        tail = protobuf.varint(12 << 3) + protobuf.varint(about.key & 0xFFFFFFFFFFFFFFFF)
+    key = about.key if isinstance(about.key, str) else None
+    named = {5: key, 6: about.own.get("name"), 7: about.own.get("device")}
     head += b"".join(_text(number, text) for number, text in named.items() if text is not None)
     if strings is not None:
         head = kernels.string_vals(head, strings.data, strings.offsets)
     rest = b"" if spec is ... else _block(9, jsontext.write(spec))
     texts = {key: text for key, text in about.own.items() if key not in ("name", "device")} | dict(about.texts)
     rest += b"".join(_block(10, _text(1, key) + _text(2, text)) for key, text in texts.items())
-    size = len(head) + len(rest) + sum(1 + len(protobuf.varint(part.size)) + part.size for part in parts or ())
+    size = len(head) + len(rest) + len(tail)
+    size += sum(1 + len(protobuf.varint(part.size)) + part.size for part in parts or ())
     if data is not None and data.nbytes:
         size += 1 + len(protobuf.varint(data.nbytes)) + data.nbytes + (5 + _ALIGN + 1 if data.nbytes > memory.TINY else 0)
-    return _Draft(head + rest if rest else head, parts or [], data, shape, size)
+    return _Draft(head + rest if rest else head, parts or [], tail, data, shape, size)
 
 
 def _text(number: int, text: str) -> bytes:
@@ -204,6 +208,9 @@ def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
         yield tag
         yield from _chunks(part, at + len(tag))
         at += len(tag) + part.size
+    if draft.tail:
+        yield draft.tail
+        at += len(draft.tail)
     if draft.data is None or not draft.data.nbytes:
         return
     tag = _TAGS[15] + protobuf.varint(draft.data.nbytes)

@@ -22,11 +22,11 @@ from ..wire.status import MIXED_FIELDS, REPEATED, TOO_MANY_DIMS, UNKNOWN_FIELD, 
 FORMAT = "protobuf"
 MAGIC = "tensorwire/1"
 RANK = 254
-_SHAPE, _STRINGS, _METADATA, _PARTS = 4, 8, 10, 11
+_SHAPE, _STRINGS, _METADATA, _PARTS, _INT_KEY = 4, 8, 10, 11, 12
 _TEXTS = {1: "magic", 2: "kind", 3: "dtype", 5: "key", 6: "name", 7: "device"}
 _BYTES = {9: "spec", 14: "padding", 15: "data", 16: "filler"}
 _ONCE = _TEXTS | _BYTES
-_KNOWN = {*_ONCE, _SHAPE, _STRINGS, _METADATA, _PARTS}
+_KNOWN = {*_ONCE, _SHAPE, _STRINGS, _METADATA, _PARTS, _INT_KEY}
 _BLOCK = 16 << 10
 
 
@@ -45,6 +45,13 @@ class Message(NamedTuple):
     """Of the parts: from, to, from, to ... There can be very many, and they are not looked into."""
     spans: dict[str, tuple[int, int]]
     """From where to where: spec, data."""
+    int_keys: list[int]
+    """The int that is this part's key; at most one."""
+
+    @property
+    def key(self) -> str | int | None:
+        """What this part is called in the message that it is a part of."""
+        return self.int_keys[0] if self.int_keys else self.texts.get("key")
 
     @property
     def kind(self) -> str:
@@ -88,7 +95,7 @@ class Scanner:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
     def _scan(self, start: int, stop: int) -> Message:
-        found = Message(start, stop, {}, [], [0, 0, 0], {}, array("q"), {})
+        found = Message(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
         texts, spans, view, at = found.texts, found.spans, self.view, start
         while at < stop:
             begin = at
@@ -98,7 +105,7 @@ class Scanner:
             else:
                 number, kind, at = wire.tag(view, at, stop)
                 if kind != wire.LEN:
-                    at = self._other(found.shape, number, kind, begin, at, stop)
+                    at = self._other(found, number, kind, begin, at, stop)
                     continue
             byte = view[at] if at < stop else 0x80
             size, first = (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
@@ -118,6 +125,8 @@ class Scanner:
                     raise self._too_many(begin)
             elif number == _SHAPE:
                 self._packed(found.shape, first, at, begin)
+            elif number == _INT_KEY:
+                raise wire.Fault(UNKNOWN_FIELD, begin)
             elif number == _METADATA:
                 self._entry(found.metadata, first, at)
             elif number == _STRINGS:
@@ -127,11 +136,16 @@ class Scanner:
                 found.strings[:] = count, begin, at
         return found
 
-    def _other(self, shape: list[int], number: int, kind: int, begin: int, at: int, stop: int) -> int:
-        """The position after a field that has no length: a dimension, or one that we do not know."""
-        if number == _SHAPE and kind == wire.VARINT:
-            dim, at = wire.read_varint(self.view, at, stop)
-            self._dims(shape, [dim], begin)
+    def _other(self, found: Message, number: int, kind: int, begin: int, at: int, stop: int) -> int:
+        """The position after a field without a length: a dimension, an int_key, or unknown."""
+        if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
+            value, at = wire.read_varint(self.view, at, stop)
+            if number == _SHAPE:
+                self._dims(found.shape, [value], begin)
+            elif found.int_keys:
+                raise wire.Fault(REPEATED, begin)
+            else:
+                found.int_keys.append(_signed(value))
             return at
         if number in _KNOWN:
             raise wire.Fault(UNKNOWN_FIELD, begin)
@@ -150,7 +164,7 @@ class Scanner:
         self._dims(shape, dims, begin)
 
     def _dims(self, shape: list[int], dims: list[int], begin: int) -> None:
-        shape += [dim - (1 << 64) if dim >> 63 else dim for dim in dims]
+        shape += map(_signed, dims)
         if len(shape) > RANK:
             raise wire.Fault(TOO_MANY_DIMS, begin)
 
@@ -184,6 +198,11 @@ class Scanner:
         metadata[key] = pair.get(2, "")
         if len(metadata) > self._limits.names:
             raise self._too_many(start)
+
+
+def _signed(value: int) -> int:
+    """An int64, which is two's complement in a varint."""
+    return value - (1 << 64) if value >> 63 else value
 
 
 class _Window:

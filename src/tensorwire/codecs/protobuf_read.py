@@ -51,6 +51,8 @@ def read(source: Source, copy: bool | None, limits: Limits) -> Read:
         raise DecodeError(f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}", offset=0)
     key = top.texts.get("key")
     node = walk.node(top, key, 0)
+    if top.int_keys:
+        raise DecodeError("the outermost message has an int_key, which only a part of a dict has", offset=0)
     if key is not None:
         node = {"bundle": {key: node}} | ({"tensor_metadata": {key: top.placed}} if top.placed else {})
     if isinstance(node, dict) and "bundle" in node and top.metadata:
@@ -140,18 +142,21 @@ class _Walk:
         return {found.kind: nodes if any(node != {} for node in nodes) else len(nodes)}
 
     def mapping(self, found: Message, way: str | None, depth: int) -> Any:
-        nodes: dict[str, Any] = {}
+        nodes: dict[str | int, Any] = {}
         about: dict[str, dict[str, str]] = {}
         for part, node in self._inside(found, way, depth):
-            key = part.texts.get("key")
+            key = part.key
             if key is None or key in nodes:
                 why = "a part without a key" if key is None else f"the key {key!r:.60} twice"
                 raise DecodeError(f"a {found.kind} with {why}", offset=part.start)
+            if part.int_keys and (found.kind == "bundle" or "key" in part.texts):
+                raise DecodeError(f"a {found.kind} with an int_key", offset=part.start)
             nodes[key] = node
             if texts := part.metadata | part.placed:
-                about[key] = texts
+                about[str(key)] = texts
         if found.kind == "dict":
-            return {"dict": nodes}
+            text = all(isinstance(key, str) for key in nodes)
+            return {"dict": nodes if text else [[key, node] for key, node in nodes.items()]}
         said = {"metadata": found.metadata, "tensor_metadata": about}
         return {"bundle": nodes} | {name: texts for name, texts in said.items() if texts}
 
@@ -176,7 +181,7 @@ class _Walk:
             raise error(f"a {found.kind} of the shape {found.shape} has {count} parts", offset=found.start)
         for i, span in enumerate(found.parts):
             part = self.scan(*span)
-            step = part.texts.get("key", str(i))
+            step = str(i if part.key is None else part.key)
             yield part, self.node(part, step if way is None else f"{way}/{step}", depth + 1)
 
     def _named(self, found: Message, wanted: list[str]) -> dict[str, Message]:

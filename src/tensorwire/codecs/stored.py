@@ -92,6 +92,8 @@ def assign(spec: Any, metadata: dict[str, str], parts: dict[str, Any], stored: C
 
 def says_it_all(spec: Any, names: Sequence[str]) -> bool:
     """Whether a plain dict of arrays, in the order of the file, is what the value was."""
-    if not isinstance(spec, dict) or list(spec) != ["dict"] or list(spec["dict"]) != list(names):
+    if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
+        return False
+    if list(spec["dict"]) != list(names):
         return False
     return all(node == {} for node in spec["dict"].values())

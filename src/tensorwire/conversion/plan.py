@@ -18,6 +18,12 @@ from ..codecs.container import Container
 from . import rules
 from .parts import Change, Held, Leaf, Out, Target, convert
 
+_INSIDE: dict[str, Any] = {
+    "dict": (dict, list),
+    "bundle": dict,
+    "list": (list, int),
+    "tuple": (list, int),
+}
 Step = Callable[[int, str], None]
 """Told of every so many bytes that were written of a tensor."""
 
@@ -166,14 +172,11 @@ def _leaves(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
         raise LimitError(f"a value nested more than {DEFAULT.json_depth} deep")
     kind = next(iter(node), None) if isinstance(node, dict) else None
     start = f"{way}/" if way else ""
-    if kind in ("dict", "bundle", "list", "tuple") and not isinstance(node[kind], dict if kind in ("dict", "bundle") else (list, int)):
-        raise DecodeError(f"a {kind} in a spec is none")
-    if kind in ("dict", "bundle"):
-        for key, item in node[kind].items():
+    if kind in _INSIDE and not isinstance(node[kind], _INSIDE[kind]):
+        raise DecodeError(f"invalid spec: a {kind} node with {type(node[kind]).__name__} inside")
+    if kind in lowering.CONTAINERS:
+        for key, item in lowering.members(node):
             yield from _leaves(item, f"{start}{key}", depth + 1)
-    elif kind in ("list", "tuple"):
-        for number, item in enumerate([{}] * node[kind] if type(node[kind]) is int else node[kind]):
-            yield from _leaves(item, f"{start}{number}", depth + 1)
     else:
         yield way, node
 
@@ -181,6 +184,8 @@ def _leaves(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
 def _rebuilt(node: Any, leaves: Iterator[Any]) -> Any:
     """The same tree with other leaves."""
     kind = next(iter(node), None) if isinstance(node, dict) else None
+    if kind == "dict" and isinstance(node[kind], list):
+        return {kind: [[key, _rebuilt(item, leaves)] for key, item in node[kind]]}
     if kind in ("dict", "bundle"):
         return node | {kind: {key: _rebuilt(item, leaves) for key, item in node[kind].items()}}
     if kind in ("list", "tuple"):

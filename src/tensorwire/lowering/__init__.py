@@ -13,6 +13,7 @@ A spec is a tree of nodes; parts are consumed in the order in which the tree is 
                                         the original's; casts ("float16") have neither those two parts nor the axis
     {"same": 4}                         the tensor that was made of part 4: tied weights are stored once, and come back tied
     {"list": [NODE, ...]}  {"tuple": [NODE, ...]}  {"dict": {"key": NODE, ...}}
+    {"dict": [["key", NODE], [0, NODE], ...]}   a dict with a key that is an int; all keys in their order
     {"list": 3}            {"tuple": 3}            all of {}: three parts as they are
     {"bundle": {"name": NODE, ...}, "metadata": {...}, "tensor_metadata": {...}}
     {"float": "7ff8000000000001"}       a NaN or infinity by its bits, big-endian      {"bytes": "AAE="}   base64
@@ -26,7 +27,21 @@ Parts have names, which follow from the spec alone: the keys and positions on th
 
 from .lift import lift
 from .lower import Lowered, lower
-from .names import names, tensors, unique
+from .names import CONTAINERS, members, names, tensors, unique
 from .packed import Entry, entries, inside, is_packed, pack
 
-__all__ = ["Entry", "Lowered", "entries", "inside", "is_packed", "lift", "lower", "names", "pack", "tensors", "unique"]
+__all__ = [
+    "CONTAINERS",
+    "Entry",
+    "Lowered",
+    "entries",
+    "inside",
+    "is_packed",
+    "lift",
+    "lower",
+    "members",
+    "names",
+    "pack",
+    "tensors",
+    "unique",
+]

@@ -15,7 +15,7 @@ from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Limits
 from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
-from .names import Node
+from .names import CONTAINERS, Node, members
 from .packed import unpacked
 
 Part = Array | Strings
@@ -48,7 +48,7 @@ class _Lift:
             self.made[at] = found = self.part()
             return found
         kind = next(iter(node))
-        if depth >= self.limits.json_depth and kind in ("list", "tuple", "dict", "bundle"):
+        if depth >= self.limits.json_depth and kind in CONTAINERS:
             raise LimitError(f"a value nested more than {self.limits.json_depth} deep")
         read = _KINDS.get(kind)
         if read is None or not node.keys() <= _KEYS[kind]:
@@ -70,8 +70,11 @@ class _Lift:
             raise DecodeError(f"a {kind} in a spec is a list or a number, not {type(items).__name__}")
         return found if kind == "list" else tuple(found)
 
-    def mapping(self, node: Node, depth: int) -> dict[str, Any]:
-        return {key: self.node(item, depth + 1) for key, item in _dict(node, next(iter(node))).items()}
+    def mapping(self, node: Node, depth: int) -> dict[Any, Any]:
+        kind = next(iter(node))
+        if kind == "bundle" or not isinstance(node[kind], list):
+            _dict(node, kind)
+        return {key: self.node(item, depth + 1) for key, item in members(node)}
 
     def bundle(self, node: Node, depth: int) -> Bundle:
         tensors = self.mapping(node, depth)

@@ -14,7 +14,7 @@ from .. import dtypes, frameworks, validate
 from .._errors import EncodeError
 from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings
-from .names import DENSE, DEPTH, Node
+from .names import DENSE, DEPTH, Node, is_key
 
 Part = Array | Strings
 
@@ -52,13 +52,19 @@ class _Lower:
             nodes = [self.node(item, depth + 1) for item in value]
             return {kind.__name__: len(nodes) if all(node is DENSE for node in nodes) else nodes}
         if isinstance(value, dict) and frameworks.is_python(value):  # state_dict() of torch is an OrderedDict
-            return {"dict": {self.key(key): self.named(key, item, depth) for key, item in value.items()}}
+            return self.mapping(value, depth)
         if kind is Bundle:
             items = value.items()
             node = {"bundle": {self.key(name): self.member(name, x, depth) for name, x in items}}
             texts = {"metadata": value.metadata, "tensor_metadata": value.tensor_metadata}
             return node | {key: text for key, text in texts.items() if text}
         return self.foreign(value, depth)
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> Node:
+        pairs = [[self.dict_key(key), self.named(str(key), x, depth)] for key, x in value.items()]
+        if all(type(key) is str for key, _ in pairs):
+            return {"dict": dict(pairs)}
+        return {"dict": pairs}
 
     def foreign(self, value: Any, depth: int) -> Node:
         """An object of a framework. Where two are one memory, the second says so."""
@@ -96,9 +102,15 @@ class _Lower:
             raise EncodeError("a Python int of more than 4096 bits")
         return value
 
+    def dict_key(self, key: Any) -> str | int:
+        if type(key) is int and not is_key(key):
+            raise EncodeError("a key that is an int must fit 64 bits; pass str(key)")
+        return key if type(key) is int else self.key(key)
+
     def key(self, key: Any) -> str:
         if type(key) is not str:
-            raise EncodeError(f"keys must be str, not {type(key).__name__} ({key!r:.40})")
+            why = f"keys are str or int, not {type(key).__name__} ({key!r:.40})"
+            raise EncodeError(f"{why}; convert the keys, as in {{str(k): v for k, v in x.items()}}")
         try:
             key.encode()
         except UnicodeEncodeError:

@@ -12,6 +12,44 @@ Node = Any
 DENSE: dict[str, Any] = {}
 """The node of a part as it is; one object, so that a list of nothing else is told at a glance."""
 DEPTH = DEFAULT.json_depth
+CONTAINERS = ("dict", "bundle", "list", "tuple")
+"""The kinds of node that hold other nodes."""
+
+
+def members(node: Node) -> Iterator[tuple[str | int, Node]]:
+    """The keys, or positions, and the nodes inside of a container; nothing for any other node.
+
+    >>> list(members({"dict": [["lr", 0.1], [0, {}]]})), list(members({"tuple": 2}))
+    ([('lr', 0.1), (0, {})], [(0, {}), (1, {})])
+    """
+    kind = next(iter(node), None) if isinstance(node, dict) else None
+    inner = node[kind] if kind in CONTAINERS else None
+    if kind in ("dict", "bundle") and isinstance(inner, dict):
+        yield from inner.items()
+    elif kind == "dict" and isinstance(inner, list):
+        yield from _pairs(inner)
+    elif kind in ("list", "tuple"):
+        yield from enumerate(inner if isinstance(inner, list) else _dense(inner))
+
+
+def is_key(key: Any) -> bool:
+    """Whether a dict of a value may have this key: text, or an integer of 64 bits.
+
+    >>> is_key("a"), is_key(-3), is_key(True), is_key(1 << 63)
+    (True, True, False, False)
+    """
+    return type(key) is str or (type(key) is int and -(1 << 63) <= key < 1 << 63)
+
+
+def _pairs(inner: list[Any]) -> Iterator[tuple[str | int, Node]]:
+    seen: set[str | int] = set()
+    for pair in inner:
+        if not isinstance(pair, list) or len(pair) != 2 or not is_key(pair[0]):
+            raise DecodeError(f"a dict in a spec has pairs of a key and a node, not {pair!r:.60}")
+        if pair[0] in seen:
+            raise DecodeError(f"a dict in a spec has the key {pair[0]!r:.60} twice")
+        seen.add(pair[0])
+        yield pair[0], pair[1]
 
 
 def names(spec: Node, most: int) -> list[str]:
@@ -66,11 +104,9 @@ def _tensors(node: Node, way: str | None, depth: int) -> Iterator[tuple[str | No
     if not isinstance(node, dict) or depth > 2 * DEPTH:
         return
     kind = next(iter(node), None)
-    inner = node[kind] if kind else None
     start = "" if way is None else f"{way}/"
-    if kind in ("dict", "bundle", "list", "tuple"):
-        items = inner.items() if isinstance(inner, dict) else enumerate(inner if isinstance(inner, list) else _dense(inner))
-        for key, item in items:
+    if kind in CONTAINERS:
+        for key, item in members(node):
             yield from _tensors(item, f"{start}{key}", depth + 1)
     elif kind not in ("float", "bytes"):
         yield way, node
@@ -103,11 +139,8 @@ def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
         yield from _names(inner, f"{start}values", depth + 1)
         splits = node.get("splits")
         yield from (f"{start}row_splits/{i}" for i in range(splits if type(splits) is int else 0))
-    elif kind in ("dict", "bundle") and isinstance(inner, dict):
-        for key, item in inner.items():
-            yield from _names(item, f"{start}{key}", depth + 1)
     elif kind in ("list", "tuple") and type(inner) is int:
         yield from (f"{start}{i}" for i in range(inner))
-    elif kind in ("list", "tuple") and isinstance(inner, list):
-        for i, item in enumerate(inner):
-            yield from _names(item, f"{start}{i}", depth + 1)
+    elif kind in CONTAINERS:
+        for key, item in members(node):
+            yield from _names(item, f"{start}{key}", depth + 1)

@@ -13,16 +13,15 @@ from ..lazy import File
 _NAMES, _ITEMS = 40, 8
 """Children that are shown of a dict, and of a list, whose items mostly are alike."""
 _DEEP = 8
-_CONTAINERS = ("dict", "bundle", "list", "tuple")
 
 
 def is_nested(file: File) -> bool:
     """Whether there is more to a file's value than tensors by name."""
     node = file._container.tree
     if _kind(node) not in ("dict", "bundle"):
-        return _kind(node) in _CONTAINERS or not isinstance(node, dict)
-    inner = next(iter(node.values()))
-    return any(_kind(child) in _CONTAINERS or _is_python(child) for child in inner.values()) if isinstance(inner, dict) else False
+        return _kind(node) in lowering.CONTAINERS or not isinstance(node, dict)
+    children = [child for _, child in lowering.members(node)]
+    return any(_kind(child) in lowering.CONTAINERS or _is_python(child) for child in children)
 
 
 def lines(file: File) -> list[str]:
@@ -60,12 +59,7 @@ def _is_python(node: Any) -> bool:
 
 
 def _children(node: Any) -> list[tuple[str, Any]]:
-    inner = next(iter(node.values()))
-    if isinstance(inner, dict):
-        return [(str(key), child) for key, child in inner.items()]
-    if isinstance(inner, list):
-        return [(str(key), child) for key, child in enumerate(inner)]
-    return [(str(key), {}) for key in range(inner if type(inner) is int else 0)]
+    return [(str(key), child) for key, child in lowering.members(node)]
 
 
 def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iterator[str]:
@@ -73,7 +67,7 @@ def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iter
     if _is_python(node):
         yield _shown(node)
         return
-    if _kind(node) not in _CONTAINERS:
+    if _kind(node) not in lowering.CONTAINERS:
         yield tensor()
         return
     children = _children(node)
@@ -107,6 +101,6 @@ def _python(node: Any) -> Any:
 def _values(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
     if _is_python(node):
         yield way or "value", _python(node)
-    elif _kind(node) in _CONTAINERS and depth < 100:
+    elif _kind(node) in lowering.CONTAINERS and depth < 100:
         for name, child in _children(node):
             yield from _values(child, f"{way}/{name}" if way else name, depth + 1)

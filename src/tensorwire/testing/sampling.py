@@ -111,6 +111,8 @@ def samples() -> Iterator[Sample]:
     yield Sample("tuple", "mixed", (words, (), (dense,)))
     yield Sample("dict", "dense", {"b/kernel": dense, "a": np.arange(3), "a/0": np.array([7], np.int16)})
     yield Sample("dict", "mixed", {"words": words, "a": [dense, dense], "a/1": dense, "ü": {}, "": ragged})
+    keyed: dict[Any, Any] = {0: dense, "0": words, -7: {1: dense, (1 << 63) - 1: 2}, "lr": 0.1}
+    yield Sample("dict", "int keys", keyed)
     for leaf in (None, True, 7, -(1 << 70), 1.0, 0.1, -0.0, math.nan, math.inf, "", 'é\n"\\', b"", b"\0\xff"):
         yield Sample("python", type(leaf).__name__, leaf)
     yield Sample("nested", "mixed", {"layers": [{"w": dense, "n": (1, 2.5, None)}, {"w": sparse}], "cfg": {"lr": 0.1, "tags": ["a", b"b"]}})

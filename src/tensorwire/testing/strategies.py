@@ -91,7 +91,8 @@ def bundles() -> st.SearchStrategy[Any]:
 
 def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
     """Anything that `tw.dumps` takes."""
-    keys = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+    keys = st.one_of(text, text, st.integers(-(1 << 63), (1 << 63) - 1))
     return st.recursive(
         st.one_of(tensors(), leaves(), bundles()),
         lambda inner: st.one_of(
