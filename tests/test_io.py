@@ -200,3 +200,66 @@ class TestBesideTensorFlow:
         except (tw.DecodeError, Exception) as error:
             assert isinstance(error, ValueError) or "InvalidArgument" in type(error).__name__, error
             return "refused"
+
+
+@pytest.mark.tensorflow
+class TestListsOfStringTensors:
+    """Lists of string tensors, and lists without an element, against tf.io."""
+
+    def same(self, name, *arguments):
+        import tensorflow as tf
+
+        kinds = [getattr(tf, item, item) if isinstance(item, str) else item for item in arguments]
+        expected = getattr(tf.io, name)(*kinds).numpy()
+        found = getattr(tw.io, name)(*arguments)
+        assert type(found) is type(expected)
+        if isinstance(expected, np.ndarray):
+            assert found.dtype == expected.dtype and found.shape == expected.shape
+            assert found.tolist() == expected.tolist()
+        else:
+            assert found == expected
+
+    def test_scalars_in_lists(self, tf):
+        pair = [tf.constant("ab"), tf.constant("cd")]
+        self.same("decode_raw", pair, "uint8")
+        self.same("encode_base64", pair)
+        self.same("encode_base64", tuple(pair))
+        self.same("decode_base64", [tf.constant("YWI"), tf.constant("Y2Q")])
+        self.same("serialize_tensor", pair)
+        self.same("encode_base64", [[tf.constant("a")], [b"x"]])
+        self.same("encode_base64", [b"x", tf.constant("a")])
+        self.same("encode_base64", [tf.constant(["a", "b"]), tf.constant(["c", "d"])])
+
+    @pytest.mark.parametrize("empty", [[], (), [[]], [[], []], np.zeros((0,)), np.zeros((2, 0), object)])
+    def test_nothing_in_lists(self, empty):
+        self.same("encode_base64", empty)
+        self.same("decode_base64", empty)
+        for dtype in ("uint8", "float32"):
+            self.same("decode_raw", empty, dtype)
+
+    def test_messages_and_sparse_rows(self, tf):
+        feature = tf.train.Feature(float_list=tf.train.FloatList(value=[1.5]))
+        blob = tf.train.Example(features=tf.train.Features(feature={"x": feature})).SerializeToString()
+        found = tw.io.parse_example([tf.constant(blob)], {"x": tw.io.FixedLenFeature([], "float32")})
+        assert found["x"].tolist() == [1.5]
+        rows = tf.io.serialize_many_sparse(tf.sparse.from_dense([[1, 0], [0, 2]]))
+        sparse = tw.io.deserialize_many_sparse([list(row) for row in rows], "int32")
+        assert sparse.values.tolist() == [1, 2] and sparse.shape == (2, 2)
+
+    def test_what_stays_refused(self, tf):
+        for wrong in ([1], [1.5], tf.zeros(0), [tf.constant(1)]):
+            with pytest.raises(tw.EncodeError):
+                tw.io.encode_base64(wrong)
+
+
+def test_an_iterator_that_has_ended_stays_ended(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    with tw.io.TFRecordWriter(path) as writer:
+        writer.write(b"one")
+        writer.flush()
+        records = tw.io.tf_record_iterator(path)
+        assert list(records) == [b"one"]
+        writer.write(b"two")
+        writer.flush()
+        assert next(records, None) is None
+        assert list(tw.io.tf_record_iterator(path)) == [b"one", b"two"]

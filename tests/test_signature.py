@@ -5,6 +5,7 @@ import pickle
 from dataclasses import replace
 
 import pytest
+from checkpoint_files import field
 
 import tensorwire as tw
 from tensorwire.serving.groups import by_number, by_role
@@ -327,3 +328,20 @@ class TestMetadata:
 
     def test_numbers_are_taken_too(self):
         assert Signature.from_metadata(answer(serving_default={"inputs": {"x": info(dims=[-1, 3])}})).inputs["x"].shape == (None, 3)
+
+
+@pytest.mark.parametrize(("word", "number", "name"), [("FLOAT", 1, "float32"), ("HALF", 19, "float16"), ("STRING", 7, "string")])
+def test_dtypes_of_variables_of_tensorflow_1(word, number, name, tmp_path):
+    """DT_FLOAT_REF is float32, in a SavedModel and in the metadata of a server."""
+    info = {"dtype": f"DT_{word}_REF", "tensor_shape": {"dim": [{"size": "3"}]}, "name": "x:0"}
+    entry = {"inputs": {"x": info}, "outputs": {"y": info}, "method_name": "tensorflow/serving/predict"}
+    answer = {"metadata": {"signature_def": {"signature_def": {"serving_default": entry}}}}
+    found = tw.serving.Signature.from_metadata(answer)
+    assert found.inputs["x"].dtype == name and found.inputs["x"].shape == (3,)
+    tensor = field(1, b"x:0") + field(2, 100 + number) + field(3, field(2, field(1, 3)))
+    aliased = field(1, b"x") + field(2, tensor)
+    signature = field(1, aliased) + field(2, aliased) + field(3, b"tensorflow/serving/predict")
+    graph = field(1, field(4, b"serve")) + field(5, field(1, b"serving_default") + field(2, signature))
+    (tmp_path / "saved_model.pb").write_bytes(field(1, 1) + field(2, graph))
+    found = tw.serving.Signature.from_saved_model(tmp_path)
+    assert found.inputs["x"].dtype == name and found.inputs["x"].shape == (3,)

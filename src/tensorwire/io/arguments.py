@@ -13,7 +13,7 @@ from ..tensors import Array, Strings, describe
 
 def tensor(obj: Any) -> Any:
     """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else int64; Python's floats become float32."""
-    value = frameworks.tensor(obj)
+    value = frameworks.tensor(_listed(obj))
     if not isinstance(value, np.ndarray) or not isinstance(obj, (list, tuple, int, float)) or isinstance(obj, (bool, np.generic)):
         return value
     if value.dtype.kind in "iu":
@@ -26,8 +26,36 @@ def _all_python(obj: Any) -> bool:
     return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float)
 
 
+def _listed(obj: Any) -> Any:
+    """Nested lists in which string tensors of a framework are lists of bytes; others as they are."""
+    if not isinstance(obj, (list, tuple)) or not _has_string_tensor(obj):
+        return obj
+    return _with_bytes(obj)
+
+
+def _has_string_tensor(obj: Any) -> bool:
+    if isinstance(obj, (list, tuple)):
+        return any(map(_has_string_tensor, obj))
+    if isinstance(obj, np.generic) or frameworks.is_python(obj):
+        return False
+    return isinstance(frameworks.leaf(obj), Strings)
+
+
+def _with_bytes(obj: Any) -> Any:
+    if isinstance(obj, (list, tuple)):
+        return [_with_bytes(item) for item in obj]
+    if isinstance(obj, str):
+        return obj.encode()
+    found = obj if frameworks.is_python(obj) else frameworks.leaf(obj)
+    return found.astext(False).tolist() if isinstance(found, Strings) else found
+
+
 def strings(obj: Any) -> Strings:
-    value = frameworks.tensor(obj)
+    """A string tensor of any framework, or nested lists. Without an element, lists and arrays are
+    taken for strings, as TensorFlow does."""
+    value = frameworks.tensor(_listed(obj))
+    if isinstance(value, np.ndarray) and not value.size and isinstance(obj, (list, tuple, np.ndarray)):
+        return Strings.of([], value.shape, text=False)
     if not isinstance(value, Strings):
         raise EncodeError(f"this takes a string tensor, not {describe(value)}")
     return value.astext(False)
