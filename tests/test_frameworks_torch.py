@@ -15,7 +15,18 @@ from tensorwire.testing.sampling import DTYPES, layouts, numbers
 UNCHECKED = "ignore:Sparse invariant checks are implicitly disabled:UserWarning"
 pytestmark = pytest.mark.torch
 
-LACKS = {"float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "float4_e2m1fn", "int4", "int2", "uint4", "uint2"}
+LACKS = {
+    "float8_e4m3b11fnuz",
+    "float8_e4m3",
+    "float8_e3m4",
+    "float4_e2m1fn",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
+    "int4",
+    "int2",
+    "uint4",
+    "uint2",
+}
 HAS = [row for row in DTYPES if row.name not in LACKS]
 BETA = "ignore:Sparse (CSR|CSC|BSR|BSC) tensor support is in beta state:UserWarning"
 PROTOTYPE = "ignore:The PyTorch API of nested tensors is in prototype stage:UserWarning"

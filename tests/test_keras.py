@@ -276,8 +276,11 @@ class TestHostile:
         "data", [np.zeros(2, [("a", "i4"), ("b", "f4")]), np.array([b"ab"], "S2"), np.void(b"abc"), np.array(["x"], h5py.string_dtype())]
     )
     def test_what_is_no_number(self, data):
-        with pytest.raises(tw.DecodeError, match="only numbers"):
-            tw.open(hdf5(a=lambda f: f.create_dataset("x", data=data)))
+        blob = hdf5(a=lambda f: f.create_dataset("x", data=data))
+        with pytest.raises(tw.DecodeError, match="only numbers") as failure:
+            tw.loads(blob)
+        assert failure.value.tensor == "x"
+        assert [row.kind for row in tw.inspect(blob).tensors] == ["unreadable"]
 
     def test_nothing_and_a_named_type(self):
         with pytest.raises(tw.DecodeError, match="array of nothing"):

@@ -31,7 +31,9 @@ uint64_t expected(JsonKind kind, uint64_t bits) {
     case kUint4: return bits & 15;
     case kInt2:
     case kUint2: return bits & 3;
-    case kFloat4E2m1fn: return bits & 15;
+    case kFloat6E2m3fn:
+    case kFloat6E3m2fn:
+    case kFloat4E2m1fn: return bits & float_mask(kind);
     default: return is_float(kind) && is_nan(kind, bits) ? kFloatForms[kind].nan : bits;
   }
 }

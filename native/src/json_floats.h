@@ -29,10 +29,17 @@ constexpr FloatForm kFloatForms[] = {
     {0, 127, 0, 0xfe, 0, 0xff},       // e8m0fnu: powers of two alone, neither zero nor sign
     {3, 7, 0x80, 0x77, 0x78, 0x7c},   // e4m3
     {4, 3, 0x80, 0x6f, 0x70, 0x78},   // e3m4
+    {3, 1, 0x20, 0x1f, 0, 0},         // e2m3fn
+    {2, 3, 0x20, 0x1f, 0, 0},         // e3m2fn
     {1, 1, 0x8, 0x7, 0, 0},           // e2m1fn
 };
 
 constexpr bool is_float(JsonKind kind) { return kind <= kFloat4E2m1fn; }
+
+// The bits of an element of one byte that mean anything.
+constexpr uint8_t float_mask(JsonKind kind) {
+  return kind == kFloat4E2m1fn ? 15 : kind == kFloat6E2m3fn || kind == kFloat6E3m2fn ? 63 : 255;
+}
 
 constexpr size_t float_width(JsonKind kind) { return kind == kFloat64 ? 8 : kind == kFloat32 ? 4 : kind <= kBfloat16 ? 2 : 1; }
 

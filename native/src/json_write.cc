@@ -51,7 +51,7 @@ inline uint8_t* write_one(uint8_t* out, const void* values, size_t i, bool bare)
   else if constexpr (kKind == kFloat16 || kKind == kBfloat16) return write_float(out, kFloatForms[kKind], load<uint16_t>(values, i), bare);
   else if constexpr (is_float(kKind)) {
     const uint8_t bits = load<uint8_t>(values, i);
-    return write_float(out, kFloatForms[kKind], kKind == kFloat4E2m1fn ? bits & 15 : bits, bare);
+    return write_float(out, kFloatForms[kKind], bits & float_mask(kKind), bare);
   } else if constexpr (kKind == kInt64) return write_int(out, load<int64_t>(values, i));
   else if constexpr (kKind == kInt32) return write_int(out, load<int32_t>(values, i));
   else if constexpr (kKind == kInt16) return write_int(out, load<int16_t>(values, i));
@@ -124,7 +124,8 @@ constexpr Writers kWriters[] = {
     {&write_float_row<kFloat64, uint64_t>, &write_scalar<kFloat64>, 8, 24}, {&write_float_row<kFloat32, uint32_t>, &write_scalar<kFloat32>, 4, 24},
     writers<kFloat16>(2, 24), writers<kBfloat16>(2, 24), writers<kFloat8E5m2>(1, 24),
     writers<kFloat8E4m3fn>(1, 24), writers<kFloat8E4m3fnuz>(1, 24), writers<kFloat8E4m3b11fnuz>(1, 24), writers<kFloat8E5m2fnuz>(1, 24),
-    writers<kFloat8E8m0fnu>(1, 24), writers<kFloat8E4m3>(1, 24), writers<kFloat8E3m4>(1, 24), writers<kFloat4E2m1fn>(1, 24),
+    writers<kFloat8E8m0fnu>(1, 24), writers<kFloat8E4m3>(1, 24), writers<kFloat8E3m4>(1, 24),
+    writers<kFloat6E2m3fn>(1, 24), writers<kFloat6E3m2fn>(1, 24), writers<kFloat4E2m1fn>(1, 24),
     writers<kInt64>(8, 20), writers<kInt32>(4, 11), writers<kInt16>(2, 6), writers<kInt8>(1, 4), writers<kInt4>(1, 2), writers<kInt2>(1, 2),
     writers<kUint64>(8, 20), writers<kUint32>(4, 10), writers<kUint16>(2, 5), writers<kUint8>(1, 3), writers<kUint4>(1, 2), writers<kUint2>(1, 1),
     writers<kBool>(1, 5),

@@ -29,12 +29,22 @@ class DType(NamedTuple):
     kserve: str | None = None
     reading_only: bool = False
     """TensorFlow's quantized types are read as the integers that they are, and never written."""
+    packed: str | None = None
+    """Safetensors' name for the same type packed without gaps, which is only read."""
 
 
 def _row(
-    name: str, bits: int, tf: int | None, field: int, safetensors: str | None = None, arrow: str | None = None, kserve: str | None = None
+    name: str,
+    bits: int,
+    tf: int | None,
+    field: int,
+    safetensors: str | None = None,
+    arrow: str | None = None,
+    kserve: str | None = None,
+    packed: str | None = None,
 ) -> DType:
-    return DType(name, np.dtype(getattr(ml_dtypes, name, name)), bits, tf, field, safetensors, arrow, kserve)
+    kind = np.dtype(getattr(ml_dtypes, name, name))
+    return DType(name, kind, bits, tf, field, safetensors, arrow, kserve, packed=packed)
 
 
 TABLE: tuple[DType, ...] = (
@@ -50,7 +60,9 @@ TABLE: tuple[DType, ...] = (
     _row("float8_e8m0fnu", 8, None, 0, "F8_E8M0"),
     _row("float8_e4m3", 8, None, 0),
     _row("float8_e3m4", 8, None, 0),
-    _row("float4_e2m1fn", 4, 33, 18),
+    _row("float6_e2m3fn", 6, None, 0, packed="F6_E2M3"),
+    _row("float6_e3m2fn", 6, None, 0, packed="F6_E3M2"),
+    _row("float4_e2m1fn", 4, 33, 18, packed="F4"),
     _row("int64", 64, 9, 10, "I64", "int64", "INT64"),
     _row("int32", 32, 3, 7, "I32", "int32", "INT32"),
     _row("int16", 16, 5, 7, "I16", "int16", "INT16"),
@@ -80,6 +92,7 @@ VARIANT = 21
 BY_TF = {row.tf: row for row in TABLE if row.tf is not None}
 BY_NAME = {row.name: row for row in TABLE}
 BY_SAFETENSORS = {row.safetensors: row for row in TABLE if row.safetensors}
+BY_PACKED = {row.packed: row for row in TABLE if row.packed}
 _BY_NUMPY = {row.numpy: row for row in TABLE if not row.reading_only}
 _BY_NUMBER = {row.numpy.num: row for row in TABLE if not row.reading_only}
 """By NumPy's type number, which is the same in every byte order and quicker to look up than a dtype."""
@@ -142,6 +155,29 @@ def bounds(row: DType) -> tuple[int, int]:
     if row.name.startswith(("int", "qint")):
         return -(1 << (row.bits - 1)), (1 << (row.bits - 1)) - 1
     return 0, (1 << min(row.bits, 64)) - 1
+
+
+GROUPS = {4: (2, 1), 6: (4, 3)}
+"""By bits of an element: how many elements fill how many whole bytes."""
+
+
+def unpack(bits: int, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Elements of 4 or 6 bits as one byte each. The first element is in the lowest bits.
+
+    >>> unpack(4, np.array([0x21, 0x43], np.uint8)).tolist()
+    [1, 2, 3, 4]
+    """
+    count, size = GROUPS[bits]
+    groups = data.reshape(-1, size)
+    out: np.ndarray[Any, Any] = np.empty((len(groups), count), np.uint8)
+    mask = (1 << bits) - 1
+    for i in range(count):
+        at, shift = divmod(i * bits, 8)
+        np.right_shift(groups[:, at], shift, out=out[:, i])
+        if shift + bits > 8:
+            out[:, i] |= groups[:, at + 1] << (8 - shift)
+        out[:, i] &= mask
+    return out.reshape(-1)
 
 
 def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:

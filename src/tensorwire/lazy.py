@@ -36,12 +36,12 @@ class LazyTensor:
 
     @property
     def kind(self) -> str:
-        """dense, strings, sparse or ragged"""
+        """dense, strings, sparse or ragged; unreadable if its dtype is not known here."""
         return self._spec.kind
 
     @property
     def dtype(self) -> Any:
-        """NumPy's dtype; "text" or "bytes" for strings."""
+        """NumPy's dtype; "text" or "bytes" for strings; the file's own word if it is unreadable."""
         row = dtypes.BY_NAME.get(self._spec.dtype if self._dequantize else self.quantized or self._spec.dtype)
         return self._spec.dtype if row is None else row.numpy
 

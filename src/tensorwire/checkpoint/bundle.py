@@ -13,7 +13,7 @@ from typing import Any
 from .. import dtypes, lowering
 from .._errors import DecodeError
 from .._limits import DEFAULT, Limits
-from ..codecs.container import Container, Rows, TensorSpec
+from ..codecs.container import Container, Rows, TensorSpec, UnreadablePart
 from ..codecs.container import Part as AnyPart
 from ..codecs.stored import assign
 from ..files import FileSource, Source
@@ -83,6 +83,11 @@ class Variables(Container):
     plain_part = part
 
     def _made(self, entry: Entry) -> AnyPart:
+        if entry.row is None and entry.dtype not in (dtypes.STRING, dtypes.VARIANT):
+            why = f"TensorFlow's dtype {entry.dtype} is not known here"
+            error = DecodeError(why, format=FORMAT, tensor=str(entry.key), offset=entry.offset)
+            error.add(path=self._data.index_path)
+            return UnreadablePart(f"DataType {entry.dtype}", entry.shape, entry.size, error)
         if not entry.slices:
             return self._plain(entry)
         message, at = self.index.sliced[str(entry.key)]
@@ -131,7 +136,9 @@ class Variables(Container):
 
     def spec(self, name: str) -> TensorSpec:
         part = self.part(name)
-        return TensorSpec("strings" if part.dtype == "bytes" else "dense", part.dtype, part.shape, part.nbytes)
+        kind = "strings" if part.dtype == "bytes" else "dense"
+        kind = "unreadable" if isinstance(part, UnreadablePart) else kind
+        return TensorSpec(kind, part.dtype, part.shape, part.nbytes)
 
     def read(self, name: str, rows: Rows = None) -> Any:
         return self.part(name).read(rows)

@@ -28,11 +28,9 @@ _SUFFIX = SUFFIX.encode()
 VERSION = 1
 """Of the bundle format: what TensorFlow has written since 2016."""
 _OPAQUE = 255
-"""Stands for the size of an element where the shape does not say how many bytes there are: strings and variants."""
-_ITEMSIZES = bytes(
-    _OPAQUE if number in (dtypes.STRING, dtypes.VARIANT) else dtypes.BY_TF[number].numpy.itemsize if number in dtypes.BY_TF else 0
-    for number in range(256)
-)
+"""The size of an element where the shape does not tell how many bytes there are: strings, variants
+and dtypes that are not known here."""
+_ITEMSIZES = bytes(dtypes.BY_TF[number].numpy.itemsize if number in dtypes.BY_TF else _OPAQUE if number else 0 for number in range(256))
 
 
 class Entry(NamedTuple):

@@ -42,7 +42,7 @@ class TensorSpec(NamedTuple):
     """What is known of a tensor before it is read."""
 
     kind: str
-    """dense, strings, sparse or ragged"""
+    """dense, strings, sparse or ragged; unreadable for a dtype that is not known here"""
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
@@ -62,6 +62,26 @@ class MemoryPart:
 
     def read(self, rows: Rows = None) -> Any:
         return self._array if rows is None else self._array[rows[0] : rows[1]]
+
+
+class UnreadablePart:
+    """A part of a dtype that is not known here: it is listed, and reading it is an error."""
+
+    unreadable = True
+    checksum = False
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], nbytes: int, error: DecodeError) -> None:
+        self.dtype, self.shape, self.nbytes, self.error = dtype, shape, nbytes, error
+
+    def read(self, rows: Rows = None) -> Any:
+        error = self.error
+        raise DecodeError(
+            error.message,
+            path=error.path,
+            format=error.format,
+            tensor=error.tensor,
+            offset=error.offset,
+        )
 
 
 class PackedPart:
@@ -148,6 +168,10 @@ class Container:
 
     def spec(self, name: str) -> TensorSpec:
         try:
+            leaf = self._leaves[name]
+            lost = _unknown(leaf.node, self.parts[leaf.first : leaf.first + leaf.size])
+            if lost is not None:
+                return lost
             node, parts = self._leaf(name)
             packed = next((how for part in parts if (how := getattr(part, "packed", None))), None)
             return TensorSpec(*_describe(node, parts), sum(part.nbytes for part in parts), _scheme(node), packed)
@@ -165,7 +189,7 @@ class Container:
             raise error.add(tensor=name) from None
 
     def value(self) -> Any:
-        """All of it."""
+        """All of it; a tensor of an unknown dtype is an error that names it."""
         return lowering.lift(self.tree, [part.read() for part in self.parts], self._limits)
 
 
@@ -183,6 +207,18 @@ def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
             leaf = made[at] = _Leaf(node, at, size)
         yield name, leaf
         at += size
+
+
+def _unknown(node: Any, parts: Sequence[Part]) -> TensorSpec | None:
+    """What is known of a tensor whose dtype, or that of one of its parts, is not; else None."""
+    size = sum(part.nbytes for part in parts)
+    for part in parts:
+        if getattr(part, "unreadable", False):
+            return TensorSpec("unreadable", part.dtype, part.shape, size)
+    dtype = node.get("dtype") if next(iter(node), None) == "dtype" else None
+    if isinstance(dtype, str) and dtype not in dtypes.BY_NAME:
+        return TensorSpec("unreadable", dtype, parts[0].shape, size)
+    return None
 
 
 def _check(node: Any, parts: Sequence[Part]) -> None:
@@ -221,6 +257,8 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
             _check_values(node["ragged"], parts[:-count])
     else:
         ok = kind in (None, "text") and len(parts) == 1
+    if kind == "dtype" and isinstance(node["dtype"], str) and node["dtype"] not in dtypes.BY_NAME:
+        raise DecodeError(f"a spec names the unknown dtype {node['dtype']!r:.40}")
     if not ok:
         raise DecodeError(f"a spec has a {kind or 'dense'} tensor whose parts do not fit it")
 

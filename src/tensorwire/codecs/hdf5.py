@@ -22,7 +22,7 @@ from .._limits import Limits
 from .._optional import require
 from ..files import Source
 from ..tensors import Array
-from .container import Rows
+from .container import Rows, UnreadablePart
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
 _FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
@@ -36,7 +36,7 @@ class Dataset(NamedTuple):
     """An array of the file, found and checked."""
 
     name: str
-    part: DatasetPart
+    part: DatasetPart | UnreadablePart
 
 
 class _Bytes(io.RawIOBase):
@@ -145,7 +145,7 @@ class Hdf5:
             raise self._bad("neither a group nor an array", full)
         return item
 
-    def _part(self, dataset: Any, name: str) -> DatasetPart:
+    def _part(self, dataset: Any, name: str) -> DatasetPart | UnreadablePart:
         try:
             plan = dataset.id.get_create_plist()
             if plan.get_external_count():
@@ -160,7 +160,10 @@ class Hdf5:
             if shape is None:
                 raise self._bad("an array of nothing (a null dataspace)", name)
             said = self.text(dataset, "dtype")
-            row = self._row(dataset.dtype, said, name)
+            row = self._row(dataset.dtype, said)
+            if row is None:
+                refusal = self._bad(f"an array of {dataset.dtype}; only numbers are read", name)
+                return UnreadablePart(str(dataset.dtype), shape, stored, refusal)
         except _FAULTS as error:
             if isinstance(error, TensorwireError):
                 raise
@@ -174,18 +177,18 @@ class Hdf5:
             raise LimitError(why, format=self._format, tensor=name, offset=0)
         return DatasetPart(dataset, row, shape, nbytes, bool(filters), self._format, name)
 
-    def _row(self, dtype: Any, said: str | None, name: str) -> dtypes.DType:
-        """Keras stores what NumPy lacks as opaque bytes, and says what it is."""
+    def _row(self, dtype: Any, said: str | None) -> dtypes.DType | None:
+        """Keras stores what NumPy lacks as opaque bytes, and says what it is. None if unknown."""
         if dtype.kind == "V" and dtype.fields is None and said is not None and said in dtypes.BY_NAME and dtype.subdtype is None:
             row = dtypes.BY_NAME[said]
             if row.numpy.itemsize == dtype.itemsize and hasattr(ml_dtypes, said) and not row.reading_only:
                 return row
         if dtype.kind not in "biufc" or dtype.fields is not None:
-            raise self._bad(f"an array of {dtype}; only numbers are read", name)
+            return None
         try:
             return dtypes.of(dtype)
-        except TensorwireError as error:
-            raise self._bad(error.message, name) from None
+        except TensorwireError:
+            return None
 
     def _bad(self, why: str, name: str | None = None) -> DecodeError:
         return DecodeError(why, format=self._format, tensor=name, offset=0)

@@ -91,6 +91,8 @@ class Npy:
     def _read(self, source: Source, copy: bool | None) -> Read:
         """What every way of reading begins with."""
         found = find(source, 0, source.size, self.limits)
+        if found.refusal is not None:
+            raise DecodeError(found.refusal, offset=10)
         if not found.header.marked:
             if found.stop != source.size:
                 raise DecodeError(f"{source.size - found.stop} bytes behind the data: one npy file holds one array", offset=found.stop)
@@ -203,6 +205,7 @@ class _Inner:
 
     def __init__(self, part: Any, base: int) -> None:
         self.dtype, self.shape, self.nbytes, self.checksum = part.dtype, part.shape, part.nbytes, part.checksum
+        self.unreadable = getattr(part, "unreadable", False)
         self._part, self._base = part, base
 
     def read(self, rows: Rows = None) -> Any:

@@ -15,7 +15,7 @@ from ..frameworks.numpy import strings
 from ..frozen import trusted
 from ..tensors import Array, Strings
 from ..wire import npy as wire
-from .container import Part, Rows
+from .container import Part, Rows, UnreadablePart
 from .stored import StoredPart, little
 
 DESCRS = {row.name: row.numpy.str for row in dtypes.TABLE if row.numpy.isbuiltin == 1 and not row.reading_only}
@@ -26,6 +26,7 @@ _FIRST = 1024
 """Bytes of the first read, which holds most headers whole."""
 _PICKLED = "Python objects, which only pickle reads, and tensorwire never does; np.load(..., allow_pickle=True) if you trust the file"
 _LONG = "long doubles, which differ from machine to machine; save x.astype('float64') or x.astype('complex128')"
+_STRUCTURED = "a structured array; save each field as an array of its own: {name: x[name] for name in x.dtype.names}"
 _REFUSED = {
     "O": _PICKLED,
     "M": "dates; save x.view('int64') and the unit",
@@ -54,6 +55,8 @@ class Found(NamedTuple):
     at: int
     """Where they begin, and end."""
     stop: int
+    refusal: str | None = None
+    """Why the elements cannot be read; the header is fine, and the data are not looked at."""
 
     def part(
         self,
@@ -65,6 +68,10 @@ class Found(NamedTuple):
         matches: Callable[[Any], bool] | None = None,
     ) -> Part:
         """The array, read on demand. `matches` says whether the data have the checksum that was stored with them."""
+        if self.refusal is not None:
+            error = DecodeError(self.refusal, format=format, tensor=name, offset=self.at)
+            size = self.stop - self.at
+            return UnreadablePart(self.header.descr, self.header.shape, size, error)
         row = _ROWS.get(self.dtype.str.lstrip("<>|"))
         shape = self.header.shape
         across = self.header.fortran and self.stop > self.at and sum(dim > 1 for dim in shape) > 1
@@ -85,6 +92,9 @@ def find(source: Source, base: int, available: int, limits: Limits) -> Found:
     header = wire.read(text, base)
     try:
         dtype = _dtype(header.descr)
+        if isinstance(dtype, str):
+            validate.elements(header.shape, DecodeError)
+            return Found(header, text, np.dtype("V"), base + size, base + available, dtype)
         taken = validate.elements(header.shape, DecodeError, dtype.itemsize) * dtype.itemsize
     except DecodeError as error:
         raise error.add(offset=base + 10) from None
@@ -93,8 +103,10 @@ def find(source: Source, base: int, available: int, limits: Limits) -> Found:
     return Found(header, text, dtype, base + size, base + size + taken)
 
 
-def _dtype(descr: str) -> np.dtype[Any]:
-    """The dtype of data, in any byte order; DecodeError, and the way out, for what is no tensor."""
+def _dtype(descr: str) -> np.dtype[Any] | str:
+    """The dtype of data, in any byte order; for what is not a tensor, why, and what to do."""
+    if descr[:1] in ("[", "("):
+        return _STRUCTURED
     order, name = (descr[0], descr[1:]) if descr[:1] in ("<", ">", "|", "=") else ("=", descr)
     row = _ROWS.get(name)
     if row is not None and (order != "|" or row.numpy.itemsize == 1):
@@ -103,7 +115,7 @@ def _dtype(descr: str) -> np.dtype[Any]:
     if kind in ("S", "U") and width.isascii() and width.isdigit() and int(width[:10]) * 4 < 1 << 31 and len(width) <= 10:
         return np.dtype(f"{'>' if order == '>' else '<'}{name}")
     why = _LONG if name in ("f12", "f16", "c24", "c32") else _REFUSED.get(kind)
-    raise DecodeError(f"an array of {descr!r:.20}: {why}" if why else f"an array of the unknown type {descr!r:.40}")
+    return f"an array of {descr!r:.20}: {why}" if why else f"an array of the unknown type {descr!r:.40}"
 
 
 class _Converted:

@@ -27,7 +27,7 @@ from ..wire import jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
-from .container import Container, Part, Rows
+from .container import Container, Part, Rows, UnreadablePart
 from .inflated import InflatedSource, pack
 from .npy import Read, texts
 from .npy_arrays import DESCRS, find
@@ -205,6 +205,10 @@ class _MemberPart:
         self.name, self.checksum, self.packed = name, True, "deflate" if member.method == DEFLATED else None
         self._source, self._member, self._copy, self._limits = source, member, copy, limits
         self._part: Part | None = None
+
+    @property
+    def unreadable(self) -> bool:
+        return isinstance(self._found(), UnreadablePart)
 
     @property
     def dtype(self) -> str:

@@ -14,7 +14,7 @@ from ..files import Source
 from ..tensors import Strings, trusted
 from ..wire import jsontext, kernels
 from ..wire.status import problem
-from .container import MemoryPart, Part, Rows
+from .container import MemoryPart, Part, Rows, UnreadablePart
 from .protobuf_message import FORMAT, MAGIC, Message, Scanner
 from .stored import StoredPart
 
@@ -85,9 +85,18 @@ class _Walk:
         return _KINDS[found.kind](self, found, way, depth)
 
     def dense(self, found: Message, way: str | None, depth: int) -> Any:
-        row = dtypes.BY_NAME.get(found.texts.get("dtype", ""))
+        dtype = found.texts.get("dtype", "")
+        row = dtypes.BY_NAME.get(dtype)
         if row is None or row.reading_only:
-            raise DecodeError(f"the unknown dtype {found.texts.get('dtype', '')!r:.40}", offset=found.start)
+            why, name = f"the unknown dtype {dtype!r:.40}", way or "tensor"
+            if not dtype:
+                raise DecodeError(why, offset=found.start)
+            shape = tuple(found.shape)
+            validate.elements(shape, DecodeError)
+            start, stop = found.spans.get("data", (found.stop, found.stop))
+            refusal = DecodeError(why, format=FORMAT, tensor=name, offset=found.start)
+            self.parts.append(UnreadablePart(dtype, shape, stop - start, refusal))
+            return {}
         size = validate.elements(found.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
         start, stop = found.spans.get("data", (found.stop, found.stop))
         if stop - start != size:

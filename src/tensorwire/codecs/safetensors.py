@@ -4,7 +4,9 @@ What we add stays inside the format, so the safetensors package reads every file
 the data starts at a multiple of 64, and tensors are laid out by descending item size, so that each is aligned and can be read in place.
 What the format cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string,
 `__metadata__["tensorwire"]`: `{"version": 1, "spec": ...}` with the spec of `lowering`. It is left out when a plain dict of arrays says
-it all. With `packing` each tensor is compressed or shuffled alone: U8 in the file, and the spec says what it was.
+it all. Elements of F4 and F6 lie side by side in the file; these types are read, and never written.
+With `packing` each tensor is compressed or shuffled alone: U8 in the file, and the spec says what
+it was.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from ..files import BytesSource, Source
 from ..tensors import Bundle
 from ..wire import jsontext, kernels
 from . import safetensors_header as headers
-from .container import Container
+from .container import Container, Part, UnreadablePart
 from .safetensors_header import FORMAT, KEY, VERSION, Entry
-from .stored import StoredPart, assign, says_it_all
+from .stored import BitsPart, StoredPart, assign, says_it_all
 
 if TYPE_CHECKING:
     from ..transforms.packing import Packing
@@ -97,9 +99,16 @@ class Safetensors:
             raise error.add(format=FORMAT, offset=8) from None
 
 
-def _part(source: Source, name: str, entry: Entry, data: int, copy: bool | None) -> StoredPart:
+def _part(source: Source, name: str, entry: Entry, data: int, copy: bool | None) -> Part:
+    start = data + entry.start
+    if entry.row is None:
+        why = f"unknown dtype {entry.code!r:.40}"
+        error = DecodeError(why, format=FORMAT, tensor=name, offset=start)
+        return UnreadablePart(entry.code, entry.shape, entry.stop - entry.start, error)
+    if entry.row.packed == entry.code:
+        return BitsPart(source, start, entry.row, entry.shape, copy, format=FORMAT, name=name)
     matches = None if entry.crc is None else partial(_matches, crc=entry.crc)
-    return StoredPart(source, data + entry.start, entry.row, entry.shape, copy, format=FORMAT, name=name, matches=matches)
+    return StoredPart(source, start, entry.row, entry.shape, copy, format=FORMAT, name=name, matches=matches)
 
 
 def _matches(view: Any, crc: int) -> bool:

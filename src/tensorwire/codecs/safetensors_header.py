@@ -23,7 +23,10 @@ SEAL = b"\t\t \t \t\t\n"
 class Entry(NamedTuple):
     """One tensor of the header."""
 
-    row: dtypes.DType
+    code: str
+    """The dtype by its name in the format."""
+    row: dtypes.DType | None
+    """None for a dtype that is not known here."""
     shape: tuple[int, ...]
     start: int
     stop: int
@@ -106,7 +109,8 @@ def write(names: list[str], parts: list[Any], metadata: dict[str, str], ours: di
     if sums is not None:
         at, entries = 0, {}
         for name, part, crc in zip(names, parts, sums, strict=True):
-            entries[name] = Entry(dtypes.of(part.dtype), part.shape, at, at + part.nbytes, crc)
+            row = dtypes.of(part.dtype)
+            entries[name] = Entry(str(row.safetensors), row, part.shape, at, at + part.nbytes, crc)
             at += part.nbytes
         ours = ours or {"version": VERSION, "spec": {"dict": {name: {} for name in names}}}
         crc32c = {"header": _canonical(entries, metadata, ours["spec"]), "tensors": dict(zip(names, sums, strict=True))}
@@ -141,9 +145,7 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
 
 def _canonical(entries: dict[str, Entry], metadata: dict[str, str], spec: Any) -> int:
     """The CRC32C of everything that the header says, whatever its spelling."""
-    tensors = {
-        name: [entry.row.safetensors, list(entry.shape), entry.start, entry.stop, entry.crc] for name, entry in sorted(entries.items())
-    }
+    tensors = {name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc] for name, entry in sorted(entries.items())}
     return kernels.crc32c(jsontext.write([tensors, sorted(metadata.items()), spec]))
 
 
@@ -164,18 +166,23 @@ def _entry(name: str, fields: Any) -> Entry:
     if not isinstance(fields, dict) or fields.keys() != {"dtype", "shape", "data_offsets"}:
         raise bad("an entry has dtype, shape and data_offsets, and nothing else")
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
-    row = dtypes.BY_SAFETENSORS.get(dtype) if isinstance(dtype, str) else None
-    if row is None:
-        raise bad(f"unknown dtype {dtype!r:.40}")
+    if not isinstance(dtype, str) or not dtype:
+        raise bad(f"a dtype is text, not {dtype!r:.40}")
     if not _integers(shape) or not _integers(offsets) or len(offsets) != 2:
         raise bad("shape and data_offsets are lists of integers, not negative")
+    row = dtypes.BY_SAFETENSORS.get(dtype)
+    packed = dtypes.BY_PACKED.get(dtype)
+    if offsets[0] > offsets[1]:
+        raise bad(f"the data_offsets {offsets} go back")
     try:
-        count = validate.elements(shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
+        bits = packed.bits if packed else 8 * row.numpy.itemsize if row else 0
+        count = validate.elements(shape, DecodeError, -(-bits // 8) or 1) * bits
     except DecodeError as error:
         raise bad(error.message) from None
-    if offsets[1] - offsets[0] != count:
-        raise bad(f"{row.name} {shape} takes {count} bytes, not {offsets[1] - offsets[0]}")
-    return Entry(row, tuple(shape), offsets[0], offsets[1])
+    if bits and 8 * (offsets[1] - offsets[0]) != count:
+        why = f"{dtype} {shape} takes {count / 8:g} bytes, not {offsets[1] - offsets[0]}"
+        raise bad(why)
+    return Entry(dtype, row or packed, tuple(shape), offsets[0], offsets[1])
 
 
 def _integers(value: Any) -> bool:

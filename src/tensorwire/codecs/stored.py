@@ -70,6 +70,48 @@ class StoredPart:
         return array
 
 
+class BitsPart:
+    """Elements below a byte that lie side by side in the file; each is a byte of its own once read."""
+
+    checksum = False
+
+    def __init__(
+        self,
+        source: Source,
+        start: int,
+        row: dtypes.DType,
+        shape: tuple[int, ...],
+        copy: bool | None,
+        *,
+        format: str,
+        name: str,
+    ) -> None:
+        self.name, self.row, self.dtype, self.shape = name, row, row.name, shape
+        self.nbytes = math.prod(shape) * row.bits // 8
+        self._source, self._start, self._copy, self._format = source, start, copy, format
+
+    def read(self, rows: Rows = None) -> Any:
+        """All of it, or some rows, which need not begin or end at a byte."""
+        shape, first, stop = self.shape, 0, math.prod(self.shape)
+        if self._copy is False:
+            raise self._bad(f"copy=False, but {self.row.packed} must be unpacked; leave copy out")
+        if rows is not None:
+            if not shape or not 0 <= rows[0] <= rows[1] <= shape[0]:
+                raise self._bad(f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(shape)}")
+            stride = math.prod(shape[1:])
+            first, stop, shape = rows[0] * stride, rows[1] * stride, (rows[1] - rows[0], *shape[1:])
+        count, size = dtypes.GROUPS[self.row.bits]
+        low, high = first // count, -(-stop // count)  # whole groups, a few elements too many
+        view = self._source.read_at(self._start + low * size, (high - low) * size)
+        codes = dtypes.unpack(self.row.bits, np.frombuffer(view, np.uint8))
+        array = codes[first - low * count : stop - low * count].view(self.row.numpy).reshape(shape)
+        writable = self._copy or hasattr(self._source, "read_into")
+        return array if writable else memory.read_only(array)
+
+    def _bad(self, why: str) -> DecodeError:
+        return DecodeError(why, format=self._format, tensor=self.name, offset=self._start)
+
+
 def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
     """How a few bytes of a source are read quickest: files need no aligned memory for them."""
     found: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)

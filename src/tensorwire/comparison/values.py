@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dtypes
-from ..codecs.stored import StoredPart
+from ..codecs.stored import BitsPart, StoredPart
 from ..equality import equal
 from ..lazy import LazyTensor
 from ..tensors import Array, Ragged, Sparse, Strings
@@ -170,7 +170,7 @@ def _pairs(a: LazyTensor, b: LazyTensor) -> Iterator[tuple[Array, Array]]:
 
 def _by_rows(tensor: LazyTensor) -> bool:
     part = tensor._part
-    return isinstance(part, StoredPart) and not part.checksum
+    return isinstance(part, (StoredPart, BitsPart)) and not part.checksum
 
 
 def _strings(a: Strings, b: Strings, tally: Tally) -> None:

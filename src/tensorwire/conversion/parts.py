@@ -16,7 +16,7 @@ import numpy as np
 from .. import dtypes, lowering
 from .._errors import DecodeError, EncodeError
 from ..codecs.container import Part
-from ..codecs.stored import StoredPart
+from ..codecs.stored import BitsPart, StoredPart
 from ..lowering.lower import stored
 from ..quantized import Quantized
 from ..tensors import Array, Ragged, Sparse, Strings, trusted
@@ -139,10 +139,11 @@ def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
 def blocks(part: Part, node: Any) -> Iterator[Array]:
     """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a checksum to be checked."""
     shape = part.shape
-    if not isinstance(part, StoredPart) or part.checksum or not shape or part.nbytes <= BLOCK:
+    by_rows = isinstance(part, (StoredPart, BitsPart)) and not part.checksum
+    if not by_rows or not shape or part.nbytes <= BLOCK:
         yield from sliced(lowering.lift(node, [part.read()]))
         return
-    rows = max(1, BLOCK // (part.nbytes // shape[0]))
+    rows = max(1, BLOCK * shape[0] // part.nbytes)
     for start in range(0, shape[0], rows):
         yield from sliced(lowering.lift(node, [part.read((start, min(start + rows, shape[0])))]))
 

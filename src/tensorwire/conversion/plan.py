@@ -114,6 +114,8 @@ class _Work:
         if item.at is None:
             return item.node
         spec = self.container.spec(item.name)  # which checks that node and parts fit each other
+        if spec.kind == "unreadable":
+            self.container.read(item.name)
         dtype, named = self.dtype.of(item.name)
         change = Change(dtype, named, self.quantize.of(item.name)[0], self.axis)
         parts = list(self.old[item.at : item.at + item.size])

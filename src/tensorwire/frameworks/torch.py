@@ -19,6 +19,8 @@ from ..tensors import Array, Ragged, Sparse, Tensor
 from .casting import fit
 from .numpy import plain
 
+_PAIRS = "float4_e2m1fn_x2"
+"""torch's dtype of two float4_e2m1fn an element, the first in the lower half."""
 _BITS = {"bfloat16": "int16"} | dict.fromkeys(
     ("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), "uint8"
 )
@@ -85,10 +87,19 @@ def _dense(obj: Any) -> Array:
     if why is not None:
         raise EncodeError(why)
     host = obj.detach().cpu().resolve_conj().resolve_neg()
+    if str(host.dtype) == f"torch.{_PAIRS}":
+        return _unpaired(host.contiguous().view(torch.uint8).numpy())
     row = _row(host.dtype)
     if row.name in _BITS:
         return plain(host.view(getattr(torch, _BITS[row.name])).numpy().view(row.numpy))
     return plain(host.numpy())
+
+
+def _unpaired(codes: Array) -> Array:
+    """Both halves of each byte: the last dimension is twice as long."""
+    shape = (*codes.shape[:-1], 2 * codes.shape[-1]) if codes.ndim else (2,)
+    halves = dtypes.unpack(4, codes.reshape(-1))
+    return halves.view(dtypes.BY_NAME["float4_e2m1fn"].numpy).reshape(shape)
 
 
 @functools.cache

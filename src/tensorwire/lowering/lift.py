@@ -15,7 +15,7 @@ from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Limits
 from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
-from .names import CONTAINERS, Node, members
+from .names import CONTAINERS, Node, members, tensors
 from .packed import unpacked
 
 Part = Array | Strings
@@ -214,6 +214,21 @@ def _dict(node: Node, key: str) -> dict[str, Any]:
     return value
 
 
+def _place(spec: Node, number: int, count: int) -> str | None:
+    """The name of the tensor that takes a part; None if the spec is of one tensor, or is broken."""
+    kind = next(iter(spec), None) if isinstance(spec, dict) else None
+    if kind not in CONTAINERS or number < 0:
+        return None
+    try:
+        for name, _, size in tensors(spec, count):
+            if number < size:
+                return name
+            number -= size
+    except DecodeError:
+        pass
+    return None
+
+
 def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
     """Puts a value together again; DecodeError if spec and parts do not fit each other, all parts used.
 
@@ -222,7 +237,10 @@ def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
     """
     spec, parts = unpacked(spec, parts, limits)
     work = _Lift(parts, limits)
-    value = work.node(spec, 0)
+    try:
+        value = work.node(spec, 0)
+    except DecodeError as error:
+        raise error.add(tensor=_place(spec, work.next - 1, len(parts))) from None
     if work.next != len(parts):
         raise DecodeError(f"the spec uses {work.next} of {len(parts)} parts")
     return value

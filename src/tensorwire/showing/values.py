@@ -49,6 +49,8 @@ def tensor(opened: sampling.Opened, name: str, look: Look = PLAIN) -> Shown:
     """One tensor of a file: what it is, what its numbers are like, a corner of them, and a picture if there is to be one."""
     found = opened.file[name]
     try:
+        if found.kind == "unreadable":
+            found.read()
         if look.key is not None:
             key = selection.fitted(look.key, found.kind, found.shape)
             return _titled(found, value(sampling.sliced(opened, name, key), look, sliced=True), key)

@@ -104,6 +104,8 @@ class Answers:
     def _about(self, id: str, number: int, texts: dict[str, dict[str, str]]) -> dict[str, Any]:
         try:
             tensor = self._library.tensor(id, number)
+            if tensor.kind == "unreadable":
+                tensor.read()
         except TensorwireError as error:
             return {"n": number, "name": self._library.file(id).names[number], "kind": "broken", "error": str(error)}
         about = {"n": number, "name": tensor.name, "kind": tensor.kind, "dtype": str(tensor.dtype), "shape": list(tensor.shape)}

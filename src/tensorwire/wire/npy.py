@@ -35,15 +35,20 @@ _DIGITS = 21
 _N = b"(?:0|[1-9][0-9]{0,17})"
 _PLAIN = re.compile(rb"""\{'descr': '([^'"\\\n]*)', 'fortran_order': (True|False), 'shape': \((|N,|(?:N, )+N)\), \}""".replace(b"N", _N))
 """The dict as NumPy spells it, which is what most files have; the same as the careful way, and quicker."""
-_SPACE = rb"[ \t\r\n]*"
+_SPACE = rb"(?:[ \t\r\n]|#[^\n]*(?:\n|\Z))*"
+"""White space and comments."""
 _OPEN = re.compile(_SPACE + rb"\{")
-_KEY = re.compile(_SPACE + rb"""(['"])([A-Za-z_0-9]*)\1""" + _SPACE + b":" + _SPACE)
-_DESCR = re.compile(rb"""(['"])([^'"\\\n]*)\1""")
+_KEY = re.compile(_SPACE + rb"""[uUrR]?(['"])([A-Za-z_0-9]*)\1""" + _SPACE + b":" + _SPACE)
+_DESCR = re.compile(rb"""[uUrR]?(['"])([^'"\\\n]*)\1""")
 _BOOL = re.compile(rb"True|False")
-_TUPLE = re.compile(rb"\(([-0-9L, \t\r\n]*)\)")
+_TOKEN = re.compile(rb"""[\[\](),]|[-0-9A-Za-z_]+|[uUrR]?'[^'\\\n]*'|[uUrR]?"[^"\\\n]*\"""")
+"""What the descr of a structured array is made of."""
 _COMMA = re.compile(_SPACE + b",")
 _CLOSE = re.compile(_SPACE + b",?" + _SPACE + rb"\}")
-_DIM = re.compile(_SPACE + rb"(-?)(0|[1-9][0-9]{0,18})L?" + _SPACE)
+_DIGITS_OF = rb"0[xX](?:_?[0-9a-fA-F]){1,16}|0[oO](?:_?[0-7]){1,22}|0[bB](?:_?[01]){1,64}"
+_DIM = re.compile(rb"(-?)(" + _DIGITS_OF + rb"|0+|[1-9](?:_?[0-9]){0,18})L?(?![0-9A-Za-z_.])")
+_GAP = re.compile(_SPACE)
+_REST = re.compile(_SPACE + rb"\Z")
 
 
 class Header(NamedTuple):
@@ -99,9 +104,9 @@ def read(head: bytes | memoryview, base: int = 0) -> Header:
         descr, fortran, at = plain[1].decode("latin-1"), plain[2] == b"True", plain.end()
     else:
         descr, fortran, shape, at = _careful(text, start, base)
-    rest = text[at:].lstrip(b" \t\r\n")
-    if rest:
-        raise DecodeError("something else behind the dict of the header", offset=base + len(text) - len(rest))
+    if _REST.match(text, at) is None:
+        where = _GAP.match(text, at).end()  # type: ignore[union-attr]
+        raise DecodeError("something else behind the dict of the header", offset=base + where)
     return Header(descr, fortran, shape, len(text), text.startswith(MARK, at))
 
 
@@ -136,7 +141,7 @@ def _value(text: bytes, at: int, name: str, bad: Any) -> tuple[Any, int]:
     if name == "descr":
         match = _DESCR.match(text, at)
         if match is None and text[at : at + 1] in (b"[", b"("):
-            raise bad("a structured array; save each field as an array of its own: {name: x[name] for name in x.dtype.names}", at)
+            return _structured(text, at, bad)
         if match is None:
             raise bad("descr is no string", at)
         return match[2].decode("latin-1"), match.end()
@@ -145,30 +150,44 @@ def _value(text: bytes, at: int, name: str, bad: Any) -> tuple[Any, int]:
         if match is None:
             raise bad("fortran_order is neither True nor False", at)
         return match[0] == b"True", match.end()
-    match = _TUPLE.match(text, at)
-    if match is None:
-        raise bad("shape is no tuple of integers", at)
-    return _dims(match[1], match.start(1), bad), match.end()
+    if text[at : at + 1] != b"(":
+        raise bad("shape is not a tuple of integers", at)
+    return _dims(text, at + 1, bad)
 
 
-def _dims(text: bytes, at: int, bad: Any) -> tuple[int, ...]:
-    if not text.strip():
-        return ()
-    items = text.split(b",")
-    if len(items) == 1:
-        raise bad("shape is a number, not a tuple", at)
-    if not items[-1].strip():  # what follows the last comma
-        items.pop()
-    dims = []
-    for item in items:
-        match = _DIM.fullmatch(item)
+def _structured(text: bytes, at: int, bad: Any) -> tuple[str, int]:
+    """The descr of a structured array as it is spelled, and where it ends."""
+    start, depth = at, 0
+    while True:
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise bad("descr is neither a string nor a list of fields", at)
+        depth += {b"[": 1, b"(": 1, b"]": -1, b")": -1}.get(token[0], 0)
+        if depth == 0:
+            return text[start : token.end()].decode("latin-1"), token.end()
+        at = _GAP.match(text, token.end()).end()  # type: ignore[union-attr]
+
+
+def _dims(text: bytes, at: int, bad: Any) -> tuple[tuple[int, ...], int]:
+    """The dimensions of a tuple whose parenthesis is open, and where it ends."""
+    dims: list[int] = []
+    closed = False
+    while not closed:
+        at = _GAP.match(text, at).end()  # type: ignore[union-attr]
+        if text[at : at + 1] == b")":
+            return tuple(dims), at + 1
+        match = _DIM.match(text, at)
         if match is None:
-            raise bad(f"shape has {item.decode('latin-1')!r:.40}, which is no dimension", at)
+            raise bad("shape has something that is not a dimension", at)
         if match[1]:
-            raise bad(f"shape has the negative dimension {int(match[2]) * -1}", at)
-        dims.append(int(match[2]))
-        at += len(item) + 1
-    return tuple(dims)
+            raise bad("shape has a negative dimension", at)
+        dims.append(int(match[2].decode(), 0))
+        at = _GAP.match(text, match.end()).end()  # type: ignore[union-attr]
+        closed = text[at : at + 1] != b","
+        at += not closed
+    if text[at : at + 1] == b")" and len(dims) > 1:
+        return tuple(dims), at + 1
+    raise bad("shape is a number, not a tuple" if len(dims) == 1 else "a comma is missing", at)
 
 
 def write_trailer(fields: dict[str, Any]) -> bytes:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 KINDS = (
     "float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
-    "float8_e8m0fnu", "float8_e4m3", "float8_e3m4", "float4_e2m1fn", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32",
+    "float8_e8m0fnu", "float8_e4m3", "float8_e3m4",
+    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32",
     "uint16", "uint8", "uint4", "uint2", "bool",
 )  # fmt: skip
 """By their names in `dtypes`, in the order of native/src/json_numbers.h."""
-WIDTHS = (8, 4, 2, 2, *(1,) * 9, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)
+WIDTHS = (8, 4, 2, 2, *(1,) * 11, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)
 """Bytes of an element."""
 
 
@@ -44,6 +45,8 @@ FORMS = (
     Form(0, 127, 0, 0xFE, 0, 0xFF),  # powers of two alone, neither zero nor sign
     Form(3, 7, 0x80, 0x77, 0x78, 0x7C),
     Form(4, 3, 0x80, 0x6F, 0x70, 0x78),
+    Form(3, 1, 0x20, 0x1F, 0, 0),
+    Form(2, 3, 0x20, 0x1F, 0, 0),
     Form(1, 1, 0x8, 0x7, 0, 0),
 )
 
