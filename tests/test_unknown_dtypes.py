@@ -52,6 +52,13 @@ def unknown_protobuf(folder):
     return path, "uint17", (2, 2)
 
 
+def unknown_json(folder):
+    path = folder / "x.json"
+    value = {"good": GOOD, "bad": np.zeros((2, 2), "uint16")}
+    path.write_bytes(tw.dumps(value, "json").replace(b"uint16", b"uint17"))
+    return path, "uint17", (2, 2)
+
+
 def unknown_hdf5(folder):
     h5py = pytest.importorskip("h5py")
     path = folder / "x.h5"
@@ -77,6 +84,7 @@ CASES = [
     pickled_npz,
     unknown_spec,
     unknown_protobuf,
+    unknown_json,
     unknown_hdf5,
     fixed_hdf5,
 ]

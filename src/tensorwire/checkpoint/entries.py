@@ -30,7 +30,8 @@ VERSION = 1
 _OPAQUE = 255
 """The size of an element where the shape does not tell how many bytes there are: strings, variants
 and dtypes that are not known here."""
-_ITEMSIZES = bytes(dtypes.BY_TF[number].numpy.itemsize if number in dtypes.BY_TF else _OPAQUE if number else 0 for number in range(256))
+_KNOWN = {number: row.numpy.itemsize for number, row in dtypes.BY_TF.items()}
+_ITEMSIZES = bytes([0, *(_KNOWN.get(number, _OPAQUE) for number in range(1, 256))])
 
 
 class Entry(NamedTuple):

@@ -79,20 +79,26 @@ class Json:
         return jsontext.document(document, self.indent, self.bare_nonfinite)
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        return self._read(data, copy)[0]
+        return self._read(self._reader(data, copy))
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads all of it: text has no places that are known beforehand."""
-        value, metadata = self._read(source.read_at(0, source.size), copy)
+        reader = self._reader(source.read_at(0, source.size), copy)
+        reader.lost = {}
+        value = self._read(reader)
         container = Container.of(value)
-        container.metadata = container.metadata or metadata
+        container.metadata = container.metadata or reader.metadata
+        lost = {key: part for key, (_, part) in reader.lost.items()}
+        container.parts = [lost.get(id(part.read()), part) for part in container.parts]
         return container
 
-    def _read(self, data: memoryview, copy: bool | None) -> tuple[Any, dict[str, str]]:
+    def _reader(self, data: memoryview, copy: bool | None) -> Reader:
         dtype = {name: _row(kind) for name, kind in self.dtype.items()} if isinstance(self.dtype, Mapping) else _row(self.dtype)
-        reader = Reader(data, self.limits, copy, self.plain, dtype, self.ragged)
+        return Reader(data, self.limits, copy, self.plain, dtype, self.ragged)
+
+    def _read(self, reader: Reader) -> Any:
         try:
-            return reader.document(), reader.metadata
+            return reader.document()
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
         except RecursionError:

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from .._errors import LimitError
+from .. import dtypes, validate
+from .._errors import DecodeError, LimitError
 from .._limits import Limits
 from ..lowering.names import is_key
 from ..tensors import Array
 from ..wire import jsontext
+from .container import UnreadablePart
 from .json_tensors import INT64, Tensors
 from .json_tokens import FORMAT, Read
 from .json_writer import FLOATS, pointer
@@ -34,6 +35,8 @@ class Reader(Tensors):
         self.metadata: dict[str, str] = {}
         self.made: dict[str, Any] = {}
         """Dense tensors by where they stand."""
+        self.lost: dict[int, tuple[Array, UnreadablePart]] | None = None
+        """Tensors of unknown dtypes, by the id of the array that stands for each; None: an error."""
 
     def document(self) -> Any:
         value, end = self.value(self.space(0), 0, "")
@@ -166,9 +169,22 @@ class Reader(Tensors):
             return self.strings(at, shape, name == "text")
         row = dtypes.BY_NAME.get(name)
         if row is None or row.reading_only:
-            self.fail(f"unknown dtype {name!r:.40}", at)
+            return self.unknown(at, name, shape, way)
         found, end = self.dense(at, row, shape)
         return found, end
+
+    def unknown(self, at: int, dtype: str, shape: tuple[int, ...], way: str) -> Read:
+        """A tensor of a dtype that is not known: an error, or in a container an empty array that
+        stands for it."""
+        why, place = f"unknown dtype {dtype!r:.40}", way[1:].replace("~1", "/").replace("~0", "~")
+        error = DecodeError(why, format=FORMAT, offset=at, tensor=place or None)
+        if self.lost is None:
+            raise error
+        validate.elements(shape, DecodeError)
+        end, stand_in = self.end(at), np.empty(0, np.uint8)
+        part = UnreadablePart(dtype, shape, end - at, error)
+        self.lost[id(stand_in)] = stand_in, part
+        return stand_in, end
 
     def nans(self, at: int, depth: int, way: str, own: Fields) -> Read:
         """Kept as the places of two lists, since their dtype may not be known yet."""

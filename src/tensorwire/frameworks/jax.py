@@ -79,12 +79,18 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
 def _lend(values: Any, device: Any, cast: bool) -> Any:
     """JAX uses aligned memory in place, read-only memory too, and copies the rest in the background; so we copy what it may not have."""
     jax = _jax()
-    array = _narrow(fit(values, lambda row: row.numpy.isbuiltin == 1 or hasattr(jax.numpy, row.name), "JAX", cast), cast)
+    array = _narrow(fit(values, _holds, "JAX", cast), cast)
     if not array.flags.writeable or array.__array_interface__["data"][0] % ALIGNMENT:
         own = memory.fresh(array.nbytes).view(array.dtype).reshape(array.shape)
         own[...] = array
         array = own
     return jax.device_put(array, _device(device))
+
+
+def _holds(row: dtypes.DType) -> bool:
+    """JAX names the types of 6 bits too, but XLA has no arrays of them."""
+    named = hasattr(_jax().numpy, row.name) and row.bits != 6
+    return row.numpy.isbuiltin == 1 or named
 
 
 def _narrow(array: Array, cast: bool) -> Array:
