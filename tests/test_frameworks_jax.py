@@ -51,6 +51,7 @@ def test_conforms(jax, x64):
         report = check_framework("jax")
     for (kind, dtype), found in report.items():
         held = kind in ("scalar", "dense", "sparse", "hybrid") and dtype not in ("bytes", "text") and (x64 or dtype not in WIDE)
+        held = held and not dtype.startswith("float6")  # XLA has no arrays of them
         assert found == ("exact" if held else "refused"), (kind, dtype)
 
 
