@@ -14,7 +14,7 @@ from .. import dtypes, frameworks, validate
 from .._errors import EncodeError
 from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings
-from .names import DENSE, DEPTH, Node, is_key
+from .names import CONTAINERS, DENSE, DEPTH, Node, is_key
 
 Part = Array | Strings
 
@@ -81,11 +81,11 @@ class _Lower:
         return self.tensor(tensor)
 
     def member(self, name: str, value: Any, depth: int) -> Node:
-        """A tensor of a Bundle, which holds no lists; only torch's nested tensors are such."""
+        """A tensor of a Bundle. Objects that are several tensors are refused: torch's nested
+        tensors of the strided layout, and DataFrames."""
         node = self.named(name, value, depth)
-        if "list" in node:
-            why = "a Bundle holds tensors, and this one is a list of them; use a dict"
-            raise EncodeError(why, tensor=name)
+        if next(iter(node), None) in CONTAINERS:
+            raise EncodeError("a Bundle holds tensors, and this is several; use a dict", tensor=name)
         return node
 
     def named(self, name: str, value: Any, depth: int) -> Node:
