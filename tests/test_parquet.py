@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.codecs.parquet import ChunkSource, Parquet
+from tensorwire.codecs.arrow_batches import ChunkSource
+from tensorwire.codecs.parquet import Parquet
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import DTYPES, numbers
@@ -248,20 +249,113 @@ class TestWeRead:
         back = tw.loads(written(table))
         assert back["a"].shape == (0,) and back["s"].shape == (0,) and back["l"].shape == (0, None)
 
-    def test_structs_nulls_and_types_that_no_tensor_holds(self, pa):
-        import datetime
-
+    def test_structs(self, pa):
         back = tw.loads(written(pa.table({"s": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]})))
         assert back["s"]["a"].tolist() == [1, 2] and back["s"]["b"].tolist() == ["x", "y"]
-        for table, message in (
-            (pa.table({"bad": [1, None]}), r"null.*'bad'.*fill_null"),
-            (pa.table({"bad": [["x"], None]}), r"null.*'bad'.*fill_null"),
-            (pa.table({"when": [datetime.datetime(2020, 1, 1)]}), "cast it to int64 and keep the unit"),
-            (pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), "two columns"),
-        ):
-            with pytest.raises(tw.DecodeError, match=message) as caught:
-                tw.loads(written(table))
-            assert caught.value.format == "parquet" and caught.value.offset == 0
+        back = tw.loads(written(pa.table({"s": [{"a": 1, "b": "x"}, None]})))["s"]
+        assert back["a"].tolist() == [1, 0] and back["a/present"].tolist() == back["b/present"].tolist() == [True, False]
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"row_group_size": 1}, {"use_dictionary": False}, {"store_schema": False}],
+        ids=str,
+    )
+    def test_nulls_are_presence(self, pa, options):
+        columns = {
+            "number": ([1, None, 3], [1, 0, 3]),
+            "text": (["a", None, "c"], ["a", "", "c"]),
+            "list": ([[1], None, [2, 3]], [[1], [], [2, 3]]),
+            "words": ([["x"], None, []], [["x"], [], []]),
+            "lists": ([[[1], []], None, [[2, 3]]], [[[1], []], [], [[2, 3]]]),
+            "pair": (
+                pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2)),
+                [[1, 2], [0, 0], [3, 4]],
+            ),
+        }
+        found = tw.loads(written(pa.table({name: column for name, (column, _) in columns.items()}), **options))
+        assert len(found) == 2 * len(columns)
+        for name, (_, wanted) in columns.items():
+            if name == "pair" and not options.get("store_schema", True):
+                wanted = [[1, 2], [], [3, 4]]  # then nobody knows that it is of one length
+            assert found[name].tolist() == wanted and found[f"{name}/present"].tolist() == [
+                True,
+                False,
+                True,
+            ]
+
+    def test_one_column_does_not_refuse_the_others(self, pa, tmp_path):
+        import datetime
+        import decimal
+
+        path, day = tmp_path / "x.parquet", datetime.datetime(2020, 1, 1)
+        bad = {
+            "when": pa.array([day, day]),
+            "day": pa.array([day.date(), None]),
+            "price": pa.array([decimal.Decimal("1.5"), None]),
+            "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+            "structs": pa.array([[{"a": 1}], []]),
+            "inside": pa.array([[1, None], [2]]),
+            "fixed": pa.array([b"ab", b"cd"], pa.binary(2)),
+            "null": pa.nulls(2),
+        }
+        path.write_bytes(written(pa.table({"good": [1, 2], **bad, "maybe": [1, None]})))
+        assert tw.load(path, names=["good"])["good"].tolist() == [1, 2]
+        found = tw.load(path, names=["maybe", "maybe/present"])
+        assert found["maybe"].tolist() == [1, 0] and found["maybe/present"].tolist() == [
+            True,
+            False,
+        ]
+        assert [tensor.name for tensor in tw.inspect(path).tensors] == [
+            "good",
+            *bad,
+            "maybe",
+            "maybe/present",
+        ]
+        with tw.open(path) as file:
+            assert file["good"][:1].tolist() == [1] and not file.lazy
+            for name in bad:
+                assert file[name].shape[0] == 2
+                with pytest.raises(tw.DecodeError) as caught:
+                    file[name].read()
+                assert (caught.value.tensor, caught.value.format, caught.value.path) == (
+                    name,
+                    "parquet",
+                    str(path),
+                )
+        with pytest.raises(tw.DecodeError) as caught:
+            tw.load(path)
+        assert caught.value.tensor == "when" and caught.value.format == "parquet"
+
+    def test_a_damaged_column_does_not_refuse_the_others(self, pa):
+        blob = bytearray(
+            written(
+                pa.table({"a": np.arange(1000), "b": np.arange(1000) + 7}),
+                write_page_checksum=True,
+                compression="none",
+                use_dictionary=False,
+            )
+        )
+        place = bytes(blob).index(np.int64(500).tobytes() + np.int64(501).tobytes())
+        blob[place] ^= 1
+        with tw.open(bytes(blob), "parquet") as file:
+            assert file["b"][:3].tolist() == [7, 8, 9] and file["a"].shape == (1000,)
+            with pytest.raises(tw.DecodeError) as caught:
+                file["a"].read()
+            assert caught.value.tensor == "a"
+        with pytest.raises(tw.DecodeError):
+            tw.loads(bytes(blob), "parquet")
+
+    def test_two_columns_of_one_name(self, pa):
+        blob = written(pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"]))
+        with pytest.raises(tw.DecodeError) as caught:
+            tw.loads(blob)
+        assert (caught.value.format, caught.value.offset, caught.value.tensor) == (
+            "parquet",
+            0,
+            "a",
+        )
+        with tw.open(blob) as file:
+            assert file["b"][:].tolist() == [3]
 
 
 class TestHostile:

@@ -21,7 +21,7 @@ from . import arrow_columns, arrow_write
 from .arrow_columns import VERSION
 from .arrow_file import IpcFile
 from .arrow_parts import Cell
-from .arrow_schema import KEY, Column, columns
+from .arrow_schema import KEY, PRESENT, Column, columns, flags
 from .container import Container
 
 _CODECS = ("zstd", "lz4")
@@ -80,16 +80,20 @@ class Arrow:
         file = IpcFile(source, self.limits)
         if whole:
             file.data.inflate_all(file.chunks)
-        found, metadata = columns(file, copy), dict(file.metadata)
-        ours = metadata.pop(KEY, None)
-        if ours is None:
-            spec = {"dict": {name: node for name, (node, _) in found.items()}}
-            return spec, [part for _, parts in found.values() for part in parts], metadata
-        spec, parts = _assign(ours, found)
-        tree = lowering.inside(spec)
-        if isinstance(tree, dict) and "bundle" in tree and metadata:
-            spec = tree | {"metadata": metadata}
-        return spec, parts, metadata
+        return value_of(columns(file, copy), dict(file.metadata))
+
+
+def value_of(found: dict[str, Column], metadata: dict[str, str]) -> tuple[Any, list[Any], dict[str, str]]:
+    """(spec, parts, metadata) of the value that columns and the schema's metadata make up."""
+    ours = metadata.pop(KEY, None)
+    if ours is None:
+        spec = {"dict": {name: node for name, (node, _) in found.items()}}
+        return spec, [part for _, parts in found.values() for part in parts], metadata
+    spec, parts = _assign(ours, found)
+    tree = lowering.inside(spec)
+    if isinstance(tree, dict) and "bundle" in tree and metadata:
+        spec = tree | {"metadata": metadata}
+    return spec, parts, metadata
 
 
 def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
@@ -99,6 +103,8 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
         version = ours.get("version") if isinstance(ours, dict) else None
         raise DecodeError(f"a tensorwire spec of version {version!r:.20}, which this release does not read")
     spec = ours["spec"]
+    nulls = flags(found)
+    found = {name: column for name, column in found.items() if name not in nulls}
     count = sum(len(parts) for _, parts in found.values())
     table = not any(isinstance(part, Cell) for _, parts in found.values() for part in parts)
     try:
@@ -110,7 +116,21 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
             "the columns are not those of the tensorwire spec in the schema's metadata; without it they are read as they are: "
             "in pyarrow, table.replace_schema_metadata()"
         )
-    return spec, [part for group in groups for part in found[group.name][1]]
+    parts = [part for group in groups for part in found[group.name][1]]
+    return (spec, parts) if not nulls else _with_flags(spec, parts, nulls)
+
+
+def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, Column]) -> tuple[Any, list[Any]]:
+    """A dict or Bundle of columns, and which rows of some of them have a value."""
+    kind = next((kind for kind in ("dict", "bundle") if isinstance(spec, dict) and kind in spec), None)
+    names = {name.removesuffix(PRESENT) for name in nulls}
+    if kind is None or not names <= spec[kind].keys() or nulls.keys() & spec[kind].keys():
+        raise DecodeError(
+            f"the tensorwire spec in the schema's metadata has no place for the nulls of {min(names)!r}; "
+            "without it columns are read as they are: in pyarrow, table.replace_schema_metadata()"
+        )
+    flagged = {name: node for name, (node, _) in nulls.items()}
+    return {**spec, kind: {**spec[kind], **flagged}}, [*parts, *(part for _, own in nulls.values() for part in own)]
 
 
 def codec_of(compression: str, level: int | None, known: tuple[str, ...], format: str) -> Any:

@@ -15,6 +15,7 @@ from .. import dtypes, lowering
 from .._errors import EncodeError
 from ..tensors import Bundle
 from ..wire import jsontext
+from ..wire.arrow_ipc import FORMAT
 from .arrow_schema import KEY
 
 VERSION = 1
@@ -81,6 +82,21 @@ def _is_plain(node: Any) -> bool:
 def is_column(node: Any) -> bool:
     """Whether a tensor is all of a column: it is dense, of strings, or ragged with such values."""
     return _is_plain(node) or (isinstance(node, dict) and _is_plain(node.get("ragged")))
+
+
+def is_table(about: str, *fields: str) -> bool:
+    """Whether columns are read as they are, by what our metadata of the schema and of each field say ("" for nothing)."""
+    if any("shape" in jsontext.parse(text.encode(), FORMAT) for text in fields if text):
+        return False
+    if not about:
+        return True
+    found = jsontext.parse(about.encode(), FORMAT)
+    spec = found.get("spec") if isinstance(found, dict) else None
+    nodes = next(
+        (spec[kind] for kind in ("dict", "bundle") if isinstance(spec, dict) and kind in spec),
+        {"": spec},
+    )
+    return isinstance(nodes, dict) and all(is_column(node) for node in nodes.values())
 
 
 def lengths(spec: Any, parts: list[Any]) -> list[tuple[str, int | None]]:

@@ -38,9 +38,11 @@ class Dictionary:
 class IpcFile:
     """The schema and the batches of a source."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self.source, self.limits = source, limits
+    def __init__(self, source: Source, limits: Limits, format: str = ipc.FORMAT) -> None:
+        self.source, self.limits, self.format = source, limits, format
         self.data = Buffers(source, limits)
+        self.version = ipc.V5
+        """That of the batches."""
         self._dictionaries: dict[int, list[Dictionary]] = {}
         head = bytes(source.read_at(0, min(8, source.size)))
         if head[:6] == MAGIC:
@@ -49,7 +51,7 @@ class IpcFile:
             schema, self.chunks = self._read_stream()
         else:
             raise TruncatedError(f"{len(head)} bytes, and Arrow begins with 8", offset=len(head))
-        self.fields, self.metadata = schema
+        self.fields, self.metadata, self.big_endian = schema
 
     def _read_file(self) -> tuple[Schema, list[Chunk]]:
         size = self.source.size
@@ -90,6 +92,7 @@ class IpcFile:
         message = ipc.message(head[start : start + size], offset + start)
         if message.kind != kind or message.body != body or message.batch is None:
             raise DecodeError("a message is not the one that the footer says", offset=offset)
+        self.version = min(self.version, message.version)
         return message, Chunk(message.batch, offset + length)
 
     def _read_stream(self) -> tuple[Schema, list[Chunk]]:
@@ -101,6 +104,7 @@ class IpcFile:
             if message.schema is not None:
                 schema = message.schema
             elif message.batch is not None and message.kind == ipc.BATCH:
+                self.version = min(self.version, message.version)
                 chunks.append(Chunk(message.batch, body))
             elif message.batch is not None:
                 self._add_dictionary(message, Chunk(message.batch, body), body)

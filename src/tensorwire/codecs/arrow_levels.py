@@ -26,6 +26,10 @@ Piece = tuple[Chunk, int, int]
 """A batch, and the rows from, to of an array in it."""
 
 
+class UnsupportedColumn(DecodeError):
+    """A column that is not damaged, and that no tensor holds."""
+
+
 class Level:
     """One array of a column, in all batches. It knows the one that it is inside of, and not those inside of it: no cycle keeps what was
     read alive until the garbage collector comes.
@@ -39,27 +43,58 @@ class Level:
         self._spans: list[Span] | None = None
         self._inside: dict[int, Span] = {}
         at[0] += 1
-        at[1] += field.buffers
+        at[1] += self.buffers
         at[2] += field.views
 
+    @property
+    def buffers(self) -> int:
+        """How many buffers the array has in every batch."""
+        union = self.field.kind == ipc.UNION and not self.field.coded
+        return self.field.buffers + (union and self.file.version == ipc.V4)
+
     def spans(self) -> list[Span]:
-        """The rows of each batch that belong to the column; no null is among them."""
+        """The rows of each batch that belong to the column, nulls included."""
         if self._spans is None:
             self._spans = [self._span(i, chunk) for i, chunk in enumerate(self.chunks)]
         return self._spans
 
     def _span(self, i: int, chunk: Chunk) -> Span:
-        length, nulls = chunk.batch.nodes[self.node]
+        length = chunk.batch.nodes[self.node][0]
         if self.parent is None:
             start, stop = 0, chunk.batch.length
         else:
             start, stop = self.parent.inside(i)
-        if nulls:
-            why = "tensors have none; in pyarrow, fill_null(...) or drop_null() first"
-            raise self.bad(f"{nulls} nulls in the column {self.column!r}, and {why}", chunk)
         if stop > length or (self.parent is None and stop != length):
             raise self.bad(f"an array of {length} where {stop} are needed", chunk)
         return start, stop
+
+    @property
+    def nulls(self) -> int:
+        """How many nulls the array has, by the headers of its batches."""
+        return sum(chunk.batch.nodes[self.node][1] for chunk in self.chunks)
+
+    def valid(self, low: int, high: int) -> Array | None:
+        """Which of the rows from, to are not null; None if the array has no nulls."""
+        if not self.nulls:
+            return None
+        pieces = [self.valid_piece(*piece) for piece in self.pieces(low, high)]
+        return np.concatenate([np.ones(0, np.bool_), *pieces])
+
+    def valid_piece(self, chunk: Chunk, start: int, stop: int) -> Array:
+        """The same for some rows of one batch."""
+        if not chunk.batch.nodes[self.node][1]:
+            return np.ones(stop - start, np.bool_)
+        packed = self.file.data.read(chunk, self.place(chunk), start // 8, (stop + 7) // 8)
+        count = start % 8 + stop - start
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=count, bitorder="little")
+        return bits[start % 8 :].view(np.bool_)
+
+    def present(self, low: int, high: int) -> Array | None:
+        """Which rows have a value: neither they nor the structs around them are null."""
+        mine = self.valid(low, high)
+        struct = self.parent is not None and self.parent.field.kind == ipc.STRUCT
+        around = self.parent.present(low, high) if self.parent is not None and struct else None
+        return around if mine is None else mine if around is None else mine & around
 
     def inside(self, i: int) -> Span:
         """The rows of the array inside that belong to those of batch i."""
@@ -113,7 +148,7 @@ class Level:
         """Bytes of its buffers in the file."""
         more = {id(chunk): chunk.batch.counts[self.views] if self.field.views else 0 for chunk in self.chunks}
         first = [(chunk, self.place(chunk)) for chunk in self.chunks]
-        return sum(size for chunk, at in first for _, size in chunk.batch.buffers[at : at + self.field.buffers + more[id(chunk)]])
+        return sum(size for chunk, at in first for _, size in chunk.batch.buffers[at : at + self.buffers + more[id(chunk)]])
 
     def bad(self, why: str, chunk: Chunk | None = None) -> DecodeError:
         return DecodeError(why, tensor=self.column, offset=chunk.body if chunk else 0)
@@ -126,7 +161,7 @@ class Tree(NamedTuple):
     inside: list[Tree]
 
 
-def tree(file: IpcFile, field: ipc.Field, parent: Level | None, column: str, at: list[int]) -> Tree:
+def tree(file: IpcFile, chunks: list[Chunk], field: ipc.Field, parent: Level | None, column: str, at: list[int]) -> Tree:
     """The arrays of a field; `at` counts arrays, buffers, and arrays of views."""
-    level = Level(file, file.chunks, field, parent, column, at)
-    return Tree(level, [] if field.coded else [tree(file, child, level, column, at) for child in field.children])
+    level = Level(file, chunks, field, parent, column, at)
+    return Tree(level, [] if field.coded else [tree(file, chunks, child, level, column, at) for child in field.children])

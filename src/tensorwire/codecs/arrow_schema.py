@@ -6,6 +6,9 @@
     struct                               a dict of what is inside
     a dictionary of numbers or strings   what stands in it
     other extension types                what they are stored as
+    a column with nulls                  the same with zeros or nothing, and a bool a row: NAME/present
+
+A column that no tensor holds is listed all the same, and only reading that column is an error.
 
 A field's metadata may say more, as JSON under "tensorwire": the `dtype` that the numbers stand for, the lengths of a Ragged that are
 `uniform`, the `shape` of a tensor whose elements are all in the one row of a list, and the `inner` dimensions of one whose rows have no
@@ -15,74 +18,155 @@ elements, in lists that are empty.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any
 
 from .. import dtypes
 from .._errors import DecodeError, LimitError
 from ..wire import arrow_ipc as ipc
 from ..wire import jsontext
+from .arrow_buffers import Chunk
 from .arrow_file import IpcFile
-from .arrow_levels import LISTS, Level, Tree, tree
-from .arrow_parts import Cell, Part, Refused, Splits
+from .arrow_levels import LISTS, Level, Tree, UnsupportedColumn, tree
+from .arrow_parts import Cell, NullableLists, Part, Presence, Refused, Splits
 from .arrow_values import TEXT, Values, check_layout, values
 
 KEY = "tensorwire"
 TENSOR = "arrow.fixed_shape_tensor"
+PRESENT = "/present"
+"""What the name of a column is followed by, for the bools that say which of its rows have a value."""
 Column = tuple[Any, list[Any]]
 """A node of a spec and its parts."""
-_HINTS = {
-    **dict.fromkeys((ipc.DATE, ipc.TIME, ipc.TIMESTAMP, ipc.DURATION), "; in pyarrow, cast it to int64 and keep the unit"),
-    ipc.DECIMAL: "; in pyarrow, cast it to float64",
-    ipc.LIST_VIEW: "; in pyarrow, cast it to a list",
+_CAST = "in pyarrow, table.column({!r}).cast({!r}) keeps {}"
+_CASTS = {
+    ipc.NULL: ("int64", "the nulls as missing numbers"),
+    ipc.TIMESTAMP: ("int64", "the numbers and not the unit"),
+    ipc.DURATION: ("int64", "the numbers and not the unit"),
+    ipc.DECIMAL: ("float64", "about 16 digits"),
+    ipc.FIXED_BINARY: ("binary", "the bytes"),
 }
+"""Types that are close to one that tensors have, and what a cast keeps."""
+_DAYS = "in pyarrow, table.column({!r}).cast(...) to the integer of its width (date32 and time32: 'int32', date64 and time64: 'int64')"
 
 
-def columns(file: IpcFile, copy: bool | None) -> dict[str, Column]:
-    """Every column by its name."""
-    at, found = [0, 0, 0], dict[str, Column]()
-    trees = [tree(file, field, None, field.name, at) for field in file.fields]
-    check_layout(file.chunks, *at)
+def columns(file: IpcFile, copy: bool | None, chunks: list[Chunk] | None = None) -> dict[str, Column]:
+    """Every column by its name, with a column NAME/present for one with nulls. `chunks` are some batches of the file."""
+    return _columns(_trees(file, file.chunks if chunks is None else chunks), copy)
+
+
+def all_refused(file: IpcFile, error: DecodeError, rows: int) -> dict[str, Column]:
+    """Every column by its name, of a file none of whose columns can be read."""
+    return {column.level.column: _refused(column, error, rows) for column in _trees(file, [])}
+
+
+def _trees(file: IpcFile, chunks: list[Chunk]) -> list[Tree]:
+    at = [0, 0, 0]
+    trees = [tree(file, chunks, field, None, field.name, at) for field in file.fields]
+    check_layout(chunks, *at)
     if at[0] > file.limits.names:
         raise LimitError(f"{at[0]} columns; Limits(names=...) allows {file.limits.names}", offset=0)
-    for one in trees:
-        name = one.level.column
-        if name in found:
-            raise one.level.bad(f"two columns are named {name!r}; in pyarrow, rename_columns(...) first")
-        found[name] = _column(one, copy)
+    return trees
+
+
+def flags(found: dict[str, Column]) -> dict[str, Column]:
+    """The columns that say which rows of another one have a value."""
+    return {name: column for name, column in found.items() if column[1] and isinstance(column[1][0], Presence)}
+
+
+def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
+    """The columns of a table, or the fields of a struct."""
+    names = Counter(column.level.field.name for column in trees)
+    found: dict[str, Column] = {}
+    for column in trees:
+        name = column.level.field.name
+        flag = name + PRESENT
+        try:
+            if names[name] > 1:
+                raise column.level.bad(f"two columns are named {name!r}; in pyarrow, rename_columns(...) first")
+            found[name], present = _column(column, copy)
+            if present is not None and flag in names:
+                raise column.level.bad(f"the column {name!r} has nulls, and the name {flag!r} is taken; rename one of them")
+        except LimitError:
+            raise
+        except DecodeError as error:
+            why = f"{error.message}; names= reads other columns"
+            found[name], present = _refused(column, UnsupportedColumn(why)), None
+        if present is not None:
+            found[flag] = {}, [present]
     return found
 
 
-def _column(tree: Tree, copy: bool | None) -> Column:
+def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> Column:
+    """A column that is listed, and whose reading is an error."""
+    return {}, [Refused(tree.level, _type_name(tree), error, rows)]
+
+
+def _type_name(tree: Tree) -> str:
+    name = ipc.NAMES[tree.level.field.kind - 1]
+    if tree.level.field.coded or len(tree.inside) != 1 or tree.level.field.kind == ipc.STRUCT:
+        return name
+    return f"{name} of {ipc.NAMES[_leaf(tree).field.kind - 1]}"
+
+
+def _leaf(tree: Tree) -> Level:
+    while len(tree.inside) == 1 and tree.level.field.kind in (*LISTS, ipc.FIXED_LIST):
+        tree = tree.inside[0]
+    return tree.level
+
+
+def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
+    """What a column is, and which of its rows have a value if some have none."""
     level, said = tree.level, _said(tree.level.field)
+    if level.file.big_endian:
+        way = "in pyarrow, read the file and write it again"
+        raise level.bad(f"the column {level.column!r} is big-endian, and only little-endian ones are read; {way}")
     if "shape" in said:
-        return _cell(tree, said, copy)
+        return _cell(tree, said, copy), None
     if level.field.kind == ipc.STRUCT and not level.field.coded:
-        inside = [(child.level.field.name, _column(child, copy)) for child in tree.inside]
-        if len(dict(inside)) != len(inside):
-            raise level.bad(f"a struct has two fields of one name, in the column {level.column!r}")
-        return {"dict": {name: node for name, (node, _) in inside}}, [part for _, (_, parts) in inside for part in parts]
+        inside = _columns(tree.inside, copy)
+        nodes = {name: node for name, (node, _) in inside.items()}
+        return ({"dict": nodes}, [part for _, parts in inside.values() for part in parts]), None
     lists = list[Level]()
     while _is_ragged(tree):
         lists.append(tree.level)
         tree = tree.inside[0]
-    rows = tree.level
-    inner, order, leaf, found = _dense(tree, copy)
+    inner, order, levels, found = _dense(tree, copy)
     if "inner" in said:
         if not lists or math.prod(said["inner"]) or inner:
             raise level.bad("rows without elements are lists of nothing else")
-        rows, inner = lists.pop(), tuple(said["inner"])
+        levels, inner = [lists.pop(), *levels], tuple(said["inner"])
     if found is None:
-        name = ipc.NAMES[leaf.field.kind - 1]
-        why = _HINTS.get(leaf.field.kind, "") + "; tw.load(..., names=[...]) reads the others"
-        return {}, [Refused(level, name if leaf is level else f"{ipc.NAMES[level.field.kind - 1]} of {name}", why)]
-    node = _node(said, leaf)
+        raise level.bad(_why_not(level, levels[-1]))
+    present = Presence(level, copy) if level.present(0, 0) is not None else None
+    values = Part(levels, found, inner, order)
+    node = _node(said, levels[-1])
     if not lists:
-        return node, [Part(rows, leaf, found, inner, order)]
-    uniform = said.get("uniform", [one.field.width if one.field.kind == ipc.FIXED_LIST else None for one in lists])
+        return (node, [values]), present
+    uniform: list[int | None] = said.get("uniform", [one.field.width if one.field.kind == ipc.FIXED_LIST else None for one in lists])
+    if len(uniform) != len(lists):
+        raise level.bad(f"lengths of {len(uniform)} levels of lists, and there are {len(lists)}")
     node = {"ragged": node, "splits": len(lists)}
     if any(length is not None for length in uniform):
         node["uniform"] = uniform
-    return node, [Part(rows, leaf, found, inner, order), *(Splits(one, [*lists, rows], copy) for one in lists)]
+    splits = [Splits(one, [*lists, levels[0]], copy) for one in lists]
+    if present is None and not values.nulls and not any(one.nulls for one in lists):
+        return (node, [values, *splits]), None
+    return (node, list[Any](NullableLists(lists, uniform, values, splits, copy).parts())), present
+
+
+def _why_not(level: Level, leaf: Level) -> str:
+    """What is wrong with a type that no tensor holds, and the way out where there is one."""
+    kind, name = leaf.field.kind, level.column
+    if leaf is not level:
+        return f"the column {name!r} holds {ipc.NAMES[kind - 1]} in lists, which no tensor does"
+    why = f"the column {name!r} is of Arrow's type {ipc.NAMES[kind - 1]}, which no tensor holds"
+    if kind in _CASTS:
+        return f"{why}; {_CAST.format(name, *_CASTS[kind])}"
+    if kind in (ipc.DATE, ipc.TIME):
+        return f"{why}; {_DAYS.format(name)}"
+    if kind in (ipc.LIST_VIEW, ipc.LARGE_LIST_VIEW):
+        return f"{why}; in pyarrow, cast it to pa.list_(...) of the same items"
+    return why
 
 
 def _node(said: dict[str, Any], leaf: Level) -> Any:
@@ -99,16 +183,17 @@ def _is_ragged(tree: Tree) -> bool:
     return field.kind in LISTS or _is_ragged(tree.inside[0])
 
 
-def _dense(tree: Tree, copy: bool | None) -> tuple[tuple[int, ...], tuple[int, ...], Level, Values | None]:
-    """The further dimensions of a row, as they are stored and in which order they are meant; the array of the values; what reads it."""
+def _dense(tree: Tree, copy: bool | None) -> tuple[tuple[int, ...], tuple[int, ...], list[Level], Values | None]:
+    """The further dimensions of a row, as they are stored and in which order they are meant; the arrays from the row to the values; what
+    reads the last of them."""
     level, field = tree.level, tree.level.field
     if field.coded or field.kind != ipc.FIXED_LIST:
-        return (), (), level, values(level, copy)
+        return (), (), [level], values(level, copy)
     mine, order = _tensor(level) if field.metadata.get("ARROW:extension:name") == TENSOR else ((field.width,), ())
-    inner, inside, leaf, found = _dense(tree.inside[0], copy)
+    inner, inside, levels, found = _dense(tree.inside[0], copy)
     if order or inside:
         order = (*(order or range(len(mine))), *(axis + len(mine) for axis in inside or range(len(inner))))
-    return mine + inner, order, leaf, found
+    return mine + inner, order, [level, *levels], found
 
 
 def _tensor(level: Level) -> tuple[tuple[int, ...], tuple[int, ...]]:

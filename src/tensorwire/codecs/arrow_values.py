@@ -198,7 +198,16 @@ class Coded(_Reader):
     def _piece(self, piece: Piece) -> Any:
         chunk, start, stop = piece
         items, places = self._items(chunk), self._index.piece(chunk, start, stop)
-        if places.min() < 0 or places.max() >= len(items):
+        if self._level.nulls:  # whose places mean nothing
+            valid = self._level.valid_piece(chunk, start, stop)
+            return _spread(self._chosen(items, places[valid], chunk), valid)
+        return self._chosen(items, places, chunk)
+
+    def _chosen(self, items: Any, places: Array, chunk: Chunk) -> Any:
+        """The items in these places: an array, or (data, offsets) of strings."""
+        if not len(places):
+            places = np.zeros(0, np.int64)
+        elif places.min() < 0 or places.max() >= len(items):
             raise self._level.bad(f"a place outside of a dictionary of {len(items)}", chunk)
         if isinstance(items, np.ndarray):
             return items[places]
@@ -216,6 +225,8 @@ class Coded(_Reader):
             counts = [0, 0, 0]
             level = self._level_of(found.chunks, counts)
             check_layout(found.chunks, *counts)
+            if level.nulls:
+                raise self._level.bad("a dictionary with a null in it; in pyarrow, dictionary_decode() first", chunk)
             found.items = _reader(level).take(0, level.rows, (level.rows,))
         return found.items
 
@@ -267,6 +278,37 @@ def join(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     for _, offsets in parts:
         steps.append(offsets[1:] + steps[-1][-1])
     return data, np.concatenate(steps)
+
+
+def _spread(items: Any, valid: Array) -> Any:
+    """Items, or (data, offsets) of strings, with a zero or nothing where a row is null."""
+    if isinstance(items, np.ndarray):
+        out: Array = np.zeros(len(valid), items.dtype)
+        out[valid] = items
+        return out
+    data, offsets = items
+    lengths = np.zeros(len(valid), np.int64)
+    lengths[valid] = np.diff(offsets)
+    return data, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def without(tensor: Any, alive: Array) -> Any:
+    """A tensor with a zero or nothing in the rows that are null, whatever was stored there."""
+    if alive.all():
+        return tensor
+    if isinstance(tensor, np.ndarray):
+        out = tensor.copy()
+        out[~alive] = 0
+        return out if tensor.flags.writeable else memory.read_only(out)
+    lengths = np.diff(tensor.offsets)
+    kept = np.repeat(alive, tensor.size // max(1, len(alive)))
+    if not lengths[~kept].any():
+        return tensor
+    data = tensor.data[tensor.offsets[0] : tensor.offsets[-1]][np.repeat(kept, lengths)]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths * kept)])
+    if not tensor.data.flags.writeable:
+        data, offsets = memory.read_only(data), memory.read_only(offsets)
+    return trusted(Strings, data, offsets, tensor.shape, tensor.text)
 
 
 def _arrow_strings(array: Any) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ The body, and each buffer in it, begins at a multiple of 64, which Arrow recomme
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,18 @@ class Table:
 
     Parquet has no lists of the fixed size 0 (pyarrow ends the process where it meets one), so for it rows without elements are lists that
     happen to be empty, and the field's metadata say the dimensions inside.
+
+    `present` says which rows of a column have a value; the others are null. `plain` writes rows of one dimension as fixed-size lists.
     """
 
-    def __init__(self, found: Columns, parquet: bool = False) -> None:
-        self._parquet = parquet
+    def __init__(
+        self,
+        found: Columns,
+        parquet: bool = False,
+        present: Mapping[str, Array] | None = None,
+        plain: bool = False,
+    ) -> None:
+        self._parquet, self._plain = parquet, plain
         self.fields: list[Any] = []
         self.pairs = list(found.texts.items())
         self.rows = 1 if found.rows is None else found.rows
@@ -49,12 +58,17 @@ class Table:
         for group in found.groups:
             parts = found.parts[at : at + group.size]
             at += group.size
+            node, buffer = len(self.nodes), len(self.buffers)
             if found.rows is None:
                 self._cell(group, parts[0])
             elif group.size > 1:
                 self._lists(group, parts)
             else:
                 self._column(group, parts[0])
+            valid = None if present is None else present.get(group.name)
+            if valid is not None and not valid.all():
+                self.nodes[node] = len(valid), int(len(valid) - valid.sum())
+                self.buffers[buffer] = memory.chunk(np.packbits(valid, bitorder="little"))
 
     def _cell(self, group: Group, part: Any) -> None:
         self._array(group.name, ipc.LARGE_LIST, 1, [np.array([0, math.prod(part.shape)], np.int64)], 1, said=_said(group, list(part.shape)))
@@ -76,6 +90,7 @@ class Table:
             inner = part.shape[1:]
             shape = jsontext.write({"shape": list(inner)}).decode()
             about = [("ARROW:extension:name", TENSOR), ("ARROW:extension:metadata", shape)]
+            about = [] if self._plain and len(inner) == 1 else about
             self._array(group.name, ipc.FIXED_LIST, len(part), [], 1, math.prod(inner), about + _said(group))
             self._flat("item", part)
 

@@ -7,22 +7,24 @@ reader of Arrow, so both formats mean the same. Pages have checksums, which are 
 
 from __future__ import annotations
 
-import itertools
-from bisect import bisect_right
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from .. import lowering, memory
-from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
+from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError
 from .._limits import DEFAULT, Limits
 from .._optional import require
+from ..files import Source
 from ..tensors import Strings
 from ..transforms import streams
 from ..wire import kernels
-from . import arrow_columns, arrow_write, parquet_pages
-from .arrow import Arrow, codec_of
+from . import arrow_batches, arrow_columns, arrow_write, parquet_pages
+from .arrow import codec_of, value_of
 from .arrow_columns import Columns
+from .arrow_schema import Column
+from .container import Container
 
 FORMAT = "parquet"
 _CODECS = ("zstd", "snappy", "gzip", "lz4")
@@ -75,36 +77,114 @@ class Parquet:
         return _filled(memory.flat(sink.getvalue()))
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        pa = require("pyarrow", extra="arrow")
         if copy is False:
             raise DecodeError("copy=False, but Parquet's pages are encoded; leave copy out", format=FORMAT, offset=0)
+        with _said_of_parquet():
+            return self._opened(data, copy).value()
+
+    def open(self, source: Source) -> Container:
+        """Reads the file. A column that cannot be read is listed, and only reading that column is an error."""
+        with _said_of_parquet():
+            return self._opened(source.read_at(0, source.size), None)
+
+    def _opened(self, data: memoryview, copy: bool | None) -> Container:
+        with read_by_pyarrow(FORMAT):
+            file, plan = opened(data, self.limits, coded=True)
+            found, metadata = _read(file, plan, self.limits, copy)
+        return Container(*value_of(found, metadata), self.limits)
+
+
+@contextlib.contextmanager
+def _said_of_parquet() -> Iterator[None]:
+    """Errors of the reader of Arrow, as those of a Parquet file."""
+    try:
+        yield
+    except DecodeError as error:
+        error.format = FORMAT
+        raise error.add(offset=0) from None
+
+
+@contextlib.contextmanager
+def read_by_pyarrow(format: str) -> Iterator[None]:
+    """What pyarrow says of bytes that it cannot read, as our error."""
+    pa = require("pyarrow", extra="arrow")
+    try:
+        yield
+    except TensorwireError:
+        raise
+    except OSError as error:
+        if error.errno is not None:  # the system's own, and not what pyarrow says of bytes
+            raise
+        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0) from None
+    except (
+        pa.ArrowException,
+        ValueError,
+        LookupError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+    ) as error:
+        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0) from None
+
+
+def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, parquet_pages.Plan]:
+    """pyarrow's file, and what reading it takes, once we have looked at its footer and pages.
+
+    `coded` reads strings that have a dictionary as such, so that what they become is known before it is made.
+    """
+    pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
+    if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
+        raise TruncatedError(
+            "a Parquet file begins and ends with PAR1",
+            format=FORMAT,
+            offset=min(len(data), 4) if bytes(data[:4]) != _MAGIC else len(data),
+        )
+    size = int.from_bytes(data[-8:-4], "little")
+    start = len(data) - 8 - size
+    if start < 4:
+        raise TruncatedError(
+            f"a footer of {size} bytes in a file of {len(data)}",
+            format=FORMAT,
+            offset=len(data) - 8,
+        )
+    plan = parquet_pages.plan(data, start, limits)
+    more: dict[str, Any] = {
+        "thrift_string_size_limit": size + 1,
+        "thrift_container_size_limit": size // 4 + 100,
+    }
+    if coded:
+        more["read_dictionary"] = sorted(plan.coded)
+    return parquet.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True, **more), plan
+
+
+def _read(file: Any, plan: parquet_pages.Plan, limits: Limits, copy: bool | None) -> tuple[dict[str, Column], dict[str, str]]:
+    """The columns of a file, and the schema's metadata. If pyarrow cannot read all columns, each is read by itself."""
+    schema = file.schema_arrow
+    try:
+        with read_by_pyarrow(FORMAT):
+            return arrow_batches.columns(schema, _batches(file, plan, limits), limits, copy, FORMAT)
+    except LimitError:
+        raise
+    except DecodeError as error:
+        if len(schema.names) < 2:
+            return arrow_batches.refused(schema, error, file.metadata.num_rows, FORMAT)
+    found: dict[str, Column] = {}
+    metadata: dict[str, str] = {}
+    for field in schema:
+        alone = require("pyarrow", extra="arrow").schema([field], schema.metadata)
         try:
-            return _value(pa, *self._read(pa, data), self.limits, copy)
+            with read_by_pyarrow(FORMAT):
+                batches = _batches(file, plan, limits, [field.name])
+                own, metadata = arrow_batches.columns(alone, batches, limits, copy, FORMAT)
+        except LimitError:
+            raise
         except DecodeError as error:
-            error.format = FORMAT
-            raise error.add(offset=0) from None
-        except (pa.ArrowException, OSError, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
-            raise DecodeError(f"not Parquet that pyarrow reads: {error!s:.300}", format=FORMAT, offset=0) from None
-
-    def _read(self, pa: Any, data: memoryview) -> tuple[Any, Iterator[Any]]:
-        """The schema and the batches that pyarrow reads, once we know what that takes."""
-        parquet = require("pyarrow.parquet", extra="arrow")
-        if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
-            raise TruncatedError(
-                "a Parquet file begins and ends with PAR1", offset=min(len(data), 4) if bytes(data[:4]) != _MAGIC else len(data)
-            )
-        size = int.from_bytes(data[-8:-4], "little")
-        start = len(data) - 8 - size
-        if start < 4:
-            raise TruncatedError(f"a footer of {size} bytes in a file of {len(data)}", offset=len(data) - 8)
-        plan = parquet_pages.plan(data, start, self.limits)
-        limits = {"thrift_string_size_limit": size + 1, "thrift_container_size_limit": size // 4 + 100}
-        source = pa.BufferReader(pa.py_buffer(data))
-        file = parquet.ParquetFile(source, read_dictionary=sorted(plan.coded), page_checksum_verification=True, **limits)
-        return file.schema_arrow, _batches(file, plan, self.limits)
+            own, metadata = arrow_batches.refused(alone, error, file.metadata.num_rows, FORMAT)
+        found |= own
+    return found, metadata
 
 
-def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits) -> Iterator[Any]:
+def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits, names: list[str] | None = None) -> Iterator[Any]:
     """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)
 
     Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after all is done.
@@ -112,16 +192,17 @@ def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits) -> Iterator[An
     size = 0
     for group in range(file.num_row_groups):
         if not plan.longest:
-            parts = file.read_row_group(group, use_threads=False).to_batches()
+            parts = file.read_row_group(group, columns=names, use_threads=False).to_batches()
         else:  # a string is no longer than the page that it is in
-            parts = file.iter_batches(max(1, limits.tensor // (2 * plan.longest)), [group], use_threads=False)
+            rows = max(1, limits.tensor // (2 * plan.longest))
+            parts = file.iter_batches(rows, [group], columns=names, use_threads=False)
         for batch in parts:
             size += batch.nbytes
             if size > plan.size + plan.grown + limits.tensor:
                 why = f"strings of {size:,} bytes in pages of {plan.size:,}"
                 raise LimitError(f"{why}; what you trust, read with a larger Limits(tensor={limits.tensor})", offset=0)
             batch.validate(full=True)
-            yield batch
+            yield batch if names is None else batch.select(names)
 
 
 def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
@@ -189,82 +270,3 @@ def _leaf(path: str, kind: Any) -> tuple[str, Any]:
         else:
             path, kind = f"{path}{ITEMS}", kind.value_type
     return path, kind
-
-
-def _value(pa: Any, schema: Any, batches: Iterator[Any], limits: Limits, copy: bool | None) -> Any:
-    """What our own reader of Arrow makes of it; the memory is shared."""
-    sink = _Sink()
-    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema, options=pa.ipc.IpcWriteOptions(allow_64bit=True)) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    try:
-        return Arrow(limits=limits).open(sink.source(), copy).value()
-    except DecodeError as error:
-        error.offset = None  # a place in what pyarrow made of the file
-        raise
-
-
-class _Sink:
-    """A file object that keeps the buffers that pyarrow hands over, so that large data is not copied."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self._chunks: list[memoryview] = []
-        self._size = 0
-
-    def write(self, data: Any) -> int:
-        view = memory.flat(data)
-        self._chunks.append(view)
-        self._size += len(view)
-        return len(view)
-
-    def source(self) -> ChunkSource:
-        return ChunkSource(self._chunks)
-
-    def tell(self) -> int:
-        return self._size
-
-    def flush(self) -> None:
-        """There is nothing behind it."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
-
-
-class ChunkSource:
-    """Bytes in many pieces: what lies within one is read without a copy."""
-
-    path: str | None = None
-
-    def __init__(self, chunks: list[memoryview]) -> None:
-        self._chunks = [chunk for chunk in chunks if len(chunk)]
-        self._starts = [0, *itertools.accumulate(map(len, self._chunks))]
-        self.size = self._starts[-1]
-
-    def read_at(self, offset: int, count: int) -> memoryview:
-        if not count:
-            return memoryview(b"")
-        if not 0 <= offset <= self.size - count:
-            raise TruncatedError(f"{count} bytes wanted, and there are {self.size}", offset=offset)
-        i = bisect_right(self._starts, offset) - 1
-        start = offset - self._starts[i]
-        if start + count <= len(self._chunks[i]):
-            return self._chunks[i][start : start + count]
-        parts = [self._chunks[i][start:]]
-        while (missing := count - sum(map(len, parts))) > 0:
-            i += 1
-            parts.append(self._chunks[i][:missing])
-        return memoryview(b"".join(parts))
-
-    def close(self) -> None:
-        """Nothing is open."""

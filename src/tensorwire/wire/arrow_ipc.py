@@ -26,6 +26,8 @@ NAMES = (
 _BUFFERS = (0, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 1, 2, 2, 3, 3, 2, 0, 2, 2, 3, 3)
 """Of each type, in the order of the numbers; views have further ones, and a union one more in some cases."""
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+V4, V5 = 3, 4
+"""Versions of the metadata, by their numbers in a message. Since V5, unions have no validity bitmap."""
 
 
 class Field(NamedTuple):
@@ -56,6 +58,7 @@ class Field(NamedTuple):
 class Schema(NamedTuple):
     fields: list[Field]
     metadata: dict[str, str]
+    big_endian: bool = False
 
 
 class Batch(NamedTuple):
@@ -73,6 +76,8 @@ class Batch(NamedTuple):
 
 
 class Message(NamedTuple):
+    version: int
+    """Of the metadata: V4 is 3, V5 is 4."""
     kind: int
     body: int
     """Bytes that follow it."""
@@ -94,23 +99,23 @@ def message(data: Any, base: int) -> Message:
     code, at, version, kind, body, found = kernels.ipc_message(data)
     _check(code, at, version, base)
     if kind == SCHEMA:
-        return Message(kind, body, schema=_schema(found, base))
+        return Message(version, kind, body, schema=_schema(found, base))
     if kind == BATCH:
-        return Message(kind, body, batch=_batch(found))
-    return Message(kind, body, batch=_batch(found[2]), id=found[0], delta=bool(found[1]))
+        return Message(version, kind, body, batch=_batch(found))
+    return Message(version, kind, body, batch=_batch(found[2]), id=found[0], delta=bool(found[1]))
 
 
 def footer(data: Any, base: int) -> Footer:
     """What the end of a file says."""
     code, at, version, schema, dictionaries, batches = kernels.ipc_footer(data)
-    _check(code, at, version, base)
+    _check(code, at, version or V4, base)  # Arrow 0.14 writes no version here, and one in every message
     return Footer(_schema(schema, base), dictionaries.tolist(), batches.tolist())
 
 
 def _check(code: int, at: int, version: int, base: int) -> None:
     if code:
         raise status.problem(code, base + at, FORMAT)
-    if version not in (3, 4):
+    if version not in (V4, V5):
         raise DecodeError(f"metadata of version {version + 1}; those of Arrow 0.8 and later, 4 and 5, are read", format=FORMAT, offset=base)
 
 
@@ -121,13 +126,11 @@ def _batch(found: Any) -> Batch:
 
 def _schema(found: Any, base: int) -> Schema:
     order, flat, pairs = found
-    if order:
-        raise DecodeError("the numbers are big-endian; read them on such a machine, or have them written as little-endian", offset=base)
     rows = iter(flat)
     fields = []
     for row in rows:
         fields.append(_field(row, rows, base))
-    return Schema(fields, _texts(pairs, base))
+    return Schema(fields, _texts(pairs, base), bool(order))
 
 
 def _field(row: Any, rows: Any, base: int) -> Field:
