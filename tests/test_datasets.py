@@ -329,7 +329,7 @@ class TestForeignTables:
     def test_dates_are_refused_by_name(self, tmp_path):
         pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
         pq.write_table(pa.table({"when": pa.array([1], pa.timestamp("s")), "n": [1]}), tmp_path / "a.parquet")
-        with pytest.raises(tw.EncodeError, match="timestamp") as error:
+        with pytest.raises(tw.SchemaError) as error:
             datasets.convert(tmp_path / "a.parquet", tmp_path / "b", "tfrecord", workers=0)
         assert error.value.tensor == "when"
         assert datasets.convert(tmp_path / "a.parquet", tmp_path / "b", "jsonl", columns=["n"], workers=0).records == 1

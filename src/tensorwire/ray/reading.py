@@ -158,7 +158,7 @@ def _tables(share: _Share, schema: Schema, strict: bool, options: dict[str, Any]
     examples.strict = strict
     held: list[Any] = []
     for batch in examples:
-        held.append(_arrow(pa, batch, schema))
+        held.append(_arrow(batch, schema))
         if sum(one.nbytes for one in held) >= BLOCK:
             yield pa.Table.from_batches(held)
             held = []
@@ -168,14 +168,7 @@ def _tables(share: _Share, schema: Schema, strict: bool, options: dict[str, Any]
         logging.getLogger("tensorwire").warning("passed over %s", gap)
 
 
-def _arrow(pa: Any, batch: Batch, schema: Schema) -> Any:
+def _arrow(batch: Batch, schema: Schema) -> Any:
     """A record batch, zero-copy where nothing is missing; what has a fixed shape as tensors, which Ray gives as arrays."""
     present = {name: there if schema[name].default is None else np.ones_like(there) for name, there in batch.present.items()}
-    made = adapters.arrow_batch(pa, Batch(batch, present, batch.size))
-    columns = []
-    for name, column in zip(made.schema.names, made.columns, strict=True):
-        rows = batch[name]
-        if isinstance(rows, np.ndarray) and rows.ndim == 2:
-            column = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(column.type.value_type, [column.type.list_size]), column)
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, names=made.schema.names)
+    return adapters.arrow_batch(Batch(batch, present, batch.size), plain=False)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import frameworks
+from .. import dtypes, frameworks
 from .._errors import EncodeError
 from .._optional import require
-from ..frameworks import arrow
-from ..tensors import Ragged, Strings
+from ..codecs import arrow_batches
+from ..tensors import Ragged
 from .batch import Batch
 
 
@@ -44,36 +44,20 @@ def tf_dataset(batches: Any, schema: Any) -> Any:
 def arrow_reader(batches: Any, empty: Batch) -> Any:
     """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing features are nulls."""
     pa = require("pyarrow", extra="arrow")
-    schema = arrow_batch(pa, empty).schema
-    return pa.RecordBatchReader.from_batches(schema, (arrow_batch(pa, batch) for batch in batches()))
+    schema = arrow_batch(empty).schema
+    return pa.RecordBatchReader.from_batches(schema, (arrow_batch(batch) for batch in batches()))
 
 
-def arrow_batch(pa: Any, batch: Batch) -> Any:
-    """A pyarrow.RecordBatch; missing features are nulls."""
-    return pa.RecordBatch.from_arrays([_arrow_column(pa, batch, name) for name in batch], names=list(batch))
+def arrow_batch(batch: Batch, plain: bool = True) -> Any:
+    """A pyarrow.RecordBatch for other libraries; missing features are nulls. `plain` as for `codecs.arrow_batches.record_batch`.
 
-
-def _arrow_column(pa: Any, batch: Batch, name: str) -> Any:
-    column: Any = batch[name]
-    if isinstance(column, np.ndarray) and column.dtype == object:
-        raise EncodeError("tensors of different ranks are no column of Arrow; leave it out with columns=", tensor=name)
-    if isinstance(column, Ragged) and isinstance(column.values, np.ndarray) and column.values.ndim > 1:
-        width = column.values.shape[1]
-        if column.values.ndim > 2:
-            raise EncodeError("rows of varying length and several dimensions are no column of Arrow", tensor=name)
-        outer = [part.astype(np.int64, copy=False) for part in column.row_splits]
-        column = Ragged(column.values.reshape(-1), [*outer, np.arange(len(column.values) + 1, dtype=np.int64) * width])
-    if isinstance(column, Strings) and column.ndim > 1:
-        width = column.size // len(column) if len(column) else column.shape[1]
-        column = Ragged(column.reshape(-1), np.arange(len(column) + 1, dtype=np.int64) * width)
-    made = frameworks.to(column, "arrow")
-    tensor = isinstance(made, pa.ExtensionArray)
-    if tensor and column.ndim == 2:
-        tensor, made = False, made.storage  # a plain list is understood by more readers, and says as much
-    present = batch.present[name]
-    if present.all():
-        return made
-    chosen = arrow.flat(np.arange(len(present)), present)
-    if tensor:
-        return pa.ExtensionArray.from_storage(made.type, made.storage.take(chosen))
-    return made.take(chosen)
+    A dtype that Arrow lacks is an error: its storage would be read as other numbers by all who do not know our metadata.
+    """
+    for name, column in batch.items():
+        values: Any = column.values if isinstance(column, Ragged) else column
+        if isinstance(values, np.ndarray) and values.dtype != object and dtypes.of(values.dtype).arrow is None:
+            raise EncodeError(
+                f"Arrow has no {values.dtype}; leave it out with columns=, or convert it first",
+                tensor=name,
+            )
+    return arrow_batches.record_batch(batch, batch.present, plain)

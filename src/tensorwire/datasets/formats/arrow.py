@@ -1,19 +1,28 @@
-"""Arrow: the IPC file. Our own reader looks at every message before pyarrow, which believes them, reads the batches."""
+"""Arrow: the IPC file or stream, read by our own reader, a record batch at a time.
+
+A file that `tw.save` wrote may hold a value that is not a table: tensors of several lengths in one row, quantized ones. Its tensors are
+the columns, as `tw.load` gives them, and it is held whole while it is read, as npz and safetensors are.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from ... import files, storage
-from ..._errors import DecodeError, EncodeError
+from ..._errors import EncodeError
 from ..._limits import DEFAULT
 from ..._optional import require
+from ...codecs import arrow_columns, arrow_schema
+from ...codecs.arrow_buffers import Chunk
 from ...codecs.arrow_file import IpcFile
+from ...codecs.arrow_schema import Column
 from ...records.batch import Batch
 from ...records.schema import Schema
+from ...wire.arrow_ipc import MAGIC
 from ..spec import Spec
-from . import Counted, Part, Reading, columnar, local
+from . import Counted, Part, Reading, columnar, local, tensors
 
 FORMAT = "arrow"
 _CODECS = ("zstd", "lz4")
@@ -25,59 +34,68 @@ class _Opened:
     def __init__(self, path: str) -> None:
         pa = require("pyarrow", extra="arrow")
         source = files.map_file(path)
-        looked = IpcFile(source, DEFAULT)
-        _check_buffers(looked, source)
+        self.file = IpcFile(source, DEFAULT)
+        self.rows = [chunk.batch.length for chunk in self.file.chunks]
         buffer = pa.BufferReader(pa.py_buffer(source.view))
-        self.rows = [chunk.batch.length for chunk in looked.chunks]
-        if bytes(source.view[:6]) == b"ARROW1":
-            reader = pa.ipc.open_file(buffer)
-            self.schema = reader.schema
-            self.batches: Iterator[Any] = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        else:
-            stream = pa.ipc.open_stream(buffer)
-            self.schema, self.batches = stream.schema, iter(stream)
+        is_file = bytes(source.view[:6]) == MAGIC
+        self.schema = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(buffer).schema
+        self.is_table = _is_table(self.schema)
+
+    def pieces(self, spec: Spec) -> Iterator[columnar.Piece]:
+        """The rows of each batch."""
+        for chunk, count in zip(self.file.chunks, self.rows, strict=True):
+            yield count, functools.partial(self._read, chunk, spec)
+
+    def _read(self, chunk: Chunk, spec: Spec, low: int, high: int) -> Batch:
+        found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
+        flags = arrow_schema.flags(found)
+        chosen: dict[str, Column] = {}
+        for name in columnar.readable(self.schema, spec):
+            flag = name + arrow_schema.PRESENT
+            chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})
+        return columnar.batch_from(chosen, count, spec, None if high - low == count else (low, high))
 
 
-def _check_buffers(file: IpcFile, source: files.BytesSource) -> None:
-    """That every buffer lies in the file, and no compressed one says that it becomes more than the limits allow: pyarrow believes both."""
-    total, most = 0, max(DEFAULT.ratio_from, DEFAULT.ratio * source.size)
-    for chunk in file.chunks:
-        for offset, length in chunk.batch.buffers:
-            at = chunk.body + offset
-            if min(offset, length) < 0 or at + length > source.size:
-                raise DecodeError("a buffer lies outside of the file", format=FORMAT, offset=chunk.body)
-            if chunk.batch.codec < 0 or not length:
-                continue
-            size = int.from_bytes(source.read_at(at, min(8, length)), "little", signed=True)
-            total += max(0, size)
-            if length < 8 or size < -1 or total > most:
-                raise DecodeError(f"a compressed buffer that says it has {size} bytes", format=FORMAT, offset=at)
+def _is_table(schema: Any) -> bool:
+    """Whether the rows of a file are those of its columns, as far as `tw.save` has not said something else."""
+    said = [
+        (about or {}).get(arrow_schema.KEY.encode(), b"").decode() for about in (schema.metadata, *(field.metadata for field in schema))
+    ]
+    return arrow_columns.is_table(*said)
 
 
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the messages of the batches."""
     with local(path) as place:
         opened = columnar.opened_table(path, place, spec, reading, FORMAT, _Opened)
+        if opened is not None and not opened.is_table:
+            return tensors.count(path, marks, spec, reading)
         return Counted(sum(opened.rows) if opened is not None else 0, [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec))
+    def look(path: str) -> Schema:
+        found = arrow_schema_of(path)
+        return columnar.schema_of(found, spec) if _is_table(found) else tensors.schema_of(path, spec)
+
+    return columnar.schema_of_files(sources, spec, look)
 
 
 def remembers(path: str) -> bool:
-    return columnar.remembered(arrow_schema(path)) is not None
+    return columnar.remembered(arrow_schema_of(path)) is not None
 
 
 def names(path: str, spec: Spec) -> list[str]:
-    return list(arrow_schema(path).names)
+    found = arrow_schema_of(path)
+    return list(found.names) if _is_table(found) else tensors.names(path, spec)
 
 
 def blank(path: str, spec: Spec) -> Batch:
-    return columnar.blank_of(arrow_schema(path), spec)
+    found = arrow_schema_of(path)
+    return columnar.blank_of(found, spec) if _is_table(found) else tensors.blank(path, spec)
 
 
-def arrow_schema(path: str) -> Any:
+def arrow_schema_of(path: str) -> Any:
     with columnar.guarded(path, FORMAT):
         return _fetched_schema(path) if storage.is_url(path) else _Opened(path).schema
 
@@ -86,13 +104,13 @@ def _fetched_schema(url: str) -> Any:
     """That of an object, of which no more is fetched than its ends."""
     pa = require("pyarrow", extra="arrow")
     with storage.reader(url) as file:
-        is_file = file.read(6) == b"ARROW1"
+        is_file = file.read(6) == MAGIC
         file.seek(0)
         return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec)
+    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema_of), spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
@@ -100,8 +118,11 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
         opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
         if opened is None:
             return
+        if not opened.is_table:
+            yield from tensors.read(part, spec, reading)
+            return
         columnar.check_columns(opened.schema.names, spec, part.path)
-        yield from columnar.rows(opened.batches, part, 0, sum(opened.rows), spec, reading, FORMAT, "")
+        yield from columnar.rows(opened.pieces(spec), part, 0, sum(opened.rows), spec, reading, FORMAT, "")
 
 
 class Writer:

@@ -1,13 +1,15 @@
 """Batches of columns as Arrow's record batches and back: what Parquet and Arrow files have in common.
 
+What a column means is the codecs' answer (`codecs.arrow_schema`, `codecs.arrow_batches`), so a dataset has the values that `tw.load` has.
 A feature that a record does not have is a null. What no tensor holds (dates, structs, nulls inside of lists) is an error with its column.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import ml_dtypes
@@ -15,8 +17,14 @@ import numpy as np
 
 from ... import frameworks
 from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
+from ..._limits import DEFAULT
 from ..._optional import require
-from ...records import adapters, beside, gather, pack
+from ...codecs import arrow_batches, arrow_schema
+from ...codecs.arrow_levels import UnsupportedColumn
+from ...codecs.arrow_schema import PRESENT, Column
+from ...codecs.container import Container
+from ...codecs.parquet import read_by_pyarrow
+from ...records import beside, gather, pack
 from ...records import columns as _columns
 from ...records.batch import Batch
 from ...records.schema import Feature, Schema
@@ -40,8 +48,21 @@ def end(part: Part) -> int:
     return part.stop if part.stop is not None else 1 << 62
 
 
-def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, reading: Reading, format: str, lost: str) -> Iterator[Batch]:
-    """The rows of record batches that are in the part; `at` is the number of the first one of the file's `total`.
+Piece = tuple[int, Callable[[int, int], Batch]]
+"""The number of some rows that lie together, and what reads those from, to."""
+
+
+def rows(
+    found: Iterator[Piece],
+    part: Part,
+    at: int,
+    total: int,
+    spec: Spec,
+    reading: Reading,
+    format: str,
+    lost: str,
+) -> Iterator[Batch]:
+    """The rows of a part; `at` is the number of the first row of `found` among the file's `total`.
 
     `lost` begins what is said of damage.
     """
@@ -49,13 +70,13 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
     while at < stop:
         try:
             with guarded(part.path, format):
-                batch = next(found, None)
-                if batch is None:
+                piece = next(found, None)
+                if piece is None:
                     return
-                batch.validate(full=True)
-                low, high = max(0, part.first - at), min(batch.num_rows, stop - at)
-                at += batch.num_rows
-                made = batch_of(batch.slice(low, high - low), spec) if low < high else None
+                count, read = piece
+                low, high = max(0, part.first - at), min(count, stop - at)
+                at += count
+                made = read(low, high) if low < high else None
         except DecodeError as error:
             if not spec.skips:
                 raise error.add(record=at) from None
@@ -66,25 +87,64 @@ def rows(found: Iterator[Any], part: Part, at: int, total: int, spec: Spec, read
             yield made
 
 
-def batch_of(found: Any, spec: Spec | None = None) -> Batch:
+def validated(found: Iterable[Any], spec: Spec, format: str) -> Iterator[Piece]:
+    """The rows of pyarrow's record batches."""
+    for batch in found:
+        batch.validate(full=True)
+        yield batch.num_rows, functools.partial(_sliced, batch, spec, format)
+
+
+def _sliced(batch: Any, spec: Spec, format: str, low: int, high: int) -> Batch:
+    return batch_of(batch.slice(low, high - low), spec, format)
+
+
+def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Batch:
     """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what; else without columns
     that it does not have, and those of nothing but nulls, which have no type."""
-    names, schema = (None, None) if spec is None else (spec.names, spec.schema)
-    _check_unique(found.schema.names)
+    picked = found.select(readable(found.schema, spec))
+    columns, _ = arrow_batches.columns(picked.schema, [picked], DEFAULT, None, format)
+    return batch_from(columns, found.num_rows, spec)
+
+
+def readable(arrow: Any, spec: Spec | None) -> list[str]:
+    """The columns that are read of a table. Those that it does not have, or that have no type, another file may have: see
+    task._Complete."""
+    _check_unique(arrow.names)
+    if spec is None:
+        return list(arrow.names)
+    names = arrow.names if spec.names is None else [name for name in spec.names if name in arrow.names]
+    return [name for name in names if not _is_null(arrow.field(name).type)]
+
+
+def batch_from(
+    found: Mapping[str, Column],
+    count: int,
+    spec: Spec | None = None,
+    rows: tuple[int, int] | None = None,
+) -> Batch:
+    """Columns that the codecs have found in a table of `count` rows, or some rows of them, as a batch."""
+    schema = None if spec is None else spec.schema
+    flags = arrow_schema.flags(dict(found))
+    size = count if rows is None else rows[1] - rows[0]
     columns, present = {}, {}
-    for name in names if names is not None else found.schema.names:
-        place = found.schema.get_field_index(name)
-        if spec is not None and (place < 0 or _is_null(found.schema.field(place).type)):
-            continue  # another file may have it; see task._Complete
-        rows = found.column(place)
-        there = np.ones(len(rows), np.bool_) if not rows.null_count else np.asarray(rows.is_valid())
+    for name, (node, parts) in found.items():
+        if name in flags:
+            continue
+        if "dict" in node:
+            raise SchemaError("a struct is not a column of a dataset; in pyarrow, table.flatten() makes one of each field", tensor=name)
         try:
-            column = _shaped(_tensor(rows.drop_null() if rows.null_count else rows), schema.get(name) if schema is not None else None)
-            columns[name] = batches.spread(column, there)
-        except TensorwireError as error:
-            raise error.add(tensor=name) from None
-        present[name] = there
-    return Batch(columns, present, found.num_rows)
+            column = Container({"dict": {name: node}}, parts, {}).read(name, rows)
+            flag = flags.get(name + PRESENT)
+            present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
+        except UnsupportedColumn as error:
+            raise SchemaError(error.message.partition("; names=")[0], tensor=name) from None
+        if not isinstance(column, (np.ndarray, Strings, Ragged)) or column.shape[:1] != (size,):
+            raise SchemaError(
+                f"the columns of a dataset have one length, {size} here, and this one has the shape {column.shape}",
+                tensor=name,
+            )
+        columns[name] = _shaped(column, schema.get(name) if schema is not None else None)
+    return Batch(columns, present, size)
 
 
 def _is_null(kind: Any) -> bool:
@@ -179,13 +239,9 @@ def _shaped(column: Any, feature: Feature | None) -> Any:
     return column.values.reshape(-1, *(dim or 0 for dim in feature.shape or ()))
 
 
-def _tensor(rows: Any) -> Any:
-    return frameworks.tensor(rows)
-
-
 def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
     """Arrow's schema of what is written: by the columns of a batch, and with our own schema of Examples in its metadata."""
-    found = adapters.arrow_batch(pa, batches.cut(batch, 0, 0)).schema
+    found = arrow_batches.record_batch(batches.cut(batch, 0, 0), {}).schema
     if spec.schema is None:
         return found
     return found.with_metadata({KEY: jsontext.write(features.remembered(spec).json()).decode()})
@@ -202,7 +258,7 @@ def empty(spec: Spec) -> Batch | None:
 
 def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
     """A record batch of that schema."""
-    found = adapters.arrow_batch(pa, batch)
+    found = arrow_batches.record_batch(batch, batch.present)
     for name in dict.fromkeys([*schema.names, *found.schema.names]):
         kinds = [one.field(name).type if name in one.names else None for one in (schema, found.schema)]
         if None in kinds:
@@ -265,7 +321,7 @@ def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
     types = require("pyarrow", extra="arrow").types
 
     def holds(kind: Any) -> bool:
-        while types.is_list(kind) or types.is_large_list(kind):
+        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
             kind = kind.value_type
         return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
@@ -327,18 +383,12 @@ def _dtype(name: str) -> Any:
 
 @contextlib.contextmanager
 def guarded(path: str, format: str) -> Iterator[None]:
-    """What pyarrow says of bytes that it cannot read, as our error."""
-    pa = require("pyarrow", extra="arrow")
+    """What pyarrow says of bytes that it cannot read, as our error with the path."""
     try:
-        yield
+        with read_by_pyarrow(format):
+            yield
     except TensorwireError as error:
         raise error.add(path=path) from None
-    except OSError as error:
-        if error.errno is not None:  # the system's own, and not what pyarrow says of bytes
-            raise
-        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", path=path, format=format, offset=0) from None
-    except (pa.ArrowException, ValueError, LookupError, TypeError, OverflowError, MemoryError) as error:
-        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", path=path, format=format, offset=0) from None
 
 
 def check_level(codec: str, level: int | None, format: str) -> None:

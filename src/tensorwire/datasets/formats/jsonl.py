@@ -224,7 +224,12 @@ class Writer:
         self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
 
     def add(self, batch: Batch) -> None:
-        columns = {name: jsonl_values.from_column(column) for name, column in batch.items()}
+        columns = {}
+        for name, column in batch.items():
+            try:
+                columns[name] = jsonl_values.from_column(column)
+            except EncodeError as error:
+                raise error.add(tensor=name) from None
         present = {name: there.tolist() for name, there in batch.present.items()}
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         lines = [

@@ -170,8 +170,10 @@ def from_column(column: Any) -> list[Any]:
         flat = column.reshape(-1).tolist()
         items = flat if column.text else [{"b64": base64.b64encode(item).decode()} for item in flat]
         return _shaped(items, column.shape)
-    if column.dtype.kind in "iub":
-        return column.tolist()  # type: ignore[no-any-return]
+    row = dtypes.of(column.dtype)
+    if row.name.startswith(("int", "uint", "bool")):
+        whole = column if column.dtype.kind in "iub" else column.astype(np.int64)  # int4 and its like
+        return whole.tolist()  # type: ignore[no-any-return]
     if column.dtype.kind == "c":
         raise EncodeError("JSON has no complex numbers", format=FORMAT)
     wide = column.astype(np.float64)

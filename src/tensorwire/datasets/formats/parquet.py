@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 from ... import files, storage
-from ..._errors import EncodeError, TruncatedError
+from ..._errors import EncodeError
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...codecs import parquet as _codec
-from ...codecs import parquet_pages
 from ...records.batch import Batch
 from ...records.schema import Schema
 from .. import batches
@@ -31,17 +30,7 @@ class _Opened:
     """A file whose footer and pages have been looked at."""
 
     def __init__(self, path: str) -> None:
-        pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
-        data = files.map_file(path).view
-        if len(data) < 12 or bytes(data[:4]) != b"PAR1" or bytes(data[-4:]) != b"PAR1":
-            raise TruncatedError("a Parquet file begins and ends with PAR1", format=FORMAT, offset=max(0, len(data) - 4))
-        size = int.from_bytes(data[-8:-4], "little")
-        start = len(data) - 8 - size
-        if start < 4:
-            raise TruncatedError(f"a footer of {size} bytes in a file of {len(data)}", format=FORMAT, offset=len(data) - 8)
-        plan = parquet_pages.plan(data, start, DEFAULT)
-        limits = {"thrift_string_size_limit": size + 1, "thrift_container_size_limit": size // 4 + 100}
-        self.file = parquet.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True, **limits)
+        self.file, plan = _codec.opened(files.map_file(path).view, DEFAULT)
         self.rows = max(1, min(ROWS, DEFAULT.tensor // (2 * plan.longest))) if plan.longest else ROWS
         self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
 
@@ -100,7 +89,8 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
                 found: Any = iter(())
                 with columnar.guarded(part.path, FORMAT):
                     found = opened.file.iter_batches(opened.rows, [group], columns=spec.names, use_threads=False)
-                yield from columnar.rows(found, part, at, sum(opened.groups), spec, reading, FORMAT, "the rest of a group of rows ")
+                pieces = columnar.validated(found, spec, FORMAT)
+                yield from columnar.rows(pieces, part, at, sum(opened.groups), spec, reading, FORMAT, "the rest of a group of rows ")
             at += count
 
 

@@ -67,10 +67,10 @@ def _is_flag(name: str, found: Any) -> bool:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, spec, lambda path: _schema_of(path, spec))
+    return columnar.schema_of_files(sources, spec, lambda path: schema_of(path, spec))
 
 
-def _schema_of(path: str, spec: Spec) -> Schema:
+def schema_of(path: str, spec: Spec) -> Schema:
     asked = columnar.cast(_blank(path, spec), spec)
     if spec.reads is not None:
         asked = batches.select(asked, [name for name in spec.reads if name in asked])
