@@ -113,6 +113,44 @@ def test_lists_of_pairs(source, convert):
         assert [row["x"] for row in rows(folder if to == "parquet" else convert(folder, "parquet"))] == values
 
 
+def nested(kind):
+    """Lists of lists of a type; some rows are missing, or empty."""
+    one, two = (pa.scalar(value, kind).as_py() for value in ([1, 2] if kind in (pa.int64(), pa.float32()) else ["a", "bc"]))
+    return {
+        "lists": pa.array([[[one, two], [one]], None, [], [[], [two]]], pa.list_(pa.list_(kind))),
+        "pairs": pa.array([[[one, two]], None, [], [[two, one], [one, one]]], pa.list_(pa.list_(kind, 2))),
+        "pair of lists": pa.array([[[one], [two, one]], None, [[], []], [[two], []]], pa.list_(pa.list_(kind), 2)),
+        "depth": pa.array([[[[one]]], None, [], [[[], [two, one]]]], pa.list_(pa.list_(pa.list_(kind)))),
+    }
+
+
+@pytest.mark.parametrize("to", ["parquet", "arrow"])
+@pytest.mark.parametrize("options", [{}, {"shards": 1}, {"shards": 3}, {"shards": 1, "shuffle": 0}], ids=str)
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.string(), pa.binary()], ids=str)
+def test_lists_of_lists_by_way_of_examples(source, convert, kind, options, to):
+    """Values, nesting and lengths come back, and so does what is missing."""
+    columns = nested(kind)
+    there = source({"id": [1, 2, 3, 4], **columns}, {"id": [5]})
+    records = convert(there, "tfrecord", **options)
+    folder = convert(records, to)
+    found = {row["id"]: row for row in rows(folder if to == "parquet" else convert(folder, "parquet"))}
+    for number, row in enumerate(pa.table(columns).to_pylist(), 1):
+        wanted = {name: value for name, value in row.items() if value is not None}
+        assert found[number] == {"id": number, **wanted}
+    assert found[5] == {"id": 5}
+    again = convert(folder, "tfrecord")
+    assert sorted(tw.RecordReader(f"{again}/*.tfrecord")) == sorted(tw.RecordReader(f"{records}/*.tfrecord"))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float64", "int64"])
+def test_lists_of_numbers_that_no_list_of_an_example_holds(tmp_path, convert, dtype):
+    x = tw.Ragged(np.arange(3).astype(dtype), [0, 2, 2, 3])
+    tw.save(tmp_path / "a.parquet", {"x": x})
+    folder = convert(convert(tmp_path / "a.parquet", "tfrecord", tensors=["x"]), "parquet", shards=1)
+    (path,) = folder.glob("*.parquet")
+    assert tw.equal(tw.load(path)["x"], x)
+
+
 @pytest.mark.parametrize("to", ["parquet", "jsonl"])
 def test_of_which_examples_a_table_was_made_is_kept(tmp_path, convert, to):
     """However often it is converted on the way."""

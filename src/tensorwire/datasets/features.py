@@ -1,7 +1,9 @@
 """What the features of Examples are on their way from file to file, and what is said of them where they arrive.
 
-A tensor whose shape is not fixed, or that is quantized, goes as the bytes that it is in the Example, whatever the format. It is not packed
-again, and the schema that goes with the files still says what it means.
+A tensor of a known shape is a column of that shape. Where dimensions vary it is a column of lists,
+in the formats whose columns may be lists of any depth. A tensor without a shape, or that is
+quantized, goes as the bytes that it is in the Example, whatever the format. It is not packed again,
+and the schema that goes with the files still says what it means.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ from .._errors import EncodeError
 from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from .spec import Spec
 
+_LISTS = ("parquet", "arrow", "npz", "safetensors")
+"""Formats whose columns may be lists of any depth."""
+
 
 def travelling(spec: Spec) -> dict[str, Feature]:
     """What is read, as columns.
 
-    >>> schema = Schema({"x": Feature("float", (4,)), "any": Feature("bytes", (None, 2), "float32", encoding="tensor")})
-    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=bare(schema)))
+    >>> schema = Schema({"x": Feature("float", (4,)), "any": Feature("bytes", None, encoding="tensor")})
+    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=bare(schema, "tfrecord", "parquet")))
     {'x': Feature(float (4,)), 'any': Feature(bytes ())}
     """
     return {name: _bytes(feature) if name in spec.bare else feature for name, feature in _all(spec).items()}
@@ -46,9 +51,16 @@ def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
     return features if spec.columns is None else {name: features[name] for name in spec.columns}
 
 
-def bare(schema: Schema) -> list[str]:
+def bare(schema: Schema, source: str, target: str) -> list[str]:
     """The features that go as bytes, where Examples are read."""
-    return [name for name, feature in schema.items() if _bytes(feature) is not feature]
+    lists = source == "tfrecord" and target in _LISTS
+    return [name for name, feature in schema.items() if _bytes(feature) is not feature and not (lists and _is_lists(feature))]
+
+
+def _is_lists(feature: Feature) -> bool:
+    """Whether tensors are lists of lists or of numbers. (Lists of strings look like what is quantized.)"""
+    known = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
+    return known and (feature.dtype != "string" or len(feature.shape or ()) > 1)
 
 
 def _bytes(feature: Feature) -> Feature:

@@ -26,7 +26,8 @@ def tf_signature(schema: Any) -> dict[str, Any]:
         if feature.fixed:
             out[name] = tf.TensorSpec([None, *feature.shape], dtype)
         else:
-            out[name] = tf.RaggedTensorSpec([None, *feature.shape], dtype, ragged_rank=1, row_splits_dtype=tf.int64)
+            rank = 1 + max(axis for axis, dim in enumerate(feature.shape) if dim is None)
+            out[name] = tf.RaggedTensorSpec([None, *feature.shape], dtype, ragged_rank=rank, row_splits_dtype=tf.int64)
     return out
 
 

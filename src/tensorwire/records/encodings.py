@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ def pack_tensors(rows: Any) -> Strings:
 
 
 def unpack_tensors(strings: Strings, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
-    """The inverse, as one column: dense if the shape is fixed, Ragged if only its first dimension varies, else an array of tensors."""
+    """The inverse, as one column: dense if the shape is fixed, Ragged if some dimensions vary, an array of tensors if there is no shape."""
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
 
 
@@ -72,10 +74,11 @@ def _rectangle(strings: Strings) -> Array | None:
 
 
 def _dtype_name(tensor: Any) -> str:
-    """The dtype of a decoded tensor; "?" if it is not a dense one."""
-    if isinstance(tensor, Strings):
+    """The dtype of a decoded tensor, of a ragged one that of its values; "?" if it is of another kind."""
+    values = tensor.values if isinstance(tensor, Ragged) else tensor
+    if isinstance(values, Strings):
         return "string"
-    return dtypes.of(tensor.dtype).name if isinstance(tensor, np.ndarray) else "?"
+    return dtypes.of(values.dtype).name if isinstance(values, np.ndarray) else "?"
 
 
 def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
@@ -97,21 +100,72 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
         return rows
     if wanted == "string":  # which allows any dtype
         names = {_dtype_name(tensor) for tensor in rows if tensor is not None}
-        if names <= {"string"}:
-            return _strings_column(list(rows), feature)
-        if len(names) > 1:
-            kinds = " and ".join(sorted(names))
+        if len(names) > 1 or "?" in names:
+            kinds = " and ".join(sorted(names)).replace("?", "another kind")
             raise SchemaError(f"tensors of {kinds}; shape=None gives an array of tensors")
-        wanted = names.pop()
+        if names:
+            wanted = names.pop()
+            feature = replace(feature, dtype=wanted)
+    if None in shape[1:] or (wanted == "string" and len(shape) > 1 and not feature.fixed):
+        return _lists(list(rows), feature)
+    if wanted == "string":
+        return _strings_column(list(rows), feature)
     empty = np.zeros(tuple(dim or 0 for dim in shape), dtypes.named(wanted).numpy)
     filled = [empty if tensor is None else tensor for tensor in rows]
     if feature.fixed:
         return np.stack(filled) if filled else np.zeros((0, *empty.shape), empty.dtype)
-    if None in shape[1:]:
-        raise SchemaError(f"the shape {shape} varies in more than its first dimension; shape=None gives an array of tensors")
     splits = np.zeros(len(filled) + 1, np.int64)
     np.cumsum([len(tensor) for tensor in filled], out=splits[1:])
     return trusted(Ragged, np.concatenate([*filled, empty[:0]]), (splits,), (None,))
+
+
+def _lists(rows: list[Any], feature: Feature) -> Ragged:
+    """Tensors of several dimensions that vary as one Ragged, in which a row is an item of the outermost lists.
+
+    A row that is missing is empty, or has as many blank items as the others, where the schema says how many.
+    """
+    shape = feature.shape or ()
+    depth = max(axis for axis, dim in enumerate(shape) if dim is None)
+    blank = np.zeros((0, *(dim or 0 for dim in shape[depth + 1 :])), _numpy(feature))
+    levels: list[list[Array]] = [[] for _ in range(depth + 1)]
+    values: list[Any] = []
+    for tensor in rows:
+        if tensor is None:
+            levels[0].append(np.array([shape[0] or 0]))
+            for axis in range(1, depth + 1):
+                levels[axis].append(np.full(int(levels[axis - 1][-1].sum()), shape[axis] or 0))
+            values.append(_blanks(int(levels[depth][-1].sum()), blank))
+            continue
+        flat, splits = (tensor.values, list(tensor.row_splits)) if isinstance(tensor, Ragged) else (tensor, [])
+        while len(splits) < depth:  # a dimension of one length
+            size = flat.shape[1]
+            splits.append(np.arange(len(flat) + 1) * size)
+            flat = flat.reshape(len(flat) * size, *flat.shape[2:])
+        levels[0].append(np.array([len(tensor)]))
+        for axis, part in enumerate(splits, 1):
+            levels[axis].append(np.diff(part))
+        values.append(flat)
+    kinds = {part.dtype for tensor in rows if isinstance(tensor, Ragged) for part in tensor.row_splits}
+    bounds = [np.concatenate([np.zeros(1, np.int64), *parts]).cumsum(dtype=np.int64) for parts in levels]
+    if kinds == {np.dtype(np.int32)} and bounds[-1][-1] <= np.iinfo(np.int32).max:
+        bounds = [part.astype(np.int32) for part in bounds]  # as they were written
+    joined = _joined_strings(values, feature, blank.shape[1:]) if blank.dtype == object else np.concatenate([*values, blank])
+    return Ragged(joined, bounds, shape[: depth + 1])
+
+
+def _blanks(count: int, like: Array) -> Any:
+    """So many items of zeros, or of empty strings."""
+    shape = (count, *like.shape[1:])
+    return Strings.of([b""] * math.prod(shape), shape, text=False) if like.dtype == object else np.zeros(shape, like.dtype)
+
+
+def _numpy(feature: Feature) -> Any:
+    return object if feature.dtype == "string" else dtypes.named(feature.dtype).numpy
+
+
+def _joined_strings(parts: list[Any], feature: Feature, inner: tuple[int, ...]) -> Strings:
+    flat = [item for part in parts for item in part.astext(feature.text).reshape(-1)]
+    return Strings.of(flat, (sum(len(part) for part in parts), *inner), text=feature.text)
 
 
 def _strings_column(rows: list[Any], feature: Feature) -> Any:

@@ -183,6 +183,14 @@ def _one_tensor(row: Any) -> Feature:
     return Feature(BYTES, None, encoding="tensor")
 
 
+def list_feature(column: Ragged) -> Feature:
+    """The feature of lists whose rows are kept as TensorProtos: what varies is what the column says, whatever its rows have."""
+    values, shape = column.values, column.shape[1:]
+    if isinstance(values, Strings):
+        return Feature(BYTES, shape, "string", encoding="tensor", text=values.text)
+    return Feature(BYTES, shape, dtypes.of(values.dtype).name, encoding="tensor")
+
+
 def as_quantized(tensor: Any, scheme: str, present: Array | None) -> Column:
     if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in ("float16", "bfloat16", "float32", "float64"):
         raise EncodeError("quantize is for dense columns of floats, or rows of them")

@@ -321,8 +321,8 @@ def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
     types = require("pyarrow", extra="arrow").types
 
     def holds(kind: Any) -> bool:
-        while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-            kind = kind.value_type
+        if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+            kind = kind.value_type  # of what is quantized
         return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
     wanted = {name for name in names if name not in spec.tensors}

@@ -103,7 +103,28 @@ def _parsed(line: bytes, path: str, record: int, offset: int, damage: list[Damag
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return names
+    """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
+    unknown, lists = set(names), set[str]()
+    for path in _some(paths) if names else ():
+        for number, (at, line) in enumerate(_lines(path)):
+            if at > _SAMPLE or not unknown:
+                break
+            row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
+            known = {name for name in unknown if row.get(name) is not None}
+            lists |= {name for name in known if isinstance(row[name], list) and not _holds_bytes(row[name])}
+            unknown -= known
+    return [name for name in names if name not in lists]
+
+
+def _holds_bytes(items: list[Any]) -> bool:
+    """Whether a list is of bytes, as what is quantized."""
+    return bool(items) and isinstance(items[0], dict)
+
+
+def _some(paths: Sequence[str]) -> list[str]:
+    """A few files, spread over all of them."""
+    count = min(len(paths), _FILES)
+    return [paths[i * len(paths) // count] for i in range(count)]
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
@@ -160,7 +181,7 @@ def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
 def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
     """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
-    for path in [sources[i * len(sources) // min(len(sources), _FILES)] for i in range(min(len(sources), _FILES))]:
+    for path in _some(sources):
         for number, (at, line) in enumerate(_lines(path)):
             if at > _SAMPLE:
                 break

@@ -28,6 +28,8 @@ _EXACT = 2.0**53
 
 def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     """One value a row (`there` says which rows have one), as a column. An error knows its row."""
+    if feature.encoding == "tensor" and feature.shape is not None and not feature.fixed:
+        return _lists(values, feature)
     plain = _plain(feature)
     items, splits = _flat(values, plain)
     try:
@@ -40,6 +42,45 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     if None in shape:
         return Ragged(found, splits)
     return batches.spread(found.reshape(int(there.sum()), *shape), there)
+
+
+def _lists(values: list[Any], feature: Feature) -> Any:
+    """Lists of lists as a Ragged, by the shape of the feature. What is missing is empty, or has the length that the schema says."""
+    shape = feature.shape or ()
+    plain = _plain(Feature(BYTES, (), feature.dtype, encoding="tensor", text=feature.text))
+    convert = _converter(plain)
+    lengths: list[list[int]] = [[] for _ in shape]
+    items: list[Any] = []
+    rows: list[int] = []
+    zero: Any = b"" if plain.kind == BYTES else 0
+
+    def add(value: Any, axis: int) -> None:
+        if axis == len(shape):
+            items.append(zero if value is None else convert(value))
+            return
+        dim = shape[axis]
+        inside = [None] * (dim or 0) if value is None else value
+        if not isinstance(inside, list) or dim not in (None, len(inside)):
+            raise SchemaError(f"{value!r:.60}: not lists of the shape {shape} that the schema says")
+        lengths[axis].append(len(inside))
+        for item in inside:
+            add(item, axis + 1)
+
+    for row, value in enumerate(values):
+        try:
+            add(value, 0)
+        except SchemaError as error:
+            raise error.add(record=row) from None
+        rows.append(len(items))
+    try:
+        found = _packed(items, plain)
+    except SchemaError as error:
+        if error.record is not None:  # so far the place among all values
+            error.record = int(np.searchsorted(rows, error.record, "right"))
+        raise
+    depth = 1 + max(axis for axis, dim in enumerate(shape) if dim is None)
+    splits = [np.concatenate([[0], np.cumsum(one, dtype=np.int64)]) for one in lengths[:depth]]
+    return Ragged(found.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])), splits, shape[:depth])
 
 
 def _plain(feature: Feature) -> Feature:
