@@ -231,7 +231,7 @@ class TestRefused:
 
         for theirs, message in (
             (pa.array([datetime.datetime(2020, 1, 1)]), "cast it to int64 and keep the unit"),
-            (pa.array([datetime.date(2020, 1, 1)]), "cast it to int64"),
+            (pa.array([datetime.date(2020, 1, 1)]), "cast it to int32"),
             (pa.array([{"a": 1}]), "pass each field"),
             (pa.array([decimal.Decimal("1.5")]), "no tensor holds Arrow's decimal"),
             (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), "no tensor holds Arrow's map"),
@@ -242,6 +242,11 @@ class TestRefused:
         ):
             with pytest.raises(tw.EncodeError, match=message):
                 tw.tensor(theirs)
+        for kind, cast in (("date32", "int32"), ("date64", "int64"), ("time32[s]", "int32"), ("time64[us]", "int64")):
+            theirs = pa.array([86400000], pa.int64()).cast(cast).cast(pa.type_for_alias(kind))
+            with pytest.raises(tw.EncodeError, match=cast):
+                tw.tensor(theirs)
+            assert tw.tensor(theirs.cast(cast)).dtype == cast
 
     def test_objects(self, pa):
         import scipy.sparse

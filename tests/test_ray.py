@@ -314,3 +314,25 @@ def test_options_of_tasks(ray, files, tmp_path):
     engine._embedded = True  # as without a cluster of one's own, where nobody will come
     with pytest.raises(tw.EncodeError, match="64 of CPU"):
         next(engine.run(Spec("tfrecord", "jsonl"), iter([])))
+
+
+def test_dtypes_that_arrow_lacks(ray, tmp_path):
+    """What `tw.save` wrote is written as Examples in its dtype; what Ray would show as other numbers is refused."""
+    import ml_dtypes
+
+    from tensorwire import ray as tensorwire_ray
+
+    columns = {
+        "x": np.array([1, 2, -3.5], ml_dtypes.bfloat16),
+        "m": np.ones((3, 2), ml_dtypes.float8_e4m3fn),
+        "i": np.arange(3),
+    }
+    tw.save(tmp_path / "a.parquet", columns)
+    dataset = ray.data.read_parquet(str(tmp_path / "a.parquet"))
+    tensorwire_ray.write_examples(dataset, str(tmp_path / "o.tfrecord"))
+    batches = list(tw.read_examples(f"{tmp_path}/o-*.tfrecord"))
+    for name, wanted in columns.items():
+        found = np.concatenate([batch[name] for batch in batches])
+        assert found.dtype == wanted.dtype and found.tolist() == wanted.tolist()
+    with pytest.raises(Exception, match="bfloat16"):
+        tensorwire_ray.read_examples(f"{tmp_path}/o-*.tfrecord").take_all()

@@ -83,7 +83,10 @@ class Arrow:
         return value_of(columns(file, copy), dict(file.metadata))
 
 
-def value_of(found: dict[str, Column], metadata: dict[str, str]) -> tuple[Any, list[Any], dict[str, str]]:
+def value_of(
+    found: dict[str, Column],
+    metadata: dict[str, str],
+) -> tuple[Any, list[Any], dict[str, str]]:
     """(spec, parts, metadata) of the value that columns and the schema's metadata make up."""
     ours = metadata.pop(KEY, None)
     if ours is None:
@@ -122,15 +125,18 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
 
 def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, Column]) -> tuple[Any, list[Any]]:
     """A dict or Bundle of columns, and which rows of some of them have a value."""
-    kind = next((kind for kind in ("dict", "bundle") if isinstance(spec, dict) and kind in spec), None)
+    kinds = [key for key in ("dict", "bundle") if isinstance(spec, dict) and key in spec]
+    kind = kinds[0] if kinds else None
     names = {name.removesuffix(PRESENT) for name in nulls}
     if kind is None or not names <= spec[kind].keys() or nulls.keys() & spec[kind].keys():
         raise DecodeError(
-            f"the tensorwire spec in the schema's metadata has no place for the nulls of {min(names)!r}; "
-            "without it columns are read as they are: in pyarrow, table.replace_schema_metadata()"
+            "the tensorwire spec in the schema's metadata has no place "
+            f"for the nulls of {min(names)!r}; without it columns are read as they are: "
+            "in pyarrow, table.replace_schema_metadata()"
         )
     flagged = {name: node for name, (node, _) in nulls.items()}
-    return {**spec, kind: {**spec[kind], **flagged}}, [*parts, *(part for _, own in nulls.values() for part in own)]
+    more = [part for _, own in nulls.values() for part in own]
+    return {**spec, kind: {**spec[kind], **flagged}}, [*parts, *more]
 
 
 def codec_of(compression: str, level: int | None, known: tuple[str, ...], format: str) -> Any:

@@ -1,6 +1,7 @@
 """pyarrow's record batches as our columns, and columns as record batches.
 
-Both ways go through the mapping of Arrow files, so a column means the same in every format that pyarrow reads or writes for us.
+Both ways go through the mapping of Arrow files, so a column means the same in every format that
+pyarrow reads or writes for us.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ from .arrow_write import Table
 def columns(
     schema: Any, batches: Iterable[Any], limits: Limits, copy: bool | None, format: str
 ) -> tuple[dict[str, Column], dict[str, str]]:
-    """The columns of record batches of one schema, which share their memory, and the schema's metadata."""
+    """The columns of record batches, which share their memory, and the schema's metadata."""
     file = _file(schema, batches, limits, format)
     return arrow_schema.columns(file, copy), dict(file.metadata)
 
 
-def refused(schema: Any, error: DecodeError, rows: int, format: str) -> tuple[dict[str, Column], dict[str, str]]:
+def refused(
+    schema: Any,
+    error: DecodeError,
+    rows: int,
+    format: str,
+) -> tuple[dict[str, Column], dict[str, str]]:
     """The same where none of the columns can be read."""
     file = _file(schema, (), DEFAULT, format)
     return arrow_schema.all_refused(file, error, rows), dict(file.metadata)
@@ -49,9 +55,10 @@ def _file(schema: Any, batches: Iterable[Any], limits: Limits, format: str) -> I
 
 
 def record_batch(table: Mapping[str, Any], present: Mapping[str, Array], plain: bool = True) -> Any:
-    """A pyarrow.RecordBatch of columns that share their first dimension. A row that is not present is null.
+    """A pyarrow.RecordBatch of columns of one length. A row that is not present is null.
 
-    `plain` writes rows of one dimension as fixed-size lists, which more readers know than fixed_shape_tensor.
+    `plain` writes rows of one dimension as fixed-size lists, which more readers know than
+    fixed_shape_tensor.
 
     >>> import numpy as np
     >>> record_batch({"a": np.int8([1, 0])}, {"a": np.array([True, False])}).to_pylist()
@@ -67,7 +74,7 @@ def record_batch(table: Mapping[str, Any], present: Mapping[str, Array], plain: 
     found = arrow_columns.columns(dict(table), None, FORMAT)
     if found.rows is None or arrow_schema.KEY in found.texts:
         raise EncodeError(
-            "the columns of a table are dense, ragged or of strings, and share their first dimension",
+            "the columns of a table are dense, ragged or of strings, and have one length",
             format=FORMAT,
         )
     made = Table(found, parquet=True, present=present, plain=plain)
@@ -96,7 +103,7 @@ class _Arrays:
 
 
 class _Sink:
-    """A file object that keeps the buffers that pyarrow hands over, so that large data is not copied."""
+    """A file object that keeps the buffers of pyarrow, so that large data is not copied."""
 
     closed = False
 

@@ -85,7 +85,7 @@ def is_column(node: Any) -> bool:
 
 
 def is_table(about: str, *fields: str) -> bool:
-    """Whether columns are read as they are, by what our metadata of the schema and of each field say ("" for nothing)."""
+    """Whether columns are read as they are, by our metadata of the schema and of each field."""
     if any("shape" in jsontext.parse(text.encode(), FORMAT) for text in fields if text):
         return False
     if not about:

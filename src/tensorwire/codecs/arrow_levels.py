@@ -148,7 +148,8 @@ class Level:
         """Bytes of its buffers in the file."""
         more = {id(chunk): chunk.batch.counts[self.views] if self.field.views else 0 for chunk in self.chunks}
         first = [(chunk, self.place(chunk)) for chunk in self.chunks]
-        return sum(size for chunk, at in first for _, size in chunk.batch.buffers[at : at + self.buffers + more[id(chunk)]])
+        places = [(chunk, at, at + self.buffers + more[id(chunk)]) for chunk, at in first]
+        return sum(size for chunk, at, end in places for _, size in chunk.batch.buffers[at:end])
 
     def bad(self, why: str, chunk: Chunk | None = None) -> DecodeError:
         return DecodeError(why, tensor=self.column, offset=chunk.body if chunk else 0)
@@ -161,7 +162,15 @@ class Tree(NamedTuple):
     inside: list[Tree]
 
 
-def tree(file: IpcFile, chunks: list[Chunk], field: ipc.Field, parent: Level | None, column: str, at: list[int]) -> Tree:
+def tree(
+    file: IpcFile,
+    chunks: list[Chunk],
+    field: ipc.Field,
+    parent: Level | None,
+    column: str,
+    at: list[int],
+) -> Tree:
     """The arrays of a field; `at` counts arrays, buffers, and arrays of views."""
     level = Level(file, chunks, field, parent, column, at)
-    return Tree(level, [] if field.coded else [tree(file, chunks, child, level, column, at) for child in field.children])
+    inside = [] if field.coded else field.children
+    return Tree(level, [tree(file, chunks, child, level, column, at) for child in inside])

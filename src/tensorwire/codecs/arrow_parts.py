@@ -46,7 +46,7 @@ class _Guarded(ABC):
 
 
 class Part(_Guarded):
-    """A tensor whose rows are those of one array, and whose values are those of an array inside of it.
+    """A tensor whose rows are those of one array, and its values those of an array inside of it.
 
     `levels` are the arrays from the rows to the values: one, or fixed-size lists around another.
     """
@@ -102,12 +102,14 @@ class Part(_Guarded):
         return moved if writable else memory.read_only(moved)
 
     def check(self, start: int, stop: int, alive: Array | None, rows: bool = True) -> None:
-        """Raises if there is a null in what is needed of the rows from, to: all of a row that is alive."""
+        """Raises if there is a null inside of a row from, to that is alive."""
         each = 1
         for i, level in enumerate(self._levels):
             each *= self._levels[i - 1].field.width if i else 1
             valid = level.valid(start * each, stop * each) if i or rows else None
-            if valid is not None and not (valid if alive is None else valid | ~np.repeat(alive, each)).all():
+            if valid is not None and alive is not None:
+                valid = valid | ~np.repeat(alive, each)
+            if valid is not None and not valid.all():
                 raise nulls_inside(level)
 
 
@@ -121,7 +123,8 @@ def nulls_inside(level: Level) -> DecodeError:
         name = "LargeListArray" if outer.kind == ipc.LARGE_LIST else "ListArray"
         way = f"{name}.from_arrays(x.offsets, x.values.fill_null({zero}))"
     why = f"the column {level.column!r} has nulls inside of its rows, which no tensor holds"
-    return UnsupportedColumn(f"{why}; in pyarrow, {way} replaces those of an array x", tensor=level.column, offset=0)
+    why = f"{why}; in pyarrow, {way} replaces those of an array x"
+    return UnsupportedColumn(why, tensor=level.column, offset=0)
 
 
 class Presence(_Guarded):
@@ -147,18 +150,18 @@ class Presence(_Guarded):
         if not 0 <= start <= stop <= count:
             raise self._rows.bad(f"rows {start} to {stop} of a column of {count}")
         if self._copy is False:
-            raise self._rows.bad("copy=False, but the nulls of a column are bits in Arrow; leave copy out")
+            raise self._rows.bad("copy=False, but nulls are bits in Arrow; leave copy out")
         found = self._rows.present(start, stop)
         present: Array = np.ones(stop - start, np.bool_) if found is None else found.copy()
         return present if self._copy else memory.read_only(present)
 
 
 class NullableLists:
-    """Lists of which some are null, with what was stored in those left out. They are read whole, once.
+    """Lists of which some are null, without what is stored in those. They are read whole, once.
 
-    1. A row is alive unless it, or a row around it, is null. `chosen` are the rows of an array that are kept.
-    2. A list that is null keeps none of its items. Where all lists of a level have one length (`uniform`), it gets as many blank items,
-       which have the number behind the last item.
+    1. A row is alive unless it, or a row around it, is null. `chosen` are the rows that are kept.
+    2. A list that is null keeps none of its items. Where all lists of a level have one length
+       (`uniform`), it gets as many blank items, which have the number behind the last item.
     3. A null in a row that is alive is an error.
     """
 
@@ -186,7 +189,7 @@ class NullableLists:
     def array(self, number: int) -> Any:
         """The values, or the row_splits from outer to inner."""
         if self._copy is False:
-            raise self._lists[0].bad("copy=False, but some lists of the column are null; leave copy out")
+            raise self._lists[0].bad("copy=False, but some of the lists are null; leave copy out")
         if self._arrays is None:
             self._arrays = self._made()
         found = self._arrays[number]
@@ -229,13 +232,20 @@ def _padded(values: Any) -> Any:
         return np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
     more = math.prod(values.shape[1:])
     offsets = np.concatenate([values.offsets, np.full(more, values.offsets[-1])])
-    return trusted(Strings, values.data, offsets, (values.shape[0] + 1, *values.shape[1:]), values.text)
+    shape = (values.shape[0] + 1, *values.shape[1:])
+    return trusted(Strings, values.data, offsets, shape, values.text)
 
 
 class _ListPart(_Guarded):
     """The values, or the splits of one level, of nullable lists."""
 
-    def __init__(self, level: Level, lists: NullableLists, number: int, stored: Part | Splits) -> None:
+    def __init__(
+        self,
+        level: Level,
+        lists: NullableLists,
+        number: int,
+        stored: Part | Splits,
+    ) -> None:
         super().__init__(level)
         self._lists, self._number, self._stored = lists, number, stored
 
@@ -287,7 +297,13 @@ class Cell(_Guarded):
 class Refused(_Guarded):
     """A column that no tensor holds: it is listed, and reading it says why not."""
 
-    def __init__(self, level: Level, dtype: str, error: DecodeError, rows: int | None = None) -> None:
+    def __init__(
+        self,
+        level: Level,
+        dtype: str,
+        error: DecodeError,
+        rows: int | None = None,
+    ) -> None:
         super().__init__(level)
         self._rows, self.dtype, self._error = level, dtype, error
         self.shape = (sum(chunk.batch.length for chunk in level.chunks) if rows is None else rows,)

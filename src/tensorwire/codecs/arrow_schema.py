@@ -6,7 +6,7 @@
     struct                               a dict of what is inside
     a dictionary of numbers or strings   what stands in it
     other extension types                what they are stored as
-    a column with nulls                  the same with zeros or nothing, and a bool a row: NAME/present
+    a column with nulls                  the same, and a bool a row in NAME/present
 
 A column that no tensor holds is listed all the same, and only reading that column is an error.
 
@@ -34,7 +34,7 @@ from .arrow_values import TEXT, Values, check_layout, values
 KEY = "tensorwire"
 TENSOR = "arrow.fixed_shape_tensor"
 PRESENT = "/present"
-"""What the name of a column is followed by, for the bools that say which of its rows have a value."""
+"""Follows the name of a column, for the bools that say which of its rows have a value."""
 Column = tuple[Any, list[Any]]
 """A node of a spec and its parts."""
 _CAST = "in pyarrow, table.column({!r}).cast({!r}) keeps {}"
@@ -46,11 +46,21 @@ _CASTS = {
     ipc.FIXED_BINARY: ("binary", "the bytes"),
 }
 """Types that are close to one that tensors have, and what a cast keeps."""
-_DAYS = "in pyarrow, table.column({!r}).cast(...) to the integer of its width (date32 and time32: 'int32', date64 and time64: 'int64')"
+_DAYS = (
+    "in pyarrow, table.column({!r}).cast(...) to the integer of its width keeps the numbers "
+    "(date32 and time32: 'int32', date64 and time64: 'int64')"
+)
 
 
-def columns(file: IpcFile, copy: bool | None, chunks: list[Chunk] | None = None) -> dict[str, Column]:
-    """Every column by its name, with a column NAME/present for one with nulls. `chunks` are some batches of the file."""
+def columns(
+    file: IpcFile,
+    copy: bool | None,
+    chunks: list[Chunk] | None = None,
+) -> dict[str, Column]:
+    """Every column by its name, with NAME/present for one with nulls.
+
+    `chunks` are some batches of the file, if not all of them are meant.
+    """
     return _columns(_trees(file, file.chunks if chunks is None else chunks), copy)
 
 
@@ -70,7 +80,11 @@ def _trees(file: IpcFile, chunks: list[Chunk]) -> list[Tree]:
 
 def flags(found: dict[str, Column]) -> dict[str, Column]:
     """The columns that say which rows of another one have a value."""
-    return {name: column for name, column in found.items() if column[1] and isinstance(column[1][0], Presence)}
+    return {name: (node, parts) for name, (node, parts) in found.items() if _is_flag(parts)}
+
+
+def _is_flag(parts: list[Any]) -> bool:
+    return len(parts) == 1 and isinstance(parts[0], Presence)
 
 
 def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
@@ -82,10 +96,12 @@ def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
         flag = name + PRESENT
         try:
             if names[name] > 1:
-                raise column.level.bad(f"two columns are named {name!r}; in pyarrow, rename_columns(...) first")
+                why = f"two columns are named {name!r}; in pyarrow, rename_columns(...) first"
+                raise column.level.bad(why)
             found[name], present = _column(column, copy)
             if present is not None and flag in names:
-                raise column.level.bad(f"the column {name!r} has nulls, and the name {flag!r} is taken; rename one of them")
+                why = f"the column {name!r} has nulls, and the name {flag!r} is taken"
+                raise column.level.bad(f"{why}; in pyarrow, rename_columns(...) first")
         except LimitError:
             raise
         except DecodeError as error:
@@ -119,7 +135,8 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
     level, said = tree.level, _said(tree.level.field)
     if level.file.big_endian:
         way = "in pyarrow, read the file and write it again"
-        raise level.bad(f"the column {level.column!r} is big-endian, and only little-endian ones are read; {way}")
+        why = f"the column {level.column!r} is big-endian, and only little-endian ones are read"
+        raise level.bad(f"{why}; {way}")
     if "shape" in said:
         return _cell(tree, said, copy), None
     if level.field.kind == ipc.STRUCT and not level.field.coded:
@@ -142,7 +159,9 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
     node = _node(said, levels[-1])
     if not lists:
         return (node, [values]), present
-    uniform: list[int | None] = said.get("uniform", [one.field.width if one.field.kind == ipc.FIXED_LIST else None for one in lists])
+    fields = [one.field for one in lists]
+    fixed = [field.width if field.kind == ipc.FIXED_LIST else None for field in fields]
+    uniform: list[int | None] = said.get("uniform", fixed)
     if len(uniform) != len(lists):
         raise level.bad(f"lengths of {len(uniform)} levels of lists, and there are {len(lists)}")
     node = {"ragged": node, "splits": len(lists)}
@@ -183,9 +202,12 @@ def _is_ragged(tree: Tree) -> bool:
     return field.kind in LISTS or _is_ragged(tree.inside[0])
 
 
-def _dense(tree: Tree, copy: bool | None) -> tuple[tuple[int, ...], tuple[int, ...], list[Level], Values | None]:
-    """The further dimensions of a row, as they are stored and in which order they are meant; the arrays from the row to the values; what
-    reads the last of them."""
+def _dense(
+    tree: Tree,
+    copy: bool | None,
+) -> tuple[tuple[int, ...], tuple[int, ...], list[Level], Values | None]:
+    """The further dimensions of a row, as they are stored and in which order they are meant; the
+    arrays from the row to the values; what reads the last of them."""
     level, field = tree.level, tree.level.field
     if field.coded or field.kind != ipc.FIXED_LIST:
         return (), (), [level], values(level, copy)

@@ -226,7 +226,8 @@ class Coded(_Reader):
             level = self._level_of(found.chunks, counts)
             check_layout(found.chunks, *counts)
             if level.nulls:
-                raise self._level.bad("a dictionary with a null in it; in pyarrow, dictionary_decode() first", chunk)
+                why = "a dictionary with a null in it; in pyarrow, dictionary_decode() first"
+                raise self._level.bad(why, chunk)
             found.items = _reader(level).take(0, level.rows, (level.rows,))
         return found.items
 

@@ -38,7 +38,8 @@ class Table:
     Parquet has no lists of the fixed size 0 (pyarrow ends the process where it meets one), so for it rows without elements are lists that
     happen to be empty, and the field's metadata say the dimensions inside.
 
-    `present` says which rows of a column have a value; the others are null. `plain` writes rows of one dimension as fixed-size lists.
+    `present` says which rows of a column have a value; the others are null. `plain` writes rows of
+    one dimension as fixed-size lists.
     """
 
     def __init__(

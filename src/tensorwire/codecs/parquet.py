@@ -83,7 +83,7 @@ class Parquet:
             return self._opened(data, copy).value()
 
     def open(self, source: Source) -> Container:
-        """Reads the file. A column that cannot be read is listed, and only reading that column is an error."""
+        """Reads the file. A column that cannot be read is listed; reading that one is an error."""
         with _said_of_parquet():
             return self._opened(source.read_at(0, source.size), None)
 
@@ -115,7 +115,7 @@ def read_by_pyarrow(format: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:  # the system's own, and not what pyarrow says of bytes
             raise
-        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0) from None
+        raise _unreadable(error, format) from None
     except (
         pa.ArrowException,
         ValueError,
@@ -124,13 +124,18 @@ def read_by_pyarrow(format: str) -> Iterator[None]:
         OverflowError,
         MemoryError,
     ) as error:
-        raise DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0) from None
+        raise _unreadable(error, format) from None
+
+
+def _unreadable(error: Exception, format: str) -> DecodeError:
+    return DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0)
 
 
 def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, parquet_pages.Plan]:
     """pyarrow's file, and what reading it takes, once we have looked at its footer and pages.
 
-    `coded` reads strings that have a dictionary as such, so that what they become is known before it is made.
+    `coded` reads strings that have a dictionary as such, so that their size is known before they
+    are made.
     """
     pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
     if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
@@ -154,11 +159,20 @@ def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, 
     }
     if coded:
         more["read_dictionary"] = sorted(plan.coded)
-    return parquet.ParquetFile(pa.BufferReader(pa.py_buffer(data)), page_checksum_verification=True, **more), plan
+    source = pa.BufferReader(pa.py_buffer(data))
+    return parquet.ParquetFile(source, page_checksum_verification=True, **more), plan
 
 
-def _read(file: Any, plan: parquet_pages.Plan, limits: Limits, copy: bool | None) -> tuple[dict[str, Column], dict[str, str]]:
-    """The columns of a file, and the schema's metadata. If pyarrow cannot read all columns, each is read by itself."""
+def _read(
+    file: Any,
+    plan: parquet_pages.Plan,
+    limits: Limits,
+    copy: bool | None,
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """The columns of a file, and the schema's metadata.
+
+    If pyarrow cannot read all columns at once, each is read by itself.
+    """
     schema = file.schema_arrow
     try:
         with read_by_pyarrow(FORMAT):
@@ -184,7 +198,12 @@ def _read(file: Any, plan: parquet_pages.Plan, limits: Limits, copy: bool | None
     return found, metadata
 
 
-def _batches(file: Any, plan: parquet_pages.Plan, limits: Limits, names: list[str] | None = None) -> Iterator[Any]:
+def _batches(
+    file: Any,
+    plan: parquet_pages.Plan,
+    limits: Limits,
+    names: list[str] | None = None,
+) -> Iterator[Any]:
     """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)
 
     Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after all is done.

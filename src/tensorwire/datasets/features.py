@@ -22,8 +22,10 @@ _LISTS = ("parquet", "arrow", "npz", "safetensors")
 def travelling(spec: Spec) -> dict[str, Feature]:
     """What is read, as columns.
 
-    >>> schema = Schema({"x": Feature("float", (4,)), "any": Feature("bytes", None, encoding="tensor")})
-    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=bare(schema, "tfrecord", "parquet")))
+    >>> any_shape = Feature("bytes", None, encoding="tensor")
+    >>> schema = Schema({"x": Feature("float", (4,)), "any": any_shape})
+    >>> names = bare(schema, "tfrecord", "parquet")
+    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=names))
     {'x': Feature(float (4,)), 'any': Feature(bytes ())}
     """
     return {name: _bytes(feature) if name in spec.bare else feature for name, feature in _all(spec).items()}
@@ -54,11 +56,15 @@ def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
 def bare(schema: Schema, source: str, target: str) -> list[str]:
     """The features that go as bytes, where Examples are read."""
     lists = source == "tfrecord" and target in _LISTS
-    return [name for name, feature in schema.items() if _bytes(feature) is not feature and not (lists and _is_lists(feature))]
+    found = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
+    return [name for name, feature in found.items() if not (lists and _is_lists(feature))]
 
 
 def _is_lists(feature: Feature) -> bool:
-    """Whether tensors are lists of lists or of numbers. (Lists of strings look like what is quantized.)"""
+    """Whether tensors are lists of lists or of numbers.
+
+    Lists of strings are not: they would look like what is quantized.
+    """
     known = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
     return known and (feature.dtype != "string" or len(feature.shape or ()) > 1)
 

@@ -205,7 +205,8 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     read = list(dict.fromkeys([*keep, *_needed(spec)]))
     chosen = found.select(read)
     plain = Schema({name: replace(feature, seen={}) for name, feature in chosen.items()})
-    bare = formats.named(spec.source).bare(features.bare(plain, spec.source, spec.target), names, spec)
+    as_bytes = features.bare(plain, spec.source, spec.target)
+    bare = formats.named(spec.source).bare(as_bytes, names, spec)
     strict = schema is None and columns is None
     out = replace(spec, features=plain.json(), bare=bare, strict=strict, columns=keep if len(read) > len(keep) else None)
     _check_names(out, keep)

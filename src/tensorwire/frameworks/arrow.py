@@ -96,7 +96,9 @@ def _items(rows: Any) -> Array | Strings:
             return _strings(rows, text)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _numbers(rows)
-    hint = "; cast it to int64 and keep the unit" if pa.types.is_temporal(kind) else "; pass each field" if pa.types.is_struct(kind) else ""
+    hint = "; pass each field" if pa.types.is_struct(kind) else ""
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        hint = f"; cast it to int{kind.bit_width} and keep the unit"
     raise EncodeError(f"no tensor holds Arrow's {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}")
 
 

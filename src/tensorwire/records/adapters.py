@@ -27,7 +27,8 @@ def tf_signature(schema: Any) -> dict[str, Any]:
             out[name] = tf.TensorSpec([None, *feature.shape], dtype)
         else:
             rank = 1 + max(axis for axis, dim in enumerate(feature.shape) if dim is None)
-            out[name] = tf.RaggedTensorSpec([None, *feature.shape], dtype, ragged_rank=rank, row_splits_dtype=tf.int64)
+            shape = [None, *feature.shape]
+            out[name] = tf.RaggedTensorSpec(shape, dtype, rank, tf.int64)
     return out
 
 
@@ -50,13 +51,16 @@ def arrow_reader(batches: Any, empty: Batch) -> Any:
 
 
 def arrow_batch(batch: Batch, plain: bool = True) -> Any:
-    """A pyarrow.RecordBatch for other libraries; missing features are nulls. `plain` as for `codecs.arrow_batches.record_batch`.
+    """A pyarrow.RecordBatch for other libraries; missing features are nulls.
 
-    A dtype that Arrow lacks is an error: its storage would be read as other numbers by all who do not know our metadata.
+    `plain` as for `codecs.arrow_batches.record_batch`. A dtype that Arrow lacks is an error: a
+    library that does not know our metadata would read its storage as other numbers.
     """
     for name, column in batch.items():
         values: Any = column.values if isinstance(column, Ragged) else column
-        if isinstance(values, np.ndarray) and values.dtype != object and dtypes.of(values.dtype).arrow is None:
+        if not isinstance(values, np.ndarray) or values.dtype == object:
+            continue
+        if dtypes.of(values.dtype).arrow is None:
             raise EncodeError(
                 f"Arrow has no {values.dtype}; leave it out with columns=, or convert it first",
                 tensor=name,

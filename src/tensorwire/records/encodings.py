@@ -39,7 +39,8 @@ def pack_tensors(rows: Any) -> Strings:
 
 
 def unpack_tensors(strings: Strings, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
-    """The inverse, as one column: dense if the shape is fixed, Ragged if some dimensions vary, an array of tensors if there is no shape."""
+    """The inverse, as one column: dense if the shape is fixed, Ragged if dimensions vary, an array
+    of tensors if there is no shape."""
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
 
 
@@ -120,9 +121,9 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
 
 
 def _lists(rows: list[Any], feature: Feature) -> Ragged:
-    """Tensors of several dimensions that vary as one Ragged, in which a row is an item of the outermost lists.
+    """Tensors of which several dimensions vary, as one Ragged with a row for each tensor.
 
-    A row that is missing is empty, or has as many blank items as the others, where the schema says how many.
+    A row that is missing is empty, or has blank items, where the schema says how many.
     """
     shape = feature.shape or ()
     depth = max(axis for axis, dim in enumerate(shape) if dim is None)
@@ -136,7 +137,9 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
                 levels[axis].append(np.full(int(levels[axis - 1][-1].sum()), shape[axis] or 0))
             values.append(_blanks(int(levels[depth][-1].sum()), blank))
             continue
-        flat, splits = (tensor.values, list(tensor.row_splits)) if isinstance(tensor, Ragged) else (tensor, [])
+        flat, splits = tensor, list[Array]()
+        if isinstance(tensor, Ragged):
+            flat, splits = tensor.values, list(tensor.row_splits)
         while len(splits) < depth:  # a dimension of one length
             size = flat.shape[1]
             splits.append(np.arange(len(flat) + 1) * size)
@@ -145,18 +148,24 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
         for axis, part in enumerate(splits, 1):
             levels[axis].append(np.diff(part))
         values.append(flat)
-    kinds = {part.dtype for tensor in rows if isinstance(tensor, Ragged) for part in tensor.row_splits}
-    bounds = [np.concatenate([np.zeros(1, np.int64), *parts]).cumsum(dtype=np.int64) for parts in levels]
+    lists = [tensor for tensor in rows if isinstance(tensor, Ragged)]
+    kinds = {part.dtype for tensor in lists for part in tensor.row_splits}
+    zero = np.zeros(1, np.int64)
+    bounds = [np.concatenate([zero, *parts]).cumsum(dtype=np.int64) for parts in levels]
     if kinds == {np.dtype(np.int32)} and bounds[-1][-1] <= np.iinfo(np.int32).max:
         bounds = [part.astype(np.int32) for part in bounds]  # as they were written
-    joined = _joined_strings(values, feature, blank.shape[1:]) if blank.dtype == object else np.concatenate([*values, blank])
+    joined: Any = np.concatenate([*values, blank]) if blank.dtype != object else None
+    if joined is None:
+        joined = _joined_strings(values, feature, blank.shape[1:])
     return Ragged(joined, bounds, shape[: depth + 1])
 
 
 def _blanks(count: int, like: Array) -> Any:
     """So many items of zeros, or of empty strings."""
     shape = (count, *like.shape[1:])
-    return Strings.of([b""] * math.prod(shape), shape, text=False) if like.dtype == object else np.zeros(shape, like.dtype)
+    if like.dtype != object:
+        return np.zeros(shape, like.dtype)
+    return Strings.of([b""] * math.prod(shape), shape, text=False)
 
 
 def _numpy(feature: Feature) -> Any:

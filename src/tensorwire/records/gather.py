@@ -108,8 +108,13 @@ def _from_tensor(name: str, tensor: Any, options: Options, present: Array | None
     if isinstance(tensor, Sparse):
         tensor = _left_packed(tensor)
     if encoding == "tensor" or pack.needs_tensor(tensor):
-        made = pack.as_tensors(tensor if isinstance(tensor, np.ndarray) else [row_value(row, 0) for row in tensor], present)
-        return replace(made, feature=pack.list_feature(tensor)) if isinstance(tensor, Ragged) else made
+        made = pack.as_tensors(
+            tensor if isinstance(tensor, np.ndarray) else [row_value(row, 0) for row in tensor],
+            present,
+        )
+        if isinstance(tensor, Ragged):
+            return replace(made, feature=pack.list_feature(tensor))
+        return made
     if isinstance(tensor, Ragged):
         splits = np.ascontiguousarray(tensor.row_splits[0], np.int64)
         inner = pack.as_lists(tensor.values, encoding, splits)

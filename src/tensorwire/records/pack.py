@@ -184,7 +184,7 @@ def _one_tensor(row: Any) -> Feature:
 
 
 def list_feature(column: Ragged) -> Feature:
-    """The feature of lists whose rows are kept as TensorProtos: what varies is what the column says, whatever its rows have."""
+    """The feature of lists kept as TensorProtos. The column, and not its rows, says what varies."""
     values, shape = column.values, column.shape[1:]
     if isinstance(values, Strings):
         return Feature(BYTES, shape, "string", encoding="tensor", text=values.text)

@@ -27,7 +27,7 @@ _BUFFERS = (0, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 1, 2, 2, 3, 3, 2, 0, 2,
 """Of each type, in the order of the numbers; views have further ones, and a union one more in some cases."""
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 V4, V5 = 3, 4
-"""Versions of the metadata, by their numbers in a message. Since V5, unions have no validity bitmap."""
+"""Versions of the metadata, as a message says them. Since V5, unions have no validity bitmap."""
 
 
 class Field(NamedTuple):
@@ -108,7 +108,8 @@ def message(data: Any, base: int) -> Message:
 def footer(data: Any, base: int) -> Footer:
     """What the end of a file says."""
     code, at, version, schema, dictionaries, batches = kernels.ipc_footer(data)
-    _check(code, at, version or V4, base)  # Arrow 0.14 writes no version here, and one in every message
+    # Arrow 0.14 writes a version in every message, and none here.
+    _check(code, at, version or V4, base)
     return Footer(_schema(schema, base), dictionaries.tolist(), batches.tolist())
 
 

@@ -1,7 +1,8 @@
 """Arrow: the IPC file or stream, read by our own reader, a record batch at a time.
 
-A file that `tw.save` wrote may hold a value that is not a table: tensors of several lengths in one row, quantized ones. Its tensors are
-the columns, as `tw.load` gives them, and it is held whole while it is read, as npz and safetensors are.
+A file that `tw.save` wrote may hold a value that is not a table: tensors of several lengths in one
+row, quantized ones. Its tensors are the columns, as `tw.load` gives them, and it is held whole
+while it is read, as npz and safetensors are.
 """
 
 from __future__ import annotations
@@ -53,14 +54,15 @@ class _Opened:
         for name in columnar.readable(self.schema, spec):
             flag = name + arrow_schema.PRESENT
             chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})
-        return columnar.batch_from(chosen, count, spec, None if high - low == count else (low, high))
+        rows = None if high - low == count else (low, high)
+        return columnar.batch_from(chosen, count, spec, rows)
 
 
 def _is_table(schema: Any) -> bool:
-    """Whether the rows of a file are those of its columns, as far as `tw.save` has not said something else."""
-    said = [
-        (about or {}).get(arrow_schema.KEY.encode(), b"").decode() for about in (schema.metadata, *(field.metadata for field in schema))
-    ]
+    """Whether a row of the file is a row of each column; the metadata of `tw.save` say it."""
+    key = arrow_schema.KEY.encode()
+    about = [schema.metadata, *(field.metadata for field in schema)]
+    said = [(pairs or {}).get(key, b"").decode() for pairs in about]
     return arrow_columns.is_table(*said)
 
 
@@ -76,7 +78,9 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
     def look(path: str) -> Schema:
         found = arrow_schema_of(path)
-        return columnar.schema_of(found, spec) if _is_table(found) else tensors.schema_of(path, spec)
+        if _is_table(found):
+            return columnar.schema_of(found, spec)
+        return tensors.schema_of(path, spec)
 
     return columnar.schema_of_files(sources, spec, look)
 
@@ -110,7 +114,8 @@ def _fetched_schema(url: str) -> Any:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema_of), spec)
+    schemas = columnar.looked_into(columnar.some(paths), spec, arrow_schema_of)
+    return columnar.bare(names, schemas, spec)
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
@@ -122,7 +127,8 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
             yield from tensors.read(part, spec, reading)
             return
         columnar.check_columns(opened.schema.names, spec, part.path)
-        yield from columnar.rows(opened.pieces(spec), part, 0, sum(opened.rows), spec, reading, FORMAT, "")
+        pieces, total = opened.pieces(spec), sum(opened.rows)
+        yield from columnar.rows(pieces, part, 0, total, spec, reading, FORMAT, "")
 
 
 class Writer:

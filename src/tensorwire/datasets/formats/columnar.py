@@ -1,6 +1,7 @@
 """Batches of columns as Arrow's record batches and back: what Parquet and Arrow files have in common.
 
-What a column means is the codecs' answer (`codecs.arrow_schema`, `codecs.arrow_batches`), so a dataset has the values that `tw.load` has.
+What a column means is the codecs' answer (`codecs.arrow_schema`, `codecs.arrow_batches`), so a
+dataset has the values that `tw.load` has.
 A feature that a record does not have is a null. What no tensor holds (dates, structs, nulls inside of lists) is an error with its column.
 """
 
@@ -107,13 +108,13 @@ def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Bat
 
 
 def readable(arrow: Any, spec: Spec | None) -> list[str]:
-    """The columns that are read of a table. Those that it does not have, or that have no type, another file may have: see
-    task._Complete."""
+    """The columns that are read of a table. Others may be in another file; see task._Complete."""
     _check_unique(arrow.names)
     if spec is None:
         return list(arrow.names)
-    names = arrow.names if spec.names is None else [name for name in spec.names if name in arrow.names]
-    return [name for name in names if not _is_null(arrow.field(name).type)]
+    names = arrow.names if spec.names is None else spec.names
+    there = [name for name in names if name in arrow.names]
+    return [name for name in there if not _is_null(arrow.field(name).type)]
 
 
 def batch_from(
@@ -122,7 +123,7 @@ def batch_from(
     spec: Spec | None = None,
     rows: tuple[int, int] | None = None,
 ) -> Batch:
-    """Columns that the codecs have found in a table of `count` rows, or some rows of them, as a batch."""
+    """Columns of a table of `count` rows, as the codecs have them, or some rows, as a batch."""
     schema = None if spec is None else spec.schema
     flags = arrow_schema.flags(dict(found))
     size = count if rows is None else rows[1] - rows[0]
@@ -131,16 +132,18 @@ def batch_from(
         if name in flags:
             continue
         if "dict" in node:
-            raise SchemaError("a struct is not a column of a dataset; in pyarrow, table.flatten() makes one of each field", tensor=name)
+            why = "a struct is not a column of a dataset; in pyarrow, table.flatten() first"
+            raise SchemaError(why, tensor=name)
         try:
             column = Container({"dict": {name: node}}, parts, {}).read(name, rows)
             flag = flags.get(name + PRESENT)
             present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
         except UnsupportedColumn as error:
-            raise SchemaError(error.message.partition("; names=")[0], tensor=name) from None
+            why = error.message.partition("; names=")[0]
+            raise SchemaError(f"{why}; columns= leaves it out", tensor=name) from None
         if not isinstance(column, (np.ndarray, Strings, Ragged)) or column.shape[:1] != (size,):
             raise SchemaError(
-                f"the columns of a dataset have one length, {size} here, and this one has the shape {column.shape}",
+                f"a shape of {column.shape}, where the columns of a dataset have {size} rows",
                 tensor=name,
             )
         columns[name] = _shaped(column, schema.get(name) if schema is not None else None)

@@ -111,14 +111,14 @@ def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
                 break
             row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
             known = {name for name in unknown if row.get(name) is not None}
-            lists |= {name for name in known if isinstance(row[name], list) and not _holds_bytes(row[name])}
+            lists |= {name for name in known if _is_lists(row[name])}
             unknown -= known
     return [name for name in names if name not in lists]
 
 
-def _holds_bytes(items: list[Any]) -> bool:
-    """Whether a list is of bytes, as what is quantized."""
-    return bool(items) and isinstance(items[0], dict)
+def _is_lists(value: Any) -> bool:
+    """Whether a value is a list, and not of bytes, as what is quantized."""
+    return isinstance(value, list) and not (value and isinstance(value[0], dict))
 
 
 def _some(paths: Sequence[str]) -> list[str]:

@@ -45,7 +45,10 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
 
 
 def _lists(values: list[Any], feature: Feature) -> Any:
-    """Lists of lists as a Ragged, by the shape of the feature. What is missing is empty, or has the length that the schema says."""
+    """Lists of lists as a Ragged, by the shape of the feature.
+
+    What is missing is empty, or has blank items, where the schema says how many.
+    """
     shape = feature.shape or ()
     plain = _plain(Feature(BYTES, (), feature.dtype, encoding="tensor", text=feature.text))
     convert = _converter(plain)
@@ -80,7 +83,11 @@ def _lists(values: list[Any], feature: Feature) -> Any:
         raise
     depth = 1 + max(axis for axis, dim in enumerate(shape) if dim is None)
     splits = [np.concatenate([[0], np.cumsum(one, dtype=np.int64)]) for one in lengths[:depth]]
-    return Ragged(found.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])), splits, shape[:depth])
+    return Ragged(
+        found.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])),
+        splits,
+        shape[:depth],
+    )
 
 
 def _plain(feature: Feature) -> Feature:
@@ -213,7 +220,8 @@ def from_column(column: Any) -> list[Any]:
         return _shaped(items, column.shape)
     row = dtypes.of(column.dtype)
     if row.name.startswith(("int", "uint", "bool")):
-        whole = column if column.dtype.kind in "iub" else column.astype(np.int64)  # int4 and its like
+        # NumPy knows no tolist() of int4 and its like.
+        whole = column if column.dtype.kind in "iub" else column.astype(np.int64)
         return whole.tolist()  # type: ignore[no-any-return]
     if column.dtype.kind == "c":
         raise EncodeError("JSON has no complex numbers", format=FORMAT)

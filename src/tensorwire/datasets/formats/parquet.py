@@ -90,7 +90,8 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
                 with columnar.guarded(part.path, FORMAT):
                     found = opened.file.iter_batches(opened.rows, [group], columns=spec.names, use_threads=False)
                 pieces = columnar.validated(found, spec, FORMAT)
-                yield from columnar.rows(pieces, part, at, sum(opened.groups), spec, reading, FORMAT, "the rest of a group of rows ")
+                total, lost = sum(opened.groups), "the rest of a group of rows "
+                yield from columnar.rows(pieces, part, at, total, spec, reading, FORMAT, lost)
             at += count
 
 
