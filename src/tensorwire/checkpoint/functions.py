@@ -18,6 +18,8 @@ from .specs import Argument, arguments
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _WRAPPERS = 8
 """How often a model may have been saved again."""
+_SAME = ("Identity", "PlaceholderWithDefault", "Reshape", "EnsureShape")
+"""Operations whose output is their first input, of another shape at most."""
 _IDENTITIES = 8
 """Steps by which a wrapper passes on an argument, at the most."""
 _NODES = 1024
@@ -132,7 +134,7 @@ class Functions:
             kind = reader.text(about[2])
             if kind in _CALLS:
                 calls.append(about)
-            elif kind == "Identity" and about[3]:
+            elif kind in _SAME and about[3]:
                 same[f"{reader.text(about[1])}:output:0"] = reader.text(about[3][0])
         if len(calls) != 1 or len(by_word) != len(given):
             return None

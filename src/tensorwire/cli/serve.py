@@ -36,6 +36,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--connections", type=int, default=128, metavar="N", help="clients at once (default: 128)")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a client to send its request (default: 60)")
     parser.add_argument("--grace", type=float, default=10.0, metavar="SECONDS", help="for running requests at the end (default: 10)")
+    parser.add_argument("--tensor-content", action="store_true", help="gRPC answers with tensor_content instead of typed fields")
     parser.add_argument("--log", action="store_true", help="print a line for each request on standard error")
     parser.add_argument("--verbose", action="store_true", help="--log, and what TensorFlow has to say")
     add_json(parser)
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
         bounds=Bounds(body=args.max_body << 20, connections=args.connections, timeout=args.timeout),
         grace=args.grace,
         log=_log if args.log or args.verbose else None,
+        tensor_content=args.tensor_content,
     )
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -146,8 +146,13 @@ def _owned(arrays: tuple[Array, Array], copy: bool | None) -> tuple[Array, Array
     return arrays if copy else (memory.read_only(arrays[0]), memory.read_only(arrays[1]))
 
 
-def write(part: Array | Strings) -> list[Any]:
-    """One TensorProto, as buffers."""
+def write(part: Array | Strings, typed: bool = False) -> list[Any]:
+    """One TensorProto, as buffers. `typed` puts the values into the field of their type, such as
+    float_val, instead of tensor_content."""
+    if typed:
+        chunks = variant.write_typed(part if isinstance(part, Strings) else frameworks.plain(part))
+        wire.check_size(sum(map(len, chunks)))
+        return chunks
     if isinstance(part, Strings):
         chunks = [kernels.string_vals(wire.string_header(part.shape), part.data, part.offsets)]
         wire.check_size(len(chunks[0]))

@@ -31,7 +31,7 @@ def write(ragged: Ragged) -> list[Any]:
     """Exactly what `tf.io.serialize_tensor` gives for it."""
     chunks: list[Any] = [b"\x0a" + protobuf.varint(len(TYPE)) + TYPE]
     for part in (*ragged.row_splits, ragged.values):
-        proto = _typed(part)
+        proto = write_typed(part)
         chunks += [b"\x1a" + protobuf.varint(sum(map(len, proto))), *proto]
     size = protobuf.varint(sum(map(len, chunks)))
     content = len(size) + sum(map(len, chunks))
@@ -39,7 +39,7 @@ def write(ragged: Ragged) -> list[Any]:
     return [_SCALAR + b"\x22" + protobuf.varint(content) + size, *chunks]
 
 
-def _typed(part: Array | Strings) -> list[Any]:
+def write_typed(part: Array | Strings) -> list[Any]:
     """One TensorProto with its values in a typed field, which is left out when there are none."""
     if isinstance(part, Strings):
         return [kernels.string_vals(wire.string_header(part.shape), part.data, part.offsets)]

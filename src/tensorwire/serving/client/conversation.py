@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
-from ..._errors import EncodeError, SchemaError, choices
+from ..._errors import EncodeError, ModelError, SchemaError, choices
 from ..._limits import DEFAULT, Limits
-from .. import groups
+from .. import groups, rest
 from ..decompose import Plan, plan
 from ..decompose.together import outputs_together
 from ..rest import LAYOUTS
+from ..rest.requests import EMPTY
 from ..rpc.messages import VersionStatus
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
@@ -69,9 +70,19 @@ class Conversation:
         planned = yield from self.plan(inputs, deadline, prefer=prefer, cast=cast)
         wanted = _wanted(outputs, planned.signature)
         answer = yield from self.ask(self.build(planned, wanted, layout), deadline)
-        found = self.spoken.read_predict(answer, planned.signature, self.limits, deadline.left)
+        try:
+            found = self.spoken.read_predict(answer, planned.signature, self.limits, deadline.left)
+        except ModelError as error:
+            raise self._explained(error, planned, layout) from None
         whole = outputs_together(_chosen(found, wanted or tuple(planned.signature.outputs)), planned.signature)
         return {name: whole[name] for name in outputs} if outputs and set(outputs) <= whole.keys() else whole
+
+    def _explained(self, error: ModelError, planned: Plan, layout: str) -> ModelError:
+        """The error, with advice if JSON has lost dimensions that the model may need."""
+        lost = [name for name, tensor in planned.inputs.items() if rest.loses_dimensions(tensor.shape)]
+        if error.status != 400 or not lost or layout == "rows" or not isinstance(self.spoken, Rest):
+            return error
+        return ModelError(error.status, f"{error.args[1]}; {lost[0]} has no elements. {EMPTY}")
 
     def plan(self, inputs: Any, deadline: Deadline, *, prefer: str | Mapping[str, str] | None = None, cast: bool = False) -> Talk[Plan]:
         signature = yield from self.find(deadline)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from ..signature import Signature
 
 FORMS = ("dense", "flattened", "parts", "serialized", "example")
+APART = ("flattened", "parts")
+"""Forms that make several inputs of a tensor, whose first dimensions differ."""
 _SPARSE = {"indices", "values", "dense_shape"}
 Tensors = dict[str, Array | Strings]
 
@@ -61,8 +63,9 @@ class Plan:
     def has_rows(self) -> bool:
         """Whether all inputs share their first dimension, so that they can go by rows."""
         counts = {tensor.shape[0] if tensor.shape else None for tensor in self.inputs.values()}
-        apart = any(step.form in ("flattened", "parts") for step in self.steps)  # whose first dimensions could be equal by chance
-        return not apart and len(counts) == 1 and not counts & {None, 0}
+        # The first dimensions of the parts of a tensor could be equal by chance.
+        apart = any(step.form in APART for step in self.steps)
+        return not apart and len(counts) == 1 and None not in counts
 
     def explain(self) -> str:
         """All of it in words."""

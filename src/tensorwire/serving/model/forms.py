@@ -41,12 +41,17 @@ def form(name: str, specs: Mapping[str, Spec]) -> Form:
 
 def _parts(specs: Mapping[str, Spec]) -> Form:
     roles = {name: spec.parts(name) for name, spec in specs.items()}
+    by_columns_only = any(spec.kind != DENSE for spec in specs.values())
 
     def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
-        return {
-            name: rebuilding.build(tf, specs[name], {role: tensors[part.name] for role, part in parts.items()}, name)
-            for name, parts in roles.items()
-        }
+        found = {}
+        for name, parts in roles.items():
+            tensor = rebuilding.build(tf, specs[name], {role: tensors[part.name] for role, part in parts.items()}, name)
+            dims = specs[name].shape if specs[name].kind == DENSE else None
+            if dims and by_columns_only:
+                tensor = rebuilding.with_rank(tf, tensor, dims)
+            found[name] = tensor
+        return found
 
     return Form(_unique([(name, part) for name, parts in roles.items() for part in parts.values()]), back)
 

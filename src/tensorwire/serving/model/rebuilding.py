@@ -53,9 +53,14 @@ def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bo
     try:
         values = _tensor(tf, parts["values"], spec.dtype)
         if spec.kind == SPARSE:
-            indices = _tensor(tf, parts["indices"], "int64", None if spec.rank is None else (0, spec.rank))
-            return sparse(tf, spec, indices, values, _tensor(tf, parts["dense_shape"], "int64"), name, validate)
+            indices = _tensor(tf, parts["indices"], "int64")
+            if spec.rank is not None:
+                indices = with_rank(tf, indices, (None, spec.rank))
+            dense_shape = _tensor(tf, parts["dense_shape"], "int64")
+            return sparse(tf, spec, indices, values, dense_shape, name, validate)
         if spec.kind == RAGGED:
+            if spec.shape is not None:
+                values = with_rank(tf, values, (None, *spec.shape[spec.ragged_rank + 1 :]))
             splits = [_tensor(tf, parts[f"row_splits_{level}"], spec.splits) for level in range(spec.ragged_rank)]
             return ragged(tf, spec, values, splits, name, validate)
     except EncodeError as error:
@@ -63,7 +68,25 @@ def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bo
     return values
 
 
-def _tensor(tf: Any, part: Any, dtype: str, empty: tuple[int, ...] | None = None) -> Any:
+def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
+    """The part, with the inner dimensions of `dims` if it has no elements and no dimensions but one.
+
+    TensorFlow Serving reads `[]` as a tensor of shape [0]. So arrive the indices of a sparse tensor
+    without values, the values of a ragged tensor of vectors, and a dense batch without rows.
+    """
+    if len(dims) == 1 or (tf.executing_eagerly() and part.shape != (0,)):
+        return part
+    # TensorFlow believes the shapes of the signature, and would leave out the reshape.
+    # This operation hides them.
+    hidden = tf.raw_ops.PlaceholderWithDefault(input=part, shape=tf.TensorShape(None))
+    inner = tf.constant([dim or 0 for dim in dims[1:]], tf.int64)
+    is_list = tf.logical_and(tf.equal(tf.rank(hidden), 1), tf.equal(tf.size(hidden), 0))
+    added = inner[: tf.where(is_list, len(dims) - 1, 0)]
+    whole = tf.reshape(hidden, tf.concat([tf.shape(hidden, tf.int64), added], 0))
+    return tf.ensure_shape(whole, dims)
+
+
+def _tensor(tf: Any, part: Any, dtype: str) -> Any:
     """A part as a tensor. Only plain numbers are converted: a tensor of another dtype is a mistake."""
     wanted = tf.as_dtype(dtype)
     if tf.is_tensor(part):
@@ -73,10 +96,9 @@ def _tensor(tf: Any, part: Any, dtype: str, empty: tuple[int, ...] | None = None
             return tf.cast(part, wanted)
         raise EncodeError(f"a part is {part.dtype.name}, and the spec says {dtype}")
     try:
-        found = tf.convert_to_tensor(part, wanted)
+        return tf.convert_to_tensor(part, wanted)
     except (ValueError, TypeError) as error:
         raise EncodeError(f"a part is no {dtype} tensor: {error}") from None
-    return tf.zeros(empty, wanted) if empty is not None and found.shape == (0,) else found
 
 
 def check(tf: Any, good: Any, message: str, *about: Any) -> Any:

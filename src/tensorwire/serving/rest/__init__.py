@@ -21,7 +21,7 @@ from ... import dtypes, frameworks
 from ..._errors import EncodeError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
 from ...tensors import Array, Strings, describe
-from ..decompose import Plan, plan
+from ..decompose import APART, Plan, plan
 from . import answers, examples, requests
 from .examples import FORMAT, Examples
 from .faults import Fault, Refused, step
@@ -49,8 +49,9 @@ def build(
     """The body of a request, in pieces.
 
     `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a signature they are sent as they are. By
-    columns anything can be sent, so "auto" means that; by rows all inputs share their first dimension. For classify and regress, `inputs`
-    are examples: a list of dicts of features, or a dict of columns.
+    columns anything can be sent, so "auto" means that, except for a batch without rows, whose inner dimensions a column cannot tell;
+    by rows all inputs share their first dimension. For classify and regress, `inputs` are examples: a list of dicts of features, or
+    a dict of columns.
 
     >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
     b'{"inputs":{"x":[[1.0,0.1]]}}'
@@ -67,7 +68,11 @@ def build(
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
         return examples.build(inputs, context, signature_name)
-    tensors = _tensors(inputs, signature)
+    if not isinstance(inputs, Plan) and signature is not None:
+        inputs = plan(inputs, signature)
+    tensors = _tensors(inputs)
+    if layout == "auto":
+        layout = "rows" if _without_rows(tensors) and not _has_parts(inputs) else "columns"
     head = b"{" if signature_name is None else b'{"signature_name":' + examples.key(signature_name) + b","
     return [head, *(_rows(tensors) if layout == "rows" else _columns(tensors))]
 
@@ -143,10 +148,27 @@ def _check_verb(verb: str) -> None:
         raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}", format=FORMAT)
 
 
-def _tensors(inputs: Any, signature: Signature | None) -> dict[str, Array | Strings]:
+def loses_dimensions(shape: tuple[int, ...]) -> bool:
+    """Whether JSON tells less than the shape: lists without elements do not say what would be inside of them.
+
+    >>> loses_dimensions((0, 2)), loses_dimensions((2, 0)), loses_dimensions((0,))
+    (True, False, False)
+    """
+    return 0 in shape[:-1]
+
+
+def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
+    """Whether the tensors are a batch of no rows, which columns would not tell as it is."""
+    shapes = [tensor.shape for tensor in tensors.values()]
+    return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
+
+
+def _has_parts(inputs: Any) -> bool:
+    return isinstance(inputs, Plan) and any(step.form in APART for step in inputs.steps)
+
+
+def _tensors(inputs: Any) -> dict[str, Array | Strings]:
     """What goes into the body, checked for what JSON cannot hold."""
-    if not isinstance(inputs, Plan) and signature is not None:
-        inputs = plan(inputs, signature)
     if isinstance(inputs, Plan):
         for name, output in inputs.signature.outputs.items():
             if output.kind != "dense":
@@ -190,8 +212,8 @@ def _rows(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
         shown = ", ".join(f"{name}: {'a scalar' if count is None else count}" for name, count in counts.items())
         why = f"rows need one first dimension for all inputs, and these differ ({shown})"
         raise EncodeError(f'{why}; layout="columns" takes them', format=FORMAT)
-    if not all(counts.values()):
-        raise EncodeError('there is no row; layout="columns" takes an empty batch', format=FORMAT)
+    if not any(counts.values()):
+        return [b'"instances":[]}']
     if len(tensors) == 1:
         return [b'"instances":', *map(write, tensors.values()), b"}"]
     return [b'"instances":[', answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}), b"]}"]

@@ -232,8 +232,8 @@ def _write_rows(tensors: Mapping[str, Any]) -> list[bytes]:
         if count not in (None, tensor.shape[0]):
             raise ModelError(INVALID, f"Tensor name: {name} has inconsistent batch size: {tensor.shape[0]} expecting: {count}")
         count = tensor.shape[0]
-        if not count:
-            raise ModelError(INVALID, f"Tensor name: {name} has invalid batch size: 0")
+    if not count:
+        return [b'{"predictions":[]}']
     if len(tensors) == 1:
         return [b'{"predictions":', *(write(tensor, _coded(name)) for name, tensor in tensors.items()), b"}"]
     return [b'{"predictions":[', rows_of({name: write_rows(tensor, _coded(name)) for name, tensor in tensors.items()}), b"]}"]

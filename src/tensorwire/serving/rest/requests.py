@@ -62,9 +62,12 @@ def check(body: Any, signatures: Signature | Mapping[str, Signature], verb: str,
     try:
         found = read(body, signatures, verb, limits)
         if isinstance(found, Request):
-            known = _finder(signatures)(found.signature_name).inputs
+            signature = _finder(signatures)(found.signature_name)
+            takes_lists = found.layout == "columns" and _takes_empty_lists(signature)
             for name, tensor in found.inputs.items():
-                _check_shape(tensor, known[name], found.layout)
+                expected = signature.inputs[name]
+                if not (takes_lists and _is_empty_list(tensor, expected)):
+                    _check_shape(tensor, expected, found.layout)
     except Refused as refused:
         return _hinted(refused.fault, memory.flat(body), signatures)
     return None
@@ -156,7 +159,8 @@ class _Predict:
 def _made(given: Given, dtype: str) -> Array | Strings:
     if dtype == "string":
         return Strings.of(given.values, given.shape, text=False)
-    return np.array(given.values, dtypes.named(dtype).numpy).reshape(given.shape)
+    with np.errstate(over="ignore"):  # a float past the range of float32 is infinite, as in Serving
+        return np.array(given.values, dtypes.named(dtype).numpy).reshape(given.shape)
 
 
 # What is said of a fault
@@ -203,11 +207,30 @@ def _counts(data: memoryview, start: int, offset: int) -> list[int]:
     return counts
 
 
+EMPTY = (
+    "Serving reads [] as a tensor of shape [0]: send it by gRPC, by rows, or in the serialized form if the model has it; "
+    "models that tensorwire.serving.export has written as parts take it, too"
+)
+
+
+def _takes_empty_lists(signature: Signature) -> bool:
+    """Whether the inputs are named as `export` names the parts of a tensor, so that the model gives
+    [] the dimensions that it lost."""
+    return any(group.name not in group.parts.values() for group in signature.groups())
+
+
+def _is_empty_list(tensor: Array | Strings, expected: Any) -> bool:
+    """Whether a tensor is [], which has lost its inner dimensions."""
+    return tensor.shape == (0,) and expected.shape is not None and len(expected.shape) > 1
+
+
 def _check_shape(tensor: Array | Strings, expected: Any, layout: str) -> None:
     shape, wanted = tensor.shape, expected.shape
     if wanted is not None and (len(shape) != len(wanted) or any(want not in (None, dim) for dim, want in zip(shape, wanted, strict=True))):
         why = f"input {expected.name} has the shape {list(shape)}"
         hint = f"the signature says {expected}; what Serving answers to another shape depends on the model"
+        if _is_empty_list(tensor, expected):
+            hint = f"the signature says {expected}. {EMPTY}"
         refuse(why, "$.instances" if layout == "rows" else "$.inputs", hint=hint)
 
 

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import numpy as np
-
 from ... import dtypes, validate
 from .faults import INVALID, NOT_FOUND, UNIMPLEMENTED, Refused, is_base64, refuse, show, step, type_of
 from .strings import from_base64
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORDS = {INVALID: "INVALID_ARGUMENT", NOT_FOUND: "NOT_FOUND", UNIMPLEMENTED: "UNIMPLEMENTED"}
 _TF_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
-_MOST_EXACT = {"float32": (1 << 24) - 1, "float64": (1 << 53) - 1}
+_FLOATS = ("float32", "float64")
 
 
 class Given(NamedTuple):
@@ -108,25 +106,16 @@ def _element(value: Any, dtype: str, path: str) -> Any:
     if dtype == "bool":
         return value if isinstance(value, bool) else _wrong(value, dtype, path, "a bool is true or false, not a number")
     if type(value) not in (int, float):
-        quoted = value in ("NaN", "Infinity", "-Infinity") and dtype in _MOST_EXACT
+        quoted = value in ("NaN", "Infinity", "-Infinity") and dtype in _FLOATS
         _wrong(value, dtype, path, "NaN and the infinities stand without quotes" if quoted else "")
-    if dtype in _MOST_EXACT:
-        if not _is_lossless(value, dtype):
-            why = f"Cannot convert JSON value: {show(value)} to {tf_name(dtype)} without loss of precision."
-            refuse(why, path, hint="a number with a point is rounded, and taken" if type(value) is int else "")
-        return value
+    if dtype in _FLOATS:
+        return value  # rounded, and infinite past the range of float32
     lowest, highest = dtypes.bounds(dtypes.BY_NAME[dtype])
     if type(value) is not int:
         _wrong(value, dtype, path, "an integer has neither point nor exponent")
     if not lowest <= value <= highest:
         _wrong(value, dtype, path, f"{dtype} goes from {lowest} to {highest}")
     return value
-
-
-def _is_lossless(value: int | float, dtype: str) -> bool:
-    if type(value) is int:
-        return abs(value) <= _MOST_EXACT[dtype]
-    return not math.isfinite(value) or abs(value) <= float(np.finfo(dtype).max)
 
 
 def _bytes(value: dict[str, Any], path: str) -> bytes:
@@ -171,11 +160,17 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> Predict:
         if not isinstance(doc["instances"], list):
             refuse(f"JSON Value: {show(doc)} Excepting 'instances' to be an list/array", "$.instances")
         if not doc["instances"]:
-            refuse(f"JSON Value: {show(doc)} No values in 'instances' array", "$.instances", hint="an empty batch goes by columns")
+            return Predict(name, signature, "rows", _no_rows(signature))
         return Predict(name, signature, "rows", _rows(doc["instances"], kinds))
     if "inputs" in doc:
         return Predict(name, signature, "columns", _columns(doc["inputs"], kinds))
     return refuse("Missing 'inputs' or 'instances' key", "$", hint="tensors stand under 'inputs' (columns) or 'instances' (rows)")
+
+
+def _no_rows(signature: Signature) -> dict[str, Given]:
+    """An empty batch: the signature tells the inner dimensions, as far as it knows them."""
+    inner = {name: (each.shape or ())[1:] for name, each in signature.inputs.items()}
+    return {name: Given((0, *(dim or 0 for dim in dims)), []) for name, dims in inner.items()}
 
 
 def _is_object(value: Any) -> bool:
@@ -283,8 +278,6 @@ def _feature(name: str, content: Any, path: str) -> Feature:
         if kind not in ("", found):
             refuse(f"Unexpected element type in feature: {name} expecting type: {kind}", here, hint=_MIXED)
         kind = found
-        if kind == "float" and not _is_lossless(value, "float32"):
-            refuse(f"Cannot convert JSON value: {show(value)} to float without loss of precision.", here)
         if kind == "int64" and value >= 1 << 63:
             refuse(f"Feature: {name} has uint64 element. Only int64 is supported.", here)
         values.append(_element(value, "string", here) if kind == "bytes" else value)

@@ -1,6 +1,7 @@
 """Predict: PredictRequest {1 model_spec, 2 map of inputs, 3 output_filter}, PredictResponse {1 map of outputs, 2 model_spec}.
 
-Tensors are TensorProtos. Ours have their values as tensor_content; TensorFlow Serving answers with typed fields, and both are read.
+Tensors are TensorProtos. Requests have their values in tensor_content. TensorFlow Serving answers in typed fields such as float_val
+by default, and many clients read nothing else, so the local server does, too. Both are read.
 """
 
 from __future__ import annotations
@@ -53,13 +54,14 @@ def parse_predict(data: Any, limits: Limits = DEFAULT, copy: bool | None = None)
     return Predict(model, inputs, tuple(where.text(name) for name in names))
 
 
-def build_predict_answer(model: ModelSpec, outputs: Mapping[str, Any]) -> list[Any]:
-    """The answer to a predict request, in pieces.
+def build_predict_answer(model: ModelSpec, outputs: Mapping[str, Any], typed: bool = False) -> list[Any]:
+    """The answer to a predict request, in pieces. `typed` puts the values into the fields of their
+    types, as TensorFlow Serving does by default, instead of tensor_content.
 
     >>> b"".join(build_predict_answer(ModelSpec("m"), {"y": np.int8([3])})).hex(" ")
     '0a 10 0a 01 79 12 0b 08 06 12 04 12 02 08 01 22 01 03 12 03 0a 01 6d'
     """
-    return whole([*_map(1, outputs), piece(2, write_spec(model))])
+    return whole([*_map(1, outputs, typed), piece(2, write_spec(model))])
 
 
 def parse_predict_answer(data: Any, limits: Limits = DEFAULT, copy: bool | None = None) -> tuple[ModelSpec, Tensors]:
@@ -72,11 +74,11 @@ def parse_predict_answer(data: Any, limits: Limits = DEFAULT, copy: bool | None 
     return model, outputs
 
 
-def _map(number: int, tensors: Mapping[str, Any]) -> list[Any]:
+def _map(number: int, tensors: Mapping[str, Any], typed: bool = False) -> list[Any]:
     chunks: list[Any] = []
     for name, value in tensors.items():
         try:
-            inner = tensorproto.write(_sendable(value))
+            inner = tensorproto.write(_sendable(value), typed)
         except TensorwireError as error:
             raise error.add(tensor=str(name), format=FORMAT) from None
         size = sum(map(len, inner))

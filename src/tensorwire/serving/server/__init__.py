@@ -39,6 +39,8 @@ class Server:
     poll       seconds between two looks for new versions; 0 for none
     bounds     what clients may ask: sizes, connections, times
     log        takes a line for each request
+    tensor_content   whether gRPC answers have their values in tensor_content, which is quicker for
+               integers and half floats; TensorFlow Serving answers in typed fields such as float_val
 
     >>> import tempfile, urllib.request
     >>> from tensorwire.serving import export
@@ -63,6 +65,7 @@ class Server:
         bounds: Bounds = _BOUNDS,
         grace: float = 10.0,
         log: Callable[[str], None] | None = None,
+        tensor_content: bool = False,
     ) -> None:
         if rest is None and grpc is None:
             raise EncodeError("a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the system's choice")
@@ -75,7 +78,7 @@ class Server:
                 routes = Routes(self._models, lambda: self._ready)
                 self._rest = HttpServer(routes, host, rest, bounds, log)
             if grpc is not None:
-                self._rpc = RpcServer(self._models, host, grpc, bounds, log)
+                self._rpc = RpcServer(self._models, host, grpc, bounds, log, tensor_content=tensor_content)
         except BaseException:
             self._stop_ports(0)
             raise

@@ -58,6 +58,8 @@ class Routes:
             runner = version.runner
             asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
             if isinstance(asked, rest.Request):
+                if asked.layout == "rows" and not any(len(each) for each in asked.inputs.values()):
+                    return answer({"predictions": []})  # Serving does not call the model
                 outputs = runner.predict(asked.signature_name, asked.inputs)
                 return Response(200, rest.build_answer(outputs, asked.layout))
             run = classifying.classify if verb == "classify" else classifying.regress

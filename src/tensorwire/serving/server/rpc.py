@@ -29,12 +29,22 @@ _MAP = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 class RpcServer:
     """Listens from the start; answers between `start` and `stop`."""
 
-    def __init__(self, models: Models, host: str, port: int, bounds: Bounds, log: Log | None = None, limits: Limits = DEFAULT) -> None:
+    def __init__(
+        self,
+        models: Models,
+        host: str,
+        port: int,
+        bounds: Bounds,
+        log: Log | None = None,
+        limits: Limits = DEFAULT,
+        tensor_content: bool = False,
+    ) -> None:
         grpc = require("grpc", extra="serving")
         with listen(host, port):  # grpcio says on standard error that it cannot, and not why
             pass
         self._codes = {code.value[0]: code for code in grpc.StatusCode}
         self._models, self._log, self._limits = models, log, limits
+        self._tensor_content = tensor_content
         self._pool = ThreadPoolExecutor(min(bounds.connections, 32), thread_name_prefix="tensorwire-grpc")
         options = {
             "grpc.max_receive_message_length": min(bounds.body + _ENVELOPE, (1 << 31) - 1),
@@ -91,8 +101,8 @@ class RpcServer:
         asked = messages.parse_predict(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
             outputs = version.runner.predict(asked.model.signature, asked.inputs, asked.outputs)
-            # Serving answers in typed fields unless it is told otherwise; tensor_content, as here, is as legal, and quicker on both sides.
-            return messages.build_predict_answer(_answered(asked.model, version.number), outputs)
+            spec = _answered(asked.model, version.number)
+            return messages.build_predict_answer(spec, outputs, typed=not self._tensor_content)
 
     def _classify(self, data: bytes) -> list[Any]:
         asked = messages.parse_examples(data, self._limits)

@@ -22,7 +22,6 @@ from ..signature import DEFAULT, Signature
 from ..spec import SPARSE
 from .failures import INTERNAL, INVALID, PRECONDITION, Failure
 
-METHODS = tuple(f"tensorflow/serving/{verb}" for verb in ("predict", "classify", "regress"))
 _TAGS = ["serve"]
 _MOST_DIMS = 254
 _KEPT = 64
@@ -68,9 +67,6 @@ class Runner:
         if name not in self.defs:
             raise Failure(PRECONDITION, f'Serving signature key "{name}" not found.')
         one = self.defs[name]
-        if one.method_name not in METHODS:
-            known = ", ".join(METHODS)
-            raise Failure(INTERNAL, f"Expected prediction signature method_name to be one of {{{known}}}. Was: {one.method_name}")
         _check_names(one, inputs)
         for number, output in enumerate(wanted):
             if output not in one.outputs:

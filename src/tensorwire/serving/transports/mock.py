@@ -119,7 +119,7 @@ class _Model:
             asked = messages.parse_predict(body, DEFAULT)
             outputs = self._run(asked.inputs)
             wanted = {name: outputs[name] for name in asked.outputs} if asked.outputs else outputs
-            return {}, messages.build_predict_answer(asked.model, wanted)
+            return {}, messages.build_predict_answer(asked.model, wanted, typed=True)
         if call.method == messages.METADATA:
             return {}, messages.build_metadata_answer(messages.parse_metadata(body, DEFAULT).model, {self.signature.name: self.signature})
         if call.method == messages.STATUS:
