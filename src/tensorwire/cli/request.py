@@ -52,7 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-body", metavar="FILE", help="with --print or --curl: write the body to a file")
     parser.add_argument("--out", metavar="FILE", help="save the answer's tensors to a file")
     parser.add_argument("--model", metavar="NAME", help="the model's name, if the URL is a server's")
-    parser.add_argument("--version", type=int, dest="model_version", metavar="N", help="one version of the model")
+    parser.add_argument("--version", type=_version, dest="model_version", metavar="N", help="one version of the model")
     parser.add_argument("--label", metavar="NAME", help="the version behind a label")
     parser.add_argument("--signature", metavar="NAME", default=DEFAULT, help=f"the signature (default: {DEFAULT})")
     parser.add_argument("--verb", choices=VERBS, help="what to ask for (default: predict, or what the URL says)")
@@ -90,6 +90,11 @@ def run(args: argparse.Namespace) -> int:
         else:
             found = (client.classify if verb == "classify" else client.regress)(inputs)
     return _answered(args, found)
+
+
+def _version(text: str) -> int | str:
+    """A number; KServe's versions are text."""
+    return int(text) if text.isascii() and text.isdigit() and text == str(int(text)) else text
 
 
 def _wrong(args: argparse.Namespace) -> str | None:

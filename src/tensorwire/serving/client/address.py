@@ -13,9 +13,10 @@ SCHEMES = ("http", "https", "grpc", "grpcs")
 PROTOCOLS = ("tensorflow", "kserve")
 VERBS = ("predict", "classify", "regress")
 _MODEL = re.compile(
-    r"(?P<base>.*?)/(?P<api>v1|v2)/models/(?P<model>[^/:]+)(?:/versions/(?P<version>\d{1,18})|/labels/(?P<label>[^/:]+))?"
+    r"(?P<base>.*?)/(?P<api>v1|v2)/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<verb>predict|classify|regress)|/(?:infer|metadata|ready))?/?"
 )
+_NUMBER = re.compile(r"0|[1-9]\d{0,17}", re.A)
 _APIS = {"v1": "tensorflow", "v2": "kserve"}
 
 
@@ -29,7 +30,8 @@ class Address:
 
     url: str
     model: str
-    version: int | None = None
+    version: int | str | None = None
+    """A number; KServe's versions are text."""
     label: str | None = None
     protocol: str = "tensorflow"
 
@@ -38,7 +40,7 @@ class Address:
         cls,
         url: Any,
         model: Any = None,
-        version: int | None = None,
+        version: int | str | None = None,
         label: str | None = None,
         protocol: str | None = None,
     ) -> Address:
@@ -63,8 +65,9 @@ class Address:
             raise EncodeError(f"a model's name is text, not {model!r:.60}; pass model=")
         if version is not None and label is not None:
             raise EncodeError(f"version={version} and label={label!r} at once; a label stands for a version")
-        if version is not None and (isinstance(version, bool) or not isinstance(version, int) or not 0 <= version < 1 << 63):
-            raise EncodeError(f"a version is a number, not {version!r:.60}")
+        if version is not None and not _is_version(version, protocol):
+            what = "text or a number" if protocol == "kserve" else "a number"
+            raise EncodeError(f"a version is {what}, not {version!r:.60}")
         if label is not None and (not isinstance(label, str) or not label or protocol == "kserve"):
             raise EncodeError(f"no label {label!r:.60}" if protocol == "tensorflow" else "KServe has versions and no labels")
         return cls(url, model, version, label, protocol)
@@ -77,12 +80,18 @@ class Address:
         """The path of the model, by REST; names are percent-encoded, whatever they hold."""
         where = f"/{api}/models/{quote(self.model, safe='')}"
         if self.version is not None:
-            return f"{where}/versions/{self.version}"
+            return f"{where}/versions/{quote(str(self.version), safe='')}"
         return f"{where}/labels/{quote(self.label, safe='')}" if self.label is not None else where
 
     def __str__(self) -> str:
         which = f" version {self.version}" if self.version is not None else f" label {self.label!r}" if self.label is not None else ""
         return f"{self.model!r}{which} at {self.url}"
+
+
+def _is_version(version: Any, protocol: str) -> bool:
+    if isinstance(version, str):
+        return protocol == "kserve" and bool(version)
+    return isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
 
 
 def verb_of(url: str) -> str | None:
@@ -102,8 +111,12 @@ def _said(url: str) -> dict[str, Any]:
         server, _, model = rest.partition("/")
         return {"url": f"{scheme}://{server}", "model": unquote(model) or None, "version": None, "label": None, "protocol": None}
     found = _MODEL.fullmatch(url)
+    if found is not None and found["version"] and found["api"] == "v1" and not _NUMBER.fullmatch(found["version"]):
+        found = None
     if found is None:
         return {"url": url, "model": None, "version": None, "label": None, "protocol": None}
-    version = int(found["version"]) if found["version"] else None
+    version: int | str | None = unquote(found["version"]) if found["version"] else None
+    if version is not None and _NUMBER.fullmatch(str(version)):
+        version = int(version)
     label = unquote(found["label"]) if found["label"] else None
     return {"url": found["base"], "model": unquote(found["model"]), "version": version, "label": label, "protocol": _APIS[found["api"]]}

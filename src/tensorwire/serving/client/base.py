@@ -30,7 +30,7 @@ class Base(ABC):
         self,
         url: str,
         model: str | None = None,
-        version: int | None = None,
+        version: int | str | None = None,
         label: str | None = None,
         signature: str | Signature | None = None,
         deadline: float = DEADLINE,

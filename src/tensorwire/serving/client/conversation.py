@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
-from ..._errors import EncodeError, ModelError, SchemaError, choices
+from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
-from .. import groups, rest
-from ..decompose import Plan, plan
+from .. import groups
+from ..decompose import Plan, as_given, plan
 from ..decompose.together import outputs_together
 from ..rest import LAYOUTS
-from ..rest.requests import EMPTY
 from ..rpc.messages import VersionStatus
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
 from ..transports import Answer, Call, ConnectError, Deadline
 from .address import VERBS
 from .protocols import Metadata, Spoken, Tensors, check_redirect
+from .protocols.kserve import KServe
 from .protocols.rest import Rest
 
 BUSY = (429, 503)
+MISFITS = (400, 422)
+"""What servers answer to inputs that are not those of the model."""
+NOT_BINARY = (400, 415, 422, 500)
+"""What KServe servers without the binary extension answer to bytes behind the JSON."""
 _FIRST, _MOST = 0.1, 5.0
 """Seconds that may pass before the second attempt, and before any other."""
 
@@ -67,26 +71,102 @@ class Conversation:
         layout: str = "auto",
         cast: bool = False,
     ) -> Talk[dict[str, Any]]:
-        planned = yield from self.plan(inputs, deadline, prefer=prefer, cast=cast)
-        wanted = _wanted(outputs, planned.signature)
-        answer = yield from self.ask(self.build(planned, wanted, layout), deadline)
+        def prepared(signature: Signature) -> tuple[Plan, tuple[str, ...]]:
+            return self.fit(inputs, signature, prefer, cast), _wanted(outputs, signature)
+
+        cached = self.cached
         try:
-            found = self.spoken.read_predict(answer, planned.signature, self.limits, deadline.left)
-        except ModelError as error:
-            raise self._explained(error, planned, layout) from None
-        whole = outputs_together(_chosen(found, wanted or tuple(planned.signature.outputs)), planned.signature)
+            planned, wanted = prepared((yield from self.find(deadline)))
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            cached, (planned, wanted) = None, prepared(changed)
+        answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+        if answer.status in MISFITS and (changed := (yield from self._changed(cached, deadline))):
+            cached, (planned, wanted) = None, prepared(changed)
+            answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+        try:
+            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
+        except (SchemaError, DecodeError) as error:
+            changed = None if isinstance(error, LimitError) else (yield from self._changed(cached, deadline))
+            if changed is None:
+                raise
+            # The model has answered: the request is not sent again, but its answer is read again.
+            planned, wanted = replace(planned, signature=changed), _wanted(outputs, changed)
+            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
         return {name: whole[name] for name in outputs} if outputs and set(outputs) <= whole.keys() else whole
 
-    def _explained(self, error: ModelError, planned: Plan, layout: str) -> ModelError:
-        """The error, with advice if JSON has lost dimensions that the model may need."""
-        lost = [name for name, tensor in planned.inputs.items() if rest.loses_dimensions(tensor.shape)]
-        if error.status != 400 or not lost or layout == "rows" or not isinstance(self.spoken, Rest):
-            return error
-        return ModelError(error.status, f"{error.args[1]}; {lost[0]} has no elements. {EMPTY}")
+    def _read(
+        self,
+        answer: Answer,
+        spoken: Spoken,
+        planned: Plan,
+        wanted: tuple[str, ...],
+        layout: str,
+        deadline: Deadline,
+    ) -> dict[str, Any]:
+        signature = planned.signature
+        try:
+            found = spoken.read_predict(answer, signature, self.limits, deadline.left)
+        except ModelError as error:
+            advice = spoken.advice(planned, layout) if error.status in MISFITS else ""
+            raise ModelError(error.status, f"{error.args[1]}; {advice}") if advice else error from None
+        return outputs_together(_chosen(found, wanted or tuple(signature.outputs)), signature)
+
+    def _infer(self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline) -> Talk[tuple[Answer, Spoken]]:
+        """The answer to a request, and how it was asked for.
+
+        A KServe server without the binary extension is asked once more, in JSON, and from then on in JSON only.
+        """
+        spoken = self.spoken
+        answer = yield from self.ask(self.build(planned, wanted, layout), deadline)
+        if not isinstance(spoken, KServe) or not spoken.binary or spoken.confirmed:
+            return answer, spoken
+        if answer.status == 200:
+            self.spoken = replace(spoken, confirmed=True)
+        if answer.status not in NOT_BINARY or spoken.lists_binary((yield from self.ask(spoken.server(), deadline))):
+            return answer, spoken
+        plain = replace(spoken, binary=False)
+        try:
+            call = plain.predict(planned, wanted, layout)
+        except EncodeError:  # there are values that JSON cannot hold
+            return answer, spoken
+        answer = yield from self.ask(call, deadline)
+        if answer.status == 200:
+            self.spoken = plain
+        return answer, plain
+
+    @property
+    def cached(self) -> Signature | None:
+        """The signature that the server told at an earlier call."""
+        return self.known.get(self.signature) if isinstance(self.signature, str) else None
+
+    def _changed(self, cached: Signature | None, deadline: Deadline) -> Talk[Signature | None]:
+        """The server's signature of now, if it differs from the one that was known before this call."""
+        if cached is None:
+            return None
+        try:
+            answer = yield self.spoken.metadata()
+            self.known = dict(self.spoken.read_metadata(answer, self.limits).signatures)
+        except TensorwireError:
+            return None
+        return None if self.cached == cached else self.cached
+
+    def fit(self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool) -> Plan:
+        if self.spoken.open_inputs and not signature.inputs:
+            return as_given(inputs, signature)
+        return plan(inputs, signature, prefer, cast=cast, partial=self.spoken.open_inputs)
 
     def plan(self, inputs: Any, deadline: Deadline, *, prefer: str | Mapping[str, str] | None = None, cast: bool = False) -> Talk[Plan]:
-        signature = yield from self.find(deadline)
-        return plan(inputs, signature, prefer, cast=cast)
+        cached = self.cached
+        try:
+            return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            return self.fit(inputs, changed, prefer, cast)
 
     def build(self, planned: Plan, outputs: tuple[str, ...] = (), layout: str = "auto") -> Call:
         if layout not in LAYOUTS:

@@ -84,11 +84,46 @@ class Plan:
         return self.explain()
 
 
-def plan(inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None = None, *, cast: bool = False) -> Plan:
+def as_given(inputs: Any, signature: Signature) -> Plan:
+    """Tensors by name as they are, for a server that does not say what its model takes.
+
+    >>> from tensorwire.serving.signature import Signature
+    >>> print(as_given({"x": np.float32([1])}, Signature("m", {}, {})).inputs)
+    {'x': array([1.], dtype=float32)}
+    """
+    if not isinstance(inputs, (Mapping, Bundle)) or _is_sparse(inputs):
+        why = "the server does not say what the model takes; pass a dict with a tensor for each input"
+        raise EncodeError(why, format=FORMAT)
+    found: Tensors = {}
+    for name, value in inputs.items():
+        try:
+            found[name] = _dense(frameworks.tensor(value))
+        except TensorwireError as error:
+            raise error.add(tensor=str(name), format=FORMAT) from None
+    why = "which is as it was given: the server does not say what the model takes"
+    steps = [Step(name, describe(tensor), "dense", (name,), why) for name, tensor in found.items()]
+    return Plan(signature, found, tuple(steps))
+
+
+def _dense(tensor: Any) -> Array | Strings:
+    if isinstance(tensor, (np.ndarray, Strings)):
+        return tensor
+    raise EncodeError(f"{_shown(tensor)} is not a dense tensor, and the server does not say which parts it takes; pass them by name")
+
+
+def plan(
+    inputs: Any,
+    signature: Signature,
+    prefer: str | Mapping[str, str] | None = None,
+    *,
+    cast: bool = False,
+    partial: bool = False,
+) -> Plan:
     """Which of the signature's inputs gets what of your tensors.
 
     `inputs` are tensors of any framework by name, or nested lists, which the signature types; one tensor alone if it has one input.
-    `prefer` chooses a form, for all or by name. `cast=True` allows floats to be rounded to the signature's dtype.
+    `prefer` chooses a form, for all or by name. `cast=True` allows floats to be rounded to the signature's dtype. `partial=True` leaves
+    out inputs that are not given, which a server may know to be optional.
 
     >>> from tensorwire.serving.signature import Signature
     >>> signature = Signature.given({"ids": ("sparse", "float32", [None, 100]), "x": ("float32", [None, 2])})
@@ -104,12 +139,12 @@ def plan(inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | No
         Python numbers as float32
       by REST in columns only, because these are no rows: ids_indices [1, 2], ids_values [1], ids_dense_shape [2], x [1, 2]
     """
-    return _Planner(signature, prefer, cast).plan(inputs)
+    return _Planner(signature, prefer, cast, partial).plan(inputs)
 
 
 class _Planner:
-    def __init__(self, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool) -> None:
-        self.signature, self.prefer, self.cast = signature, prefer, cast
+    def __init__(self, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool, partial: bool) -> None:
+        self.signature, self.prefer, self.cast, self.partial = signature, prefer, cast, partial
         self.groups = {group.name: group for group in signature.groups()}
         taken = {part for group in self.groups.values() for part in group.parts.values()}
         self.names = [*self.groups, *(name for name in signature.inputs if name not in taken)]
@@ -130,8 +165,10 @@ class _Planner:
                     self._one(name, value)
                 except TensorwireError as error:
                     raise error.add(tensor=name, format=FORMAT) from None
-        self._check_all_there(values)
-        return Plan(self.signature, {name: self.found[name] for name in self.signature.inputs}, tuple(self.steps))
+        if not self.partial or not self.found:
+            self._check_all_there(values)
+        filled = {name: self.found[name] for name in self.signature.inputs if name in self.found}
+        return Plan(self.signature, filled, tuple(self.steps))
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, (Mapping, Bundle)) and not _is_sparse(inputs):

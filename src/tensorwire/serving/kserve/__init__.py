@@ -117,7 +117,10 @@ def signature(metadata: Any) -> Signature:
     """
     if not isinstance(metadata, Mapping):
         raise DecodeError("a model's metadata is an object", format=FORMAT, offset=0)
-    known = {what: {each.name: each for each in map(_input, _list(metadata.get(what, []), what))} for what in ("inputs", "outputs")}
+    known = {}
+    for what in ("inputs", "outputs"):
+        listed = map(_input, _list(read.given(metadata, what, []), what))
+        known[what] = {each.name: each for each in listed}
     return Signature(str(metadata.get("name", "")), known["inputs"], known["outputs"])
 
 
@@ -140,6 +143,16 @@ def _described(part: Input) -> dict[str, Any]:
         "datatype": kind,
         "shape": [-1] if part.shape is None else [-1 if dim is None else dim for dim in part.shape],
     }
+
+
+def has_odd_floats(tensors: Mapping[str, Any]) -> bool:
+    """Whether there are NaN or infinite numbers, which strict JSON does not have.
+
+    >>> has_odd_floats({"x": np.float32([1, np.nan])}), has_odd_floats({"x": np.int8([1])})
+    (True, False)
+    """
+    floats = [each for each in tensors.values() if isinstance(each, np.ndarray) and each.dtype.kind == "f"]
+    return any(not np.isfinite(each).all() for each in floats)
 
 
 def _input(about: Any) -> Input:
@@ -203,7 +216,7 @@ def _written(name: str, tensor: Any, binary: bool) -> tuple[bytes, list[Any]]:
         data = _counted(tensor) if isinstance(tensor, Strings) else [memory.chunk(tensor)]
         return b'{%b,"parameters":{"binary_data_size":%d}}' % (head, sum(map(len, data))), data
     if kind in _BINARY_ONLY:
-        raise EncodeError(f"{kind} has no form in JSON; binary=True sends it")
+        raise EncodeError(f"{kind} has no form in JSON; servers with the binary extension take it, by binary=True")
     return b'{%b,"data":%b}' % (head, _text(tensor)), []
 
 

@@ -32,6 +32,16 @@ def dtype_of(name: Any, at: int) -> str:
     return _ROWS[name].name
 
 
+def given(where: Mapping[str, Any], key: str, otherwise: Any) -> Any:
+    """What an object has under a key. KServe's own server writes null where nothing is.
+
+    >>> given({"parameters": None}, "parameters", {}), given({"parameters": 1}, "parameters", {})
+    ({}, 1)
+    """
+    value = where.get(key)
+    return otherwise if value is None else value
+
+
 class _Said(NamedTuple):
     """What the JSON says of a tensor."""
 
@@ -130,7 +140,7 @@ def _said(text: Text, at: int) -> tuple[_Said, int]:
         return end
 
     stop = text.each_key(at, take)
-    name, shape, parameters = found.get("name"), found.get("shape"), found.get("parameters", {})
+    name, shape, parameters = found.get("name"), found.get("shape"), given(found, "parameters", {})
     if (
         not isinstance(name, str)
         or not isinstance(shape, list)

@@ -40,7 +40,8 @@ class Metadata(NamedTuple):
 class VersionStatus(NamedTuple):
     """How one version of a model is."""
 
-    version: int
+    version: int | str
+    """A number; by KServe text, or 0 if no version was asked for."""
     state: str
     """UNKNOWN, START, LOADING, AVAILABLE, UNLOADING or END."""
     code: int = 0
@@ -190,7 +191,7 @@ def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
         if one.state not in numbers:
             raise EncodeError(f"no state {one.state!r}{choices(one.state, numbers)}", format=FORMAT)
         status = varint(1, one.code) + text(2, one.message)
-        chunks.append(piece(1, varint(1, one.version) + varint(2, numbers[one.state]) + piece(3, status)))
+        chunks.append(piece(1, varint(1, int(one.version)) + varint(2, numbers[one.state]) + piece(3, status)))
     return whole(chunks)
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from ... import __version__, dtypes, memory
 from ..._limits import DEFAULT, Limits
 from .. import kserve
-from ..kserve.read import BYTES, LENGTH
+from ..kserve.read import BYTES, LENGTH, given
 from ..rest.text import Text
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
@@ -115,12 +115,13 @@ def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
         return end
 
     text.each_key(text.space(0), take)
-    outputs, parameters = said.get("outputs", []), said.get("parameters", {})
+    outputs, parameters = given(said, "outputs", []), given(said, "parameters", {})
     if not isinstance(outputs, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs):
         raise Failure(INVALID, "outputs are a list of objects with a name")
-    if any(not isinstance(one, dict) for one in (parameters, *(each.get("parameters", {}) for each in outputs))):
+    details = [given(each, "parameters", {}) for each in outputs]
+    if any(not isinstance(each, dict) for each in (parameters, *details)):
         raise Failure(INVALID, "parameters are an object")
     fallback = parameters.get("binary_data_output", False) is True
-    binary = [each.get("parameters", {}).get("binary_data", fallback) is True for each in outputs]
+    binary = [each.get("binary_data", fallback) is True for each in details]
     known = said.get("id")
     return Asked(known if isinstance(known, str) else None, tuple(each["name"] for each in outputs), any(binary) if outputs else fallback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ...._errors import DecodeError, LimitError, TransportError
 from ...._limits import Limits
@@ -27,7 +27,7 @@ class Metadata(NamedTuple):
     """What a server says about a model."""
 
     model: str
-    version: int | None
+    version: int | str | None
     signatures: Mapping[str, Signature]
 
     def __str__(self) -> str:
@@ -37,6 +37,13 @@ class Metadata(NamedTuple):
 
 class Spoken(Protocol):
     """A protocol that the client can speak."""
+
+    open_inputs: ClassVar[bool]
+    """Whether inputs may be left out, and go as they are if the server lists none."""
+
+    def advice(self, plan: Plan, layout: str) -> str:
+        """What may help after the server has refused a request; nothing if nothing is known."""
+        ...
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call: ...
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from ...._errors import EncodeError, ModelError
+from ...._errors import DecodeError, EncodeError, ModelError
 from ...._limits import Limits
 from ... import kserve
 from ...decompose import Plan
@@ -28,6 +28,29 @@ class KServe:
     compression: str | None = None
     binary: bool = True
     """Tensors as bytes behind the JSON, both ways."""
+    confirmed: bool = False
+    """Whether the server has answered a request with bytes behind the JSON."""
+    open_inputs: ClassVar[bool] = True
+
+    def advice(self, plan: Plan, layout: str) -> str:
+        if self.binary or not kserve.has_odd_floats(plan.inputs):
+            return ""
+        return (
+            "the request has NaN or infinite numbers, which strict JSON does not have; "
+            "only servers with the binary extension take them everywhere"
+        )
+
+    def server(self) -> Call:
+        """The question which extensions the server has."""
+        return Call("GET", f"/{API}", (), {"Accept": "application/json"})
+
+    def lists_binary(self, answer: Answer) -> bool:
+        """Whether the server says that it takes bytes behind the JSON. Some do, and do not say so."""
+        try:
+            listed = document(answer, FORMAT).get("extensions") if answer.status == 200 else None
+        except DecodeError:
+            return False
+        return isinstance(listed, list) and "binary_tensor_data" in listed
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
         if layout not in ("auto", "columns"):

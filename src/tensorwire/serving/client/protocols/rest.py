@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...._errors import DecodeError, ModelError
 from ...._limits import Limits
@@ -11,6 +11,7 @@ from ....transforms import deflate
 from ... import rest
 from ...decompose import Plan
 from ...rest.answers import message
+from ...rest.requests import EMPTY
 from ...rpc.messages import CODES, VersionStatus
 from ...signature import Signature
 from ...transports import Answer, Call
@@ -30,6 +31,11 @@ _UNKNOWN = 2
 class Rest:
     address: Address
     compression: str | None = None
+    open_inputs: ClassVar[bool] = False
+
+    def advice(self, plan: Plan, layout: str) -> str:
+        lost = [name for name, tensor in plan.inputs.items() if rest.loses_dimensions(tensor.shape)]
+        return f"{lost[0]} has no elements. {EMPTY}" if lost and layout != "rows" else ""
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
         return self.raw("predict", rest.build(plan, layout=layout))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ...._errors import ModelError
 from ...._limits import Limits
@@ -22,6 +22,10 @@ FORMAT = "grpc"
 @dataclass(frozen=True)
 class Rpc:
     address: Address
+    open_inputs: ClassVar[bool] = False
+
+    def advice(self, plan: Plan, layout: str) -> str:
+        return ""
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
         return Call(messages.PREDICT, body=messages.build_predict(self._spec(plan.signature.name), plan.inputs, outputs))
@@ -52,10 +56,23 @@ class Rpc:
 
     def _spec(self, signature: str) -> ModelSpec:
         known = "" if signature == DEFAULT else signature
-        return ModelSpec(self.address.model, self.address.version, self.address.label, known)
+        version = self.address.version if isinstance(self.address.version, int) else None
+        return ModelSpec(self.address.model, version, self.address.label, known)
+
+
+UNIMPLEMENTED = "12"
+
+
+def _words(answer: Answer) -> str:
+    """The text of an error. A server that does not know the method often sends none."""
+    words = str(answer.body, "utf-8", "replace")
+    if answer.headers.get("grpc-status") != UNIMPLEMENTED and answer.status != 501:
+        return words or "an error without a message"
+    way = 'a KServe server such as Triton is called by HTTP: Client("http://...", protocol="kserve")'
+    return f"{words or 'no such method'}; this server may not be a TensorFlow Serving; {way}"
 
 
 def _message(answer: Answer) -> memoryview:
     if answer.status != 200:
-        raise ModelError(answer.status, str(answer.body, "utf-8", "replace"))
+        raise ModelError(answer.status, _words(answer))
     return answer.body
