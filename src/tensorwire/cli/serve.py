@@ -29,11 +29,14 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rest", type=_port, default=8501, metavar="PORT", help="REST (default: 8501); 0 for any free port, or none")
     parser.add_argument("--grpc", type=_port, default=8500, metavar="PORT", help="gRPC (default: 8500); 0 for any free port, or none")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, for this machine alone)")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="a name that clients may call the server by, besides localhost"
+    )
     parser.add_argument("--versions", default="latest", metavar="latest|all|1,3", help="which versions to load (default: latest)")
     parser.add_argument("--label", action="append", default=[], type=_label, metavar="[NAME:]LABEL=VERSION", help="name a version")
     parser.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="look for new versions (default: every 1; 0: never)")
     parser.add_argument("--max-body", type=int, default=256, metavar="MIB", help="largest request (default: 256 MiB)")
-    parser.add_argument("--connections", type=int, default=128, metavar="N", help="clients at once (default: 128)")
+    parser.add_argument("--connections", type=int, default=128, metavar="N", help="requests at once; more get 503 (default: 128)")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a client to send its request (default: 60)")
     parser.add_argument("--grace", type=float, default=10.0, metavar="SECONDS", help="for running requests at the end (default: 10)")
     parser.add_argument("--tensor-content", action="store_true", help="gRPC answers with tensor_content instead of typed fields")
@@ -82,6 +85,7 @@ def run(args: argparse.Namespace) -> int:
         grace=args.grace,
         log=_log if args.log or args.verbose else None,
         tensor_content=args.tensor_content,
+        hosts=args.allow_host,
     )
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -95,12 +99,13 @@ def run(args: argparse.Namespace) -> int:
         raise
     print(_shown(server, args), flush=True)
     stopped.wait()
-    done = server.stop()
+    if not server.stop():
+        print(f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off", file=sys.stderr)
     sys.stdout.flush()
-    if not done:  # some request runs on in TensorFlow, and would keep the process from ending
-        print(f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off", file=sys.stderr, flush=True)
-        os._exit(0)
-    return 0
+    sys.stderr.flush()
+    # Everything is answered and closed. TensorFlow would need seconds to unload itself, and a request
+    # that still runs would keep the process alive.
+    os._exit(0)
 
 
 def _stop(stopped: threading.Event) -> None:

@@ -13,6 +13,8 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
+from ..serving.hosts import is_own_host
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -38,7 +40,7 @@ class Guard:
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._cookie = f"tensorwire_{port}"  # cookies do not know ports, and another one may be open
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,14 +63,14 @@ class Guard:
 
     def _refused(self, method: str, headers: dict[str, str], given: str) -> tuple[int, str] | None:
         """Why a request is not answered, with its status."""
-        if headers.get("host", "").lower() not in self._hosts:
+        if not is_own_host(headers.get("host", ""), port=self._port):
             return 403, "this server answers under its own address only"
         if not self._is_token(given) and not self._is_token(self._kept(headers.get("cookie", ""))):
             return 403, "open the address that tensorwire view printed: it has a token, and this request has none"
         if method not in ("GET", "HEAD", "POST"):
             return 405, "only GET and POST"
         if method == "POST":
-            ours = headers.get("origin", "").removeprefix("http://").lower() in self._hosts
+            ours = is_own_host(headers.get("origin", "").removeprefix("http://"), port=self._port)
             if not ours or not headers.get("content-type", "").startswith("application/json"):
                 return 403, "this request does not come from the page"
             size = headers.get("content-length", "")

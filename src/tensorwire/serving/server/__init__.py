@@ -12,7 +12,7 @@ metrics and is written in C++; whatever talks to this server talks to that one, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Self
 
 from ..._errors import EncodeError
@@ -34,6 +34,8 @@ class Server:
     models     {name: folder}, or folders, which say the names: a SavedModel, or a model's folder with numbered versions in it
     rest, grpc ports; 0 for one of the system's choice, None for none
     host       the address to listen on; by default only this machine can connect
+    hosts      names that clients may call it by in the Host header, besides localhost, addresses of the
+               loopback interface, `host` and the address that the client has connected to
     versions   "latest", "all", or numbers: which versions of each model to load
     labels     {model: {label: version}}; these versions are loaded, too
     poll       seconds between two looks for new versions; 0 for none
@@ -66,6 +68,7 @@ class Server:
         grace: float = 10.0,
         log: Callable[[str], None] | None = None,
         tensor_content: bool = False,
+        hosts: Collection[str] = (),
     ) -> None:
         if rest is None and grpc is None:
             raise EncodeError("a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the system's choice")
@@ -76,7 +79,7 @@ class Server:
         try:  # before the models are loaded, so that a port that is taken is known at once
             if rest is not None:
                 routes = Routes(self._models, lambda: self._ready)
-                self._rest = HttpServer(routes, host, rest, bounds, log)
+                self._rest = HttpServer(routes, host, rest, bounds, log, hosts)
             if grpc is not None:
                 self._rpc = RpcServer(self._models, host, grpc, bounds, log, tensor_content=tensor_content)
         except BaseException:

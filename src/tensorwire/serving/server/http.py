@@ -1,15 +1,30 @@
-"""The REST port: a bounded number of connections, a thread for each, requests one after the other on every one of them."""
+"""The REST port. Half-sent requests, idle connections and too many clients must not keep others from being answered.
+
+1. One thread accepts connections and reads heads and small bodies, as far as they have come. Thousands of connections may wait
+   there; none of them occupies a thread.
+2. A request that is complete takes one of `Bounds.connections` slots and goes to a worker thread. If no slot is free, it is answered
+   503 with Retry-After. Large bodies are received by a worker before they take a slot.
+3. A refused client is drained before its connection is closed: closing a socket with unread bytes resets it, and the answer is lost.
+4. When descriptors run short, the connection that has been silent for longest makes place. While its request is received or answered,
+   a connection does not count as silent.
+5. At a stop, requests that have a slot are answered. All others get 503 until the last one is done.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
+import selectors
 import socket
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from queue import SimpleQueue
 from typing import Any
 
+from ..hosts import is_own_host
 from .http1 import Head, Refused, Request, Response, answer, write_head
 from .reading import Bounds, Budget, Gone, Incoming
 
@@ -19,180 +34,424 @@ _PACKED = 1024
 """Bytes from which an answer is worth packing."""
 _TOGETHER = 64 << 10
 _STEP = 1 << 20
+_RESERVED = 128
+"""File descriptors that are left to models, logs and the gRPC port."""
+_MOST_OPEN = 16_384
+_AT_ONCE = 64
+"""Connections that are accepted before those that are open have their turn."""
+_TICK = 0.25
+"""Seconds between two looks for connections whose time is up."""
+_LINGER = 0.2
+"""Seconds that idle connections stay open at a stop: what a client is just sending is answered."""
+_DRAIN = 2.0
+"""Seconds in which a refused client may go on sending."""
+_NEXT = 0.02
+"""Seconds that a worker waits for the next request on the connection that it has answered."""
+_STALLED = 1.0
+"""Seconds without a byte after which a large body makes place for another one."""
 
 
 class HttpServer:
-    """Listens from the start; accepts connections between `start` and `stop`."""
+    """Listens from the start; accepts connections between `start` and `stop`.
 
-    def __init__(self, handler: Handler, host: str, port: int, bounds: Bounds, log: Log | None = None) -> None:
-        self._handler, self._bounds, self._log = handler, bounds, log
-        self._budget = Budget(2 * bounds.body)
+    `hosts` are the names that clients may call it by, besides those of the loopback interface.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        host: str,
+        port: int,
+        bounds: Bounds,
+        log: Log | None = None,
+        hosts: Collection[str] = (),
+    ) -> None:
+        self._handler, self._log, self.bounds = handler, log, bounds
+        self._hosts = (host, *hosts)
+        self.budget = Budget(2 * bounds.body)
         self._state = threading.Condition()
-        self._open: dict[_Connection, float | None] = {}
-        """All connections; of those that wait for a request, since when."""
-        self._stopping = False
-        self._listener = listen(host, port)
+        self._running: set[_Connection] = set()
+        self._receiving: set[_Connection] = set()
+        self._returned: deque[_Connection] = deque()
+        """Connections that workers have answered, and that may bring another request."""
+        self._waiting: OrderedDict[_Connection, None] = OrderedDict()
+        """Connections of the accepting thread, the one that has been silent for longest first."""
+        self._stopping = self._closing = False
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        usable = _MOST_OPEN if descriptors == resource.RLIM_INFINITY else descriptors - _RESERVED
+        self._most_open = max(_RESERVED, min(_MOST_OPEN, usable))
+        self._workers = _Workers()
         self._thread: threading.Thread | None = None
+        self._selector = selectors.DefaultSelector()
+        self._listener = listen(host, port)
+        self._listener.setblocking(False)
+        self._alarm, self._bell = socket.socketpair()
+        for sock in (self._alarm, self._bell):
+            sock.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._accept, name="tensorwire-rest", daemon=True)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._selector.register(self._alarm, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._accepting, name="tensorwire-rest", daemon=True)
         self._thread.start()
 
     def stop(self, grace: float) -> bool:
         """Lets running requests finish, within the grace; others are answered 503. Whether all of them have finished."""
         with self._state:
             self._stopping = True
-            for connection, since in self._open.items():
-                if since is not None:
-                    connection.end()
-            done = self._state.wait_for(lambda: None not in self._open.values(), grace)
-        self._close_listener()
-        with self._state:
-            for connection in self._open:
-                connection.end()
-            self._state.wait_for(lambda: not self._open, 1)
+            self._ring()
+            for connection in self._receiving:
+                connection.interrupt()
+            done = self._state.wait_for(lambda: not self._running and not self._receiving, grace)
+            busy = [*self._running, *self._receiving]
+        for connection in busy:
+            connection.end()
+        self._closing = True
+        self._ring()
         if self._thread is not None:
-            self._thread.join(1)
+            self._thread.join(_LINGER + 2)
+        self._workers.stop()
+        for closable in (self._listener, self._selector, self._alarm, self._bell):
+            closable.close()
         return done
 
-    def _close_listener(self) -> None:
+    def _ring(self) -> None:
+        """Wakes up the accepting thread."""
         try:
-            self._listener.shutdown(socket.SHUT_RDWR)  # wakes up the thread that accepts
-        except OSError:
+            self._bell.send(b"\0")
+        except OSError:  # it has been rung often enough, or is gone
             pass
+
+    # The accepting thread
+
+    def _accepting(self) -> None:
+        looked, ends = time.monotonic(), None
+        while True:
+            for key, _ in self._selector.select(0.02 if self._stopping else _TICK):
+                if key.fileobj is self._listener:
+                    self._accept(_AT_ONCE)
+                elif key.fileobj is self._alarm:
+                    self._alarm.recv(4096)
+                elif key.data in self._waiting:
+                    self._readable(key.data)
+            while self._returned:
+                self._take_back(self._returned.popleft())
+            now = time.monotonic()
+            if now - looked > _TICK or self._stopping:
+                self._expire(now)
+                looked = now
+            if self._closing and ends is None:
+                self._stop_listening()
+                ends = now + _LINGER
+            if ends is not None and (now > ends or not self._waiting):
+                break
+        for connection in [*self._waiting]:
+            self._drop(connection)
+
+    def _stop_listening(self) -> None:
+        """Accepts all that have connected, to tell them so; closing the socket would reset them. Nobody can connect meanwhile."""
+        self._listener.listen(0)
+        self._accept(self._most_open)
+        self._selector.unregister(self._listener)
         self._listener.close()
 
-    def _accept(self) -> None:
-        while True:
+    def _accept(self, most: int) -> None:
+        for _ in range(most):
             try:
                 sock, address = self._listener.accept()
-            except OSError:
-                if self._listener.fileno() < 0 or self._stopping:
-                    return
-                time.sleep(0.05)  # no file descriptors, most likely: some connection will end
-                continue
+            except BlockingIOError:
+                return
+            except OSError:  # no file descriptors, most likely
+                if not self._evict():
+                    time.sleep(0.05)
+                return
+            if len(self._waiting) >= self._most_open:
+                self._evict()
             connection = _Connection(self, sock, str(address[0]))
-            if self._make_room():
-                with self._state:
-                    self._open[connection] = time.monotonic()
-                threading.Thread(target=self._serve, args=(connection,), name="tensorwire-connection", daemon=True).start()
-            else:
-                connection.refuse(Refused(503, f"more than {self._bounds.connections} connections; try again later"), drain=0)
-                connection.close()
+            self._wait_for(connection)
+            self._readable(connection)
 
-    def _make_room(self) -> bool:
-        """A connection that has waited longest for a request makes place for a new one."""
-        with self._state:
-            if len(self._open) < self._bounds.connections:
-                return True
-            waiting = [(since, number, one) for number, (one, since) in enumerate(self._open.items()) if since is not None]
-            if not waiting:
-                return False
-            min(waiting)[2].end()
-            return self._state.wait_for(lambda: len(self._open) < self._bounds.connections, 1)
+    def _evict(self) -> bool:
+        """Closes the connection that has been silent for longest, if there is one."""
+        if not self._waiting:
+            return False
+        self._drop(next(iter(self._waiting)))
+        return True
 
-    def _serve(self, connection: _Connection) -> None:
+    def _wait_for(self, connection: _Connection) -> None:
+        self._waiting[connection] = None
+        connection.sock.setblocking(False)
+        self._selector.register(connection.sock, selectors.EVENT_READ, connection)
+
+    def _forget(self, connection: _Connection) -> None:
+        self._waiting.pop(connection, None)
+        self._selector.unregister(connection.sock)
+
+    def _drop(self, connection: _Connection) -> None:
+        self._forget(connection)
+        connection.close()
+
+    def _take_back(self, connection: _Connection) -> None:
+        self._wait_for(connection)
+        self._proceed(connection)
+
+    def _readable(self, connection: _Connection) -> None:
         try:
-            while connection.answer_one(self._handler):
-                pass
+            if not connection.incoming.receive_now():
+                return
+        except (Gone, OSError):
+            self._drop(connection)
+            return
+        self._waiting.move_to_end(connection)
+        if connection.drains_until is None:
+            self._proceed(connection)
+        else:
+            connection.incoming.forget()
+
+    def _proceed(self, connection: _Connection) -> None:
+        """Hands a request to a worker as soon as that can do something with it."""
+        incoming = connection.incoming
+        try:
+            head = incoming.next_head()
+            if head is None:
+                return
+            self.check(connection, head)
+            is_small = incoming.is_small(head)
+            if is_small and not incoming.is_complete(head):
+                return
+            if is_small:
+                self.take_slot(connection)
+            else:
+                self._receive(connection)
+        except Refused as refused:
+            self._refuse(connection, refused)
+            return
+        self._forget(connection)
+        connection.sock.setblocking(True)
+        self._workers.submit(lambda: self._work(connection, head, is_small))
+
+    def _refuse(self, connection: _Connection, refused: Refused) -> None:
+        """Answers at once, and then reads what the client still sends for a little while."""
+        connection.incoming.forget()
+        connection.drains_until = time.monotonic() + _DRAIN
+        try:
+            connection.sock.send(connection.refusal(refused))
+            connection.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._drop(connection)
+
+    def _expire(self, now: float) -> None:
+        for connection in [*self._waiting]:
+            until = connection.incoming.until if connection.drains_until is None else connection.drains_until
+            if self._stopping and connection.incoming.is_idle:
+                connection.lingers_until = min(connection.lingers_until, now + _LINGER)
+                until = min(until, connection.lingers_until)
+            if now > until:
+                self._drop(connection)
+
+    # Slots
+
+    def check(self, connection: _Connection, head: Head) -> None:
+        """Refuses what is not answered, whoever reads it."""
+        host = head.headers.get("host")
+        if host is not None and not is_own_host(host, (*self._hosts, connection.own_address)):
+            raise Refused(403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names")
+        if self._stopping:
+            raise Refused(503, "the server is stopping")
+
+    def take_slot(self, connection: _Connection) -> None:
+        with self._state:
+            if self._stopping:
+                raise Refused(503, "the server is stopping")
+            if len(self._running) >= self.bounds.connections:
+                raise Refused(503, f"more than {self.bounds.connections} requests at once; try again later")
+            self._receiving.discard(connection)
+            self._running.add(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        """Lets a worker receive a large body. One that has stalled makes place for it."""
+        with self._state:
+            if len(self._receiving) >= self.bounds.connections:
+                slowest = min(self._receiving, key=lambda each: each.incoming.progress)
+                if time.monotonic() - slowest.incoming.progress < _STALLED:
+                    raise Refused(503, "too many large requests at once; try again later")
+                self._receiving.discard(slowest)
+                slowest.end()
+            self._receiving.add(connection)
+
+    def received(self, connection: _Connection, head: Head) -> Request:
+        """A request with its body. One that is still being received when the server stops is refused."""
+        try:
+            return connection.incoming.request(head)
+        except Gone:
+            if self._stopping:
+                raise Refused(503, "the server is stopping") from None
+            raise
+
+    def _release(self, connection: _Connection) -> None:
+        with self._state:
+            self._running.discard(connection)
+            self._receiving.discard(connection)
+            self._state.notify_all()
+
+    # Workers
+
+    def _work(self, connection: _Connection, head: Head, has_slot: bool) -> None:
+        """Answers a request, and those that follow it at once on the same connection."""
+        incoming, following = connection.incoming, True
+        try:
+            while following:
+                following = connection.answer_one(self._handler, head, has_slot) and not head.close
+                self._release(connection)
+                if not following:
+                    break
+                incoming.next()
+                if self._stopping or not self._follows(connection):
+                    self._returned.append(connection)
+                    self._ring()
+                    return
+                next_head = incoming.next_head()
+                if next_head is None or not incoming.is_small(next_head) or not incoming.is_complete(next_head):
+                    self._returned.append(connection)
+                    self._ring()
+                    return
+                head, has_slot = next_head, True
+                self.check(connection, head)
+                self.take_slot(connection)
+        except Refused as refused:
+            connection.refuse(refused)
         except (Gone, OSError):
             pass
-        finally:
-            connection.close()
-            with self._state:
-                del self._open[connection]
-                self._state.notify_all()
+        self._release(connection)
+        connection.close()
 
-    def begins(self, connection: _Connection) -> bool:
-        """A connection has a request; whether it is answered."""
-        with self._state:
-            if not self._stopping:
-                self._open[connection] = None
-            return not self._stopping
-
-    def ends(self, connection: _Connection) -> bool:
-        """A connection has answered; whether it may wait for another request."""
-        with self._state:
-            self._open[connection] = time.monotonic()
-            self._state.notify_all()
-            return not self._stopping
+    def _follows(self, connection: _Connection) -> bool:
+        """Whether there is something of another request, or comes within moments. Nobody waits while others need the thread."""
+        if not connection.incoming.is_idle:
+            return True
+        if self._workers.are_needed:
+            return False
+        connection.sock.settimeout(_NEXT)
+        try:
+            return connection.incoming.receive_now()
+        except TimeoutError:
+            return False
 
     def log(self, line: str) -> None:
         if self._log is not None:
             self._log(line)
 
-    @property
-    def bounds(self) -> Bounds:
-        return self._bounds
+
+class _Workers:
+    """Threads for requests: as many as are needed at once, each kept for the next request. They do not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._idle = self._threads = 0
 
     @property
-    def budget(self) -> Budget:
-        return self._budget
+    def are_needed(self) -> bool:
+        return not self._tasks.empty()
+
+    def submit(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            is_new = not self._idle
+            if is_new:
+                self._threads += 1
+            else:
+                self._idle -= 1
+        self._tasks.put(task)
+        if is_new:
+            threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
+
+    def stop(self) -> None:
+        for _ in range(self._threads):
+            self._tasks.put(None)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            task()
+            del task
+            with self._lock:
+                self._idle += 1
 
 
 class _Connection:
     def __init__(self, server: HttpServer, sock: socket.socket, client: str) -> None:
-        self._server, self._sock, self._client = server, sock, client
-        self._incoming = Incoming(sock, server.bounds, server.budget)
+        self._server, self.sock, self._client = server, sock, client
+        self.incoming = Incoming(sock, server.bounds, server.budget)
+        self.drains_until: float | None = None
+        """Of a client that was refused: when it has had its time."""
+        self.lingers_until = float("inf")
+        self.own_address = str(sock.getsockname()[0])
+        """What the client has connected to, which is a name that it may call the server by."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def end(self) -> None:
-        """From another thread: whoever waits on the socket wakes up and closes it."""
+        """From another thread: the thread that waits on the socket wakes up and closes it."""
         try:
-            self._sock.shutdown(socket.SHUT_RDWR)
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def interrupt(self) -> None:
+        """From another thread: the thread that receives a body is told that no more comes."""
+        try:
+            self.sock.shutdown(socket.SHUT_RD)
         except OSError:
             pass
 
     def close(self) -> None:
-        self._incoming.release()
-        self._sock.close()
+        self.incoming.release()
+        self.sock.close()
 
-    def answer_one(self, handler: Handler) -> bool:
-        """Reads a request and answers it; whether there may be another."""
-        self._incoming.wait()
-        begun = self._server.begins(self)
+    def answer_one(self, handler: Handler, head: Head, has_slot: bool) -> bool:
+        """Reads the body of a request and answers it; whether there may be another request."""
         started, refused = time.perf_counter(), None
         try:
-            head = self._incoming.head()
-            if not begun:
-                raise Refused(503, "the server is stopping")
             if head.continues:
                 self._send([b"HTTP/1.1 100 Continue\r\n\r\n"])
-            request = self._incoming.request(head)
+            request = self._server.received(self, head)
+            if not has_slot:
+                self._server.take_slot(self)
         except Refused as error:
             refused = Refused(error.status, error.message)  # without the traceback, which holds what there is of the body
         except MemoryError:
             refused = Refused(503, "there is not enough memory for this request")
         if refused is not None:
-            self._incoming.release()
+            self.incoming.release()
             self.refuse(refused)
             return False
         response = handler(request)
         del request
         try:
-            self._incoming.release(keep=sum(map(_size, response.chunks)))
+            self.incoming.release(keep=sum(map(_size, response.chunks)))
         except Refused as error:
             response = answer({"error": error.message}, error.status)
         size = self._answer(head, response)
-        self._incoming.release()
+        self.incoming.release()
         took = (time.perf_counter() - started) * 1000
         self._server.log(f"{self._client} {head.method} {head.target:.200} {response.status} {size} bytes {took:.1f} ms")
-        return self._server.ends(self) and not head.close
+        return True
 
-    def refuse(self, refused: Refused, drain: float = 2.0) -> None:
+    def refuse(self, refused: Refused) -> None:
         """Says why, and takes what the client still sends, for a little while."""
+        try:
+            self._send([self.refusal(refused)])
+            self.sock.shutdown(socket.SHUT_WR)
+            self.incoming.drain(_DRAIN)
+        except (Gone, OSError):
+            pass
+
+    def refusal(self, refused: Refused) -> bytes:
+        """The bytes of an answer that says why."""
         self._server.log(f"{self._client} - {refused.status} {refused.message}")
         response = answer({"error": refused.message}, refused.status)
         extra = {"Retry-After": "1"} if refused.status == 503 else {}
-        try:
-            body = b"".join(response.chunks)
-            self._send([write_head(refused.status, {**response.headers, **extra}, len(body), True) + body])
-            self._sock.shutdown(socket.SHUT_WR)
-            if drain:
-                self._incoming.drain(drain)
-        except (Gone, OSError):
-            pass
+        body = b"".join(response.chunks)
+        return write_head(refused.status, {**response.headers, **extra}, len(body), True) + body
 
     def _answer(self, head: Head, response: Response) -> int:
         chunks, headers = list(response.chunks), dict(response.headers)
@@ -210,18 +469,18 @@ class _Connection:
         return size
 
     def _send(self, chunks: Sequence[Any]) -> None:
-        self._sock.settimeout(self._server.bounds.stalled)
+        self.sock.settimeout(self._server.bounds.stalled)
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             for at in range(0, len(view), _STEP):
-                self._sock.sendall(view[at : at + _STEP])
+                self.sock.sendall(view[at : at + _STEP])
 
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; OSError says where it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=128)
+        return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         raise OSError(f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}") from None

@@ -17,7 +17,7 @@ MOST_HEADERS = 100
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\xff]*?)[ \t]*")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
-_ABSOLUTE = re.compile(r"[Hh][Tt][Tt][Pp]://[^/?#]*")
+_ABSOLUTE = re.compile(r"[Hh][Tt][Tt][Pp]://([^/?#]*)")
 
 
 class Refused(Exception):
@@ -87,7 +87,9 @@ def parse_head(data: bytes) -> Head:
             raise Refused(400, "a header is a name, a colon and text, on one line")
         name, value = header[1].decode().lower(), header[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    target = _ABSOLUTE.sub("", found[2].decode(), count=1) if not found[2].startswith(b"/") else found[2].decode()
+    target = found[2].decode()
+    if absolute := _ABSOLUTE.match(target):  # the form for proxies, whose host counts instead of the header's
+        target, headers["host"] = target[absolute.end() :], absolute[1]
     words = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     close = "close" in words or (found[3] == b"0" and "keep-alive" not in words)
     if headers.get("expect", "100-continue").lower() != "100-continue":

@@ -1,4 +1,8 @@
-"""Requests out of a socket: by a deadline, into bounded memory, whoever sends them and however slowly."""
+"""Requests out of a socket: by a deadline, and into bounded memory.
+
+Heads and small bodies are read as far as bytes have come, without waiting (`receive_now`, `next_head`, `is_complete`), so that a
+client that sends half a request occupies no thread. Large bodies are read by a thread (`request`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from .http1 import MOST_HEAD, Head, Refused, Request, chunk_size, parse_head
 _STEP = 1 << 20
 _PIECE = 64 << 10
 _PATIENCE = 5.0
+SMALL = 64 << 10
+"""Bytes of a body that is read without a thread."""
 
 
 class Bounds(NamedTuple):
@@ -25,8 +31,11 @@ class Bounds(NamedTuple):
     body: int = 256 << 20
     """Bytes of a body, as they come and unpacked."""
     connections: int = 128
+    """Requests that are answered at once. Connections that wait do not count."""
     timeout: float = 60.0
     """Seconds from the first byte of a request to its last."""
+    head: float = 10.0
+    """Seconds from the first byte of a request to the end of its headers."""
     idle: float = 60.0
     """Seconds that a connection may wait for its next request."""
     stalled: float = 30.0
@@ -66,23 +75,75 @@ class Incoming:
         self._sock, self._bounds, self._budget = sock, bounds, budget
         self._ahead = bytearray()
         """Bytes that were read before they were needed."""
-        self._until = 0.0
+        self._looked = 0
+        self._until = time.monotonic() + bounds.idle
         self._held = 0
+        self.progress = time.monotonic()
+        """When the last bytes came."""
+        self._head: Head | None = None
 
-    def wait(self) -> None:
-        """For the first byte of the next request; Gone if none comes."""
-        if not self._ahead:
-            self._until = time.monotonic() + self._bounds.idle
-            self._more()
-        self._until = time.monotonic() + self._bounds.timeout
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of a request has come yet."""
+        return self._head is None and not self._ahead
 
-    def head(self) -> Head:
-        end = self._find(b"\r\n\r\n", MOST_HEAD, "headers")
-        found = parse_head(bytes(self._ahead[: end - 4]).lstrip(b"\r\n"))
-        del self._ahead[:end]
-        if found.length is not None and found.length > self._bounds.body:
-            raise self._too_large()
-        return found
+    @property
+    def until(self) -> float:
+        """When the connection ends unless more comes."""
+        return self._until
+
+    def next(self) -> None:
+        """From here on it may wait for another request."""
+        self._head, self._looked, now = None, 0, time.monotonic()
+        self._until = now + (self._first_deadline if self._ahead else self._bounds.idle)
+
+    def receive_now(self) -> bool:
+        """Takes what has come on a socket that does not block, and whether anything had; Gone at its end."""
+        try:
+            piece = self._sock.recv(_PIECE)
+        except (BlockingIOError, InterruptedError):
+            return False
+        if not piece:
+            raise Gone
+        self.progress = time.monotonic()
+        if self.is_idle:
+            self._until = self.progress + self._first_deadline
+        self._ahead += piece
+        return True
+
+    def forget(self) -> None:
+        """Throws away what has come."""
+        self._ahead.clear()
+
+    @property
+    def _first_deadline(self) -> float:
+        return min(self._bounds.head, self._bounds.timeout)
+
+    def next_head(self) -> Head | None:
+        """The head of the next request, if all of it has come."""
+        if self._head is None:
+            end = self._ahead.find(b"\r\n\r\n", self._looked)
+            if (len(self._ahead) if end < 0 else end) > MOST_HEAD:
+                raise Refused(431, f"headers of more than {MOST_HEAD} bytes")
+            if end < 0:
+                self._looked = max(0, len(self._ahead) - 3)
+                return None
+            head = parse_head(bytes(self._ahead[:end]).lstrip(b"\r\n"))
+            del self._ahead[: end + 4]
+            if head.length is not None and head.length > self._bounds.body:
+                raise self._too_large()
+            self._head = head
+            self._until += self._bounds.timeout - self._first_deadline
+        return self._head
+
+    def is_complete(self, head: Head) -> bool:
+        """Whether all of a body has come, too."""
+        return head.length is not None and len(self._ahead) >= head.length
+
+    @staticmethod
+    def is_small(head: Head) -> bool:
+        """Whether a body is to be waited for without a thread."""
+        return head.length is not None and head.length <= SMALL and not head.continues
 
     def request(self, head: Head) -> Request:
         """The request with its body, unpacked. `release` gives its memory back."""
@@ -131,6 +192,7 @@ class Incoming:
             raise Gone from None
         if not count:
             raise Gone
+        self.progress = time.monotonic()
         return count
 
     def _more(self) -> None:
