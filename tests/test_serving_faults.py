@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from bad_server import BODY, CHUNKED, GOOD, MODES, BadServer, Mode, sized, wait_for_end
 
 from tensorwire import DeadlineError, EncodeError, Limits, TransportError
+from tensorwire.serving import AsyncClient, Client
 from tensorwire.serving.transports import Call, ConnectError, Deadline, addresses, connections
 from tensorwire.serving.transports.http import HttpTransport
 from tensorwire.serving.transports.http_async import AsyncHttpTransport
@@ -202,23 +204,90 @@ def test_a_connection_of_another_process_is_not_touched(make, monkeypatch):
         assert server.connections == 2
 
 
-def test_no_more_connections_are_kept_than_asked_for():
-    together = threading.Barrier(6)
+class Counted:
+    """A behaviour of the server: answers after a moment, and knows how many requests there were at once."""
 
-    def meet(server, sock):
+    def __init__(self):
+        self.lock, self.now, self.most = threading.Lock(), 0, 0
+
+    def __call__(self, server, sock):
         while True:
             server.read(sock)
-            together.wait(5)
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            time.sleep(0.02)
+            with self.lock:
+                self.now -= 1
             sock.sendall(GOOD)
 
-    with serving(meet) as server, HttpTransport(server.url, connections=2) as transport:
-        for _ in range(2):
-            threads = [threading.Thread(target=transport.send, args=(GET, Deadline.after(PATIENT))) for _ in range(6)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-        assert server.requests == 12 and server.connections == 6 + 4  # of six, two were kept
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_there_are_no_more_connections_than_asked_for(most):
+    counted = Counted()
+    with serving(counted) as server, HttpTransport(server.url, connections=most) as transport:
+        with ThreadPoolExecutor(12) as pool:
+            answers = list(pool.map(lambda _: transport.send(GET, Deadline.after(PATIENT)), range(24)))
+        assert len(answers) == 24 and counted.most == most and server.connections == most
+
+
+def test_nor_by_asyncio():
+    counted = Counted()
+
+    async def main(url):
+        async with AsyncHttpTransport(url, connections=3) as transport:
+            return await asyncio.gather(*(transport.send(GET, Deadline.after(PATIENT)) for _ in range(24)))
+
+    with serving(counted) as server:
+        assert len(asyncio.run(main(server.url))) == 24 and counted.most == 3 and server.connections == 3
+
+
+def test_a_call_that_gives_up_waiting_keeps_nobody_else_waiting():
+    """Some calls are cancelled or too late while they wait for their turn."""
+    counted = Counted()
+
+    async def main(url):
+        async with AsyncHttpTransport(url, connections=1) as transport:
+            late = [transport.send(GET, Deadline.after(0.03)) for _ in range(5)]
+            tasks = [asyncio.create_task(transport.send(GET, Deadline.after(PATIENT))) for _ in range(10)]
+            await asyncio.sleep(0)
+            for task in tasks[1::2]:
+                task.cancel()
+            found = await asyncio.gather(*late, *tasks, return_exceptions=True)
+            again = await transport.send(GET, Deadline.after(PATIENT))
+            return [*found[5::2], again]
+
+    with serving(counted) as server:
+        assert all(bytes(each.body) == BODY for each in asyncio.run(main(server.url)))
+
+
+def test_a_call_that_never_has_its_turn_ends_by_its_deadline():
+    started = threading.Event()
+
+    def silent(server, sock):
+        server.read(sock)
+        started.set()
+        time.sleep(3)
+
+    with serving(silent) as server, HttpTransport(server.url, connections=1) as transport, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(transport.send, GET, Deadline.after(1.5))
+        assert started.wait(5)
+        begun = time.monotonic()
+        with pytest.raises(DeadlineError):
+            transport.send(GET, Deadline.after(0.2))
+        assert time.monotonic() - begun < 1
+        with pytest.raises(DeadlineError):
+            first.result()
+
+
+def test_the_clients_have_the_option():
+    for kind in (Client, AsyncClient):
+        kind("http://127.0.0.1:1", model="m", connections=1)
+        for wrong in (0, -1, True, "4", 1.5):
+            with pytest.raises(EncodeError):
+                kind("http://127.0.0.1:1", model="m", connections=wrong)
+        with pytest.raises(EncodeError):
+            kind("grpc://127.0.0.1:1", model="m", connections=4)
 
 
 def test_many_threads():

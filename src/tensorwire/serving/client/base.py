@@ -43,6 +43,7 @@ class Base(ABC):
         device: Any = None,
         attempts: int = 3,
         connect: float = 5.0,
+        connections: int | None = None,
         proxy: str | None = None,
         context: ssl.SSLContext | None = None,
         certificates: bytes | None = None,
@@ -61,11 +62,14 @@ class Base(ABC):
         if self.address.by_rpc:
             if proxy is not None or context is not None:
                 raise EncodeError("proxy= and context= are for http:// and https://; grpcs:// takes certificates=")
+            if connections is not None:
+                raise EncodeError("connections= is for http:// and https://; all calls by gRPC share one connection")
             options |= {"compression": compression, "certificates": certificates}
         else:
             if certificates is not None:
                 raise EncodeError("certificates= is for grpcs://; https:// takes context=ssl.create_default_context(cafile=...)")
             options |= {"proxy": proxy, "context": context}
+            options |= {} if connections is None else {"connections": connections}
         self._transport = transport if transport is not None else self._opened(options)
 
     @abstractmethod

@@ -27,9 +27,10 @@ class Client(Base):
     `deadline` is how many seconds a call may take in all.
 
     `compression="gzip"` packs requests, `headers` go with each of them, `to` is what answers come as. `connect` is how many seconds a
-    connection may take, `attempts` how often a server is asked that cannot be reached or is busy, `limits.answer` how large an answer may
-    be. `proxy` is never taken from the environment. `context` and `certificates` say whom to trust, by https and by grpcs. `transport`
-    replaces what sends the bytes, for tests: see `MockTransport`.
+    connection may take, `connections` how many there may be at once by HTTP (32; more calls wait for their turn), `attempts` how often
+    a server is asked that cannot be reached or is busy, `limits.answer` how large an answer may be. `proxy` is never taken from the
+    environment. `context` and `certificates` say whom to trust, by https and by grpcs. `transport` replaces what sends the bytes, for
+    tests: see `MockTransport`.
 
     Threads can share a client. It keeps connections open; `close()` ends them.
 

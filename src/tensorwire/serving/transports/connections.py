@@ -70,38 +70,85 @@ class Connection:
 
 
 class Pool:
-    """Connections that wait for the next call, the last one used first. For any number of threads."""
+    """At most so many connections to a server: those in use, and those that wait for the next call, the last one used first.
+
+    A call that finds all of them in use waits for its turn, first come, first served. It waits on a socket, as for everything else,
+    so that the same steps serve threads and event loops: `give_back` writes a byte to it.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._kept: deque[Connection] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        self._forget_uses()
 
-    def take(self) -> Connection | None:
-        """One that can be used; those that cannot are closed on the way."""
+    def _forget_uses(self) -> None:
+        """After a fork, the calls of the parent process do not count here."""
+        self._pid, self._used = os.getpid(), 0
+        self._queue: deque[socket.socket] = deque()
+
+    def take(self) -> Steps[Connection | None]:
+        """A connection that was kept, or None if a new one may be made. `give_back` has to follow."""
+        turn: tuple[socket.socket, socket.socket] | None = None
+        with self._lock:
+            self._check()
+            if self._used < self._most:
+                self._used += 1
+            else:
+                turn = socket.socketpair()
+                self._queue.append(turn[1])
+        if turn is not None:
+            yield from self._wait(*turn)
+        return self._usable()
+
+    def _wait(self, ours: socket.socket, theirs: socket.socket) -> Steps[None]:
+        has_turn = False
+        try:
+            has_turn = yield Wait(ours, select.POLLIN)
+        finally:
+            with ours, theirs, self._lock:
+                if theirs in self._queue:
+                    self._queue.remove(theirs)
+                elif not has_turn:  # the time was up just when the turn came
+                    self._pass_on()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise EncodeError("this client is closed; make a new one")
+        if self._pid != os.getpid():
+            self._forget_uses()
+
+    def _usable(self) -> Connection | None:
+        """A kept connection; those that cannot be used any more are closed on the way."""
         while True:
             with self._lock:
-                if self._closed:
-                    raise EncodeError("this client is closed; make a new one")
-                if not self._kept:
-                    return None
-                connection = self._kept.pop()
-            if connection.usable:
+                connection = self._kept.pop() if self._kept else None
+            if connection is None or connection.usable:
                 return connection
             connection.close()
 
-    def keep(self, connection: Connection) -> None:
-        connection.rest()
+    def give_back(self, connection: Connection | None) -> None:
+        """Ends the use of a connection, which is kept, or of one that is closed."""
+        if connection is not None:
+            connection.rest()
         with self._lock:
-            drop: Connection | None = connection
-            if not self._closed and self._most:
+            if connection is not None and not self._closed:
                 self._kept.append(connection)
-                drop = self._kept.popleft() if len(self._kept) > self._most else None
-        if drop is not None:
-            drop.close()
+                connection = None
+            self._pass_on()
+        if connection is not None:
+            connection.close()
+
+    def _pass_on(self) -> None:
+        """Lets the next call have its turn; with the lock."""
+        if self._queue:
+            self._queue.popleft().send(b"\0")
+        else:
+            self._used = max(0, self._used - 1)
 
     def close(self) -> None:
+        """Closes what is kept. Calls that have begun are finished, and so are those that wait for their turn."""
         with self._lock:
             self._closed = True
             kept, self._kept = self._kept, deque()

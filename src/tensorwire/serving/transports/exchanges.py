@@ -23,6 +23,7 @@ from .waiting import Steps, Wait
 if TYPE_CHECKING:
     import ssl
 
+CONNECTIONS = 32
 _AT_ONCE = 64
 """Buffers for one system call; there is a limit, which is not the same everywhere."""
 
@@ -34,7 +35,7 @@ class HttpServer:
     context      for https: other authorities, a certificate of ours; without it the system's authorities
     connect      seconds for a new connection, TLS included, over all addresses of the name together
     proxy        http://[user:password@]host:port; none is taken from the environment
-    connections  how many are kept for the next calls; more calls at once open more
+    connections  how many there may be at once; more calls wait for their turn
     headers      sent with every call
     """
 
@@ -45,7 +46,7 @@ class HttpServer:
         context: ssl.SSLContext | None = None,
         connect: float = 5.0,
         proxy: str | None = None,
-        connections: int = 8,
+        connections: int = CONNECTIONS,
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
@@ -56,8 +57,10 @@ class HttpServer:
         if self._proxy and not self._origin.secure:  # it wants the whole URL
             self._prefix = f"http://{self._origin.authority}{self._prefix}"
             self._headers.update({"Proxy-Authorization": self._proxy.login} if self._proxy.login else {})
-        if not 0 < connect < math.inf or connections < 0:
-            raise EncodeError(f"connect={connect} has to be a number of seconds, connections={connections} not negative")
+        if not 0 < connect < math.inf:
+            raise EncodeError(f"connect={connect} has to be a number of seconds")
+        if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
+            raise EncodeError(f"connections={connections!r:.60}; a number of at least 1 is needed")
         self._connect_seconds, self._limits = connect, limits
         self._context = context
         if self._origin.secure and context is None:
@@ -68,18 +71,20 @@ class HttpServer:
 
     def _exchange(self, call: Call, deadline: Deadline) -> Steps[Answer]:
         buffers = request(call, self._origin.authority, self._prefix, self._headers)
-        connection = self._pool.take() or (yield from self._connect(deadline))
         reader = Reader(call.method, self._limits)
+        connection, kept = (yield from self._pool.take()), None
         try:
+            if connection is None:
+                connection = yield from self._connect(deadline)
             all_sent = yield from _talk(connection, buffers, reader)
+            kept = connection if all_sent and reader.keep else None
         except BaseException:
-            connection.close()
             reader.forget()
             raise
-        if all_sent and reader.keep:
-            self._pool.keep(connection)
-        else:
-            connection.close()
+        finally:
+            if connection is not None and kept is None:
+                connection.close()
+            self._pool.give_back(kept)
         return reader.answer
 
     def _connect(self, deadline: Deadline) -> Steps[Connection]:
