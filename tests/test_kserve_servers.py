@@ -102,6 +102,11 @@ class TestNulls:
     def test_an_answer(self):
         assert tw.equal(kserve.parse_answer(NULLS), {"y": np.float32([0.5, 1])})
 
+    def test_an_answer_in_binary(self):
+        head = b'{"outputs":[{"name":"y","shape":[1],"datatype":"UINT8","data":null,"parameters":{"binary_data_size":1}}]}'
+        headers = {"inference-header-content-length": str(len(head))}
+        assert tw.equal(kserve.parse_answer(head + b"\x07", headers), {"y": np.uint8([7])})
+
     def test_metadata(self):
         found = kserve.signature({"name": "m", "versions": None, "platform": "", "inputs": None, "outputs": None})
         assert not found.inputs and not found.outputs

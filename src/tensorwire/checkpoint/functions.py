@@ -18,7 +18,7 @@ from .specs import Argument, arguments
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _WRAPPERS = 8
 """How often a model may have been saved again."""
-_SAME = ("Identity", "PlaceholderWithDefault", "Reshape", "EnsureShape")
+_SAME = ("Identity", "PlaceholderWithDefault", "Reshape")
 """Operations whose output is their first input, of another shape at most."""
 _IDENTITIES = 8
 """Steps by which a wrapper passes on an argument, at the most."""

@@ -31,7 +31,7 @@ def is_own_host(header: str, names: Collection[str] = (), port: int | None = Non
 
 
 def plain_name(host: str) -> str:
-    """A host in the one form that names are compared in: lower case, without brackets and a last dot.
+    """A host in the form in which names are compared: lower case, no brackets, no last dot.
 
     >>> plain_name("LocalHost."), plain_name("[::1]")
     ('localhost', '::1')

@@ -117,10 +117,11 @@ class Conversation:
     def _infer(self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline) -> Talk[tuple[Answer, Spoken]]:
         """The answer to a request, and how it was asked for.
 
-        A KServe server without the binary extension is asked once more, in JSON, and from then on in JSON only.
+        A KServe server without the binary extension is asked once more, in JSON, and from then on in
+        JSON only.
         """
-        spoken = self.spoken
-        answer = yield from self.ask(self.build(planned, wanted, layout), deadline)
+        spoken = self.spoken  # another thread may change it
+        answer = yield from self.ask(self.build(planned, wanted, layout, spoken), deadline)
         if not isinstance(spoken, KServe) or not spoken.binary or spoken.confirmed:
             return answer, spoken
         if answer.status == 200:
@@ -143,7 +144,7 @@ class Conversation:
         return self.known.get(self.signature) if isinstance(self.signature, str) else None
 
     def _changed(self, cached: Signature | None, deadline: Deadline) -> Talk[Signature | None]:
-        """The server's signature of now, if it differs from the one that was known before this call."""
+        """The signature that the server has now, if it differs from the cached one."""
         if cached is None:
             return None
         try:
@@ -168,10 +169,16 @@ class Conversation:
                 raise
             return self.fit(inputs, changed, prefer, cast)
 
-    def build(self, planned: Plan, outputs: tuple[str, ...] = (), layout: str = "auto") -> Call:
+    def build(
+        self,
+        planned: Plan,
+        outputs: tuple[str, ...] = (),
+        layout: str = "auto",
+        spoken: Spoken | None = None,
+    ) -> Call:
         if layout not in LAYOUTS:
             raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}")
-        return self.spoken.predict(planned, outputs, layout)
+        return (spoken or self.spoken).predict(planned, outputs, layout)
 
     def build_examples(self, verb: str, examples: Any, context: Any) -> Call:
         name = self.signature if isinstance(self.signature, str) else self.signature.name

@@ -122,8 +122,8 @@ def plan(
     """Which of the signature's inputs gets what of your tensors.
 
     `inputs` are tensors of any framework by name, or nested lists, which the signature types; one tensor alone if it has one input.
-    `prefer` chooses a form, for all or by name. `cast=True` allows floats to be rounded to the signature's dtype. `partial=True` leaves
-    out inputs that are not given, which a server may know to be optional.
+    `prefer` chooses a form, for all or by name. `cast=True` allows floats to be rounded to the signature's dtype.
+    `partial=True` leaves out inputs that are not given, which a server may know to be optional.
 
     >>> from tensorwire.serving.signature import Signature
     >>> signature = Signature.given({"ids": ("sparse", "float32", [None, 100]), "x": ("float32", [None, 2])})

@@ -131,8 +131,9 @@ def _said(text: Text, at: int) -> tuple[_Said, int]:
     places: dict[str, int] = {}
 
     def take(key: str, place: int) -> int:
-        places[key] = place
         end = text.end(place) if key == "data" else text.ignore(place)
+        if key != "data" or text.data[place:end] != b"null":
+            places[key] = place
         if key in _KEYS and key != "data":
             if end - place > 1 << 20:
                 text.fail(f"the {key} of a tensor is longer than anyone needs", place, LimitError)

@@ -69,7 +69,7 @@ def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bo
 
 
 def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
-    """The part, with the inner dimensions of `dims` if it has no elements and no dimensions but one.
+    """The part, with the inner dimensions of `dims` if its shape is [0].
 
     TensorFlow Serving reads `[]` as a tensor of shape [0]. So arrive the indices of a sparse tensor
     without values, the values of a ragged tensor of vectors, and a dense batch without rows.
@@ -83,7 +83,9 @@ def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
     is_list = tf.logical_and(tf.equal(tf.rank(hidden), 1), tf.equal(tf.size(hidden), 0))
     added = inner[: tf.where(is_list, len(dims) - 1, 0)]
     whole = tf.reshape(hidden, tf.concat([tf.shape(hidden, tf.int64), added], 0))
-    return tf.ensure_shape(whole, dims)
+    if not tf.executing_eagerly():
+        whole.set_shape(dims)  # as the signature says; what is not so fails as it would without this step
+    return whole
 
 
 def _tensor(tf: Any, part: Any, dtype: str) -> Any:

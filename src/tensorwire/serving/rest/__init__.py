@@ -49,9 +49,9 @@ def build(
     """The body of a request, in pieces.
 
     `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a signature they are sent as they are. By
-    columns anything can be sent, so "auto" means that, except for a batch without rows, whose inner dimensions a column cannot tell;
-    by rows all inputs share their first dimension. For classify and regress, `inputs` are examples: a list of dicts of features, or
-    a dict of columns.
+    columns anything can be sent, so "auto" means that, except for a batch without rows, whose inner
+    dimensions columns do not tell; by rows all inputs share their first dimension. For classify and
+    regress, `inputs` are examples: a list of dicts of features, or a dict of columns.
 
     >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
     b'{"inputs":{"x":[[1.0,0.1]]}}'
@@ -149,7 +149,7 @@ def _check_verb(verb: str) -> None:
 
 
 def loses_dimensions(shape: tuple[int, ...]) -> bool:
-    """Whether JSON tells less than the shape: lists without elements do not say what would be inside of them.
+    """Whether JSON loses dimensions of the shape: lists without elements have no inner lists.
 
     >>> loses_dimensions((0, 2)), loses_dimensions((2, 0)), loses_dimensions((0,))
     (True, False, False)
@@ -158,7 +158,7 @@ def loses_dimensions(shape: tuple[int, ...]) -> bool:
 
 
 def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
-    """Whether the tensors are a batch of no rows, which columns would not tell as it is."""
+    """Whether the tensors are a batch without rows, whose dimensions columns would lose."""
     shapes = [tensor.shape for tensor in tensors.values()]
     return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
 

@@ -135,7 +135,7 @@ def made(found: rules.Classify) -> Examples:
 
 def _array(feature: rules.Feature) -> Array | Strings:
     if feature.kind == "float":
-        with np.errstate(over="ignore"):  # a number past the range of float32 is infinite, as in Serving
+        with np.errstate(over="ignore"):  # past the range of float32 it is infinite, as in Serving
             return np.array(feature.values, np.float32)
     return Strings.of(feature.values, text=False) if feature.kind == "bytes" else np.array(feature.values, np.int64)
 

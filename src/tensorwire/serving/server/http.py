@@ -1,12 +1,14 @@
-"""The REST port. Half-sent requests, idle connections and too many clients must not keep others from being answered.
+"""The REST port. Half-sent requests, idle connections and too many clients lock nobody out.
 
-1. One thread accepts connections and reads heads and small bodies, as far as they have come. Thousands of connections may wait
-   there; none of them occupies a thread.
-2. A request that is complete takes one of `Bounds.connections` slots and goes to a worker thread. If no slot is free, it is answered
-   503 with Retry-After. Large bodies are received by a worker before they take a slot.
-3. A refused client is drained before its connection is closed: closing a socket with unread bytes resets it, and the answer is lost.
-4. When descriptors run short, the connection that has been silent for longest makes place. While its request is received or answered,
-   a connection does not count as silent.
+1. One thread accepts connections and reads heads and small bodies, as far as they have come.
+   Thousands of connections may wait there; none of them occupies a thread.
+2. A request that is complete takes one of `Bounds.connections` slots and goes to a worker thread.
+   If no slot is free, it is answered 503 with Retry-After. Large bodies are received by a worker
+   before they take a slot.
+3. A refused client is drained before its connection is closed: closing a socket with unread bytes
+   resets it, and the answer is lost.
+4. When file descriptors run short, the connection that has been silent for longest is closed.
+   Connections whose request is received or answered by a worker are not closed.
 5. At a stop, requests that have a slot are answered. All others get 503 until the last one is done.
 """
 
@@ -97,7 +99,8 @@ class HttpServer:
         self._thread.start()
 
     def stop(self, grace: float) -> bool:
-        """Lets running requests finish, within the grace; others are answered 503. Whether all of them have finished."""
+        """Lets running requests finish, within the grace; others are answered 503. Whether all of
+        the running ones have finished."""
         with self._state:
             self._stopping = True
             self._ring()
@@ -150,7 +153,8 @@ class HttpServer:
             self._drop(connection)
 
     def _stop_listening(self) -> None:
-        """Accepts all that have connected, to tell them so; closing the socket would reset them. Nobody can connect meanwhile."""
+        """Accepts and refuses all clients that have connected: closing the socket would reset them.
+        Others cannot connect any more."""
         self._listener.listen(0)
         self._accept(self._most_open)
         self._selector.unregister(self._listener)
@@ -253,7 +257,7 @@ class HttpServer:
     # Slots
 
     def check(self, connection: _Connection, head: Head) -> None:
-        """Refuses what is not answered, whoever reads it."""
+        """Refuses requests under a name of another server, and all requests once the server stops."""
         host = head.headers.get("host")
         if host is not None and not is_own_host(host, (*self._hosts, connection.own_address)):
             raise Refused(403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names")
@@ -281,7 +285,7 @@ class HttpServer:
             self._receiving.add(connection)
 
     def received(self, connection: _Connection, head: Head) -> Request:
-        """A request with its body. One that is still being received when the server stops is refused."""
+        """A request with its body. If the server stops meanwhile, the request is refused."""
         try:
             return connection.incoming.request(head)
         except Gone:
@@ -327,7 +331,8 @@ class HttpServer:
         connection.close()
 
     def _follows(self, connection: _Connection) -> bool:
-        """Whether there is something of another request, or comes within moments. Nobody waits while others need the thread."""
+        """Whether bytes of another request are there, or come within moments. The thread does not
+        wait while other requests need it."""
         if not connection.incoming.is_idle:
             return True
         if self._workers.are_needed:
@@ -344,7 +349,8 @@ class HttpServer:
 
 
 class _Workers:
-    """Threads for requests: as many as are needed at once, each kept for the next request. They do not keep the process alive."""
+    """Threads for requests: as many as are needed at once, each kept for the next request. They do
+    not keep the process alive."""
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

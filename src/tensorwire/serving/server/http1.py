@@ -88,7 +88,7 @@ def parse_head(data: bytes) -> Head:
         name, value = header[1].decode().lower(), header[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     target = found[2].decode()
-    if absolute := _ABSOLUTE.match(target):  # the form for proxies, whose host counts instead of the header's
+    if absolute := _ABSOLUTE.match(target):  # then its host counts, and not the header's
         target, headers["host"] = target[absolute.end() :], absolute[1]
     words = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     close = "close" in words or (found[3] == b"0" and "keep-alive" not in words)

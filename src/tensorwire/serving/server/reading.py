@@ -1,7 +1,8 @@
 """Requests out of a socket: by a deadline, and into bounded memory.
 
-Heads and small bodies are read as far as bytes have come, without waiting (`receive_now`, `next_head`, `is_complete`), so that a
-client that sends half a request occupies no thread. Large bodies are read by a thread (`request`).
+Heads and small bodies are read as far as bytes have come, without waiting (`receive_now`,
+`next_head`, `is_complete`), so that a client that sends half a request occupies no thread. Large
+bodies are read by a thread (`request`).
 """
 
 from __future__ import annotations
@@ -93,12 +94,12 @@ class Incoming:
         return self._until
 
     def next(self) -> None:
-        """From here on it may wait for another request."""
+        """Prepares for the next request on the connection."""
         self._head, self._looked, now = None, 0, time.monotonic()
         self._until = now + (self._first_deadline if self._ahead else self._bounds.idle)
 
     def receive_now(self) -> bool:
-        """Takes what has come on a socket that does not block, and whether anything had; Gone at its end."""
+        """Takes the bytes that have come; whether there were any. Gone at the end of the stream."""
         try:
             piece = self._sock.recv(_PIECE)
         except (BlockingIOError, InterruptedError):

@@ -70,10 +70,12 @@ class Connection:
 
 
 class Pool:
-    """At most so many connections to a server: those in use, and those that wait for the next call, the last one used first.
+    """A bounded number of connections to a server: those in use, and those kept for the next call,
+    of which the last one used is taken first.
 
-    A call that finds all of them in use waits for its turn, first come, first served. It waits on a socket, as for everything else,
-    so that the same steps serve threads and event loops: `give_back` writes a byte to it.
+    A call that finds all of them in use waits for its turn, first come, first served. It waits on a
+    socket, to which `give_back` writes a byte, so that the same steps run in threads and in event
+    loops.
     """
 
     def __init__(self, most: int) -> None:
@@ -89,7 +91,7 @@ class Pool:
         self._queue: deque[socket.socket] = deque()
 
     def take(self) -> Steps[Connection | None]:
-        """A connection that was kept, or None if a new one may be made. `give_back` has to follow."""
+        """A kept connection, or None if the caller may make a new one. `give_back` has to follow."""
         turn: tuple[socket.socket, socket.socket] | None = None
         with self._lock:
             self._check()
@@ -148,7 +150,7 @@ class Pool:
             self._used = max(0, self._used - 1)
 
     def close(self) -> None:
-        """Closes what is kept. Calls that have begun are finished, and so are those that wait for their turn."""
+        """Closes the kept connections. Calls that have begun, or wait for their turn, are finished."""
         with self._lock:
             self._closed = True
             kept, self._kept = self._kept, deque()

@@ -45,7 +45,7 @@ class KServe:
         return Call("GET", f"/{API}", (), {"Accept": "application/json"})
 
     def lists_binary(self, answer: Answer) -> bool:
-        """Whether the server says that it takes bytes behind the JSON. Some do, and do not say so."""
+        """Whether the server lists the binary extension. KServe has it and does not list it."""
         try:
             listed = document(answer, FORMAT).get("extensions") if answer.status == 200 else None
         except DecodeError:
