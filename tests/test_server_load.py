@@ -192,6 +192,7 @@ class TestTheEnd:
         assert status == 0 and err == ""
         assert set(found) == {200, 503, "refused"}, {each: found.count(each) for each in set(found)}
 
+    @pytest.mark.timing
     @pytest.mark.parametrize("idle", [0, 50])
     def test_an_idle_server_stops_at_once(self, folders, idle):
         with contextlib.ExitStack() as stack:
@@ -203,7 +204,7 @@ class TestTheEnd:
             started = time.monotonic()
             status = process.stop()[0]
             took = time.monotonic() - started
-        assert status == 0 and took < 2, took  # a second on a machine that does nothing else
+        assert status == 0 and took < 1
 
     def test_in_a_program(self, folders):
         server = Server(folders[:1], rest=0, grpc=0, grace=30).start()

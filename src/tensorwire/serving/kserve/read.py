@@ -132,7 +132,7 @@ def _said(text: Text, at: int) -> tuple[_Said, int]:
 
     def take(key: str, place: int) -> int:
         end = text.end(place) if key == "data" else text.ignore(place)
-        if key != "data" or text.data[place:end] != b"null":
+        if key != "data" or bytes(text.data[place : place + 4]) != b"null":
             places[key] = place
         if key in _KEYS and key != "data":
             if end - place > 1 << 20:

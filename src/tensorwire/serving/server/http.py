@@ -172,7 +172,11 @@ class HttpServer:
                 return
             if len(self._waiting) >= self._most_open:
                 self._evict()
-            connection = _Connection(self, sock, str(address[0]))
+            try:
+                connection = _Connection(self, sock, str(address[0]))
+            except OSError:  # it has gone already
+                sock.close()
+                continue
             self._wait_for(connection)
             self._readable(connection)
 
@@ -303,32 +307,32 @@ class HttpServer:
 
     def _work(self, connection: _Connection, head: Head, has_slot: bool) -> None:
         """Answers a request, and those that follow it at once on the same connection."""
-        incoming, following = connection.incoming, True
+        incoming, returns = connection.incoming, False
         try:
-            while following:
-                following = connection.answer_one(self._handler, head, has_slot) and not head.close
+            while connection.answer_one(self._handler, head, has_slot) and not head.close:
                 self._release(connection)
-                if not following:
-                    break
                 incoming.next()
+                returns = True
                 if self._stopping or not self._follows(connection):
-                    self._returned.append(connection)
-                    self._ring()
                     return
                 next_head = incoming.next_head()
                 if next_head is None or not incoming.is_small(next_head) or not incoming.is_complete(next_head):
-                    self._returned.append(connection)
-                    self._ring()
                     return
-                head, has_slot = next_head, True
+                head, has_slot, returns = next_head, True, False
                 self.check(connection, head)
                 self.take_slot(connection)
         except Refused as refused:
+            returns = False
             connection.refuse(refused)
         except (Gone, OSError):
-            pass
-        self._release(connection)
-        connection.close()
+            returns = False
+        finally:
+            self._release(connection)
+            if returns:
+                self._returned.append(connection)
+                self._ring()
+            else:
+                connection.close()
 
     def _follows(self, connection: _Connection) -> bool:
         """Whether bytes of another request are there, or come within moments. The thread does not
