@@ -80,6 +80,13 @@ def test_the_works_of_dataset(say, folder):
         assert records(f"{folder}/{name}/*.tfrecord") == records(f"{folder}/train-*.tfrecord")
 
 
+def test_shares_below_one(say, folder):
+    say("dataset split 'train-*.tfrecord' cut --shares a=0.8,b=0.1 --workers 0", 1)
+    assert not (folder / "cut").exists()
+    say("dataset split 'train-*.tfrecord' cut --shares a=0.8,b=0.1 --drop-rest --workers 0")
+    assert 0 < len(records(f"{folder}/cut/*.tfrecord")) < 600
+
+
 def test_a_choice_of_columns_for_every_work(say, folder):
     schema = {"tensorwire_schema": 1, "features": {"user": {"kind": "int64", "shape": []}, "label": {"kind": "float", "shape": []}}}
     (folder / "wrong.json").write_text(json.dumps(schema))
@@ -97,6 +104,7 @@ def test_a_choice_of_columns_for_every_work(say, folder):
         ("dataset stats 'train-*.tfrecord' --dry-run", "--dry-run is for"),
         ("dataset merge 'train-*.tfrecord' out --fraction 0.5", "--fraction is for sample"),
         ("dataset sample 'train-*.tfrecord' out", "--fraction or --records"),
+        ("dataset merge 'train-*.tfrecord' out --drop-rest", "--drop-rest is for split"),
         ("dataset split 'train-*.tfrecord' out", "needs --shares"),
         ("dataset split 'train-*.tfrecord' out --shares a=x", "--shares"),
         ("dataset split 'train-*.tfrecord' out --shares train=0.9,train=0.1", "'train' stands twice"),

@@ -127,8 +127,22 @@ class TestChoice:
                 do(numbers(10, 4), "out", "jsonl", shards=shards, workers=0)
 
     def test_shares(self):
-        with pytest.raises(tw.EncodeError, match="at most 1 together"):
+        with pytest.raises(tw.EncodeError):
             datasets.split(numbers(), "out", {"a": float("nan")}, workers=0)
+
+    @pytest.mark.parametrize("shares", [{"a": 0.8, "b": 0.1}, {"a": 0.5}, {"a": 0.7, "b": 0.2999}])
+    def test_shares_below_one_need_drop_rest(self, shares):
+        source = numbers(1000)
+        with pytest.raises(tw.EncodeError):
+            datasets.split(source, "out", shares, workers=0)
+        assert not Path("out").exists()
+        report = datasets.split(source, "out", shares, drop_rest=True, workers=0)
+        assert set(report.splits) == set(shares) and 0 < report.records < 1001
+
+    @pytest.mark.parametrize("count", [3, 6, 7, 10, 49])
+    def test_shares_that_sum_to_one_but_for_rounding(self, count):
+        shares = {"a": 0.7, "b": 0.2, "c": 0.1} if count == 3 else {f"s{i}": 1 / count for i in range(count)}
+        assert datasets.split(numbers(1000), "out", shares, workers=0).records == 1000
 
     def test_a_sample_of_what_a_condition_lets_through(self):
         assert datasets.sample(numbers(100, 4), "out", 0.5, where="x < 10", by="x", workers=0).records == 5

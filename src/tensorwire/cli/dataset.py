@@ -25,7 +25,10 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     add_formats(parser, "dataset", "if not that of the sources")
     parser.add_argument("--by", metavar="FEATURE", help="split: its hash decides; sample: of each of its values the same part")
-    parser.add_argument("--shares", type=_shares, metavar="A=X,B=Y", help="split: names and parts (train=0.9,validation=0.1)")
+    parser.add_argument(
+        "--shares", type=_shares, metavar="A=X,B=Y", help="split: names and shares that sum to 1 (train=0.9,validation=0.1)"
+    )
+    parser.add_argument("--drop-rest", action="store_true", help="split: shares may sum to less than 1; the other records are left out")
     parser.add_argument("--fraction", type=_fraction, metavar="X", help="sample: the part to keep")
     parser.add_argument("--records", type=count, metavar="N", help="sample: the number of records to keep")
     parser.add_argument("--seed", type=count, default=0, metavar="N", help="split, sample, shuffle: another one, another choice (0)")
@@ -83,7 +86,7 @@ _shares = checked(_parsed_shares)
 _fraction = checked(_part)
 
 
-_ONLY = {"by": ("split", "sample"), "shares": ("split",), "fraction": ("sample",), "records": ("sample",)}
+_ONLY = {"by": ("split", "sample"), "shares": ("split",), "drop_rest": ("split",), "fraction": ("sample",), "records": ("sample",)}
 _WRITING = ("to", "columns", "where", "schema", "compression", "shards", "no_resume", "overwrite", "dry_run")
 
 
@@ -111,7 +114,7 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
     if args.work == "split":
         if args.shares is None:
             raise UsageError("split needs --shares, such as train=0.9,validation=0.1")
-        return split(sources, target, args.shares, by=args.by, seed=args.seed, **how)
+        return split(sources, target, args.shares, by=args.by, seed=args.seed, drop_rest=args.drop_rest, **how)
     if args.work == "sample":
         if (args.fraction is None) == (args.records is None):
             raise UsageError("sample needs --fraction or --records, one of them")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ def split(
     by: str | None = None,
     seed: int = 0,
     to: str | None = None,
+    drop_rest: bool = False,
     engine: Any = "local",
     engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
@@ -45,27 +47,50 @@ def split(
     SHA-256 of "SEED:VALUE", its first 8 bytes as a big-endian number, over 2**64, falls into one of the shares in their order. Strings are
     hashed as they are, integers in decimal, a missing feature as nothing. Without `by` it goes by its place in the sources.
 
+    The shares must sum to 1. `drop_rest=True` allows a smaller sum: the other records are not written.
+
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"user": np.arange(1000) % 50, "x": np.arange(1000)})
     >>> split(f"{folder}/a.tfrecord", f"{folder}/out", {"train": 0.8, "validation": 0.2}, by="user", workers=0).splits
     {'train': 800, 'validation': 200}
     """
-    total = sum(shares.values())
-    if not shares or not all(share > 0 for share in shares.values()) or total > 1 + 1e-9:
-        raise EncodeError(f"shares are above 0, and at most 1 together, not {dict(shares)}")
-    names, at, splits = list(shares), 0.0, []
-    for name in names:
-        planning.check_name(name)
-        high = 1.0 if name == names[-1] and abs(total - 1) < 1e-9 else at + shares[name]
-        splits.append(Split(name, at, high))
-        at = high
+    splits = _splits(shares, drop_rest)
     goal = _target(src, dst, to, options.get("format"))
     options |= {"by": by, "seed": seed, "splits": splits, "single": False, "soon": not dry_run}
     return driver.plan_and_execute(
         lambda crew, beginning: planning.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options),
         engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress,
     )  # fmt: skip
+
+
+_ROUNDING = 1e-9
+"""How far a sum of shares may be from 1 and still count as 1: 0.7 + 0.2 + 0.1 is not exactly 1."""
+
+
+def _splits(shares: Mapping[str, float], drop_rest: bool) -> list[Split]:
+    """The part of [0, 1) that belongs to each name.
+
+    >>> _splits({"train": 0.7, "test": 0.2, "validation": 0.1}, False)[-1].high
+    1.0
+    """
+    total = math.fsum(shares.values())
+    if not shares or not all(share > 0 for share in shares.values()) or total > 1 + _ROUNDING:
+        raise EncodeError(f"shares must be above 0 and sum to at most 1, not {dict(shares)}")
+    if total < 1 - _ROUNDING and not drop_rest:
+        rest = 100 * (1 - total)
+        raise EncodeError(
+            f"the shares {dict(shares)} sum to {total:.10g}, which leaves {rest:.4g} % of the records out: "
+            "make them sum to 1, or pass drop_rest=True"
+        )
+    names, low, splits = list(shares), 0.0, []
+    for name in names:
+        planning.check_name(name)
+        is_end = name == names[-1] and total >= 1 - _ROUNDING
+        high = 1.0 if is_end else low + shares[name]
+        splits.append(Split(name, low, high))
+        low = high
+    return splits
 
 
 def sample(
