@@ -1,5 +1,6 @@
 """TensorFlow's checkpoints: read equal to TensorFlow, written so that TensorFlow restores them, and safe on whatever claims to be one."""
 
+import errno
 import importlib
 import os
 import pickle
@@ -518,22 +519,26 @@ class TestReplacing:
         prefix = str(tmp_path / "x")
         tw.save(prefix, {"x": np.arange(3)}, "checkpoint")
         before = tw.load(prefix)
-        real, calls = os.replace, []
+        calls = []
 
-        def failing(source, target):
-            calls.append(target)
-            if len(calls) == failing.at:
-                raise OSError("no")
-            real(source, target)
+        def failing(real):
+            def call(*arguments):
+                calls.append(arguments)
+                if len(calls) == failing.number:
+                    raise OSError(errno.EIO, "no")
+                real(*arguments)
 
-        monkeypatch.setattr(os, "replace", failing)
-        for failing.at in (1, 2, 3):
+            return call
+
+        for name in ("replace", "link"):
+            monkeypatch.setattr(os, name, failing(getattr(os, name)))
+        for failing.number in (1, 2, 3):
             calls.clear()
             with pytest.raises(OSError, match="no"):
                 tw.save(prefix, {"x": np.zeros(5)}, "checkpoint")
             assert tw.equal(tw.load(prefix), before)
-            assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
-        failing.at = 0
+            assert sorted(os.listdir(tmp_path)) == ["x.data-00000-of-00001", "x.index"]
+        failing.number = 0
         tw.save(prefix, {"x": np.zeros(5)}, "checkpoint")
         assert tw.load(prefix)["x"].shape == (5,)
         assert sorted(os.listdir(tmp_path)) == ["x.data-00000-of-00002", "x.data-00001-of-00002", "x.index"]

@@ -87,7 +87,22 @@ def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Source, Container]:
     """All shards as one container, in the order of the index."""
-    places, metadata = read_index(path)
+    while True:
+        index = read_index(path)
+        try:
+            return _open_all(path, *index, mmap, limits)
+        except FileNotFoundError:
+            if read_index(path) == index:  # else the model was replaced just now, and the shards of the old one are gone
+                raise
+
+
+def _open_all(
+    path: str,
+    places: dict[str, str],
+    metadata: dict[str, str],
+    mmap: bool,
+    limits: Limits | None,
+) -> tuple[files.Source, Container]:
     sources: list[files.Source] = []
     containers: dict[str, Container] = {}
     try:

@@ -1,20 +1,24 @@
 """Writing the files of a checkpoint: data first, the index last, which is what makes it one.
 
-Each file takes its name only when it is whole. A checkpoint that is replaced keeps its data files until the new index is there. The new
-ones are told apart by another number of data files in their names, so a crash leaves the old checkpoint or the new one, nothing between.
+A crash at any moment leaves the old checkpoint or the new one:
+
+1. The new data files get names that no file at the prefix has: another number of data files (`-of-00002`).
+2. The new index replaces the old one in one step.
+3. Data files with any other number in their names are removed, those of killed writers too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from .. import files, frameworks
+from .. import files, frameworks, storage
 from .._errors import DecodeError, EncodeError, TensorwireError
 from .._limits import DEFAULT
 from ..quantized import Quantized
+from ..storage.generation import Generation
 from ..tensors import Ragged, Sparse, Strings
 from ..wire import table
 from .data import data_path, index_path
@@ -37,14 +41,20 @@ class Writer:
     ['model.ckpt-1.data-00000-of-00001', 'model.ckpt-1.index']
     """
 
-    def __init__(self, prefix: str | os.PathLike[str], *, graph: bool = True, durable: bool = True) -> None:
+    def __init__(
+        self,
+        prefix: str | os.PathLike[str],
+        *,
+        graph: bool = True,
+        durable: bool = True,
+        shards: int | None = None,
+    ) -> None:
         self.prefix = os.fspath(prefix)
         self._graph, self._durable = graph, durable
         self._layout = Layout()
-        self._old = _shards_of(self.prefix)
-        self._shards = 2 if self._old == 1 else 1
-        self._stack = contextlib.ExitStack()
-        self._fd = self._stack.enter_context(files.replacing(data_path(self.prefix, 0, self._shards), durable))
+        self._shards = shards if shards is not None else free_shards(self.prefix)
+        self._generation = Generation(index_path(self.prefix), durable)
+        self._fd = self._generation.member(data_path(self.prefix, 0, self._shards))
         self._open = True
         self.spec: bytes | None = None
         """What names and tensors alone do not say (`bundle.spec_of`), set before it is closed."""
@@ -68,11 +78,16 @@ class Writer:
         if not self._open:
             return
         self._open = False
-        with self._stack:  # after an error the data file is gone
+        with self._generation as generation:
             files.write_vector(self._fd, self._layout.finish(self._graph, self.spec))
-        for shard in range(1, self._shards):
-            files.replace(data_path(self.prefix, shard, self._shards), [], self._durable)
-        _publish(self.prefix, self._layout.index(self._shards), self._old, self._shards, self._durable)
+            for shard in range(1, self._shards):
+                generation.member(data_path(self.prefix, shard, self._shards))
+            _publish(generation, self.prefix, self._shards, self._layout.index(self._shards))
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of the checkpoint, the index first."""
+        return [index_path(self.prefix), *(data_path(self.prefix, shard, self._shards) for shard in range(self._shards))]
 
     def __enter__(self) -> Writer:
         return self
@@ -82,39 +97,58 @@ class Writer:
             self.close()
         elif self._open:
             self._open = False
-            self._stack.__exit__(kind, error, trace)
+            self._generation.__exit__(kind, error, trace)
 
 
 def write_files(prefix: str, chunks: Sequence[Any], durable: bool = True) -> None:
     """The files of a checkpoint from its joined form: the data files, then the index as the last chunk."""
     index = bytes(chunks[-1])
     entries = read_index(index, DEFAULT)
-    ends, old = entries.ends(), _shards_of(prefix)
-    shards = entries.shards + (entries.shards == old)
+    ends, shards = entries.ends(), free_shards(prefix, entries.shards)
     if shards != entries.shards:
         index = table.write([(key, header(shards) if not key else value) for key, value in table.items(index)])
     rest = list(chunks[:-1])
-    for shard in range(shards):
-        mine, size = [], 0
-        while size < ends.get(shard, 0):
-            mine.append(rest.pop(0))
-            size += len(mine[-1])
-        files.replace(data_path(prefix, shard, shards), mine, durable)
-    _publish(prefix, index, old, shards, durable)
+    with Generation(index_path(prefix), durable) as generation:
+        for shard in range(shards):
+            fd, size = generation.member(data_path(prefix, shard, shards)), 0
+            while size < ends.get(shard, 0):
+                size += len(rest[0])
+                files.write_vector(fd, [rest.pop(0)])
+        _publish(generation, prefix, shards, index)
 
 
-def _publish(prefix: str, index: bytes, old: int | None, shards: int, durable: bool) -> None:
-    """The index takes its place, and the data files of the one before are removed."""
-    files.replace(index_path(prefix), [index], durable)
-    for shard in range(old if old is not None and old != shards else 0):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(data_path(prefix, shard, old or 0))
+def _publish(generation: Generation, prefix: str, shards: int, index: bytes) -> None:
+    generation.publish(
+        [index],
+        lambda: [path for path in data_files(prefix) if _shards_in(path) != shards],
+    )
+
+
+def free_shards(prefix: str, least: int = 1) -> int:
+    """The smallest number of data files, from `least` on, that no file of a checkpoint at this prefix or URL has."""
+    taken = {_shards_in(path) for path in data_files(prefix)} | {_shards_of(prefix)}
+    return next(shards for shards in range(least, least + len(taken) + 1) if shards not in taken)
+
+
+def data_files(prefix: str) -> list[str]:
+    """The data files at a prefix or URL, of any checkpoint that was ever written there."""
+    folder, slash, stem = prefix.rpartition("/")
+    name_of = re.compile(re.escape(stem) + r"\.data-\d{5,}-of-\d{5,}", re.ASCII)
+    names = sorted(storage.names_within(folder + slash, ""))
+    return [f"{folder}{slash}{name}" for name in names if name_of.fullmatch(name)]
+
+
+def _shards_in(path: str) -> int:
+    """The number of data files that the name of one says."""
+    return int(path.rpartition("-")[2])
 
 
 def _shards_of(prefix: str) -> int | None:
-    """How many data files the checkpoint has that is there now; None if there is none that could be read."""
+    """The number of data files that the index at a prefix says; None if there is none that can be read."""
     try:
-        with open(index_path(prefix), "rb") as file:
-            return read_index(file.read(), DEFAULT).shards
+        return read_index(storage.read_bytes(index_path(prefix), _LARGEST_INDEX), DEFAULT).shards
     except (FileNotFoundError, DecodeError):
         return None
+
+
+_LARGEST_INDEX = 1 << 32

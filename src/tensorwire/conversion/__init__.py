@@ -12,6 +12,7 @@ whole value first.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -72,56 +73,94 @@ def convert(
     start, target = time.perf_counter(), os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
-    if storage.is_url(target):
-
-        def made(path: str) -> Report:
-            return convert(
-                src, path, to, format=format, rename=rename, dtype=dtype, include=include, exclude=exclude, shard_size=shard_size,
-                compression=compression, quantize=quantize, axis=axis, metadata=metadata, durable=False, dry_run=dry_run,
-                progress=progress, limits=limits, **options,
-            )  # fmt: skip
-
-        return _uploaded(target, made, overwrite)
     if isinstance(src, (str, os.PathLike)) and is_record_file(src, format):
         raise SchemaError(
             "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save its columns", path=os.fspath(src)
         )
-    way = writing.way(target, to, compression, shard_size, options)
-    try:
-        with lazy.open_file(src, format, dequantize=False, limits=limits) as file:
-            container = file._container
-            texts = writing.carried(file) | (metadata or {})
-            found = plans.make(
-                container, way.target, texts,
-                rename=rename, dtype=dtype, quantize=quantize, axis=axis, include=include, exclude=exclude, ties=way.ties,
-            )  # fmt: skip
-            work = writing.Work(way, found, target, bool(metadata), durable)
-            _check_paths(file, work.paths, overwrite)
-            total = sum(entry.nbytes for entry in found.entries)
-            if not dry_run:
-                work.write(_Progress(progress, total))
-            return Report(
-                file.path, target, file.format, way.format, work.paths, found.entries, len(container.keys()) - len(found.entries),
-                file.size, total if dry_run else sum(map(os.path.getsize, work.paths)), time.perf_counter() - start, dry_run,
-            )  # fmt: skip
-    except EncodeError as error:
-        raise error.add(path=target, format=way.format) from None
-    except TensorwireError as error:
-        raise error.add(path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None) from None
+
+    def write(path: str, durable: bool) -> Report:
+        """Writes `path`, the target itself or what is uploaded to it."""
+        way = writing.way(path, to, compression, shard_size, options)
+        try:
+            with lazy.open_file(src, format, dequantize=False, limits=limits) as file:
+                container = file._container
+                texts = writing.carried(file) | (metadata or {})
+                plan = plans.make(
+                    container, way.target, texts,
+                    rename=rename, dtype=dtype, quantize=quantize, axis=axis, include=include, exclude=exclude, ties=way.ties,
+                )  # fmt: skip
+                work = writing.Work(way, plan, path, target, bool(metadata), durable, overwrite)
+                if path == target:
+                    _check_paths(file, work, overwrite)
+                total = sum(entry.nbytes for entry in plan.entries)
+                if not dry_run:
+                    work.write(_Progress(progress, total))
+                return Report(
+                    file.path, path, file.format, way.format, work.paths, plan.entries, len(container.keys()) - len(plan.entries),
+                    file.size, total if dry_run else sum(map(os.path.getsize, work.paths)), time.perf_counter() - start, dry_run,
+                )  # fmt: skip
+        except EncodeError as error:
+            raise error.add(path=target, format=way.format) from None
+        except TensorwireError as error:
+            raise error.add(path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None) from None
+
+    return _uploaded(target, write, overwrite) if storage.is_url(target) else write(target, durable)
 
 
-def _uploaded(url: str, made: Callable[[str], Report], overwrite: bool) -> Report:
-    """What is made in a temporary folder, in a bucket: each object whole or not at all, and last the one that names the others."""
+def _uploaded(url: str, write: Callable[[str, bool], Report], overwrite: bool) -> Report:
+    """Writes to a temporary folder, and uploads the files: first those that an index names, then the index, which replaces the old one.
+
+    The first have names that no object has, so whoever reads meanwhile, or after a failure, reads the old model or the new one.
+    """
     parent, _, name = url.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
-        report = made(os.path.join(folder, name))
+        report = write(os.path.join(folder, name), False)
         places = {path: storage.join(parent, os.path.basename(path)) for path in report.files}
         for place in places.values():
             storage.check_replaceable(place, overwrite)
-        for path in [] if report.dry_run else sorted(places, key=lambda path: path.endswith((".json", ".index"))):
-            with open(path, "rb") as file, storage.writer(places[path]) as out:
-                shutil.copyfileobj(file, out, 1 << 20)
+        if not report.dry_run:
+            *members, index = sorted(places, key=_is_index)
+            _upload(members, index, places)
+            for place in writing.stale(url, report.to, report.files) if overwrite else ():
+                storage.delete(place)
         return replace(report, target=url, files=list(places.values()))
+
+
+def _is_index(path: str) -> bool:
+    return path.endswith((".json", ".index"))
+
+
+def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
+    """Uploads the members and then the index. After an error no member is left, unless the index names them already."""
+    sent: list[str] = []
+    try:
+        for path in members:
+            sent.append(places[path])
+            _copy(path, places[path])
+        lost = set(sent) - storage.stats(sent).keys()
+        if lost:
+            raise EncodeError("another writer has removed a file of this model; convert it again", path=storage.shown(min(lost)))
+        _copy(index, places[index])
+    except BaseException:
+        if not _is_copy(index, places[index]):
+            for place in sent:
+                with contextlib.suppress(OSError, TensorwireError):  # the first error is the one to report
+                    storage.delete(place)
+        raise
+
+
+def _copy(path: str, place: str) -> None:
+    with open(path, "rb") as file, storage.writer(place) as out:
+        shutil.copyfileobj(file, out, 1 << 20)
+
+
+def _is_copy(path: str, place: str) -> bool:
+    """Whether an upload that failed has succeeded after all; if nobody can say, it may have."""
+    try:
+        with open(path, "rb") as file:
+            return storage.stat(place) is not None and bytes(storage.read_whole(place)) == file.read()
+    except (OSError, TensorwireError):
+        return True
 
 
 class _Progress:
@@ -136,10 +175,11 @@ class _Progress:
             self._tell(min(1.0, self._done / self._total) if self._total else 1.0, name)
 
 
-def _check_paths(file: lazy.File, paths: list[str], overwrite: bool) -> None:
+def _check_paths(file: lazy.File, work: writing.Work, overwrite: bool) -> None:
     """That nothing is written over what is read, or over what should stay."""
     read = writing.files_of(file)
-    for path in paths:
-        if any(os.path.exists(path) and os.path.samefile(path, one) for one in read):
+    for path in [*work.paths, *work.stale()]:
+        if any(os.path.exists(path) and os.path.samefile(path, source) for source in read):
             raise SchemaError("a file cannot be converted to itself; write another one, and rename it", path=path)
+    for path in work.paths:
         storage.check_replaceable(path, overwrite)

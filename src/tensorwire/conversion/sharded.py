@@ -4,18 +4,23 @@
 
 Tensors stay in their order; a new file begins where the next tensor would make it larger than asked for, and a tensor that is larger than
 that has a file of its own. A model that fits one file is `model.safetensors`, without an index. All appear at the end, the index last.
+
+A model that replaces another never reuses the names of its files: where those of the hub are taken, the next free number tells the
+generations apart (`model-g1-00001-of-00002.safetensors`). Readers follow the index, so a crash leaves the old model or the new one.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Container
 from typing import Any, NamedTuple
 
-from .. import files, lowering, shards
+from .. import files, lowering, shards, storage
 from .._errors import EncodeError
+from ..storage.generation import Generation
 from .parts import Out
 from .plan import Plan
 
@@ -45,9 +50,12 @@ def is_index(path: str) -> bool:
     return shards.is_index(path)
 
 
-def layout(path: str, plan: Plan, most: int) -> Layout:
-    """Which tensor goes where. `path` is model.safetensors, or its index, which is then written in any case."""
-    stem = path.removesuffix(".index.json").removesuffix(SUFFIX)
+def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layout:
+    """Which tensor goes where. `path` is model.safetensors, or its index, which is then written in any case.
+
+    `taken` has the names of files that shards must not replace.
+    """
+    stem = _stem(path)
     if not path.endswith((SUFFIX, shards.SUFFIX)):
         raise EncodeError("shards are safetensors files: call it NAME.safetensors", path=path)
     names = lowering.names(_plain(plan), len(plan.parts))
@@ -56,9 +64,29 @@ def layout(path: str, plan: Plan, most: int) -> Layout:
     size = sum(part.nbytes for part in plan.parts)
     if len(groups) <= 1 and not is_index(path):
         return Layout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
-    found = [_shard(f"{stem}-{i + 1:05d}-of-{len(groups):05d}{SUFFIX}", group, texts) for i, group in enumerate(groups)]
-    weights = {name: os.path.basename(one.path) for one in found for name in one.plan.spec["dict"]}
-    return Layout(found, f"{stem}{shards.SUFFIX}", weights, size)
+    endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
+    bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))
+    base = next(base for base in bases if not any(os.path.basename(base + ending) in taken for ending in endings))
+    files = [_shard(base + ending, group, texts) for ending, group in zip(endings, groups, strict=True)]
+    weights = {name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]}
+    return Layout(files, f"{stem}{shards.SUFFIX}", weights, size)
+
+
+def _stem(path: str) -> str:
+    return path.removesuffix(".index.json").removesuffix(SUFFIX)
+
+
+def shards_of(path: str) -> list[str]:
+    """The files beside `path`, a path or URL, that are shards of this model, of any generation."""
+    folder, slash, stem = _stem(path).rpartition("/")
+    shard = re.compile(re.escape(stem) + r"(-g[0-9]+)?-\d{5,}-of-\d{5,}" + re.escape(SUFFIX), re.ASCII)
+    names = storage.names_within(folder + slash, "")
+    found = []
+    for name in sorted(names):
+        match = shard.fullmatch(name)
+        if match and not (match[1] and f"{stem}{match[1]}{shards.SUFFIX}" in names):  # a model of its own
+            found.append(f"{folder}{slash}{name}")
+    return found
 
 
 def _plain(plan: Plan) -> Any:
@@ -96,12 +124,24 @@ def _shard(path: str, group: list[tuple[str, Out]], texts: dict[str, str]) -> Sh
     return Shard(path, Plan({"dict": {name: {} for name, _ in group}}, [part for _, part in group], [], texts))
 
 
-def write(found: Layout, one: Callable[[int, Plan], None], durable: bool) -> None:
-    """Writes all files, or leaves all as they were. `one` writes a file through its descriptor."""
-    with contextlib.ExitStack() as stack:
-        if found.listing is not None:  # the first to be opened is the last to appear
-            index = stack.enter_context(files.replacing(found.listing, durable))
-            text = json.dumps({"metadata": {"total_size": found.size}, "weight_map": found.weights}, indent=2, sort_keys=True) + "\n"
-            files.write_vector(index, [text.encode()])
-        for shard in reversed(found.shards):
-            one(stack.enter_context(files.replacing(shard.path, durable)), shard.plan)
+def write(
+    layout: Layout,
+    write_shard: Callable[[int, Plan], None],
+    durable: bool,
+    stale: Callable[[], list[str]],
+) -> None:
+    """Writes all files, or leaves all as they were. `write_shard` writes a file through its descriptor.
+
+    `stale` is asked, after the new index is there, for the files of older generations to remove.
+    """
+    if layout.listing is None:
+        (shard,) = layout.shards
+        with files.replacing(shard.path, durable) as fd:
+            write_shard(fd, shard.plan)
+        return
+    content = {"metadata": {"total_size": layout.size}, "weight_map": layout.weights}
+    text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+    with Generation(layout.listing, durable) as generation:
+        for shard in layout.shards:
+            write_shard(generation.member(shard.path), shard.plan)
+        generation.publish([text.encode()], stale)

@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from .. import api, files, lazy, lowering, shards
+from .. import api, files, lazy, lowering, shards, storage
 from .._errors import EncodeError, UnknownFormatError, choices
 from ..checkpoint.bundle import spec_of
 from ..checkpoint.data import index_path
 from ..checkpoint.layout import holds as checkpoint_holds
-from ..checkpoint.writer import Writer
+from ..checkpoint.writer import Writer, data_files, free_shards
 from ..codecs import FORMATS
 from ..lowering.lower import holds_everything
 from ..recognition import format_of
@@ -93,17 +93,35 @@ def _target(name: str) -> Target:
 class Work:
     """A plan, and the files that it becomes."""
 
-    def __init__(self, way: Way, plan: Plan, path: str, told: bool, durable: bool) -> None:
+    def __init__(
+        self,
+        way: Way,
+        plan: Plan,
+        path: str,
+        place: str,
+        told: bool,
+        durable: bool,
+        overwrite: bool,
+    ) -> None:
+        """`path` is written; `place` is where the files go in the end, which is a URL if they are uploaded from `path`."""
         self._way, self._plan, self._path, self._told, self._durable = way, plan, path, told, durable
-        self._layout = sharded.layout(path, plan, way.shard_size) if way.shard_size is not None else None
+        self._place, self._overwrite = place, overwrite
+        self._layout = None
+        if way.shard_size is not None:
+            taken = storage.names_within("".join(place.rpartition("/")[:2]), "") if overwrite else set()
+            self._layout = sharded.layout(path, plan, way.shard_size, taken)
         self.paths = [path] if self._layout is None else self._layout.paths
         if way.format == "checkpoint":
             self.paths = [index_path(path)]
 
+    def stale(self) -> list[str]:
+        """The shards at `place` that the new files replace, if they may."""
+        return stale(self._place, self._way.format, self.paths) if self._overwrite and self._layout else []
+
     def write(self, step: Step) -> None:
         way, plan = self._way, self._plan
         if self._layout is not None:
-            sharded.write(self._layout, lambda fd, one: self._put(fd, self._safetensors(one, step)), self._durable)
+            sharded.write(self._layout, lambda fd, one: self._put(fd, self._safetensors(one, step)), self._durable, self.stale)
         elif way.format == "safetensors":
             with files.replacing(self._path, self._durable) as fd:
                 self._put(fd, self._safetensors(plan, step))
@@ -138,15 +156,15 @@ class Work:
         inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
         plain = isinstance(inner, dict) and all(node == {} for node in inner.values())
         graph = self._way.own.get("graph", True)
-        with Writer(self._path, graph=graph, durable=self._durable) as writer:
+        shards = free_shards(self._place)
+        with Writer(self._path, graph=graph, durable=self._durable, shards=shards) as writer:
             for name, part in _with_names(plan):
                 writer.add(name, part.read())
                 step(0 if part.dtype == "strings" else part.nbytes, name)
             if plan.metadata or not plain:
                 bare = {key: item for key, item in spec.items() if key != "metadata"} if isinstance(spec, dict) else spec
                 writer.spec = spec_of(bare, plan.metadata, graph)
-        folder, stem = os.path.split(self._path)
-        self.paths += sorted(os.path.join(folder, name) for name in os.listdir(folder or ".") if name.startswith(f"{stem}.data-"))
+        self.paths = writer.paths
 
     def _whole(self, step: Step) -> None:
         """For formats that need the whole value."""
@@ -158,6 +176,16 @@ class Work:
         value = lowering.lift(_alone(plan.spec, way.format), read)
         texts = plan.metadata if FORMATS[way.format].metadata or self._told else {}
         api.save(self._path, value, way.format, durable=self._durable, metadata=texts or None, **way.options)
+
+
+def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
+    """The files at `place`, a path or URL, that belong to it and are of other generations than those called like `paths`."""
+    new = {os.path.basename(path) for path in paths}
+    if format == "checkpoint":
+        members = data_files(place)
+    else:
+        members = sharded.shards_of(place) if any(map(sharded.is_index, new)) else []
+    return [path for path in members if os.path.basename(path) not in new]
 
 
 def _with_names(plan: Plan) -> Iterator[tuple[str, Any]]:
