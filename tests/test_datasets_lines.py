@@ -33,6 +33,45 @@ def column(folder, values, feature):
     return next(jsonl.read(part_of(path), spec, Reading()))
 
 
+class TestNans:
+    """NaNs with other bits than the usual one are kept, those of signalling NaNs too."""
+
+    BITS = [0x7FC00000, 0xFFC00000, 0x7FC12345, 0x7F800001, 0xFFFFFFFF, 0x7F800000, 0x80000000, 0x3F800000]
+
+    def test_from_records_and_back(self, tmp_path):
+        x = np.array(self.BITS, np.uint32).view(np.float32)
+        rows = {"x": x, "pair": np.stack([x, x[::-1]], axis=1), "list": tw.Ragged(np.repeat(x, 2), np.arange(0, 17, 2))}
+        tw.write_examples(tmp_path / "a.tfrecord", rows)
+        tw.convert(tmp_path / "a.tfrecord", tmp_path / "a.jsonl", workers=0)
+        tw.convert(tmp_path / "a.jsonl", tmp_path / "b.tfrecord", workers=0)
+        before, after = (list(tw.RecordReader(tmp_path / name)) for name in ("a.tfrecord", "b.tfrecord"))
+        assert before == after
+        words = [json.loads(line)["x"] for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+        assert words[0] == "NaN" and words[1] == "NaN(ffc00000)" and words[5:] == ["Infinity", -0.0, 1.0]
+
+    @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "float8_e5m2"])
+    def test_dtypes(self, tmp_path, dtype):
+        made = np.zeros(4, getattr(ml_dtypes, dtype, dtype))
+        bits = made.view(f"u{made.itemsize}")
+        bits[:] = np.array([np.nan]).astype(made.dtype).view(bits.dtype)[0]
+        bits[1] |= 1
+        bits[2] ^= 1 << (8 * made.itemsize - 1)
+        tw.write_examples(tmp_path / "a.tfrecord", {"x": made.reshape(2, 2)}, tensors=["x"])
+        tw.convert(tmp_path / "a.tfrecord", tmp_path / "a.jsonl", workers=0)
+        tw.convert(tmp_path / "a.jsonl", tmp_path / "b.tfrecord", workers=0)
+        assert list(tw.RecordReader(tmp_path / "a.tfrecord")) == list(tw.RecordReader(tmp_path / "b.tfrecord"))
+
+    def test_widths(self, tmp_path):
+        wide = column(tmp_path, ["NaN(7fc00001)", "NaN(7ff8000000000001)"], tw.Feature("float", (), "float64"))["x"]
+        assert wide.view(np.uint64).tolist() == [0x7FF8000020000000, 0x7FF8000000000001]
+        for text in ("NaN(7ff8000000000001)", "NaN(3f800000)", "NaN(7f800000)", "NaN(7fc1)", "NaN()", "NaN(7FC00001)", "NaN(7fc00001) "):
+            with pytest.raises(tw.SchemaError) as caught:
+                column(tmp_path, ["NaN", text], tw.Feature("float", (), "float32"))
+            assert caught.value.record == 1
+        rows = lines(tmp_path / "s.jsonl", [{"x": "NaN(7ff8000000000001)"}, {"x": 1.5}])
+        assert tw.convert(rows, tmp_path / "s.parquet", workers=0).records == 2
+
+
 class TestNumbers:
     @pytest.mark.parametrize(
         ("dtype", "value"),

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from ._limits import Limits
     from .api import buffers, dumps, formats, loads, save
     from .comparison import diff
-    from .datasets.dispatch import convert
+    from .datasets.dispatch import convert, verify
     from .equality import equal
     from .frameworks import tensor, to
     from .lazy import load
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from .records.write import write_examples
     from .records.writer import RecordWriter
     from .streams import read, write
-    from .summary import inspect, verify
+    from .summary import inspect
     from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
     from .transforms.quantization import dequantize, quantization_error, quantize
 
@@ -85,7 +85,7 @@ _HOME = {
     "_limits": "Limits",
     "api": "buffers dumps formats loads save",
     "comparison": "diff",
-    "datasets.dispatch": "convert",
+    "datasets.dispatch": "convert verify",
     "equality": "equal",
     "frameworks": "tensor to",
     "lazy": "load open",
@@ -100,7 +100,7 @@ _HOME = {
     "records.write": "write_examples",
     "records.writer": "RecordWriter",
     "streams": "read write",
-    "summary": "inspect verify",
+    "summary": "inspect",
     "tensors": "Bundle Ragged Sparse Strings Tensor",
     "transforms.quantization": "dequantize quantization_error quantize",
 }

@@ -25,7 +25,7 @@ GROUPS = {
         "view": "look into files on a local web page",
     },
     "check and change": {
-        "verify": "read everything in a file and say whether it is whole",
+        "verify": "read everything in a file or dataset and say whether it is whole",
         "repair": "write the good records of a damaged record file to a new one",
         "convert": "write tensors or records to another file or folder, in any format, renamed, cast, filtered or in shards",
         "dataset": "count, split, sample, merge or shuffle a dataset of many files",

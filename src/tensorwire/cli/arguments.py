@@ -13,8 +13,11 @@ FILES = "files"
 _FILE_WORDS = {"FILE", "DIR", "SRC", "DST", "A", "B", "MODEL", "[NAME=]DIR", "PATH", "TARGET", "FOLDER"}
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a tensor file, checkpoint or record file, or - for standard input")
+def add_file(
+    parser: argparse.ArgumentParser,
+    what: str = "a tensor file, checkpoint or record file, or - for standard input",
+) -> None:
+    parser.add_argument("file", metavar="FILE", help=what)
     add_format(parser)
 
 

@@ -61,6 +61,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", type=count, metavar="N", help="how many at once; 0 for this process alone")
     parser.add_argument("--on-corrupt", choices=("raise", "skip"), default="raise", metavar="WHAT", help="what to do with damage")
     parser.add_argument("--no-resume", action="store_true", help="do everything again, what is done too")
+    parser.add_argument("--verify", action="store_true", help="read what is done already, and compare its checksums with the manifest")
     parser.add_argument("--overwrite", action="store_true", help="replace what is in the folder")
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and write nothing")
 
@@ -87,7 +88,7 @@ _fraction = checked(_part)
 
 
 _ONLY = {"by": ("split", "sample"), "shares": ("split",), "drop_rest": ("split",), "fraction": ("sample",), "records": ("sample",)}
-_WRITING = ("to", "columns", "where", "schema", "compression", "shards", "no_resume", "overwrite", "dry_run")
+_WRITING = ("to", "columns", "where", "schema", "compression", "shards", "no_resume", "verify", "overwrite", "dry_run")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,7 +127,8 @@ def _written(args: argparse.Namespace, tell: Any) -> Any:
 
 def run_options(args: argparse.Namespace) -> dict[str, Any]:
     """What `add_run` has asked for, other than shards."""
-    how = {"on_corrupt": args.on_corrupt, "resume": not args.no_resume, "overwrite": args.overwrite, "dry_run": args.dry_run}
+    how = {"on_corrupt": args.on_corrupt, "resume": not args.no_resume, "verify": args.verify}
+    how |= {"overwrite": args.overwrite, "dry_run": args.dry_run}
     return how | _engine(args)
 
 

@@ -56,6 +56,7 @@ def convert(
     engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     resume: bool = True,
+    verify: bool = False,
     overwrite: bool = False,
     memory: int = 2 << 30,
     dry_run: bool = False,
@@ -74,7 +75,9 @@ def convert(
     tensors    columns that are kept exactly in an Example, as TensorProtos
     on_corrupt "skip" passes over what is damaged, and the report names each file
     engine     "local": processes of this machine; "ray": a Ray cluster (engine_options={"address": ...}); or one of your own
-    resume     what an earlier run has done is not done again, if it is still what it should be
+    resume     what an earlier run has done is not done again, if its size and time are those in the manifest
+    verify     the checksums of what an earlier run has done are compared with the manifest, too
+    overwrite  allows to replace a dataset that was made in another way; its shards are removed first
     progress   is called with how much is done (0 to 1) and a `Progress`: shards, records/s, bytes/s, seconds left
 
     >>> import tempfile, numpy as np, tensorwire as tw
@@ -93,11 +96,27 @@ def convert(
             level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
             soon=not dry_run, beginning=beginning,
         ),
-        engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress,
+        engine, workers, engine_options, dry_run,
+        resume=resume, verify=verify, overwrite=overwrite, progress=progress,
     )  # fmt: skip
 
 
-def run(made: Plan, engine: Any = "local", *, resume: bool = True, overwrite: bool = False, progress: Tell | None = None) -> Report:
+def run(
+    made: Plan,
+    engine: Any = "local",
+    *,
+    resume: bool = True,
+    verify: bool = False,
+    overwrite: bool = False,
+    progress: Tell | None = None,
+) -> Report:
     """Runs a plan."""
     with engines.using(engine) as crew:
-        return driver.execute(made, crew, resume=resume, overwrite=overwrite, progress=progress)
+        return driver.execute(
+            made,
+            crew,
+            resume=resume,
+            verify=verify,
+            overwrite=overwrite,
+            progress=progress,
+        )

@@ -1,22 +1,24 @@
-"""`tw.convert`: one name for a tensor file and for a dataset."""
+"""`tw.convert` and `tw.verify`: one name for a tensor file and for a dataset."""
 
 from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import conversion, storage
-from ..records.summary import is_record_file
+from .. import conversion, storage, summary
+from .._limits import Limits
+from ..records.summary import RecordVerification, is_record_file
 from . import formats
 from .converting import convert as convert_dataset
 from .plans import BOOKS
+from .verifying import DatasetVerification, has_manifest, verify_dataset
 
 _RECORDS = ("tfrecord", "jsonl")
 _FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
 """A folder with these is a dataset. One with safetensors may be a model; our own datasets have their books."""
-_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards tensors where workers".split())
+_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards tensors verify where workers".split())
 """What only datasets have."""
 
 
@@ -40,6 +42,36 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     if is_dataset(src, dst, to, options):
         return convert_dataset(src, dst, to, **options)
     return conversion.convert(src, dst, to, **options)
+
+
+def verify(
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    *,
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> summary.Verification | RecordVerification | DatasetVerification:
+    """Reads everything in a file, or in the folder of a dataset, and says whether it is whole.
+
+    A file is read one tensor, or block of records, at a time. The folder of a dataset that `tw.convert` wrote is compared with
+    its manifest: every shard must be there with its size and checksum, and nothing else that would be read with them.
+    `progress` is called with (bytes done, bytes in all).
+
+    >>> import tempfile, numpy as np, tensorwire as tw
+    >>> folder = tempfile.mkdtemp()
+    >>> tw.save(f"{folder}/a.npz", {"x": np.arange(3)})
+    >>> bool(verify(f"{folder}/a.npz"))
+    True
+    >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)})
+    >>> _ = convert(f"{folder}/b.tfrecord", f"{folder}/b", to="jsonl", workers=0)
+    >>> found = verify(f"{folder}/b")
+    >>> found.ok, found.shards, found.records
+    (True, 1, 10)
+    """
+    if format is None and has_manifest(where):
+        return verify_dataset(where, progress)
+    return summary.verify(where, format, limits=limits, progress=progress, **options)
 
 
 def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ def plan_and_execute(
     dry_run: bool,
     *,
     resume: bool,
+    verify: bool,
     overwrite: bool,
     progress: Tell | None,
 ) -> Report | Plan:
@@ -42,7 +43,17 @@ def plan_and_execute(
     beginning = Beginning(progress)
     with engines.using(engine, workers, options) as crew:
         plan = make(crew, beginning)
-        return plan if dry_run else execute(plan, crew, resume=resume, overwrite=overwrite, progress=progress, since=beginning.start)
+        if dry_run:
+            return plan
+        return execute(
+            plan,
+            crew,
+            resume=resume,
+            verify=verify,
+            overwrite=overwrite,
+            progress=progress,
+            since=beginning.start,
+        )
 
 
 def execute(
@@ -50,13 +61,20 @@ def execute(
     engine: Engine,
     *,
     resume: bool = True,
+    verify: bool = False,
     overwrite: bool = False,
     progress: Tell | None = None,
     since: float | None = None,
 ) -> Report:
-    """Runs a plan; what an earlier run has done, and is still what it should be, is not done again."""
+    """Runs a plan; what an earlier run has done, and is still what it should be, is not done again.
+
+    `verify` reads the shards that an earlier run has done, and compares their checksums with the manifest.
+    """
     started = time.monotonic() if since is None else since
-    report = _one(plan, engine, overwrite, progress) if plan.single else _many(plan, engine, resume, overwrite, progress)
+    if plan.single:
+        report = _one(plan, engine, overwrite, progress)
+    else:
+        report = _many(plan, engine, resume, verify, overwrite, progress)
     _note(report, plan.damage)
     once = {tuple(one.values()): one for one in report.damage}  # whoever reads a part of a file finds all of its damage
     report.damage = [once[key] for key in sorted(once)]
@@ -121,22 +139,29 @@ def _is_runs(folder: str) -> bool:
     return above.rpartition("/")[2] == BOOKS and name.startswith(RUNS)
 
 
-def _many(plan: Plan, engine: Engine, resume: bool, overwrite: bool, progress: Tell | None) -> Report:
+def _many(
+    plan: Plan,
+    engine: Engine,
+    resume: bool,
+    verify: bool,
+    overwrite: bool,
+    progress: Tell | None,
+) -> Report:
     manifest = Manifest(plan.target)
     _check_place(plan, manifest, overwrite)
     _make_folder(plan.runs_folder if plan.spec.shuffle is not None else plan.target)
     with manifest.locked():
         _check_place(plan, manifest, overwrite)  # somebody else may have been here meanwhile
-        run = _Run(plan, engine, manifest, resume, progress)
+        run = _Run(plan, engine, manifest, resume, verify, progress)
         _check_sources(plan, run.known)
-        manifest.open(plan)
+        removed = manifest.open(plan, run.remove_old_shards)
         report = run.all()
         entries = [entry for entry in storage.listing(plan.target) if not _is_runs(entry.path.rpartition("/")[0])]
         check(manifest.guard)  # before anything is removed that may be another's
         others = _check_all(plan, run.known, entries)
         _save_schema(plan, storage.join(plan.target, _beside(plan)), entries)
         _remove_runs(plan)
-        report.swept = sweep(plan, run.known, others)
+        report.swept = removed + sweep(plan, run.known, others)
         manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
         return report
 
@@ -201,11 +226,21 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
         if others:
             why = f"has files that no run of ours has written ({storage.shown(others[0])})"
             raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True")
-    elif manifest.finished() is not None:
-        other = about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]
-        how = "in another way" if other else "of other sources" if not _has_all(plan, manifest, about) else None
-        if how is not None:
-            raise FileExistsError(f"{storage.shown(plan.target)} is a finished dataset, made {how}; another folder, or overwrite=True")
+    elif manifest.finished() is not None and (difference := _difference(plan, manifest, about)):
+        where = storage.shown(plan.target)
+        raise FileExistsError(f"{where} is a finished dataset, made {difference}; another folder, or overwrite=True")
+
+
+def _difference(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> str | None:
+    """How a finished dataset differs from the plan's; None if the plan makes the same one, or adds sources to it."""
+    if about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]:
+        return "in another way"
+    if not _has_all(plan, manifest, about):
+        return "of other sources"
+    is_one_each = about.get("shards") == about.get("sources") and len(plan) == len(plan.sources)
+    if about.get("shards") != len(plan) and not is_one_each:
+        return f"with {about.get('shards')} shards"
+    return "under other names" if about.get("name", plan.name) != plan.name else None
 
 
 def _has_all(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> bool:
@@ -244,8 +279,16 @@ def _note(report: Report, damage: list[Any]) -> None:
 class _Run:
     """One run of a plan of many shards."""
 
-    def __init__(self, plan: Plan, engine: Engine, manifest: Manifest, resume: bool, progress: Tell | None) -> None:
-        self._plan, self._engine, self._manifest = plan, engine, manifest
+    def __init__(
+        self,
+        plan: Plan,
+        engine: Engine,
+        manifest: Manifest,
+        resume: bool,
+        verify: bool,
+        progress: Tell | None,
+    ) -> None:
+        self._plan, self._engine, self._manifest, self._verify = plan, engine, manifest, verify
         lines = manifest.read()
         self.known = {name: (line.size, line.stamp) for name, line in lines.items()}
         """All that was ever made here, its size and its stamp."""
@@ -261,6 +304,32 @@ class _Run:
         self._unsure: list[tuple[dict[str, Any], Line]] = []
         self._order = threading.RLock()
         """Engines may ask for tasks, and so what is done, in threads of their own."""
+
+    def remove_old_shards(self) -> int:
+        """Removes the shards of earlier runs that are not shards of this plan, and returns how many.
+
+        This is done before the first new shard is written: two generations of a dataset are never in one folder. A shard of
+        an earlier run stays if it has the same key, so that this run would make the same one.
+        """
+        plan, prefix = self._plan, self._plan.target.rstrip("/") + "/"
+        kept = set()
+        for number in range(len(plan)) if self._lines else ():
+            task = plan.gathered(number) if plan.spec.shuffle is not None else plan.task(number)
+            line = self._lines.get(self._name(task))
+            if line is not None and line.key == plan.key(task):
+                kept.add(line.name)
+        entries = [(entry.path.removeprefix(prefix), entry.path) for entry in storage.listing(plan.target)]
+        old = {
+            name: path
+            for name, path in entries
+            if name not in kept and is_ours(name, plan, self.known) and not _is_runs(path.rpartition("/")[0])
+        }
+        check(self._manifest.guard)  # before anything is removed that may be another's
+        for path in old.values():
+            storage.delete(path)
+        for path in sorted({dataset(path) + SCHEMA for path in old.values()}) if not kept else ():
+            storage.delete(path)
+        return len(old)
 
     def all(self) -> Report:
         plan = self._plan
@@ -352,10 +421,11 @@ class _Run:
         there = self._there.get(line.name) if line is not None else None
         if line is None or there is None or there[0] != line.size or line.key != self._plan.key(task):
             return False
-        if there[1] != line.stamp and not line.crc32c:
+        must_read = self._verify or there[1] != line.stamp
+        if must_read and not line.crc32c:
             return False
         with self._order:
-            if there[1] != line.stamp:
+            if must_read:
                 self._unsure.append((task, line))
                 return True
             self._meter.found(count)

@@ -19,8 +19,8 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, TensorwireError
@@ -169,14 +169,20 @@ class Manifest:
         finally:
             self.close()
 
-    def open(self, plan: Plan) -> Self:
-        """Begins a run: the spec and the sources are written down, before any shard."""
+    def open(self, plan: Plan, remove_old: Callable[[], int] = lambda: 0) -> int:
+        """Begins a run: the spec and the sources are written down, before any shard.
+
+        If they are not those of the run before, `remove_old` is called first: a run that is killed meanwhile leaves the old
+        manifest, and the next run calls it again. Returns what it returned.
+        """
         storage.delete(storage.join(self.folder, SUCCESS))
+        removed = 0
         about = {"spec": plan.spec.json(), "hash": plan.spec.hash, "sources": len(plan.sources), "shards": len(plan), "bytes": plan.size}
         if plan.splits:
             about["splits"] = [list(split) for split in plan.splits]
-        about["sources_hash"] = plan.sources_hash
+        about |= {"name": plan.name, "sources_hash": plan.sources_hash}
         if self._before() != about:
+            removed = remove_old()
             with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
                 for entry in plan.sources:
                     file.write(json.dumps(entry).encode() + b"\n")
@@ -186,7 +192,7 @@ class Manifest:
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
             if self._file.tell():
                 self._file.write(b"\n")  # behind a line that a killed run may have left half
-        return self
+        return removed
 
     def _before(self) -> dict[str, Any] | None:
         with contextlib.suppress(DecodeError):  # it is about to be written anew

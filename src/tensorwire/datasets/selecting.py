@@ -36,6 +36,7 @@ def split(
     engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     resume: bool = True,
+    verify: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
     progress: Tell | None = None,
@@ -60,7 +61,8 @@ def split(
     options |= {"by": by, "seed": seed, "splits": splits, "single": False, "soon": not dry_run}
     return driver.plan_and_execute(
         lambda crew, beginning: planning.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options),
-        engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress,
+        engine, workers, engine_options, dry_run,
+        resume=resume, verify=verify, overwrite=overwrite, progress=progress,
     )  # fmt: skip
 
 
@@ -106,6 +108,7 @@ def sample(
     engine_options: Mapping[str, Any] | None = None,
     workers: int | None = None,
     resume: bool = True,
+    verify: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
     progress: Tell | None = None,
@@ -137,7 +140,10 @@ def sample(
             made = replace(made, shards=min(planning.checked_shards(shards) or len(made.sources), len(made.sources), max(1, _size(made))))
         return made
 
-    return driver.plan_and_execute(plan, engine, workers, engine_options, dry_run, resume=resume, overwrite=overwrite, progress=progress)
+    return driver.plan_and_execute(
+        plan, engine, workers, engine_options, dry_run,
+        resume=resume, verify=verify, overwrite=overwrite, progress=progress,
+    )  # fmt: skip
 
 
 def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records: int | None, beginning: Beginning) -> Plan:

@@ -272,13 +272,17 @@ def _stats(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
 
 
 def _check(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
-    """The size and checksum of a shard, for a rerun that does not know its stamp."""
-    value, at = 0, 0
-    with storage.opened(task["path"], ahead=True) as file:
+    return checksum(task["path"])
+
+
+def checksum(path: str) -> dict[str, Any]:
+    """The size, checksum and stamp of a shard as it is, to be compared with the manifest."""
+    value, offset = 0, 0
+    with storage.opened(path, ahead=True) as file:
         buffer = memory.fresh(min(_PIECE, max(1, file.size)))
-        while got := file.read_some(at, buffer):
-            value, at = kernels.crc32c(buffer[:got], value), at + got
-        return {"bytes": at, "crc32c": f"{value:08x}", "stamp": file.stamp}
+        while got := file.read_some(offset, buffer):
+            value, offset = kernels.crc32c(buffer[:got], value), offset + got
+        return {"bytes": offset, "crc32c": f"{value:08x}", "stamp": file.stamp}
 
 
 def _scatter(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """JSON lines: an object a record, plain or compressed as a whole.
 
-Numbers are numbers ("NaN", "Infinity" and "-Infinity" where JSON has none), text is text, bytes are {"b64": "..."}, lists are lists, and a
+Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has no
+number for are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN with other bits. A
 feature that a record does not have is not there (null is read as that, too).
 """
 
@@ -24,7 +25,7 @@ from ...wire import jsontext
 from .. import features
 from ..spec import Spec
 from . import ROWS, Counted, Damage, Part, Reading, jsonl_values
-from .jsonl_values import FORMAT, WORDS
+from .jsonl_values import FORMAT
 
 _MARK = b"\xef\xbb\xbf"
 """What some put in front of UTF-8."""
@@ -232,7 +233,7 @@ def _feature(value: Any, width: str) -> Feature | None:
     if isinstance(value, float):
         return Feature(FLOAT, (), width)
     if isinstance(value, str):
-        return Feature(BYTES, (), text=True) if value not in WORDS else Feature(FLOAT, (), width)
+        return Feature(BYTES, (), text=True) if not jsonl_values.is_number(value) else Feature(FLOAT, (), width)
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return Feature(BYTES, ())
     raise SchemaError("an object is no feature; columns= leaves it out")

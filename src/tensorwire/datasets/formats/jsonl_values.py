@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +21,29 @@ from ...tensors import Array, Ragged, Strings
 from .. import batches
 
 FORMAT = "jsonl"
-WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NAN = re.compile(r"NaN\(((?:[0-9a-f]{2}){1,8})\)")
+"""A NaN with other bits than the usual one, by its bits in hexadecimal: `"NaN(ffc00000)"`."""
 _ANOTHER = "schema= says another dtype"
 _EXACT = 2.0**53
 """Up to here, float64 holds every integer."""
+
+
+class _Nan(float):
+    """A NaN that knows its bits."""
+
+    bits: bytes
+    """Big-endian, as many as its dtype has."""
+
+    def __new__(cls, bits: bytes) -> _Nan:
+        made = super().__new__(cls, math.nan)
+        made.bits = bits
+        return made
+
+
+def is_number(text: str) -> bool:
+    """Whether a string stands for a float that JSON has no number for."""
+    return text in _WORDS or _NAN.fullmatch(text) is not None
 
 
 def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
@@ -169,8 +189,10 @@ def _integer(dtype: str) -> Callable[[Any], int]:
 def _number(value: Any) -> int | float:
     if type(value) is float:
         return value
-    if isinstance(value, str) and value in WORDS:
-        return WORDS[value]
+    if isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
+    if isinstance(value, str) and (match := _NAN.fullmatch(value)):
+        return _Nan(bytes.fromhex(match[1]))
     if type(value) is not int:
         raise SchemaError(f"{value!r:.60}: no number")
     try:
@@ -202,7 +224,31 @@ def _floats(items: list[Any], dtype: str) -> Array:
     for place in np.flatnonzero((~same & (wide == np.rint(wide))) | (np.abs(wide) >= _EXACT)).tolist():
         if type(items[place]) is int and items[place] != int(back[place]):
             raise _changed(items, place, f"an integer that {dtype} does not hold exactly", dtype)
+    for place in np.flatnonzero(np.isnan(wide)).tolist():
+        item = items[place]
+        if isinstance(item, _Nan):
+            exact = _nan_of(item.bits, made.dtype)
+            if exact is None:
+                why = f"NaN({item.bits.hex()}) is not a NaN of {dtype}; {_ANOTHER}"
+                raise SchemaError(why, record=place)
+            made[place : place + 1] = exact
     return made
+
+
+def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
+    """A NaN as an array of one element; None if the dtype does not hold those bits, or they are not a NaN."""
+    found: Array = np.frombuffer(bits[::-1], np.uint8)
+    if len(bits) == dtype.itemsize:
+        made: Array = found.view(dtype)
+    elif {len(bits), dtype.itemsize} == {4, 8}:  # float32 and float64 hold each other's, as far as they go
+        with np.errstate(invalid="ignore"):
+            given = found.view(f"f{len(bits)}")
+            made = given.astype(dtype)
+            if made.astype(given.dtype).tobytes() != given.tobytes():
+                return None
+    else:
+        return None
+    return made if np.isnan(made[0]) else None
 
 
 def _changed(items: list[Any], place: int, why: str, dtype: str) -> SchemaError:
@@ -225,14 +271,26 @@ def from_column(column: Any) -> list[Any]:
         return whole.tolist()  # type: ignore[no-any-return]
     if column.dtype.kind == "c":
         raise EncodeError("JSON has no complex numbers", format=FORMAT)
-    wide = column.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        wide = column.astype(np.float64)
     if np.isfinite(wide).all():
         return wide.tolist()  # type: ignore[no-any-return]
-    items = [
-        value if math.isfinite(value) else "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-        for value in wide.reshape(-1).tolist()
-    ]
-    return _shaped(items, column.shape)
+    return _shaped(_words(np.ascontiguousarray(column).reshape(-1), wide.reshape(-1)), column.shape)
+
+
+def _words(flat: Array, wide: Array) -> list[Any]:
+    """Numbers, and words for what JSON has no number for."""
+    items: list[Any] = wide.tolist()
+    bits = flat.view(f"u{flat.itemsize}")
+    usual = np.array([math.nan]).astype(flat.dtype).view(bits.dtype)[0]
+    for place in np.flatnonzero(~np.isfinite(wide)).tolist():
+        if math.isinf(items[place]):
+            items[place] = "Infinity" if items[place] > 0 else "-Infinity"
+        elif bits[place] == usual:
+            items[place] = "NaN"
+        else:
+            items[place] = f"NaN({int(bits[place]):0{2 * flat.itemsize}x})"
+    return items
 
 
 def _shaped(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
