@@ -5,12 +5,14 @@ import glob
 import os
 import random
 import shutil
+import socket
 import tempfile
 
+import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import storage
+from tensorwire import datasets, storage
 
 NAMES = ["a", "b", "ab", ".h", "_u", "[x]", "a.t", "b.t"]
 
@@ -116,3 +118,85 @@ def test_a_folder_that_may_not_be_read_is_an_error():
     finally:
         os.chmod(f"{folder}/two", 0o755)
         shutil.rmtree(folder)
+
+
+RECORDS = [
+    "a.tfrecord", "a.tfrecords", "a.tfrec", "a.tfr", "a.tfrecord.gz", "a-00000-of-00001.tfrecord",
+    "mnist-train.tfrecord-00000-of-00001", "mnist-train.tfrecord-00000-of-00001.gz", "a [1].tfrecord",
+]  # fmt: skip
+VERBS = {
+    "convert": lambda name: tw.convert(name, "o.jsonl", overwrite=True, workers=0).records,
+    "stats": lambda name: datasets.stats(name, workers=0).records,
+    "read_examples": lambda name: sum(len(batch["x"]) for batch in tw.read_examples(name)),
+    "reader": lambda name: len(tw.RecordReader(name)),
+    "schema": lambda name: 3 * len(tw.infer_schema(name)),
+}
+OF_ONE_FILE = {
+    "inspect": lambda name: tw.inspect(name).records,
+    "verify": lambda name: tw.verify(name).records,
+}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *OF_ONE_FILE])
+@pytest.mark.parametrize("name", RECORDS)
+def test_every_verb_knows_the_names_of_record_files(tmp_path, monkeypatch, name, verb):
+    monkeypatch.chdir(tmp_path)
+    tw.write_examples(name, {"x": np.arange(3)}, schema_file=False)
+    assert (VERBS | OF_ONE_FILE)[verb](name) == 3
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_knows_the_same_patterns(tmp_path, monkeypatch, verb):
+    """`**`, links that lead up, sidecars, manifests and hidden files."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("d", "d/e/f", "d/.hidden"):
+        os.makedirs(folder, exist_ok=True)
+    tw.write_examples("d/a.tfrecord", {"x": np.arange(1)})
+    tw.write_examples("d/e/f/b.tfrecord", {"x": np.arange(2)})
+    tw.write_examples("d/.hidden/c.tfrecord", {"x": np.arange(7)}, schema_file=False)
+    tw.write_examples("d/e/_c.tfrecord", {"x": np.arange(7)}, schema_file=False)
+    os.symlink("..", "d/e/up")
+    len(tw.RecordReader("d/a.tfrecord", index=True))
+    for pattern in ("d/**/*.tfrecord", "**/*.tfrecord", ["d/*.tfrecord", "d/e/f/**"], "d/**/[ab].tfrecord*"):
+        assert VERBS[verb](pattern) == 3, pattern
+    with pytest.raises(FileNotFoundError):
+        VERBS[verb]("d/**/*.nothing")
+
+
+def test_manifests_are_not_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tw.write_examples("a.tfrecord", {"x": np.arange(3)})
+    tw.convert("a.tfrecord", "deep/out", to="jsonl", shards=1, workers=0)
+    assert tw.convert("deep/**/*.jsonl", "o.parquet", workers=0).records == 3
+    assert tw.convert("deep/**", "p.parquet", workers=0).records == 3
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_pattern_passes_over_what_is_no_file(tmp_path, monkeypatch, verb):
+    """Opening a pipe would wait for ever."""
+    monkeypatch.chdir(tmp_path)
+    tw.write_examples("a.tfrecord", {"x": np.arange(3)}, schema_file=False)
+    os.mkfifo("b.tfrecord")
+    os.symlink("b.tfrecord", "c.tfrecord")
+    os.symlink("/dev/zero", "d.tfrecord")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("e.tfrecord")
+        for pattern in ("*.tfrecord", "**/*.tfrecord"):
+            assert VERBS[verb](pattern) == 3
+
+
+@pytest.mark.arrow
+def test_both_suffixes_of_parquet(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    value = {"x": np.arange(3)}
+    for name in ("a.parquet", "a.pq"):
+        tw.save(name, value)
+        assert tw.equal(dict(tw.load(name)), value) and tw.inspect(name).format == "parquet" and tw.verify(name)
+        with tw.open(name) as file:
+            assert file.format == "parquet"
+        tw.convert(name, f"{name}.npz")
+        tw.convert(f"{name}.npz", f"again-{name}", overwrite=True)
+        assert tw.equal(dict(tw.load(f"again-{name}")), value)
+        tw.convert(name, f"{name}.tfrecord", workers=0)
+        assert tw.convert(f"{name}.tfrecord", f"back-{name}", workers=0).records == 3
+        assert datasets.stats(name, workers=0).records == 3

@@ -92,7 +92,7 @@ FORMATS: dict[str, Format] = {
             "parquet:Parquet",
             "columns that share their first dimension, for query engines",
             True,
-            (".parquet",),
+            (".parquet", ".pq"),
             metadata=True,
             extra="arrow",
             compressions=("zstd", "snappy", "gzip", "lz4"),

@@ -9,10 +9,10 @@ from typing import Any
 
 from .. import conversion, storage, summary
 from .._limits import Limits
+from ..records.paths import BOOKS
 from ..records.summary import RecordVerification, is_record_file
 from . import formats
 from .converting import convert as convert_dataset
-from .plans import BOOKS
 from .verifying import DatasetVerification, has_manifest, verify_dataset
 
 _RECORDS = ("tfrecord", "jsonl")

@@ -14,13 +14,13 @@ from typing import Any
 
 from .. import files, storage
 from .._errors import EncodeError, TensorwireError
-from ..records.paths import SCHEMA, dataset
+from ..records.paths import BOOKS, SCHEMA, dataset
 from ..records.schema import FileMark
 from ..storage import Entry
 from . import engines, planning
 from .engines import Engine, Outcome
 from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
-from .plans import BOOKS, RUN, RUNS, Plan
+from .plans import RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
 
 _MARKED = 10_000

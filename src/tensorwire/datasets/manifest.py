@@ -24,9 +24,10 @@ from typing import Any, NamedTuple
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, TensorwireError
+from ..records.paths import BOOKS
 from ..storage import Entry
 from ..wire import jsontext
-from .plans import BOOKS, Plan
+from .plans import Plan
 
 SUCCESS = "_SUCCESS"
 _MOST = 1 << 32

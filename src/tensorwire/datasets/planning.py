@@ -16,7 +16,7 @@ from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, ch
 from ..records import beside
 from ..records.batch import Batch
 from ..records.blocks import compression_named
-from ..records.paths import INDEX, SCHEMA
+from ..records.paths import is_data
 from ..records.schema import Schema, as_schema
 from ..storage import Entry
 from ..tensors import Array
@@ -39,16 +39,12 @@ def find(src: Any) -> list[Entry]:
     if not given:
         raise EncodeError("an empty list of files")
     named = {storage.normal(one) for one in given}
-    found = [entry for entry in storage.find(given) if _is_data(entry.path) or storage.normal(entry.path) in named]
+    found = [entry for entry in storage.find(given) if is_data(entry.path) or storage.normal(entry.path) in named]
     if len(given) > 1 or ".." in given[0]:  # by several ways
         found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[::-1]
     if not found:
         raise FileNotFoundError(f"no file of data matches {storage.shown(given[0])!r}")
     return found
-
-
-def _is_data(path: str) -> bool:
-    return path[path.rfind("/") + 1 :][:1] not in ("_", ".") and not path.endswith((INDEX, SCHEMA))
 
 
 def source_format(entries: Sequence[Entry], given: str | None) -> str:

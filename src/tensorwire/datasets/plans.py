@@ -17,14 +17,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .. import storage
+from ..records.paths import BOOKS
 from ..storage import Entry
 from ..tensors import Array
 from . import formats
 from .formats import Part
 from .spec import Spec, digest
 
-BOOKS = "_tensorwire"
-"""The folder of the manifest, inside the dataset's."""
 RUNS = "shuffle"
 """The folder of a shuffle's runs begins so. Another plan has another: what it has left is not mistaken for ours."""
 RUN = ".run"

@@ -9,9 +9,10 @@ from typing import Any
 
 from .. import storage
 from .._errors import DecodeError, TensorwireError, TransportError
+from ..records.paths import BOOKS
 from . import formats, planning
 from .manifest import Line, Manifest
-from .plans import BOOKS, Plan, Split
+from .plans import Plan, Split
 from .spec import Spec
 from .task import checksum
 

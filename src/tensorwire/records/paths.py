@@ -16,12 +16,14 @@ from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 from .schema import FileMark
 
+BOOKS = "_tensorwire"
+"""The folder of a dataset's manifest, inside the dataset's."""
 INDEX = ".idx"
 SCHEMA = ".schema.json"
 _FEW = 4
 """Files of one folder from which on it is listed."""
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
-_RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
+RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
 _NUMBER = re.compile(r"[-_.]\d+(-of-\d+)?$")
 """The number of a shard behind the suffix, as TFDS writes it."""
 
@@ -34,7 +36,7 @@ def is_record_name(path: str) -> bool:
     """
     name, suffix = os.path.splitext(os.path.basename(path))
     name = name if suffix in SUFFIXES else name + suffix
-    return _NUMBER.sub("", name).endswith(_RECORD_SUFFIXES)
+    return _NUMBER.sub("", name).endswith(RECORD_SUFFIXES)
 
 
 def expand(where: Any) -> list[str]:
@@ -47,17 +49,15 @@ def expand(where: Any) -> list[str]:
         path = os.fspath(where)
         if not isinstance(path, str):
             raise EncodeError(f"paths are str, not bytes: {path!r}")
-        if storage.is_url(path):
-            return _expand_url(path)
-        if os.path.isdir(path):
+        if not storage.is_url(path) and os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, "a folder; name its files with a pattern", os.path.join(path, "*.tfrecord"))
-        if os.path.lexists(path) or not glob.has_magic(path):
+        if not _is_pattern(path):
             return [path]
-        found = sorted(name for name in glob.glob(path) if not name.endswith((INDEX, SCHEMA)) and not os.path.isdir(name))
-        if not found:
-            raise FileNotFoundError(f"no file matches {path!r}")
-        _check_one_set(found)
-        return found
+        names = [entry.path for entry in storage.find(path) if is_data(entry.path)]
+        if not names:
+            raise FileNotFoundError(f"no file of data matches {storage.shown(path)!r}")
+        _check_one_set(names)
+        return names
     if isinstance(where, Iterable) and not isinstance(where, (bytes, bytearray)):
         paths = [path for part in where for path in expand(part)]
         if not paths:
@@ -66,14 +66,22 @@ def expand(where: Any) -> list[str]:
     raise EncodeError(f"a path, a pattern or a list of them, not {type(where).__name__}")
 
 
-def _expand_url(url: str) -> list[str]:
-    if not glob.has_magic(url) or url.startswith(("http://", "https://")):  # where ? and [ ] mean something else
-        return [url]
-    found = [entry.path for entry in storage.find(url) if not entry.path.endswith((INDEX, SCHEMA))]
-    if not found:
-        raise FileNotFoundError(f"no file matches {storage.shown(url)!r}")
-    _check_one_set(found)
-    return found
+def _is_pattern(path: str) -> bool:
+    """Whether a path stands for files by `*`, `?` or `[...]`, and is not the name of one."""
+    if storage.is_url(path):
+        return glob.has_magic(path) and not _is_web(path)  # where ? and [ ] mean something else
+    return glob.has_magic(path) and not os.path.lexists(path)
+
+
+def is_data(path: str) -> bool:
+    """Whether a file that a pattern or folder matches is data: indexes, schemas, manifests and hidden files are not.
+
+    >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS", "a/_tensorwire/shards.jsonl")]
+    [True, False, False, False]
+    """
+    folder, _, name = path.rpartition("/")
+    is_ours = name.endswith((INDEX, SCHEMA)) or BOOKS in folder.split("/")
+    return name[:1] not in ("_", ".") and not is_ours
 
 
 def _check_one_set(names: list[str]) -> None:

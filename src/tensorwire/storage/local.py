@@ -10,7 +10,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from stat import S_ISDIR
+from stat import S_ISDIR, S_ISREG
 from typing import IO, Any, Self, cast
 
 from .. import files, memory
@@ -56,7 +56,7 @@ def matches(pattern: str) -> list[Entry]:
     while glob.has_magic(folder) and not os.path.lexists(folder):
         folder, name = os.path.split(folder)
         steps.insert(0, name)
-    return list(_below(folder, steps)) if steps else _entries(iter([pattern]))
+    return list(_below(folder, steps)) if steps else _entries(iter([pattern]), lambda mode: not S_ISDIR(mode))
 
 
 def _below(folder: str, steps: list[str]) -> Iterator[Entry]:
@@ -116,13 +116,16 @@ def _is_nowhere(error: OSError) -> bool:
 
 
 def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
-    """The files of one folder with a wanted name, each looked at once: there may be a million."""
+    """The files of one folder with a wanted name, each looked at once: there may be a million.
+
+    Pipes, sockets and devices are left out: opening a pipe waits for somebody who writes to it.
+    """
     prefix = os.path.join(folder, "")
     with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
         for entry in found:
             try:
-                if wanted(name := entry.name) and not entry.is_dir():
-                    yield _entry(prefix + name, entry.stat())
+                if wanted(name := entry.name) and not entry.is_dir() and S_ISREG((about := entry.stat()).st_mode):
+                    yield _entry(prefix + name, about)
             except OSError as error:
                 if not _is_nowhere(error):
                     raise
@@ -135,11 +138,12 @@ def listing(folder: str) -> list[Entry]:
         if not _is_nowhere(error):
             raise error
 
-    return sorted(_entries(os.path.join(place, name) for place, _, names in os.walk(folder, onerror=failed) for name in names))
+    walk = os.walk(folder, onerror=failed)
+    return sorted(_entries((os.path.join(place, name) for place, _, names in walk for name in names), S_ISREG))
 
 
-def _entries(names: Iterator[str]) -> list[Entry]:
-    """Files, without folders and what is gone meanwhile."""
+def _entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[Entry]:
+    """Files of a wanted mode, without what is gone meanwhile."""
     found = []
     for name in names:
         try:
@@ -148,7 +152,7 @@ def _entries(names: Iterator[str]) -> list[Entry]:
             if not _is_nowhere(error):
                 raise
             continue
-        if not S_ISDIR(about.st_mode):
+        if wanted(about.st_mode):
             found.append(_entry(name, about))
     return found
 

@@ -24,7 +24,9 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from ... import storage
 from ..._errors import UnknownFormatError, choices
+from ...codecs import FORMATS
 from ...records.batch import Batch
+from ...records.paths import RECORD_SUFFIXES, is_record_name
 from ...records.schema import Schema
 from ...transforms.compression import SUFFIXES as _PACKED
 from ..spec import Spec
@@ -34,12 +36,12 @@ BYTES = 16 << 20
 """A batch ends at so many rows, or bytes."""
 
 SUFFIXES = {
-    "tfrecord": (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather", ".arrows"),
+    "tfrecord": RECORD_SUFFIXES,
+    "parquet": FORMATS["parquet"].suffixes,
+    "arrow": (*FORMATS["arrow"].suffixes, ".arrows"),
     "jsonl": (".jsonl", ".ndjson"),
-    "npz": (".npz",),
-    "safetensors": (".safetensors",),
+    "npz": FORMATS["npz"].suffixes,
+    "safetensors": FORMATS["safetensors"].suffixes,
 }
 STREAMS = ("tfrecord", "jsonl", "safetensors")
 """Those that can be compressed as a whole."""
@@ -127,8 +129,10 @@ def load(name: str) -> None:
 def of_name(path: str) -> str | None:
     """The format that a name says; compressed record files and JSON lines too.
 
-    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.parquet"), of_name("a"), of_name("a.parquet/")
-    ('tfrecord', 'parquet', None, None)
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("mnist-train.tfrecord-00000-of-00001")
+    ('tfrecord', 'tfrecord')
+    >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
+    ('parquet', None, None)
     """
     _, *endings = path.rpartition("/")[2].split(".")
     return _of_endings(*endings[-2:])
@@ -137,6 +141,8 @@ def of_name(path: str) -> str | None:
 @functools.lru_cache(256)
 def _of_endings(*endings: str) -> str | None:
     name = "".join(f".{ending}" for ending in endings)
+    if is_record_name(f"name{name}"):
+        return "tfrecord"
     for packed in _PACKED:
         name = name.removesuffix(packed)
     return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)
