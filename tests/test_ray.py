@@ -93,6 +93,35 @@ def test_a_bucket(server, ray):
     assert len(twr.ExampleSource(alone, None, None, 100, "raise", None, None).get_read_tasks(4)) == 4
 
 
+@pytest.mark.cloud
+def test_workers_have_the_settings_of_the_driver(ray, tmp_path):
+    """Also those that the driver got after the cluster was there."""
+    import tensorwire.ray as twr
+
+    importlib.import_module("moto")
+    late = S3()
+    try:
+        with s3_environment(late.url):
+            base = f"s3://{BUCKET}/late"
+            rows = rows_of(60)
+            tw.write_examples(f"{base}/in.tfrecord", rows, shards=2)
+            dataset = twr.read_examples(f"{base}/in-*.tfrecord")
+            same(dataset.take_all(), rows)
+            assert twr.write_examples(dataset, f"{base}/out.tfrecord", shards=2) == 60
+            report = tw.convert(f"{base}/out-*.tfrecord", f"{base}/lines", to="jsonl", engine="ray")
+            assert report.records == 60 and len(storage.find(f"{base}/lines/*.jsonl")) == 2
+    finally:
+        late.close()
+
+
+def test_writing_makes_the_folder(ray, tmp_path):
+    import tensorwire.ray as twr
+
+    path = tmp_path / "new" / "deep" / "a.tfrecord"
+    assert twr.write_examples(ray.data.range(10), str(path), shards=2) == 10
+    assert sum(len(batch["id"]) for batch in tw.read_examples(f"{path.parent}/a-*.tfrecord")) == 10
+
+
 def test_reading(ray, files):
     import tensorwire.ray as twr
 

@@ -22,6 +22,7 @@ from ..records.batch import Batch
 from ..records.examples import read_examples as _read_examples
 from ..records.reader import RecordReader
 from ..records.schema import Schema
+from ..storage import remote
 
 _data: Any = require("ray.data", extra="ray")
 _block: Any = require("ray.data.block", extra="ray")
@@ -81,6 +82,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         if missing is not None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.shown(missing))
         self._sizes = [known[name].size for name in self._names]
+        self._settings = remote.settings()
         self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits, "batch_size": batch_size}
         examples = _read_examples(self._names, schema, columns, workers=0, **self._options)
         self.schema, self._strict = examples.schema, examples.strict
@@ -122,7 +124,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         known = {field.name for field in fields(_block.BlockMetadata)}
         said = {"num_rows": share.rows, "size_bytes": share.size, "input_files": share.names, "exec_stats": None, "schema": None}
         about = _block.BlockMetadata(**{name: value for name, value in said.items() if name in known})
-        work = partial(_tables, share, self.schema, self._strict, self._options)
+        work = partial(_tables, share, self.schema, self._strict, self._options, self._settings)
         limit = {} if most is None else {"per_task_row_limit": most}
         return _data.ReadTask(work, about, **limit)
 
@@ -150,8 +152,15 @@ def _balanced(sizes: Sequence[int], count: int) -> list[list[int]]:
     return [lot for lot in lots if lot]
 
 
-def _tables(share: _Share, schema: Schema, strict: bool, options: dict[str, Any]) -> Iterator[Any]:
-    """The blocks of one task. Runs in a worker."""
+def _tables(
+    share: _Share,
+    schema: Schema,
+    strict: bool,
+    options: dict[str, Any],
+    settings: dict[str, str],
+) -> Iterator[Any]:
+    """The blocks of one task. Runs in a worker, with the storage settings of the driver."""
+    remote.take_over(settings)
     pa = require("pyarrow", extra="arrow")
     part = None if share.part == (0, 1) else share.part
     examples = _read_examples(share.names, schema, workers=0, shard=part, **options)

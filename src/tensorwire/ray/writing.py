@@ -20,6 +20,7 @@ from ..records.batch import Batch
 from ..records.schema import Feature, FileMark, Schema, as_schema
 from ..records.write import ExampleSink
 from ..records.writer import RecordWriter
+from ..storage import remote
 from ..tensors import Array, Ragged, Strings
 from .reading import BLOCK
 
@@ -76,6 +77,7 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         self._path, self._options, self._count = storage.absolute(os.fspath(path)), options, shards  # workers are in another folder
         self._how: dict[str, Any] = {"compression": compression, "level": level}
         self._schema_file = schema_file
+        self._settings = remote.settings()
         self._done: list[_Shard] = []
 
     def get_name(self) -> str:
@@ -87,12 +89,15 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
 
     def write(self, blocks: Iterable[Any], ctx: Any) -> _Shard:
         """One shard. Runs in a worker; if that dies, another one writes the same file."""
+        remote.take_over(self._settings)
         return self._write(ctx.task_idx, (table for block in blocks for table in _batches(block)))
 
     def _write(self, number: int, batches: Iterable[Batch]) -> _Shard:
         if self._count is not None and number >= self._count:
             raise EncodeError(f"Ray made more than {self._count} tasks; leave shards= out", path=self._path)
         place = self._place(number)
+        if not storage.is_url(place):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
         with RecordWriter(place, **self._how) as writer:
             sink = ExampleSink(writer, self._options, None)
             for batch in batches:

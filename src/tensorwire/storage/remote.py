@@ -15,7 +15,8 @@ _OWN = {
     **dict.fromkeys(("http", "https"), "HTTPStore"),
 }
 """Schemes of obstore; all others are left to fsspec."""
-_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_", "HOME")
+_CLOUDS = ("AWS_", "GOOGLE_", "AZURE_", "AZURITE_")
+_SETTINGS = (*_CLOUDS, "HOME")
 _stores: dict[tuple[object, ...], Store] = {}
 
 
@@ -36,3 +37,23 @@ def store(url: str) -> Store:
 
         found = _stores[key] = ObjectStore(kind, root, PATIENCE)
     return found
+
+
+_taken_over: set[str] = set()
+
+
+def settings() -> dict[str, str]:
+    """The variables of the environment by which stores are found and opened, for workers on other machines.
+
+    They may be credentials: send them as data, never in a command line, a log or a message.
+    """
+    return {name: text for name, text in os.environ.items() if name.startswith(_CLOUDS)}
+
+
+def take_over(settings: dict[str, str]) -> None:
+    """Uses the settings of another process, in place of those taken over before. The worker's own others stay."""
+    for name in _taken_over - settings.keys():
+        os.environ.pop(name, None)
+    _taken_over.clear()
+    _taken_over.update(settings)
+    os.environ.update(settings)

@@ -14,6 +14,7 @@ from typing import Any
 from ... import storage
 from ..._errors import EncodeError, TensorwireError, TransportError
 from ..._optional import require
+from ...storage import remote
 from ..spec import Spec
 from . import RETRIES, Outcome, answer, faults, outcome
 
@@ -41,6 +42,12 @@ def _from_here(task: dict[str, Any]) -> dict[str, Any]:
             absolute = [{**part, "path": storage.absolute(part["path"])} for part in parts]
             found[name] = absolute if name == "parts" else absolute[0]
     return found
+
+
+def _answer(task: dict[str, Any], spec: Spec, settings: dict[str, str]) -> Any:
+    """`answer` in a worker, which has the storage settings of the driver."""
+    remote.take_over(settings)
+    return answer(task, spec)
 
 
 class RayEngine:
@@ -92,14 +99,14 @@ class RayEngine:
         """Outcomes as they come. Leaving early cancels what is under way."""
         ray = self._ray
         self._check_room()
-        asked = ray.remote(**{"max_retries": self.retries, **self._options})(answer)
-        shared = ray.put(spec)  # sent to each node once
+        asked = ray.remote(**{"max_retries": self.retries, **self._options})(_answer)
+        shared = ray.put(spec), ray.put(remote.settings())  # sent to each node once
         under_way: dict[Any, tuple[dict[str, Any], int]] = {}
         source, room = iter(tasks), self._room()
         try:
             while True:
                 while len(under_way) < room and (task := next(source, None)) is not None:
-                    under_way[asked.remote(_from_here(task), shared)] = task, 1
+                    under_way[asked.remote(_from_here(task), *shared)] = task, 1
                 if not under_way:
                     return
                 # Of many tasks, many at once: each wait goes over all of them.
@@ -108,7 +115,7 @@ class RayEngine:
                     task, attempts = under_way.pop(ref)
                     found = self._got(ref, task)
                     if found.error is not None and faults.passing(found.error) and attempts <= self.retries:
-                        under_way[asked.remote(_from_here(task), shared)] = task, attempts + 1
+                        under_way[asked.remote(_from_here(task), *shared)] = task, attempts + 1
                     else:
                         yield found._replace(attempts=attempts)
                 if not ready:
