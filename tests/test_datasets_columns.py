@@ -213,3 +213,21 @@ def test_one_more_source_that_has_less(source, tmp_path):
     assert datasets.convert(there, tmp_path / "o", "jsonl", workers=0).records == 4
     lines = [json.loads(line) for path in sorted((tmp_path / "o").glob("*.jsonl")) for line in path.read_text().splitlines()]
     assert lines == [{"a": 0, "b": 0}, {"a": 1, "b": 1}, {"a": 2, "b": 2}, {"a": 3}]
+
+
+@pytest.mark.parametrize("to", ["parquet", "tfrecord", "jsonl", "arrow"])
+@pytest.mark.parametrize("schema_file", [True, False])
+@pytest.mark.parametrize("shards", [None, 1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_integers_and_floats_of_record_files_by_a_cast(tmp_path, to, schema_file, shards, dtype):
+    """A feature that is an integer in one file and a float in another is refused, unless cast= says what it is."""
+    tw.write_examples(tmp_path / "a.tfrecord", {"v": np.arange(3), "n": np.arange(3)}, schema_file=schema_file)
+    tw.write_examples(tmp_path / "b.tfrecord", {"v": np.float32([0.5, 1.0, 7.0]), "n": np.arange(3, 6)}, schema_file=schema_file)
+    source = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]
+    with pytest.raises(tw.SchemaError):
+        tw.convert(source, tmp_path / "no", to="parquet", workers=0)
+    tw.convert(source, tmp_path / "out", to=to, shards=shards, cast={"v": dtype}, workers=0)
+    tw.convert(tmp_path / "out", tmp_path / "o.npz", shards=1, workers=0)
+    found = tw.load(tmp_path / "o.npz" if (tmp_path / "o.npz").is_file() else next((tmp_path / "o.npz").glob("*.npz")))
+    order = np.argsort(np.asarray(found["n"]))
+    assert np.asarray(found["v"])[order].tolist() == [0, 1, 2, 0.5 if dtype == "float32" else 0, 1, 7]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from .. import storage
 from .._errors import EncodeError, SchemaError, TensorwireError
 from . import pack, paths
 from .reader import RecordReader
-from .schema import Feature, FileMark, Schema
+from .schema import FLOAT, INT64, Feature, FileMark, Schema
 
 _OBJECTS = 8
 """Objects of a sidecar that are compared with its marks: each is a request."""
@@ -33,10 +33,10 @@ class Sidecars(NamedTuple):
     schemas: dict[str, Schema]
     without: list[str]
 
-    def united(self) -> Schema:
+    def united(self, cast: Container[str] = ()) -> Schema:
         """What is true of the files of all sidecars."""
         first, *others = self.schemas.values()
-        return first if all(other == first for other in others) else union(self.schemas)
+        return first if all(other == first for other in others) else union(self.schemas, cast)
 
 
 def find(names: Sequence[str]) -> Sidecars:
@@ -81,19 +81,26 @@ def _is_marked(name: str, marks: dict[str, FileMark]) -> bool:
     return False
 
 
-def known(names: Sequence[str], sample: Callable[[list[str]], Schema]) -> Schema:
-    """The schema of all files, from their sidecars and from a `sample` of those without one."""
+def known(
+    names: Sequence[str],
+    sample: Callable[[list[str]], Schema],
+    cast: Container[str] = (),
+) -> Schema:
+    """The schema of all files, from their sidecars and from a `sample` of those without one.
+
+    Features named by `cast` may be integers in some files and floats in others: they are floats then.
+    """
     sidecars = find(names)
     if not sidecars.schemas:
         return sample(sidecars.without)
     if not sidecars.without:
-        return sidecars.united()
+        return sidecars.united(cast)
     sampled = sample(sidecars.without)
     shown = {"what a sample shows": sampled} if sampled or sampled.sequences else {}
-    return union(sidecars.schemas | shown)
+    return union(sidecars.schemas | shown, cast)
 
 
-def union(schemas: dict[str, Schema]) -> Schema:
+def union(schemas: dict[str, Schema], cast: Container[str] = ()) -> Schema:
     """What is true of the records of all: a feature that some do not have may be missing, lists of different lengths are of any length.
 
     >>> a, b = Schema({"x": Feature("float", (4,), required=True)}), Schema({"x": Feature("float", (3,)), "y": Feature("int64", ())})
@@ -104,7 +111,7 @@ def union(schemas: dict[str, Schema]) -> Schema:
     features, sequences = dict(schema), dict(schema.sequences)
     for place, other in others:
         try:
-            features = _both(features, dict(other))
+            features = _both(features, dict(other), cast)
             sequences = _both(sequences, dict(other.sequences))
         except EncodeError as error:
             raise SchemaError(
@@ -114,10 +121,16 @@ def union(schemas: dict[str, Schema]) -> Schema:
     return Schema(features, sequences)
 
 
-def _both(mine: dict[str, Feature], theirs: dict[str, Feature]) -> dict[str, Feature]:
+def _both(
+    mine: dict[str, Feature],
+    theirs: dict[str, Feature],
+    cast: Container[str] = (),
+) -> dict[str, Feature]:
     found = {name: replace(feature, required=False) for name, feature in (mine | theirs).items()}
     for name in mine.keys() & theirs.keys():
         a, b = mine[name], theirs[name]
+        if name in cast and {a.kind, b.kind} == {INT64, FLOAT}:
+            a, b = (Feature(FLOAT, feature.shape) for feature in (a, b))
         try:
             found[name] = a if a == b else pack.merge(replace(a, default=None, seen={}), replace(b, default=None, seen={}))
         except EncodeError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,12 @@ def of_files(
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
     skip: bool = False,
+    cast: Container[str] = (),
 ) -> Schema:
-    """The same of files that are known to be there. With `skip`, what is damaged is left out of a sample."""
+    """The same of files that are known to be there. With `skip`, what is damaged is left out of a sample.
+
+    Features named by `cast` may be integers in some records and floats in others: they are floats then.
+    """
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
@@ -82,7 +86,7 @@ def of_files(
         complete = complete and whole
         if progress:
             progress(ends[number], ends[-1])
-    schema = schema_of(survey.result(), complete)
+    schema = schema_of(survey.result(), complete, cast)
     if full:
         for name in names:
             known = _index.open_index(name, compression, limits)
@@ -233,7 +237,11 @@ def _add(survey: Any, block: _blocks.Block) -> None:
     coverage.check_examples(survey, before, block)
 
 
-def schema_of(found: tuple[int, int, list[Any]], complete: bool) -> Schema:
+def schema_of(
+    found: tuple[int, int, list[Any]],
+    complete: bool,
+    cast: Container[str] = (),
+) -> Schema:
     """The schema that a survey amounts to."""
     records, _, rows = found
     features: dict[str, Feature] = {}
@@ -243,6 +251,8 @@ def schema_of(found: tuple[int, int, list[Any]], complete: bool) -> Schema:
         there = [number for number in (1, 2, 3) if kinds[number]]
         if not there:
             continue  # it never has a value, so it has no kind
+        if shown in cast and {_BY_NUMBER[number] for number in there} == {INT64, FLOAT}:
+            there = [number for number in there if _BY_NUMBER[number] == FLOAT]
         if len(there) > 1:
             counts = ", ".join(f"{_BY_NUMBER[number]} in {kinds[number]}" for number in there)
             raise SchemaError(f"feature {shown!r} is of several kinds: {counts} records", tensor=shown)

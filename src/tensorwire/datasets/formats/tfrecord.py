@@ -18,7 +18,7 @@ from ...records import damage as _damage
 from ...records import index as _index
 from ...records.batch import Batch
 from ...records.blocks import Block
-from ...records.schema import Schema
+from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...records.write import ExampleSink
 from ...transforms import compression as compressions
 from ...wire import example, kernels
@@ -48,7 +48,11 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
     sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
-    return beside.known(sources, lambda without: infer.of_files(without, sample=sample, skip=spec.skips))
+
+    def sampled(without: list[str]) -> Schema:
+        return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
+
+    return beside.known(sources, sampled, spec.cast)
 
 
 def moved(spec: Spec) -> bool:
@@ -105,8 +109,10 @@ def _records(found: Iterator[Block]) -> Iterator[Batch]:
 class _Decoding:
     """Examples into batches of some rows."""
 
-    def __init__(self, spec: Spec, damage: list[Damage]) -> None:
+    def __init__(self, spec: Spec, damage: list[Damage], kinds: dict[str, str]) -> None:
         self._features, self._skips, self._damage = features.travelling(spec), spec.skips, damage
+        for name, kind in kinds.items():
+            self._features[name] = Feature(kind, self._features[name].shape)
         self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
         self._pool = memory.Pool()
         self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
@@ -175,14 +181,36 @@ class _Decoding:
 
 
 def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
-    decoding = _Decoding(spec, reading.damage)
+    decoding = None
     for block in blocks(part, spec, reading, False):
+        if decoding is None:
+            decoding = _Decoding(spec, reading.damage, _kinds(block, spec))
         yield from decoding.add(block)
         if decoding.strange and spec.strict:
             _check_names(block, spec)
         del block
-    if decoding.rows:
+    if decoding is not None and decoding.rows:
         yield decoding.take()
+
+
+def _kinds(block: Block, spec: Spec) -> dict[str, str]:
+    """Features to cast that are integers in this file, where the schema of all files says floats, or the other way round."""
+    numbers = {
+        name: feature.kind
+        for name, feature in features.travelling(spec).items()
+        if name in spec.cast and not feature.encoding and feature.kind in (INT64, FLOAT)
+    }
+    if not numbers:
+        return {}
+    survey = kernels.ExampleSurvey(DEFAULT.names)
+    survey.add(block.data, block.starts, block.sizes, True)
+    changed = {}
+    for name, is_list, _, (_, *counts), *_ in survey.result()[2]:
+        shown = name.decode(errors="backslashreplace")
+        seen = [kind for kind, count in zip((BYTES, FLOAT, INT64), counts, strict=True) if count]
+        if not is_list and shown in numbers and len(seen) == 1 and seen[0] in (INT64, FLOAT) and seen[0] != numbers[shown]:
+            changed[shown] = seen[0]
+    return changed
 
 
 def _check_names(block: Block, spec: Spec) -> None:
