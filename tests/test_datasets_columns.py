@@ -220,7 +220,9 @@ def test_one_more_source_that_has_less(source, tmp_path):
 @pytest.mark.parametrize("shards", [None, 1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
 def test_integers_and_floats_of_record_files_by_a_cast(tmp_path, to, schema_file, shards, dtype):
-    """A feature that is an integer in one file and a float in another is refused, unless cast= says what it is."""
+    """A feature that is an integer in one file and a float in another is refused, unless cast=
+    says what it is.
+    """
     tw.write_examples(tmp_path / "a.tfrecord", {"v": np.arange(3), "n": np.arange(3)}, schema_file=schema_file)
     tw.write_examples(tmp_path / "b.tfrecord", {"v": np.float32([0.5, 1.0, 7.0]), "n": np.arange(3, 6)}, schema_file=schema_file)
     source = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"]

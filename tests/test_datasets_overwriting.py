@@ -1,4 +1,7 @@
-"""A dataset that replaces another one: never two generations side by side; and `tw.verify` of a dataset's folder."""
+"""A dataset that replaces another one.
+
+Never two generations side by side; and `tw.verify` of a dataset's folder.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""A model of several files that replaces an older one: after a failure at any step it is the old one or the new one, whole."""
+"""A model of several files that replaces an older one.
+
+After a failure at any step it is the old one or the new one, whole.
+"""
 
 import contextlib
 import errno

@@ -2,7 +2,8 @@
 
 A crash at any moment leaves the old checkpoint or the new one:
 
-1. The new data files get names that no file at the prefix has: another number of data files (`-of-00002`).
+1. The new data files get names that no file at the prefix has: another number of data files
+(`-of-00002`).
 2. The new index replaces the old one in one step.
 3. Data files with any other number in their names are removed, those of killed writers too.
 """
@@ -125,7 +126,9 @@ def _publish(generation: Generation, prefix: str, shards: int, index: bytes) -> 
 
 
 def free_shards(prefix: str, least: int = 1) -> int:
-    """The smallest number of data files, from `least` on, that no file of a checkpoint at this prefix or URL has."""
+    """The smallest number of data files, from `least` on, that no file of a checkpoint at this
+    prefix or URL has.
+    """
     taken = {_shards_in(path) for path in data_files(prefix)} | {_shards_of(prefix)}
     return next(shards for shards in range(least, least + len(taken) + 1) if shards not in taken)
 
@@ -144,7 +147,10 @@ def _shards_in(path: str) -> int:
 
 
 def _shards_of(prefix: str) -> int | None:
-    """The number of data files that the index at a prefix says; None if there is none that can be read."""
+    """The number of data files that the index at a prefix says.
+
+    None if there is none that can be read.
+    """
     try:
         return read_index(storage.read_bytes(index_path(prefix), _LARGEST_INDEX), DEFAULT).shards
     except (FileNotFoundError, DecodeError):

@@ -108,9 +108,11 @@ def convert(
 
 
 def _uploaded(url: str, write: Callable[[str, bool], Report], overwrite: bool) -> Report:
-    """Writes to a temporary folder, and uploads the files: first those that an index names, then the index, which replaces the old one.
+    """Writes to a temporary folder, and uploads the files: first those that an index names, then
+    the index, which replaces the old one.
 
-    The first have names that no object has, so whoever reads meanwhile, or after a failure, reads the old model or the new one.
+    The first have names that no object has, so whoever reads meanwhile, or after a failure, reads
+    the old model or the new one.
     """
     parent, _, name = url.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
@@ -131,7 +133,10 @@ def _is_index(path: str) -> bool:
 
 
 def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
-    """Uploads the members and then the index. After an error no member is left, unless the index names them already."""
+    """Uploads the members and then the index.
+
+    After an error no member is left, unless the index names them already.
+    """
     sent: list[str] = []
     try:
         for path in members:

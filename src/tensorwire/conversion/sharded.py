@@ -5,7 +5,8 @@
 Tensors stay in their order; a new file begins where the next tensor would make it larger than asked for, and a tensor that is larger than
 that has a file of its own. A model that fits one file is `model.safetensors`, without an index. All appear at the end, the index last.
 
-A model that replaces another never reuses the names of its files: where those of the hub are taken, the next free number tells the
+A model that replaces another never reuses the names of its files: where those of the hub are
+taken, the next free number tells the
 generations apart (`model-g1-00001-of-00002.safetensors`). Readers follow the index, so a crash leaves the old model or the new one.
 """
 
@@ -51,7 +52,8 @@ def is_index(path: str) -> bool:
 
 
 def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layout:
-    """Which tensor goes where. `path` is model.safetensors, or its index, which is then written in any case.
+    """Which tensor goes where. `path` is model.safetensors, or its index, which is then written
+    in any case.
 
     `taken` has the names of files that shards must not replace.
     """
@@ -130,7 +132,8 @@ def write(
     durable: bool,
     stale: Callable[[], list[str]],
 ) -> None:
-    """Writes all files, or leaves all as they were. `write_shard` writes a file through its descriptor.
+    """Writes all files, or leaves all as they were. `write_shard` writes a file through its
+    descriptor.
 
     `stale` is asked, after the new index is there, for the files of older generations to remove.
     """

@@ -103,7 +103,10 @@ class Work:
         durable: bool,
         overwrite: bool,
     ) -> None:
-        """`path` is written; `place` is where the files go in the end, which is a URL if they are uploaded from `path`."""
+        """`path` is written.
+
+        `place` is where the files go in the end, which is a URL if they are uploaded from `path`.
+        """
         self._way, self._plan, self._path, self._told, self._durable = way, plan, path, told, durable
         self._place, self._overwrite = place, overwrite
         self._layout = None
@@ -179,7 +182,9 @@ class Work:
 
 
 def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
-    """The files at `place`, a path or URL, that belong to it and are of other generations than those called like `paths`."""
+    """The files at `place`, a path or URL, that belong to it and are of other generations than
+    those called like `paths`.
+    """
     new = {os.path.basename(path) for path in paths}
     if format == "checkpoint":
         members = data_files(place)

@@ -54,7 +54,8 @@ def verify(
 ) -> summary.Verification | RecordVerification | DatasetVerification:
     """Reads everything in a file, or in the folder of a dataset, and says whether it is whole.
 
-    A file is read one tensor, or block of records, at a time. The folder of a dataset that `tw.convert` wrote is compared with
+    A file is read one tensor, or block of records, at a time. The folder of a dataset that
+    `tw.convert` wrote is compared with
     its manifest: every shard must be there with its size and checksum, and nothing else that would be read with them.
     `progress` is called with (bytes done, bytes in all).
 

@@ -68,7 +68,8 @@ def execute(
 ) -> Report:
     """Runs a plan; what an earlier run has done, and is still what it should be, is not done again.
 
-    `verify` reads the shards that an earlier run has done, and compares their checksums with the manifest.
+    `verify` reads the shards that an earlier run has done, and compares their checksums with the
+    manifest.
     """
     started = time.monotonic() if since is None else since
     if plan.single:
@@ -232,7 +233,10 @@ def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
 
 
 def _difference(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> str | None:
-    """How a finished dataset differs from the plan's; None if the plan makes the same one, or adds sources to it."""
+    """How a finished dataset differs from the plan's.
+
+    None if the plan makes the same one, or adds sources to it.
+    """
     if about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]:
         return "in another way"
     if not _has_all(plan, manifest, about):
@@ -306,9 +310,11 @@ class _Run:
         """Engines may ask for tasks, and so what is done, in threads of their own."""
 
     def remove_old_shards(self) -> int:
-        """Removes the shards of earlier runs that are not shards of this plan, and returns how many.
+        """Removes the shards of earlier runs that are not shards of this plan, and returns how
+        many.
 
-        This is done before the first new shard is written: two generations of a dataset are never in one folder. A shard of
+        This is done before the first new shard is written: two generations of a dataset are never
+        in one folder. A shard of
         an earlier run stays if it has the same key, so that this run would make the same one.
         """
         plan, prefix = self._plan, self._plan.target.rstrip("/") + "/"

@@ -173,7 +173,8 @@ class Manifest:
     def open(self, plan: Plan, remove_old: Callable[[], int] = lambda: 0) -> int:
         """Begins a run: the spec and the sources are written down, before any shard.
 
-        If they are not those of the run before, `remove_old` is called first: a run that is killed meanwhile leaves the old
+        If they are not those of the run before, `remove_old` is called first: a run that is
+        killed meanwhile leaves the old
         manifest, and the next run calls it again. Returns what it returned.
         """
         storage.delete(storage.join(self.folder, SUCCESS))

@@ -1,4 +1,7 @@
-"""Whether a dataset's folder holds what its manifest says: every shard, with its size and checksum, and no other data."""
+"""Whether a dataset's folder holds what its manifest says.
+
+Every shard, with its size and checksum, and no other data.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class DatasetVerification:
-    """Whether a dataset is whole: `ok`, and if not, what is wrong. It is true or false by itself."""
+    """Whether a dataset is whole.
+
+    `ok`, and if not, what is wrong. It is true or false by itself.
+    """
 
     ok: bool
     path: str

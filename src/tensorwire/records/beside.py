@@ -88,7 +88,8 @@ def known(
 ) -> Schema:
     """The schema of all files, from their sidecars and from a `sample` of those without one.
 
-    Features named by `cast` may be integers in some files and floats in others: they are floats then.
+    Features named by `cast` may be integers in some files and floats in others: they are floats
+    then.
     """
     sidecars = find(names)
     if not sidecars.schemas:

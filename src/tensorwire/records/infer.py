@@ -71,9 +71,11 @@ def of_files(
     skip: bool = False,
     cast: Container[str] = (),
 ) -> Schema:
-    """The same of files that are known to be there. With `skip`, what is damaged is left out of a sample.
+    """The same of files that are known to be there. With `skip`, what is damaged is left out of a
+    sample.
 
-    Features named by `cast` may be integers in some records and floats in others: they are floats then.
+    Features named by `cast` may be integers in some records and floats in others: they are floats
+    then.
     """
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)

@@ -74,7 +74,8 @@ def _is_pattern(path: str) -> bool:
 
 
 def is_data(path: str) -> bool:
-    """Whether a file that a pattern or folder matches is data: indexes, schemas, manifests and hidden files are not.
+    """Whether a file that a pattern or folder matches is data: indexes, schemas, manifests and
+    hidden files are not.
 
     >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS", "a/_tensorwire/shards.jsonl")]
     [True, False, False, False]

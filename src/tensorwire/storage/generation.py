@@ -1,7 +1,9 @@
-"""Files that belong together: members, and an index that names them. All of them are replaced, or none is.
+"""Files that belong together: members, and an index that names them. All of them are replaced, or
+none is.
 
 1. Members are written to temporaries, and then get names that no file has (`if_absent`).
-2. The index replaces the old index in one step. Until then readers follow the old index to the old members.
+2. The index replaces the old index in one step. Until then readers follow the old index to the
+old members.
 3. The stale members are removed: those of the old index, and those that a killed writer left.
 
 A process that dies before step 2 leaves the old generation, and one that dies after it the new one.
@@ -20,7 +22,10 @@ from . import local
 
 
 class Generation:
-    """The new members and the new index of one writer. Leaving the `with` block without `publish` removes the temporaries."""
+    """The new members and the new index of one writer.
+
+    Leaving the `with` block without `publish` removes the temporaries.
+    """
 
     def __init__(self, index: str, durable: bool = True) -> None:
         self._index, self._durable = index, durable
@@ -28,13 +33,17 @@ class Generation:
         self._members: dict[str, os.stat_result] = {}
 
     def member(self, path: str) -> int:
-        """A descriptor to write a new member through, which appears at `path` when the generation is published."""
+        """A descriptor to write a new member through, which appears at `path` when the generation
+        is published.
+        """
         fd = self._stack.enter_context(files.replacing(path, self._durable, if_absent=True))
         self._members[path] = os.fstat(fd)
         return fd
 
     def publish(self, index: Sequence[Any], stale: Callable[[], Iterable[str]]) -> None:
-        """Gives the members their names, replaces the index with these bytes, and removes the files that `stale` names then."""
+        """Gives the members their names, replaces the index with these bytes, and removes the
+        files that `stale` names then.
+        """
         with _exclusive(os.path.dirname(self._index)):
             try:
                 self._stack.close()
@@ -47,7 +56,9 @@ class Generation:
                 local.delete(path)
 
     def _remove_members(self) -> None:
-        """Remove the members that have their names already, and no file of anybody else that took such a name meanwhile."""
+        """Remove the members that have their names already, and no file of anybody else that took
+        such a name meanwhile.
+        """
         for path, about in self._members.items():
             with contextlib.suppress(OSError):
                 if os.path.samestat(os.lstat(path), about):
@@ -70,7 +81,9 @@ class Generation:
 
 @contextlib.contextmanager
 def _exclusive(folder: str) -> Iterator[None]:
-    """Lets one process at a time publish in a folder, so that a writer never removes what another is about to name in its index."""
+    """Lets one process at a time publish in a folder, so that a writer never removes what another
+    is about to name in its index.
+    """
     descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with contextlib.suppress(OSError):  # some network file systems have no locks

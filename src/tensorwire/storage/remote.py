@@ -43,7 +43,8 @@ _taken_over: set[str] = set()
 
 
 def settings() -> dict[str, str]:
-    """The variables of the environment by which stores are found and opened, for workers on other machines.
+    """The variables of the environment by which stores are found and opened, for workers on other
+    machines.
 
     They may be credentials: send them as data, never in a command line, a log or a message.
     """
@@ -51,7 +52,10 @@ def settings() -> dict[str, str]:
 
 
 def take_over(settings: dict[str, str]) -> None:
-    """Uses the settings of another process, in place of those taken over before. The worker's own others stay."""
+    """Uses the settings of another process, in place of those taken over before.
+
+    The worker's own others stay.
+    """
     for name in _taken_over - settings.keys():
         os.environ.pop(name, None)
     _taken_over.clear()

@@ -1,6 +1,7 @@
 """JSON lines: an object a record, plain or compressed as a whole.
 
-Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has no
+Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has
+no
 number for are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN with other bits. A
 feature that a record does not have is not there (null is read as that, too).
 """

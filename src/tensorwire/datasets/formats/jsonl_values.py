@@ -236,7 +236,10 @@ def _floats(items: list[Any], dtype: str) -> Array:
 
 
 def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
-    """A NaN as an array of one element; None if the dtype does not hold those bits, or they are not a NaN."""
+    """A NaN as an array of one element.
+
+    None if the dtype does not hold those bits, or they are not a NaN.
+    """
     found: Array = np.frombuffer(bits[::-1], np.uint8)
     if len(bits) == dtype.itemsize:
         made: Array = found.view(dtype)

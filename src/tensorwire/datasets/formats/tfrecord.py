@@ -194,7 +194,9 @@ def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 
 
 def _kinds(block: Block, spec: Spec) -> dict[str, str]:
-    """Features to cast that are integers in this file, where the schema of all files says floats, or the other way round."""
+    """Features to cast that are integers in this file, where the schema of all files says floats,
+    or the other way round.
+    """
     numbers = {
         name: feature.kind
         for name, feature in features.travelling(spec).items()
