@@ -115,9 +115,9 @@ class TestWholeStreams:
 
     def test_a_bomb(self):
         bomb = gzip.compress(bytes(400 << 20))
-        with pytest.raises(tw.LimitError, match=r"Limits\(ratio="):
+        with pytest.raises(tw.LimitError, match="expansion"):
             tw.loads(bomb)
-        assert tw.loads(tw.dumps(np.zeros(50 << 20, np.uint8), compression="zstd")).nbytes == 50 << 20  # what we write, we read
+        assert tw.loads(tw.dumps(np.zeros(250 << 20, np.uint8), compression="zstd")).nbytes == 250 << 20  # what we write, we read
 
     def test_raw_is_never_guessed(self):
         data = np.frombuffer(gzip.compress(b"hello"), np.uint8)

@@ -25,7 +25,7 @@ from tensorwire.wire.kernels import crc32c
 NAMES = ("gzip", "zlib", "zstd", "lz4", "snappy")
 UNITS = {"gzip": deflate.MEMBER, "zstd": zstd.FRAME, "lz4": lz4.FRAME, "snappy": snappy.BLOCK}
 TENSORFLOWS = ("gzip", "zlib", "snappy")
-ANY = tw.Limits(ratio=1 << 40)
+ANY = tw.Limits(expansion_ratio=1 << 40)
 ALL = 1 << 30
 BACKENDS = {"isal": isal_zlib, "zlib": zlib}
 

@@ -618,16 +618,23 @@ class TestLimits:
     def test_ratio(self):
         blob = tw.dumps({"a": np.zeros(1_000_000)}, "npz", compression="zlib", level=9)
         assert len(blob) * 200 < 8_000_000 and tw.equal(tw.loads(blob), {"a": np.zeros(1_000_000)})  # not much, so it may
-        with pytest.raises(tw.LimitError, match="ratio"):
-            tw.loads(blob, limits=tw.Limits(ratio_from=1 << 20))
-        assert tw.loads(blob, limits=tw.Limits(ratio_from=1 << 20, ratio=1100))["a"].shape == (1_000_000,)
-        with pytest.raises(tw.LimitError, match="ratio"), tw.open(blob, limits=tw.Limits(ratio_from=1 << 20)):
-            pass
+        with pytest.raises(tw.LimitError, match="expansion"):
+            tw.loads(blob, limits=tw.Limits(expansion=1 << 20))
+        assert tw.loads(blob, limits=tw.Limits(expansion=1 << 20, expansion_ratio=1100))["a"].shape == (1_000_000,)
+        with tw.open(blob, limits=tw.Limits(expansion=1 << 20)) as file:
+            assert file["a"].shape == (1_000_000,)
+            with pytest.raises(tw.LimitError, match="expansion"):
+                file["a"].read()
 
     def test_ratio_counts_all_members_together(self):
         blob = tw.dumps({str(i): np.zeros(1_000_000) for i in range(3)}, "npz", compression="zlib", level=9)
-        with pytest.raises(tw.LimitError, match="ratio"):
-            tw.loads(blob)
+        limits = tw.Limits(expansion=16 << 20)
+        with pytest.raises(tw.LimitError, match="expansion"):
+            tw.loads(blob, limits=limits)
+        with tw.open(blob, limits=limits) as file:  # where each read is a call
+            assert [file[name].read().nbytes for name in file] == [8_000_000] * 3
+            with pytest.raises(tw.LimitError, match="expansion"):
+                file.load()
 
     def test_spec(self):
         blob = tw.dumps({"a": np.zeros(1)}, "npz", metadata={"a": "b" * 1000})

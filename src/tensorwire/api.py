@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,9 @@ def _codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> 
         module, _, kind = FORMATS[name].where.partition(":")
         _classes[name] = getattr(importlib.import_module(f"{__package__}.{module if '.' in module else f'codecs.{module}'}"), kind)
     kind = _classes[name]
+    if not options and limits is not None:
+        made: Codec = kind(limits=limits)
+        return made
     known = [field.name for field in fields(kind) if field.name != "limits"]
     strangers = [option for option in options if option not in known]
     if strangers:
@@ -91,13 +94,16 @@ def buffers(
         if whole is not None:
             return [whole]
     own, stream = _compressing(format, compression, level, threads, per_tensor, shuffle)
-    codec = _codec(format, options | own)
+    codec, expanded = _codec(format, options | own), 0
     if keep_device:
         value = frameworks.tensor(value, keep_device=True)
     if quantize:
         from .transforms import nested
 
         value = nested.quantized(value, quantize, axis, nonfinite)  # type: ignore[arg-type]
+        expanded = nested.expanded(value)
+        if "packing" in own:
+            codec = _codec(format, options | {"packing": replace(own["packing"], expanded=expanded)})
     elif axis is not None or nonfinite != "raise":
         raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
     chunks = _encode(codec, format, value, metadata, drop_metadata)
@@ -105,7 +111,7 @@ def buffers(
         return chunks
     from .transforms.whole import compress
 
-    return list(compress(chunks, stream, level, threads))
+    return list(compress(chunks, stream, level, threads, expanded))
 
 
 def _compressing(
@@ -216,16 +222,17 @@ def loads(
         raise _not_bytes(data) from None
     if copy is None and to in ("torch", "jax"):
         copy = True  # they take no read-only memory, and would copy it again
+    budget = (limits or DEFAULT).call(len(view))
     packed = compression or compressed(view, format)
     if packed is not None:
         if copy is False:
             raise DecodeError(f"copy=False, but the bytes are compressed ({packed}); leave copy out", format=packed, offset=0)
-        view = decompress(view, packed, limits)
-    value = decode(view, format, copy, limits, options)
+        view = decompress(view, packed, budget)
+    value = decode(view, format, copy, budget, options)
     if dequantize and has_codes(value):
         from .transforms import nested
 
-        value = nested.dequantized(value, copy is True)
+        value = nested.dequantized(value, copy is True, budget)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
 
 
@@ -242,15 +249,13 @@ def _not_bytes(data: Any) -> UsageError:
     return UsageError(f"loads takes bytes or another buffer, not {type(data).__name__}", hint=hint)
 
 
-def decompress(view: memoryview, compression: str, limits: Limits | None) -> memoryview:
+def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:
     from .transforms import whole
 
-    return memory.flat(whole.decompress(view, compression, limits or DEFAULT))
+    return memory.flat(whole.decompress(view, compression, limits))
 
 
-def decode(
-    view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits | None, options: dict[str, Any]
-) -> Any:
+def decode(view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits, options: dict[str, Any]) -> Any:
     name = _named(format, view, len(view))
     try:
         return _codec(name, options, limits).decode(view, copy)
@@ -343,22 +348,26 @@ def open_container(
     source: files.Source, format: str | tuple[str, ...] | None, compression: str | None, limits: Limits | None, options: dict[str, Any]
 ) -> Opened:
     """A container that is lazy where the format and the file allow it."""
+    budget = (limits or DEFAULT).call(source.size)
     head = source.read_at(0, min(source.size, HEAD))
     packed = compression or compressed(head, format)
     sums = has_checksum(packed, head)
     if packed is not None:
-        source = files.BytesSource(decompress(source.read_at(0, source.size), packed, limits), source.path)
+        source = files.BytesSource(decompress(source.read_at(0, source.size), packed, budget), source.path)
         head = source.read_at(0, min(source.size, HEAD))
     name = _named(format, head, source.size)
-    codec: Any = _codec(name, options, limits)
-    if hasattr(codec, "open"):
-        container = codec.open(source)
-        return Opened(container, name, packed, sums or container.checksums, FORMATS[name].lazy and packed is None)
+    codec: Any = _codec(name, options, budget)
     try:
+        if hasattr(codec, "open"):
+            container = codec.open(source)
+            lazy = FORMATS[name].lazy and packed is None
+            return Opened(container, name, packed, sums or container.checksums, lazy)
         value = codec.decode(source.read_at(0, source.size))
+    except DecodeError as error:
+        raise error.add(format=name, offset=0) from None
     except TensorwireError as error:
         raise error.add(format=name) from None
-    return Opened(Container.of(value), name, packed, sums, False)
+    return Opened(Container.of(value, budget), name, packed, sums, False)
 
 
 def _named(format: str | tuple[str, ...] | None, head: memoryview, size: int) -> str:

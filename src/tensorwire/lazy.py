@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import api, dtypes, files, frameworks, memory, storage
-from ._errors import SchemaError, TensorwireError, choices
+from ._errors import DecodeError, SchemaError, TensorwireError, choices
 from ._limits import Limits
 from .checkpoint.saved_model_open import is_saved_model
 from .codecs.container import Container, TensorSpec
@@ -27,10 +27,11 @@ class LazyTensor:
     A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
     """
 
-    __slots__ = ("_container", "_dequantize", "_part", "_path", "_spec", "name")
+    __slots__ = ("_container", "_dequantize", "_format", "_part", "_path", "_spec", "name")
 
-    def __init__(self, container: Container, name: str, path: str | None, dequantize: bool = True) -> None:
+    def __init__(self, container: Container, name: str, path: str | None, format: str, dequantize: bool = True) -> None:
         self.name, self._container, self._path, self._dequantize = name, container, path, dequantize
+        self._format = format
         self._spec: TensorSpec = self._guard(lambda: container.spec(name))
         self._part = container.plain_part(name)
 
@@ -66,10 +67,10 @@ class LazyTensor:
 
     def read(self) -> Any:
         """All of it."""
-        return self._floats(self._guard(lambda: self._container.read(self.name)))
+        return self._guard(lambda: self._floats(self._container.read(self.name)))
 
     def _floats(self, found: Any) -> Any:
-        return _dequantized(found) if self._dequantize else found
+        return _dequantized(found, self._container) if self._dequantize else found
 
     def __getitem__(self, key: Any) -> Any:
         first, rest = (key[0], key[1:]) if isinstance(key, tuple) and key else (key, ())
@@ -97,12 +98,16 @@ class LazyTensor:
     def _rows(self, start: int, stop: int) -> Any:
         if self._part is not None:
             return self._guard(partial(self._part.read, (start, stop)))
-        return self._floats(self._guard(lambda: self._container.read(self.name, (start, stop))))
+        return self._guard(lambda: self._floats(self._container.read(self.name, (start, stop))))
 
     def _guard(self, work: Any) -> Any:
+        """Runs a read, which is a call with a budget of its own, and adds what is known to its errors."""
+        self._container.budget.start()
         try:
             return work()
         except TensorwireError as error:
+            if isinstance(error, DecodeError):
+                error.add(format=self._format, offset=self._container.offset(self.name))
             raise error.add(path=self._path, tensor=self.name) from None
 
     def __len__(self) -> int:
@@ -120,12 +125,12 @@ class LazyTensor:
         return f"<{self.name!r}: {self.kind} {self.dtype} {self.shape}, {self.nbytes} bytes, not read>"
 
 
-def _dequantized(found: Any) -> Any:
+def _dequantized(found: Any, container: Container) -> Any:
     if not has_codes(found):
         return found
     from .transforms import nested
 
-    return nested.dequantized(found)
+    return nested.dequantized(found, True, container.budget)
 
 
 def _drop_row(sparse: Any) -> Any:
@@ -188,13 +193,17 @@ class File(Mapping[str, LazyTensor]):
         if isinstance(self._source, files.BytesSource):
             options = {key: option for key, option in self._options.items() if key not in ("format", "mmap")}
             return api.loads(self._source.view, self.format, **options)
-        value = self._container.value()
-        return _dequantized(value) if self._dequantize else value
+        self._container.budget.start()
+        try:
+            value = self._container.value()
+            return _dequantized(value, self._container) if self._dequantize else value
+        except DecodeError as error:
+            raise error.add(path=self.path, format=self.format, offset=0) from None
 
     def __getitem__(self, name: str) -> LazyTensor:
         if name not in self._container:
             raise KeyError(f"no tensor {name!r}{choices(name, self._container.keys()[:1000])}")
-        return LazyTensor(self._container, name, self._source.path, self._dequantize)
+        return LazyTensor(self._container, name, self._source.path, self.format, self._dequantize)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._container.keys())
@@ -206,6 +215,7 @@ class File(Mapping[str, LazyTensor]):
         return name in self._container
 
     def close(self) -> None:
+        self._container.close()
         self._source.close()
 
     def __enter__(self) -> File:

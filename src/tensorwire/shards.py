@@ -106,12 +106,15 @@ def _open_all(
     sources: list[files.Source] = []
     containers: dict[str, Container] = {}
     try:
-        for name in dict.fromkeys(places.values()):
+        files_of_index = list(dict.fromkeys(places.values()))
+        for name in files_of_index:
             sources.append(storage.source_of(os.path.join(os.path.dirname(path), name), mmap))
+        budget = (limits or DEFAULT).call(sum(source.size for source in sources))
+        for name, source in zip(files_of_index, sources, strict=True):
             try:
-                containers[name] = Safetensors(limits=limits or DEFAULT).open(sources[-1])
+                containers[name] = Safetensors(limits=budget).open(source)
             except TensorwireError as error:
-                raise error.add(path=sources[-1].path) from None
+                raise error.add(path=source.path) from None
         parts: list[Any] = []
         for tensor, name in places.items():
             if tensor not in containers[name]:
@@ -119,7 +122,7 @@ def _open_all(
                     f"the index says that {name} has it, and it has not", format="safetensors", path=path, tensor=tensor, offset=0
                 )
             parts.append(containers[name].part(tensor))
-        return ShardedSource(path, sources), Container({"dict": {name: {} for name in places}}, parts, metadata, limits or DEFAULT)
+        return ShardedSource(path, sources), Container({"dict": {name: {} for name in places}}, parts, metadata, budget)
     except BaseException:
         for source in sources:
             source.close()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import lazy
-from ._errors import TensorwireError, TransportError
+from ._errors import LimitError, TensorwireError, TransportError
 from ._limits import Limits
 from .checkpoint.saved_model_open import is_saved_model
 from .records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
@@ -94,6 +94,8 @@ class Verification:
     checksums: bool
     """Whether changed data would have been seen; without checksums only the structure is checked."""
     problems: list[str]
+    beyond_limits: bool = False
+    """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -104,7 +106,7 @@ class Verification:
 
     def __str__(self) -> str:
         how = "with checksums" if self.checksums else "the structure only: the file has no checksums"
-        state = "whole" if self.ok else "NOT whole"
+        state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
         return "\n  ".join([f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}", *self.problems])
 
 
@@ -156,13 +158,13 @@ def verify(
     if is_record_file(where, format):
         return verify_records(where, limits, progress)
     problems: list[str] = []
-    count = nbytes = 0
+    count = nbytes = beyond = 0
     try:
         file = lazy.open_file(where, format, limits=limits, **options)
     except TransportError:
         raise  # says nothing about the file
     except TensorwireError as error:
-        return Verification(False, error.path, error.format, 0, 0, False, [str(error)])
+        return Verification(False, error.path, error.format, 0, 0, False, [str(error)], isinstance(error, LimitError))
     with file:
         names = [*file, *file.unlisted]
         total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0
@@ -177,4 +179,6 @@ def verify(
                 raise
             except TensorwireError as error:
                 problems.append(str(error))
-        return Verification(not problems, file.path, file.format, count, nbytes, file.checksums, problems)
+                beyond += isinstance(error, LimitError)
+        only_limits = 0 < beyond == len(problems)
+        return Verification(not problems, file.path, file.format, count, nbytes, file.checksums, problems, only_limits)

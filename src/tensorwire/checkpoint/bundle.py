@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import dtypes, lowering
 from .._errors import DecodeError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..codecs.container import Container, Rows, TensorSpec, UnreadablePart
 from ..codecs.container import Part as AnyPart
 from ..codecs.stored import assign
@@ -31,13 +31,16 @@ SPEC_VERSION = 1
 class Variables(Container):
     """The tensors of any checkpoint. Nothing is made for a tensor before it is asked for."""
 
-    def __init__(self, index: Index, data: Data, readable: bool, copy: bool | None, limits: Limits) -> None:
+    def __init__(self, index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget) -> None:
         self.index, self.metadata = index, {}
-        self._data, self._copy, self._limits = data, copy, limits
+        self._data, self._copy, self.budget = data, copy, budget
         self._parts: dict[int, AnyPart] = {}
         self._names = names.all_readable(index.stems, index.had_suffix, bool(index.kinds[3].any())) if readable else index.all_keys()
         hidden = names.HIDDEN if readable else ()
         self._hidden = {i for i in (index.find(key) for key in hidden) if i is not None}
+
+    def offset(self, name: str) -> int:
+        return 0  # a place in one of several files
 
     @cached_property
     def _by_name(self) -> dict[str, int]:
@@ -92,7 +95,7 @@ class Variables(Container):
             return self._plain(entry)
         message, at = self.index.sliced[str(entry.key)]
         try:
-            slices = read_extents(message, self._limits)
+            slices = read_extents(message, self.budget)
         except DecodeError as error:
             raise error.add(base=at) from None
         pieces = []
@@ -104,7 +107,7 @@ class Variables(Container):
         return sliced_part(entry, slices, pieces)
 
     def _plain(self, entry: Entry) -> Part:
-        rest = entry, self._data, self.index.big_endian, self._copy, self._limits
+        rest = entry, self._data, self.index.big_endian, self._copy, self.budget
         if entry.dtype == dtypes.STRING:
             return StringPart(*rest)
         row = entry.row
@@ -150,8 +153,8 @@ class Variables(Container):
 class Value(Container):
     """A value that `tw.save` wrote."""
 
-    def __init__(self, spec: Any, parts: Sequence[AnyPart], metadata: dict[str, str], limits: Limits, variables: Variables) -> None:
-        super().__init__(spec, parts, metadata, limits)
+    def __init__(self, spec: Any, parts: Sequence[AnyPart], metadata: dict[str, str], budget: Budget, variables: Variables) -> None:
+        super().__init__(spec, parts, metadata, budget)
         self.index, self._variables = variables.index, variables
         self._own = list(self._leaves)
 
@@ -192,7 +195,7 @@ def open_prefix(prefix: str, mmap: bool = False, readable: bool = True, limits: 
         raise error.add(path=path, format=FORMAT, offset=0) from None
     source = DataFiles(prefix, index, index.shards_in_use(), len(data), mmap)
     try:
-        return source, _container(index, source, readable, None, limits)
+        return source, _container(index, source, readable, None, limits.call(source.size))
     except BaseException:
         source.close()
         raise
@@ -212,21 +215,21 @@ def _read_index_file(path: str) -> Any:
 
 def open_joined(source: Source, readable: bool = True, copy: bool | None = None, limits: Limits = DEFAULT) -> Container:
     """A checkpoint in one run of bytes: its data files, then its index."""
-    size = source.size
+    size, budget = source.size, limits.call(source.size)
     if size < table.FOOTER:
         raise DecodeError(f"a checkpoint in {size} bytes", format=FORMAT, offset=size)
     length = table.size_of(source.read_at(size - table.FOOTER, table.FOOTER))
     if length > size:
         raise DecodeError(f"an index of {length} bytes in {size}", format=FORMAT, offset=size - table.FOOTER)
     try:
-        index = read_index(source.read_at(size - length, length), limits)
+        index = read_index(source.read_at(size - length, length), budget)
     except DecodeError as error:
         raise error.add(base=size - length) from None
-    return _container(index, JoinedData(source, index, size - length), readable, copy, limits)
+    return _container(index, JoinedData(source, index, size - length), readable, copy, budget)
 
 
-def _container(index: Index, data: Data, readable: bool, copy: bool | None, limits: Limits) -> Container:
-    variables = Variables(index, data, readable, copy, limits)
+def _container(index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget) -> Container:
+    variables = Variables(index, data, readable, copy, budget)
     if not readable or index.find(names.SPEC) is None:
         return variables
     parts = {key: variables.part(key) for key in index.all_keys() if key not in names.HIDDEN}
@@ -234,7 +237,7 @@ def _container(index: Index, data: Data, readable: bool, copy: bool | None, limi
         said = _said(variables.read(names.SPEC))
         stored = names.key_of if said.get("graph") else str
         spec, ordered = assign(said["spec"], said["metadata"], parts, stored)
-        return Value(spec, ordered, said["metadata"], limits, variables)
+        return Value(spec, ordered, said["metadata"], budget, variables)
     except DecodeError as error:
         raise error.add(format=FORMAT, tensor=names.SPEC, offset=0) from None
 

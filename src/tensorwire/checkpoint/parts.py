@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import dtypes, memory, validate
 from .._errors import ChecksumError, DecodeError, LimitError, TruncatedError
-from .._limits import Limits
+from .._limits import Budget
 from ..codecs.container import Rows
 from ..files import Source
 from ..tensors import Strings, trusted
@@ -36,7 +36,7 @@ class Part(ABC):
     checksum = True
     dtype = "bytes"
 
-    def __init__(self, entry: Entry, data: Data, big_endian: bool, copy: bool | None, limits: Limits) -> None:
+    def __init__(self, entry: Entry, data: Data, big_endian: bool, copy: bool | None, limits: Budget) -> None:
         self.entry, self.shape, self.nbytes = entry, entry.shape, entry.size
         self._data, self._big, self._copy, self._limits = data, big_endian, copy, limits
         self.name = entry.key if isinstance(entry.key, str) else None
@@ -145,6 +145,7 @@ class StringPart(Part):
         count = math.prod(self.shape)
         if 8 * (count + 1) > self._limits.tensor:
             raise LimitError(f"{count} strings; the limit is {self._limits.tensor} bytes for their offsets", offset=at)
+        self._limits.draw(8 * (count + 1), offset=at)
         lengths, used = self._lengths(source, at, count)
         size = self.entry.size - used - 4
         offsets = np.zeros(count + 1, np.int64)

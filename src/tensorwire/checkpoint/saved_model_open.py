@@ -55,7 +55,7 @@ def open_saved_model(path: str | os.PathLike[str], mmap: bool = False, limits: L
     texts = metadata(folder, limits or DEFAULT)
     prefix = os.path.join(folder, "variables", "variables")
     if not os.path.exists(index_path(prefix)):
-        return _Folder(folder), Container({"dict": {}}, [], texts, limits or DEFAULT)
+        return _Folder(folder), Container({"dict": {}}, [], texts, (limits or DEFAULT).call(0))
     source, container = bundle.open_prefix(prefix, mmap, True, limits)
     container.metadata = texts
     source.path = folder

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -60,7 +59,7 @@ def slice_key(name: str, extents: Sequence[Extent]) -> bytes:
 
 def read_extents(message: bytes, limits: Limits) -> list[list[Extent]]:
     """The slices that a variable's entry lists."""
-    reader = Reader(BytesSource(message), FORMAT, replace(limits, names=limits.names // _FIELDS))
+    reader = Reader(BytesSource(message), FORMAT, Limits(names=limits.names // _FIELDS))
     found = []
     for span in reader.take((0, len(message)), many=(7,))[7]:
         extents: list[Extent] = []

@@ -6,7 +6,10 @@ import argparse
 import functools
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
+
+from .._limits import Limits
 
 FILES = "files"
 """What an argument is completed with: the names of files."""
@@ -46,6 +49,17 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def add_names(parser: argparse.ArgumentParser, help: str) -> None:
     """One list of tensors or features, under both of its names."""
     parser.add_argument("--names", "--columns", type=names, metavar="A,B", help=help)
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """The ceilings on what a file may ask for, raised by whoever trusts it."""
+    about = "raise a limit for a file that you trust: expansion=4GiB, names=2000000 (docs/safety.md)"
+    parser.add_argument("--limit", action="append", type=limit, default=[], metavar="NAME=N", help=about)
+
+
+def limits_of(args: argparse.Namespace) -> Limits | None:
+    """What --limit says; None if it says nothing."""
+    return Limits(**dict(args.limit)) if args.limit else None
 
 
 def add_always(parser: argparse.ArgumentParser) -> None:
@@ -123,6 +137,24 @@ def names(text: str) -> list[str]:
     if not all(found):
         raise argparse.ArgumentTypeError(f"names with commas between them, not {text!r:.60}")
     return found
+
+
+def limit(text: str) -> tuple[str, int]:
+    """
+    >>> limit("expansion=4GiB")
+    ('expansion', 4294967296)
+    """
+    from .._errors import choices
+    from ..conversion.rules import size
+
+    name, equals, number = text.partition("=")
+    known = [field.name for field in fields(Limits)]
+    if not equals or name not in known:
+        raise argparse.ArgumentTypeError(f"NAME=N, such as expansion=4GiB, not {text!r:.60}{choices(name, known)}")
+    try:
+        return name, size(number)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def count(text: str) -> int:

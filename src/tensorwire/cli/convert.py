@@ -16,7 +16,17 @@ from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from ..datasets.formats import SUFFIXES, of_name
 from . import dataset, terminal
-from .arguments import add_formats, add_json, checked, count, examples, names, read_from
+from .arguments import (
+    add_formats,
+    add_json,
+    add_limits,
+    checked,
+    count,
+    examples,
+    limits_of,
+    names,
+    read_from,
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -42,6 +52,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tensors", type=names, metavar="A,B", help="datasets: features that an Example keeps exactly, as TensorProtos")
     dataset.add_run(parser)
+    add_limits(parser)
     add_json(parser)
     examples(
         parser,
@@ -89,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 _OF_DATASETS = ("columns", "where", "shuffle", "schema", "cast", "tensors", "shards", "workers")
-_OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size")
+_OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size", "limit")
 
 
 def _asked(args: argparse.Namespace) -> dict[str, Any]:
@@ -135,6 +146,7 @@ def _convert(args: argparse.Namespace, target: str) -> Report:
             quantize=_by_pattern(args.quantize),
             overwrite=args.overwrite,
             dry_run=args.dry_run,
+            limits=limits_of(args),
             progress=None if bar is None else bar.show,
         )
 

@@ -6,11 +6,12 @@ import argparse
 
 from ..records.reader import RecordReader
 from . import terminal
-from .arguments import add_json, add_records, examples
+from .arguments import add_json, add_limits, add_records, examples, limits_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
+    add_limits(parser)
     add_json(parser)
     examples(parser, "count train-00000-of-00002.tfrecord", "count 'train-*.tfrecord' --json")
 
@@ -22,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         for number, path in enumerate(paths):
             if bar is not None:
                 bar.show(number / len(paths), path)
-            counts[path] = len(RecordReader([path]))
+            counts[path] = len(RecordReader([path], limits=limits_of(args)))
     if args.json:
         terminal.say_json({"files": counts, "records": sum(counts.values())})
         return 0

@@ -7,7 +7,7 @@ import argparse
 from .._errors import UsageError
 from ..comparison import diff
 from . import terminal
-from .arguments import add_json, examples, read_from
+from .arguments import add_json, add_limits, examples, limits_of, read_from
 from .convert import _rule
 
 
@@ -20,6 +20,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--atol", type=_tolerance, metavar="X", help="values may differ by so much, and dtypes do not count")
     parser.add_argument("--rtol", type=_tolerance, metavar="X", help="the same, as a share of the larger one")
     parser.add_argument("--all", action="store_true", help="show equal tensors too")
+    add_limits(parser)
     add_json(parser)
     examples(parser, "diff model.safetensors model.npz", "diff model.safetensors half.safetensors --atol 0.001 --json")
 
@@ -34,7 +35,8 @@ def _tolerance(text: str) -> float:
 def run(args: argparse.Namespace) -> int:
     if args.a == args.b == "-":
         raise UsageError("standard input is one file, not two")
-    found = diff(read_from(args.a), read_from(args.b), rename=args.rename, atol=args.atol, rtol=args.rtol)
+    tolerances = {"atol": args.atol, "rtol": args.rtol}
+    found = diff(read_from(args.a), read_from(args.b), rename=args.rename, limits=limits_of(args), **tolerances)
     if args.json:
         terminal.say_json(found.json())
     else:

@@ -7,16 +7,17 @@ import argparse
 from .. import summary
 from ..records.summary import RecordSummary
 from . import terminal
-from .arguments import add_file, add_json, examples, read_from
+from .arguments import add_file, add_json, add_limits, examples, limits_of, read_from
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
+    add_limits(parser)
     add_json(parser)
     examples(parser, "inspect model.safetensors", "inspect train-00000-of-00002.tfrecord --json", "inspect - < predictions.npz")
 
 
 def run(args: argparse.Namespace) -> int:
-    found = summary.inspect(read_from(args.file), args.format)
+    found = summary.inspect(read_from(args.file), args.format, limits=limits_of(args))
     terminal.show(found, args.json)
     return 1 if isinstance(found, RecordSummary) and found.problems else 0

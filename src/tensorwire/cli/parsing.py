@@ -154,6 +154,8 @@ def _in_options(text: str, options: frozenset[str]) -> str:
     '--shards for a folder; --overwrite, mmap=True, --tensors name'
     >>> _in_options("cast={'x': 'int8'} rounds it", frozenset(["--cast"]))
     '--cast x=int8 rounds it'
+    >>> _in_options("a larger Limits(expansion=...) allows more", frozenset(["--limit"]))
+    'a larger --limit expansion=... allows more'
     >>> _in_options("no such file (path to=3/format=b/to=4)", frozenset(["--to", "--format"]))
     'no such file (path to=3/format=b/to=4)'
     """
@@ -162,4 +164,6 @@ def _in_options(text: str, options: frozenset[str]) -> str:
         name, value = "--" + found[1].replace("_", "-"), re.sub(r"[\[\]{} ']", "", found[2] or "").replace(":", "=")
         return found[0] if name not in options else name if value in ("", "True") else f"{name} {value}"
 
+    if "--limit" in options:
+        text = re.sub(r"(?:tw\.)?Limits\((\w+)=[^()]*\)", r"--limit \1=...", text)
     return re.sub(r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|\{'[^']*': '[^']*'\}|(?=[\s,;:)]|$))", option, text)

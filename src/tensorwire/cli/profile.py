@@ -13,7 +13,7 @@ from ..profiling.plot import check
 from ..records.examples import read_examples
 from ..records.summary import is_record_file
 from . import terminal
-from .arguments import FILES, add_file, add_json, completed, examples, read_from
+from .arguments import FILES, add_file, add_json, add_limits, completed, examples, limits_of, read_from
 
 ROWS = 1024
 
@@ -29,6 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--best", choices=WHAT, help="say only which way is best for this, and why")
     parser.add_argument("--lossy", action="store_true", help="with --best: quantized ways may win")
     completed(parser.add_argument("--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf"), FILES)
+    add_limits(parser)
     add_json(parser)
     examples(
         parser,
@@ -77,16 +78,16 @@ def _print(found: Profile, args: argparse.Namespace) -> None:
 def _value(args: argparse.Namespace) -> Any:
     """The value of a file; of a record file the columns of its first records."""
     if is_record_file(args.file, args.format):
-        batch = next(iter(read_examples(args.file, batch_size=ROWS, workers=0)), None)
+        batch = next(iter(read_examples(args.file, batch_size=ROWS, workers=0, limits=limits_of(args))), None)
         if batch is None:
             raise SchemaError("there are no records in it to measure", path=args.file)
         value = dict(batch)
         if not args.json and args.best is None:
             terminal.say(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
     elif args.name is not None:
-        return lazy.load(read_from(args.file), args.format, names=[args.name])[args.name]
+        return lazy.load(read_from(args.file), args.format, names=[args.name], limits=limits_of(args))[args.name]
     else:
-        return lazy.load(read_from(args.file), args.format)
+        return lazy.load(read_from(args.file), args.format, limits=limits_of(args))
     if args.name is None:
         return value
     if args.name not in value:

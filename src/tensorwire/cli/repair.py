@@ -6,7 +6,7 @@ import argparse
 
 from ..records.repair import repair
 from . import terminal
-from .arguments import add_json, examples
+from .arguments import add_json, add_limits, examples, limits_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -15,12 +15,13 @@ def options(parser: argparse.ArgumentParser) -> None:
         "target", metavar="TARGET", nargs="?", help="the file for its good records; without one the damage is only reported"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace TARGET if it exists")
+    add_limits(parser)
     add_json(parser)
     examples(parser, "repair train-00000-of-00002.tfrecord", "repair train-00000-of-00002.tfrecord good.tfrecord --json")
 
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bytes_bar() as tell:
-        found = repair(args.file, args.target, overwrite=args.overwrite, progress=tell)
+        found = repair(args.file, args.target, overwrite=args.overwrite, limits=limits_of(args), progress=tell)
     terminal.show(found, args.json)
     return 0 if found.ok else 1

@@ -6,13 +6,14 @@ import argparse
 
 from ..records.infer import infer_schema
 from . import terminal
-from .arguments import add_json, add_names, add_records, examples
+from .arguments import add_json, add_limits, add_names, add_records, examples, limits_of
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     add_records(parser)
     add_names(parser, "only these features")
     parser.add_argument("--full", action="store_true", help="look at every record, not at a sample")
+    add_limits(parser)
     add_json(parser)
     examples(parser, "schema 'train-*.tfrecord'", "schema train-00000-of-00002.tfrecord --columns label,ids --full --json")
 
@@ -20,6 +21,6 @@ def options(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     with terminal.bar() as bar:
         told = None if bar is None else lambda done, total: bar.show(done / total if total else 1.0, "")
-        found = infer_schema(args.files, full=args.full, progress=told)
+        found = infer_schema(args.files, full=args.full, limits=limits_of(args), progress=told)
     terminal.show(found if args.names is None else found.select(args.names), args.json)
     return 0

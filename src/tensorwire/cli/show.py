@@ -14,7 +14,17 @@ from ..showing.contents import MOST, contents
 from ..showing.values import Look
 from ..showing.where import Where
 from . import terminal
-from .arguments import add_format, add_json, add_names, checked, count, examples, read_from
+from .arguments import (
+    add_format,
+    add_json,
+    add_limits,
+    add_names,
+    checked,
+    count,
+    examples,
+    limits_of,
+    read_from,
+)
 
 RECORDS = 5
 """That are shown unless -n says otherwise."""
@@ -51,6 +61,7 @@ tensors the statistics are those of a sample."""
         help="records: only those that this is true for: 'label == 3 and len(ids) > 2'",
     )
     add_format(parser)
+    add_limits(parser)
     add_json(parser)
     examples(
         parser,
@@ -75,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
     rows = 8 if args.number is None or not names else args.number or 1 << 40
     look = Look(paint, chosen, bars, args.all, rows, args.slice)
     most = MOST if args.number is None else args.number or None
-    shown = contents(read_from(args.file), names, format=args.format, most=most, look=look)
+    limits = limits_of(args)
+    shown = contents(read_from(args.file), names, format=args.format, most=most, look=look, limits=limits)
     if args.json:
         terminal.say_json(shown.json)
     else:
@@ -89,7 +101,8 @@ def _records(args: argparse.Namespace) -> int:
         raise UsageError(f"{given[0]} is for tensors, and these are records")
     columns = [*args.name, *(args.names or [])]
     most = RECORDS if args.number is None else args.number or None
-    found = records.read(args.file, skip=args.skip, count=most, where=args.where, columns=columns)
+    chosen = {"skip": args.skip, "count": most, "where": args.where}
+    found = records.read(args.file, columns=columns, limits=limits_of(args), **chosen)
     for number, record in enumerate(found):
         if args.json:
             terminal.say_json(record.json(columns or None), indent=None)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import lowering
 from .._errors import DecodeError, EncodeError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from .._optional import require
 from ..files import BytesSource, Source
 from ..wire import jsontext, kernels
@@ -59,25 +59,27 @@ class Arrow:
             raise EncodeError("metadata with a lone surrogate, so they are not text that UTF-8 can hold", format=FORMAT) from None
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        plain = kernels.decode_columns(data, bool(copy)) if copy is not False and self.limits is DEFAULT else None
+        plain = kernels.decode_columns(data, bool(copy)) if copy is not False and self.limits.is_default else None
         if plain is not None:
             return plain
+        budget = self.limits.call(len(data))
         try:
-            spec, parts, _ = self._read(BytesSource(data), copy, True)
-            return lowering.lift(spec, [part.read() for part in parts], self.limits)
+            spec, parts, _ = self._read(BytesSource(data), copy, budget, True)
+            return lowering.lift(spec, [part.read() for part in parts], budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the schema and where the batches are, and rows of columns when they are asked for."""
+        budget = self.limits.call(source.size)
         try:
-            return Container(*self._read(source, copy), self.limits)
+            return Container(*self._read(source, copy, budget), budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
-    def _read(self, source: Source, copy: bool | None, whole: bool = False) -> tuple[Any, list[Any], dict[str, str]]:
+    def _read(self, source: Source, copy: bool | None, budget: Budget, whole: bool = False) -> tuple[Any, list[Any], dict[str, str]]:
         """(spec, parts, metadata)"""
-        file = IpcFile(source, self.limits)
+        file = IpcFile(source, budget)
         if whole:
             file.data.inflate_all(file.chunks)
         return value_of(columns(file, copy), dict(file.metadata))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import memory
 from .._errors import DecodeError, EncodeError, TruncatedError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget
 from .._optional import require
 from ..tensors import Array
 from ..wire import kernels
@@ -27,7 +27,7 @@ from .arrow_write import Table
 
 
 def columns(
-    schema: Any, batches: Iterable[Any], limits: Limits, copy: bool | None, format: str
+    schema: Any, batches: Iterable[Any], limits: Budget, copy: bool | None, format: str
 ) -> tuple[dict[str, Column], dict[str, str]]:
     """The columns of record batches, which share their memory, and the schema's metadata."""
     file = _file(schema, batches, limits, format)
@@ -41,11 +41,11 @@ def refused(
     format: str,
 ) -> tuple[dict[str, Column], dict[str, str]]:
     """The same where none of the columns can be read."""
-    file = _file(schema, (), DEFAULT, format)
+    file = _file(schema, (), DEFAULT.call(0), format)
     return arrow_schema.all_refused(file, error, rows), dict(file.metadata)
 
 
-def _file(schema: Any, batches: Iterable[Any], limits: Limits, format: str) -> IpcFile:
+def _file(schema: Any, batches: Iterable[Any], limits: Budget, format: str) -> IpcFile:
     pa = require("pyarrow", extra="arrow")
     sink, options = _Sink(), pa.ipc.IpcWriteOptions(allow_64bit=True)
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema, options=options) as writer:

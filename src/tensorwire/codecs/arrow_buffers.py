@@ -1,7 +1,7 @@
 """The bytes of the buffers of an Arrow file.
 
-A compressed buffer begins with its size. All sizes together are held against the limits before anything is allocated, and what comes out
-must be exactly as much.
+A compressed buffer begins with its size, which is drawn on the budget before anything is allocated, and what comes out must be exactly as
+much.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import memory
-from .._errors import DecodeError, LimitError
-from .._limits import Limits
+from .._errors import DecodeError
+from .._limits import Budget
 from .._optional import require
 from ..files import Source
 from ..wire import arrow_ipc as ipc
@@ -37,12 +37,9 @@ class Chunk(NamedTuple):
 class Buffers:
     """Reads them out of a source."""
 
-    def __init__(self, source: Source, limits: Limits) -> None:
-        self.source, self._limits = source, limits
+    def __init__(self, source: Source, budget: Budget) -> None:
+        self.source, self._budget = source, budget
         self._inflated: OrderedDict[tuple[int, int], memoryview] = OrderedDict()
-        self._counted: set[tuple[int, int]] = set()
-        self._total = 0
-        self._most = max(limits.ratio_from, limits.ratio * source.size)
         self._lock = threading.Lock()
 
     def read(self, chunk: Chunk, buffer: int, start: int, stop: int) -> memoryview:
@@ -109,16 +106,11 @@ class Buffers:
         return [next(made) if size > 0 else data[8:] if size else memoryview(b"") for data, size in zip(packed, sizes, strict=True)]
 
     def _claimed(self, head: memoryview, chunk: Chunk, buffer: int) -> int:
-        """The size that a compressed buffer says. What all of them become, each counted once, is bounded by what there is."""
-        count, key, at = int.from_bytes(head, "little", signed=True), (chunk.body, buffer), chunk.body + chunk.batch.buffers[buffer][0]
+        """The size that a compressed buffer says."""
+        count, at = int.from_bytes(head, "little", signed=True), chunk.body + chunk.batch.buffers[buffer][0]
         if len(head) < 8 or count < -1:
             raise DecodeError("a compressed buffer does not begin with its size", offset=at)
-        with self._lock:
-            self._total += max(0, count) if key not in self._counted else 0
-            self._counted.add(key)
-        if self._total > self._most:
-            why = f"{self._total:,} bytes of data in a file of {self.source.size:,}; what you trust, read with a larger "
-            raise LimitError(f"{why}Limits(ratio={self._limits.ratio})", offset=at)
+        self._budget.draw(max(0, count), offset=at, once=(self, chunk.body, buffer))
         return count
 
     def _keep(self, key: tuple[int, int], found: memoryview) -> None:

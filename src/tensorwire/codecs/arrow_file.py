@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import DecodeError, LimitError, TruncatedError
-from .._limits import Limits
+from .._limits import Budget
 from ..files import Source
 from ..wire import arrow_ipc as ipc
 from ..wire.arrow_ipc import MAGIC, MARK, Message, Schema
@@ -38,7 +38,7 @@ class Dictionary:
 class IpcFile:
     """The schema and the batches of a source."""
 
-    def __init__(self, source: Source, limits: Limits, format: str = ipc.FORMAT) -> None:
+    def __init__(self, source: Source, limits: Budget, format: str = ipc.FORMAT) -> None:
         self.source, self.limits, self.format = source, limits, format
         self.data = Buffers(source, limits)
         self.version = ipc.V5

@@ -324,3 +324,4 @@ def allow(level: Level, size: int, chunk: Chunk | None = None) -> None:
     if size > level.file.limits.tensor:
         why = f"{size} bytes that the file does not itself hold; Limits(tensor=...) allows {level.file.limits.tensor}"
         raise LimitError(why, tensor=level.column, offset=chunk.body if chunk else 0)
+    level.file.limits.draw(size, offset=chunk.body if chunk else 0)

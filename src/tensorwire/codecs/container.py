@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes, lowering, validate
 from .._errors import DecodeError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget
 from ..quantized import Quantized
 from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 
@@ -87,16 +87,16 @@ class UnreadablePart:
 class PackedPart:
     """A part that is compressed or shuffled. Reading rows of it unpacks the blocks that hold them."""
 
-    def __init__(self, part: Part, entry: lowering.Entry, limits: Limits) -> None:
+    def __init__(self, part: Part, entry: lowering.Entry, budget: Budget) -> None:
         self.dtype, self.shape, self.nbytes = entry.row.name, entry.shape, part.nbytes
         self.checksum = getattr(part, "checksum", False) or entry.how.checksum
         self.packed = str(entry.how)
-        self._part, self._entry, self._limits = part, entry, limits
+        self._part, self._entry, self._budget = part, entry, budget
 
     def read(self, rows: Rows = None) -> Any:
         if rows is None:
-            return self._entry.unpack(self._part.read(), self._limits)
-        return self._entry.rows(self._part.shape[0], self._part.read, rows, self._limits)
+            return self._entry.unpack(self._part.read(), self._budget)
+        return self._entry.rows(self._part.shape[0], self._part.read, rows, self._budget)
 
 
 class _Leaf(NamedTuple):
@@ -106,25 +106,32 @@ class _Leaf(NamedTuple):
 
 
 class Container:
-    """Tensors by name, read when they are asked for."""
+    """Tensors by name, read when they are asked for.
 
-    def __init__(self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], limits: Limits = DEFAULT) -> None:
+    What a read expands is drawn on `budget`. Its owner starts the budget again for each call: see `_limits`.
+    """
+
+    def __init__(self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], budget: Budget) -> None:
         if lowering.is_packed(spec):
             said = lowering.entries(spec, len(parts))
-            parts = [part if entry is None else PackedPart(part, entry, limits) for entry, part in zip(said, parts, strict=True)]
+            parts = [part if entry is None else PackedPart(part, entry, budget) for entry, part in zip(said, parts, strict=True)]
             spec = lowering.inside(spec)
-        self.tree, self.parts, self.metadata, self._limits = spec, parts, metadata, limits
+        self.tree, self.parts, self.metadata, self.budget = spec, parts, metadata, budget
         self._leaves = dict(_leaves(spec, len(parts)))
         self.tensor_metadata: dict[str, dict[str, str]] = {}
-        if isinstance(spec, dict) and "bundle" in spec and isinstance(spec.get("tensor_metadata", {}), dict):
-            self.tensor_metadata = spec.get("tensor_metadata", {})
+        if isinstance(spec, dict) and "bundle" in spec:
+            self.tensor_metadata = lowering.tensor_metadata(spec)
 
     @classmethod
-    def of(cls, value: Any) -> Container:
+    def of(cls, value: Any, budget: Budget | None = None) -> Container:
         """A value that had to be read whole, as if it were lazy."""
         spec, parts = lowering.lower(value, strings=True)
         metadata = value.metadata if isinstance(value, Bundle) else {}
-        return cls(spec, [MemoryPart(part) for part in parts], metadata)
+        stored = [MemoryPart(part) for part in parts]
+        return cls(spec, stored, metadata, budget or DEFAULT.call(sum(part.nbytes for part in stored)))
+
+    def close(self) -> None:
+        """Ends what reading needs besides the source: nothing, in most formats."""
 
     def keys(self) -> list[str]:
         return list(self._leaves)
@@ -159,6 +166,11 @@ class Container:
         """Whether reading a tensor whole notices any change of its data."""
         return bool(self.parts) and all(getattr(part, "checksum", False) for part in self.parts)
 
+    def offset(self, name: str) -> int:
+        """Where in the file the data of a tensor begins, as far as that is known; else 0."""
+        leaf = self._leaves.get(name)
+        return getattr(self.parts[leaf.first], "offset", 0) if leaf is not None and leaf.size else 0
+
     def _leaf(self, name: str) -> tuple[Any, Sequence[Part]]:
         """A tensor's node and parts, which fit each other."""
         leaf = self._leaves[name]
@@ -183,14 +195,14 @@ class Container:
         try:
             node, parts = self._leaf(name)
             if rows is not None:
-                return _read_rows(node, parts, rows, self._limits)
-            return lowering.lift(node, [part.read() for part in parts], self._limits)
+                return _read_rows(node, parts, rows, self.budget)
+            return lowering.lift(node, [part.read() for part in parts], self.budget)
         except DecodeError as error:
             raise error.add(tensor=name) from None
 
     def value(self) -> Any:
         """All of it; a tensor of an unknown dtype is an error that names it."""
-        return lowering.lift(self.tree, [part.read() for part in self.parts], self._limits)
+        return lowering.lift(self.tree, [part.read() for part in self.parts], self.budget)
 
 
 def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
@@ -303,18 +315,18 @@ def _scheme(node: Any) -> str | None:
     return found.get("scheme") if isinstance(found, dict) else None
 
 
-def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], limits: Limits) -> Any:
+def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], budget: Budget) -> Any:
     kind = next(iter(node), None)
     start, stop = rows
     if kind == "strings":
         return _string_rows(node, parts, start, stop)
     if kind == "ragged":
-        return _ragged_rows(node, parts, start, stop, limits)
+        return _ragged_rows(node, parts, start, stop, budget)
     if kind == "sparse":
-        return _sparse_rows(node, parts, start, stop, limits)
+        return _sparse_rows(node, parts, start, stop, budget)
     if kind == "quantized":  # a scale for each row, or one for all
-        return lowering.lift(node, [parts[0].read(rows), *(part.read(rows if node["axis"] == 0 else None) for part in parts[1:])], limits)
-    return lowering.lift(node, [parts[0].read(rows)], limits)
+        return lowering.lift(node, [parts[0].read(rows), *(part.read(rows if node["axis"] == 0 else None) for part in parts[1:])], budget)
+    return lowering.lift(node, [parts[0].read(rows)], budget)
 
 
 def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Strings:
@@ -329,7 +341,7 @@ def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Str
     return found
 
 
-def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
+def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
     count = node["splits"]
     values, splits = parts[:-count], []
     low, high = start, stop
@@ -339,13 +351,13 @@ def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
         if not 0 <= low <= high:
             raise DecodeError(f"row_splits go from {low} to {high}")
         splits.append(cut - cut[0])
-    inner = _read_rows(node["ragged"], values, (low, high), limits)
+    inner = _read_rows(node["ragged"], values, (low, high), budget)
     uniform = node.get("uniform", [None] * count)
     validate.ragged(len(inner), splits, uniform, DecodeError)
     return trusted(Ragged, inner, tuple(splits), tuple(uniform))
 
 
-def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits: Limits) -> Any:
+def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
     """Sorted indices are searched, a few bytes at a time; others have to be read."""
     indices, shape = parts[0], parts[-1].read()
     nnz, rank = indices.shape
@@ -356,11 +368,11 @@ def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, limits
         chosen: Any = indices.read((low, high))
         if len(chosen) and (chosen[0, 0] < start or chosen[-1, 0] >= stop):
             raise DecodeError("the indices of a sparse tensor are said to be sorted, and are not")
-        values = _read_rows(node["sparse"], parts[1:-1], (low, high), limits)
+        values = _read_rows(node["sparse"], parts[1:-1], (low, high), budget)
     else:
         everything = indices.read()
         keep = np.flatnonzero((everything[:, 0] >= start) & (everything[:, 0] < stop))
-        values = lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], limits)
+        values = lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], budget)
         chosen, values = everything[keep], values.rows(keep) if isinstance(values, Quantized) else values[keep]
     moved = chosen.copy()
     moved[:, 0] -= start

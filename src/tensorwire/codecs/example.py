@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import dtypes, lowering, memory
 from .._errors import DecodeError, EncodeError, LimitError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..tensors import Array, Strings, trusted
 from ..wire import example, jsontext, kernels, protobuf
 from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
@@ -63,12 +63,12 @@ class Example:
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         try:
-            return self._decode(data, copy)
+            return self._decode(data, copy, self.limits.call(len(data)))
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
 
-    def _decode(self, data: memoryview, copy: bool | None) -> Any:
-        found = _read(data, self.limits)
+    def _decode(self, data: memoryview, copy: bool | None, budget: Budget) -> Any:
+        found, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
         if KEY not in found:
             return {name: _list(data, values, copy) for name, values in found.items()}
         spec, tensors, offset = _said(data, found.pop(KEY))
@@ -76,21 +76,22 @@ class Example:
             names = lowering.names(spec, len(found))
             if len(names) != len(found) or not found.keys() <= set(names) or not tensors <= set(names):
                 raise DecodeError("the features are not those of the tensorwire spec")
-            parts = [self._tensor(data, name, found[name], copy) if name in tensors else _list(data, found[name], copy) for name in names]
-            return lowering.lift(spec, parts, self.limits)
+            parts = [_tensor(codec, data, name, found[name], copy) if name in tensors else _list(data, found[name], copy) for name in names]
+            return lowering.lift(spec, parts, budget)
         except DecodeError as error:
             raise error.add(offset=offset) from None
 
-    def _tensor(self, data: memoryview, name: str, values: Array, copy: bool | None) -> Array | Strings:
-        """The TensorProto of a feature."""
-        if values.shape != (1, 2):
-            raise DecodeError("the spec says that a feature holds a TensorProto, and it is no bytes list of one", tensor=name)
-        start, size = values[0].tolist()
-        try:
-            return tensorproto.TensorProto(limits=self.limits).part(data, start, start + size, copy)
-        except DecodeError as error:
-            error.format = FORMAT  # its offset is one of the whole
-            raise error.add(tensor=name) from None
+
+def _tensor(codec: tensorproto.TensorProto, data: memoryview, name: str, values: Array, copy: bool | None) -> Array | Strings:
+    """The TensorProto of a feature."""
+    if values.shape != (1, 2):
+        raise DecodeError("the spec says that a feature holds a TensorProto, and it is no bytes list of one", tensor=name)
+    start, size = values[0].tolist()
+    try:
+        return codec.part(data, start, start + size, copy)
+    except DecodeError as error:
+        error.format = FORMAT  # its offset is one of the whole
+        raise error.add(tensor=name) from None
 
 
 def _kind(part: Array | Strings) -> int:

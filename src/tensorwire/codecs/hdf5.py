@@ -1,238 +1,283 @@
-"""HDF5 files of arrays, read through h5py, one dataset at a time: the ground that Keras's weights stand on.
+"""HDF5 files of arrays: the ground that Keras's weights stand on.
 
-HDF5 can do much that weights need not, and that strangers should not have: links into other files, data that lie in other files, datasets
-that are views of others, filters that are loaded as plugins. All of it is refused when the file is opened, before any data is read. Sizes
-are bounded then as well: a dataset may claim any number of elements without having one stored.
+h5py parses a file in a child process (`hdf5_child`), because the HDF5 library can crash or loop forever on bytes that
+were changed. Datasets whose bytes are stored as they are, as Keras stores all of them, are then read from the file
+itself; the child is asked only for those that are in chunks, compressed or converted.
+
+Rules:
+1. What the child says is input like any other: sizes, offsets and types are checked here.
+2. A child that dies, or says nothing for too long, is a DecodeError. It is killed, and another one is started for the
+   next request.
+3. HDF5 can do much that weights need not: links into other files, data in other files, datasets that are views of
+   others, filters that are loaded as plugins. All of it is refused.
 """
 
 from __future__ import annotations
 
-import io
+import json
 import math
-import re
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import os
+import select
+import subprocess
+import sys
+import threading
+import weakref
+from importlib.util import find_spec
+from typing import Any, NamedTuple, NoReturn
 
 import ml_dtypes
 import numpy as np
 
-from .. import dtypes, memory
+from .. import dtypes, memory, validate
 from .._errors import DecodeError, LimitError, TensorwireError
-from .._limits import Limits
+from .._limits import Budget
 from .._optional import require
 from ..files import Source
 from ..tensors import Array
-from .container import Rows, UnreadablePart
+from ..wire import jsontext
+from .container import Part, Rows, UnreadablePart
+from .hdf5_child import ANSWER, DATA, ERROR, FETCH, HEAD, LENGTH, SPAN
+from .stored import StoredPart
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-_FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 32000: "lzf"}
-"""Those that h5py has in itself; for any other one HDF5 would look for a plugin."""
-_DEPTH = 64
-_FAULTS = (OSError, KeyError, RuntimeError, ValueError, TypeError, NotImplementedError, OverflowError, AttributeError, MemoryError)
-"""What h5py says of files that it cannot read."""
+_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.codecs.hdf5_child import main; main()"
+_SECONDS = 1
+"""CPU time of a request, besides a second for each `_EACH` bytes of the file or of the array."""
+_EACH = 2 << 20
+_SILENCE = 60
+"""Seconds of the clock without a word: a child that waits for something that never comes."""
+_ROOM = 64 << 20
+"""Bytes of memory that HDF5 needs besides the data."""
+_MESSAGE = 256 << 20
+"""Bytes of the longest answer that is not an array."""
 
 
-class Dataset(NamedTuple):
-    """An array of the file, found and checked."""
+class Listing(NamedTuple):
+    """What is in a file."""
 
-    name: str
-    part: DatasetPart | UnreadablePart
-
-
-class _Bytes(io.RawIOBase):
-    """A source as a file object, which is all that h5py wants."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source, self._at = source, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = (0, self._at, self._source.size)[whence] + offset
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memory.flat(buffer)
-        count = max(0, min(len(view), self._source.size - self._at))
-        into = getattr(self._source, "read_into", None)
-        if into is not None:
-            into(self._at, view[:count])
-        else:
-            view[:count] = self._source.read_at(self._at, count)
-        self._at += count
-        return count
+    datasets: dict[str, Part]
+    texts: dict[str, str]
+    """Attributes of the file, as far as it has them: keras_version, backend, model_config."""
+    layers: dict[str, str]
+    """The names of layers by their group."""
 
 
 class Hdf5:
-    """An open file."""
+    """An HDF5 file. Any number of threads may read at once; the child serves them in turn."""
 
-    def __init__(self, source: Source, limits: Limits, format: str) -> None:
-        self._h5py, self._limits, self._format, self._size = require("h5py", extra="keras"), limits, format, source.size
-        self._claimed = 0
-        self._groups: set[Any] = set()
-        try:
-            self.root: Any = self._h5py.File(_Bytes(source), "r", locking=False)
-        except _FAULTS as error:
-            raise self._bad(f"HDF5 cannot read it ({_words(error)})") from None
+    def __init__(self, source: Source, budget: Budget, format: str, copy: bool | None = None) -> None:
+        self._source, self._budget, self._format, self._copy = source, budget, format, copy
+        self._lock = threading.Lock()
+        self._child: _Child | None = None
 
-    def datasets(self) -> Iterator[Dataset]:
+    def list(self) -> Listing:
         """Every array, names as people count them: vars/2 before vars/10."""
-        for number, found in enumerate(self._walk(self.root, "", 0)):
-            if number >= self._limits.names:
-                raise LimitError(
-                    f"more than {self._limits.names} datasets; Limits(names=...) allows no more", format=self._format, offset=0
-                )
-            yield found
-
-    def text(self, group: Any, name: str) -> str | None:
-        """An attribute that is text; None if there is none."""
+        found = self._ask({"do": "list", "names": self._budget.names}, self._source.size, None)
         try:
-            found = group.attrs.get(name)
-        except _FAULTS as error:
-            raise self._bad(f"its attribute {name!r} cannot be read ({_words(error)})") from None
-        if isinstance(found, bytes):
-            return found.decode("utf-8", "replace")
-        return found if isinstance(found, str) else None
-
-    def child(self, group: str, name: str) -> Any:
-        """A group that was met on the way to a dataset, or its child; None if there is none."""
-        try:
-            inner = self.root[group]
-            return inner[name] if isinstance(inner.get(name, getlink=True), self._h5py.HardLink) else None
-        except _FAULTS:
-            return None
-
-    def _walk(self, group: Any, way: str, depth: int) -> Iterator[Dataset]:
-        if depth > _DEPTH:
-            raise LimitError(f"groups nested more than {_DEPTH} deep", format=self._format, offset=0)
-        try:
-            place = self._h5py.h5o.get_info(group.id)
-            if (place.fileno, place.addr) in self._groups:
-                raise self._bad(f"the group {way!r:.80} is inside itself, or stands twice")
-            self._groups.add((place.fileno, place.addr))
-            names = sorted(group, key=natural)
-        except _FAULTS as error:
-            if isinstance(error, TensorwireError):
+            listing = jsontext.parse(found, self._format)
+            rows, texts, layers = listing["datasets"], listing["texts"], listing["layers"]
+            parts = {str(row["name"]): self._part(row) for row in rows}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, DecodeError) and error.tensor is not None:
                 raise
-            raise self._bad(f"the group {way or '/'!r:.80} cannot be read ({_words(error)})") from None
-        for name in names:
-            full = f"{way}/{name}" if way else name
-            item = self._item(group, name, full)
-            if isinstance(item, self._h5py.Group):
-                yield from self._walk(item, full, depth + 1)
-            else:
-                yield Dataset(full, self._part(item, full))
+            raise self._bad(f"the list of its datasets makes no sense ({error!s:.80})") from None
+        if not any(isinstance(part, DatasetPart) for part in parts.values()):
+            self.close()  # Nothing is left to ask.
+        said = {name: text for name, text in texts.items() if isinstance(text, str)}
+        return Listing(parts, said, {str(group): str(name) for group, name in layers.items()})
 
-    def _item(self, group: Any, name: str, full: str) -> Any:
+    def read(self, name: str, start: int, stop: int, out: Array) -> None:
+        """Rows of a dataset into an array of exactly their size."""
+        self._ask({"do": "read", "name": name, "start": start, "stop": stop}, out.nbytes, out)
+
+    def close(self) -> None:
+        """Ends the child, if there is one."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.end()
+
+    def _part(self, row: dict[str, Any]) -> Part:
+        name, shape = str(row["name"]), tuple(map(int, row["shape"]))
+        if len(shape) > validate.NUMPY_RANK or min(shape, default=0) < 0:
+            raise self._bad(f"a shape of {len(shape)} dimensions", name)
+        dtype = np.dtype(row["dtype"])
+        kind = self._row(dtype, row["meant"], bool(row["fields"]))
+        if kind is None:
+            refusal = self._bad(f"an array of {dtype}; only numbers are read", name)
+            return UnreadablePart(str(dtype), shape, int(row["stored"]), refusal)
         try:
-            link = group.get(name, getlink=True)
-            if not isinstance(link, self._h5py.HardLink):
-                raise self._bad("a link to somewhere else, and not the thing itself, which is never followed", full)
-            item = group[name]
-        except _FAULTS as error:
-            if isinstance(error, TensorwireError):
-                raise
-            raise self._bad(f"it cannot be opened ({_words(error)})", full) from None
-        if not isinstance(item, (self._h5py.Group, self._h5py.Dataset)):
-            raise self._bad("neither a group nor an array", full)
-        return item
+            nbytes = validate.elements(shape, DecodeError, kind.numpy.itemsize) * kind.numpy.itemsize
+        except DecodeError as error:
+            raise error.add(format=self._format, tensor=name, offset=0) from None
+        offset = row["offset"]
+        if offset is None:
+            return DatasetPart(self, name, kind, shape, nbytes, bool(row["packed"]))
+        if not 0 <= int(offset) <= self._source.size - nbytes:
+            raise self._bad(f"its {nbytes} bytes lie outside of the file", name)
+        return StoredPart(self._source, int(offset), kind, shape, self._copy, format=self._format, name=name)
 
-    def _part(self, dataset: Any, name: str) -> DatasetPart | UnreadablePart:
-        try:
-            plan = dataset.id.get_create_plist()
-            if plan.get_external_count():
-                raise self._bad("its data lie in another file, which is never opened", name)
-            if plan.get_layout() == self._h5py.h5d.VIRTUAL:
-                raise self._bad("a view of other datasets, which is never followed", name)
-            filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
-            if unknown := [number for number in filters if number not in _FILTERS]:
-                why = f"packed by the HDF5 filter {unknown[0]}; only {', '.join(_FILTERS.values())} are read, and no plugin is loaded"
-                raise self._bad(why, name)
-            shape, stored = dataset.shape, dataset.id.get_storage_size()
-            if shape is None:
-                raise self._bad("an array of nothing (a null dataspace)", name)
-            said = self.text(dataset, "dtype")
-            row = self._row(dataset.dtype, said)
-            if row is None:
-                refusal = self._bad(f"an array of {dataset.dtype}; only numbers are read", name)
-                return UnreadablePart(str(dataset.dtype), shape, stored, refusal)
-        except _FAULTS as error:
-            if isinstance(error, TensorwireError):
-                raise
-            raise self._bad(f"it cannot be read ({_words(error)})", name) from None
-        nbytes = math.prod(shape) * row.numpy.itemsize
-        self._claimed += nbytes
-        allowed = max(self._limits.splat, self._limits.ratio * stored)
-        everything = max(self._limits.splat, self._limits.ratio * self._size)
-        if len(shape) > 64 or nbytes > allowed or self._claimed > everything:
-            why = f"{nbytes} bytes of which {stored} are stored; Limits(splat=..., ratio=...) allow no more than {min(allowed, everything)}"
-            raise LimitError(why, format=self._format, tensor=name, offset=0)
-        return DatasetPart(dataset, row, shape, nbytes, bool(filters), self._format, name)
-
-    def _row(self, dtype: Any, said: str | None) -> dtypes.DType | None:
+    def _row(self, dtype: np.dtype[Any], meant: Any, fields: bool) -> dtypes.DType | None:
         """Keras stores what NumPy lacks as opaque bytes, and says what it is. None if unknown."""
-        if dtype.kind == "V" and dtype.fields is None and said is not None and said in dtypes.BY_NAME and dtype.subdtype is None:
-            row = dtypes.BY_NAME[said]
-            if row.numpy.itemsize == dtype.itemsize and hasattr(ml_dtypes, said) and not row.reading_only:
+        if dtype.kind == "V" and not fields and isinstance(meant, str) and meant in dtypes.BY_NAME:
+            row = dtypes.BY_NAME[meant]
+            if row.numpy.itemsize == dtype.itemsize and hasattr(ml_dtypes, meant) and not row.reading_only:
                 return row
-        if dtype.kind not in "biufc" or dtype.fields is not None:
+        if dtype.kind not in "biufc" or fields:
             return None
         try:
             return dtypes.of(dtype)
         except TensorwireError:
             return None
 
+    def _ask(self, request: dict[str, Any], size: int, out: Array | None) -> memoryview:
+        """The answer of the child; an array goes into `out`."""
+        with self._lock:
+            if self._child is None or self._child.owner != os.getpid():
+                self._child = _Child(self._source, self._budget, self._format)
+            try:
+                return self._child.ask(request | {"seconds": _SECONDS + size // _EACH}, out)
+            except _Gone as gone:
+                self.close()
+                name = request.get("name")
+                raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
+            except BaseException as error:
+                if not isinstance(error, DecodeError):
+                    self.close()  # It may be in the middle of an answer.
+                raise
+
     def _bad(self, why: str, name: str | None = None) -> DecodeError:
         return DecodeError(why, format=self._format, tensor=name, offset=0)
 
 
-class DatasetPart:
-    """A dataset, of which rows are read when they are asked for."""
+class _Gone(Exception):
+    """The child crashed, or was stopped."""
 
-    def __init__(self, dataset: Any, row: dtypes.DType, shape: tuple[int, ...], nbytes: int, packed: bool, format: str, name: str) -> None:
-        self.dtype, self.shape, self.nbytes = row.name, shape, nbytes
+
+class _Child:
+    """The process, and the conversation with it."""
+
+    def __init__(self, source: Source, budget: Budget, format: str) -> None:
+        self._source, self._format, self.owner = source, format, os.getpid()
+        if find_spec("h5py") is None:
+            require("h5py", extra="keras")  # which raises
+        # A path may be anything that importlib takes; a process is started with text.
+        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
+        quiet = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HDF5_PLUGIN_PATH": os.devnull}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=quiet,
+            bufsize=0,
+        )
+        self.end = weakref.finalize(self, _end, self._process, self.owner)
+        room = _ROOM + 2 * max(budget.allowed(budget.input), source.size)
+        try:
+            self._send({"size": source.size, "memory": room})
+            self._answer(None)
+        except BaseException:
+            self.end()
+            raise
+
+    def ask(self, request: dict[str, Any], out: Array | None) -> memoryview:
+        self._send(request)
+        return self._answer(out)
+
+    def _answer(self, out: Array | None) -> memoryview:
+        """Serves bytes of the file until the answer comes."""
+        while True:
+            kind, size = HEAD.unpack(self._receive(memoryview(bytearray(HEAD.size))))
+            if kind == FETCH and size == SPAN.size:
+                offset, count = SPAN.unpack(self._receive(memoryview(bytearray(size))))
+                if offset + count > self._source.size:
+                    raise _Gone("HDF5 asks for bytes behind the end of the file")
+                self._write(self._source.read_at(offset, count))
+            elif kind == DATA and out is not None and size == out.nbytes:
+                return self._receive(memory.flat(out.reshape(-1).view(np.uint8)))
+            elif kind in (ANSWER, ERROR) and size <= _MESSAGE:
+                body = self._receive(memoryview(bytearray(size)))
+                if kind == ANSWER:
+                    return body
+                self._fail(body)
+            else:
+                raise _Gone("HDF5 gave something else than what it was asked for")
+
+    def _fail(self, body: memoryview) -> NoReturn:
+        try:
+            what, why, name = jsontext.parse(body, self._format)
+        except (DecodeError, TypeError, ValueError):
+            raise _Gone("HDF5 failed, and does not say why") from None
+        if what == "missing":
+            require("h5py", extra="keras")
+        error = LimitError if what == "limit" else DecodeError
+        raise error(f"{why!s:.500}", format=self._format, tensor=name, offset=0)
+
+    def _send(self, request: dict[str, Any]) -> None:
+        body = json.dumps(request).encode()
+        self._write(LENGTH.pack(len(body)) + body)
+
+    def _write(self, data: Any) -> None:
+        assert self._process.stdin is not None
+        view, written = memoryview(data).cast("B"), 0
+        try:
+            while written < len(view):
+                written += self._process.stdin.write(view[written:]) or 0
+        except (BrokenPipeError, ConnectionResetError):
+            raise self._gone() from None
+
+    def _receive(self, view: memoryview) -> memoryview:
+        assert self._process.stdout is not None
+        stream, have = self._process.stdout, 0
+        while have < len(view):
+            ready, _, _ = select.select([stream], [], [], _SILENCE)
+            if not ready:
+                raise _Gone(f"HDF5 did not answer for {_SILENCE} seconds")
+            count = stream.readinto(view[have:])  # type: ignore[attr-defined]
+            if not count:
+                raise self._gone()
+            have += count
+        return view
+
+    def _gone(self) -> _Gone:
+        try:
+            code = self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            return _Gone("HDF5 cannot read it (its process stopped to talk)")
+        how = f"signal {-code}" if code < 0 else f"status {code}"
+        return _Gone(f"HDF5 cannot read it (its process ended with {how})")
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() == owner:  # not in a fork, which has a copy of this
+        process.kill()
+        process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
+
+
+class DatasetPart:
+    """A dataset that HDF5 has to read: rows are drawn on the budget, and made by the child when they are asked for."""
+
+    def __init__(self, file: Hdf5, name: str, row: dtypes.DType, shape: tuple[int, ...], nbytes: int, packed: bool) -> None:
+        self.name, self.dtype, self.shape, self.nbytes = name, row.name, shape, nbytes
         self.packed = "HDF5" if packed else None
-        self._dataset, self._row, self._format, self.name = dataset, row, format, name
+        self._file, self._row = file, row
 
     def read(self, rows: Rows = None) -> Array:
+        file = self._file
         start, stop = (0, self.shape[0] if self.shape else 0) if rows is None else rows
         if rows is not None and (not self.shape or not 0 <= start <= stop <= self.shape[0]):
-            raise DecodeError(
-                f"rows {start} to {stop} of a tensor of shape {list(self.shape)}", format=self._format, tensor=self.name, offset=0
-            )
+            why = f"rows {start} to {stop} of a tensor of shape {list(self.shape)}"
+            raise DecodeError(why, format=file._format, tensor=self.name, offset=0)
         shape = (stop - start, *self.shape[1:]) if self.shape else ()
-        opaque = self._dataset.dtype.kind == "V"
-        found: Array = np.empty(shape, self._dataset.dtype if opaque else self._row.numpy)
+        size = math.prod(shape) * self._row.numpy.itemsize
+        try:
+            file._budget.draw(size, file._format, 0)
+        except LimitError as error:
+            raise error.add(tensor=self.name) from None
+        found: Array = np.empty(shape, self._row.numpy)
         if found.size:
-            try:
-                where = np.s_[start:stop] if self.shape else ()
-                self._dataset.read_direct(found, where, () if not self.shape else None)
-            except _FAULTS as error:
-                if isinstance(error, TensorwireError):
-                    raise
-                why = f"HDF5 cannot read its data ({_words(error)})"
-                raise DecodeError(why, format=self._format, tensor=self.name, offset=0) from None
-        return found.view(self._row.numpy) if opaque else found
-
-
-def natural(name: str) -> tuple[Any, ...]:
-    """Names as people count: 2 before 10.
-
-    >>> sorted(["10", "2", "a", "dense_10", "dense_9"], key=natural)
-    ['2', '10', 'a', 'dense_9', 'dense_10']
-    """
-    words = re.split(r"(\d{1,18})", name, flags=re.A)
-    return tuple((0, int(word), "") if number % 2 else (1, 0, word) for number, word in enumerate(words))
-
-
-def _words(error: BaseException) -> str:
-    """What h5py says, in one line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+            file.read(self.name, start, stop, found)
+        return found

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import memory
 from .._errors import ChecksumError, DecodeError, EncodeError, TruncatedError
+from .._limits import Budget
 from ..files import Source
 from ..transforms import deflate
 from ..transforms.streams import PIECE
@@ -38,12 +39,12 @@ def pack(data: list[Any], level: int | None) -> list[bytes]:
 class InflatedSource:
     """What a deflated member holds, as a source. Whatever is read of it, all of it is inflated, and checked.
 
-    The directory says how much that is, and the caller has compared it with its limits; not a byte more is taken, and not one less.
+    The directory says how much that is, and as much is drawn on the budget; not a byte more is taken, and not one less.
     """
 
-    def __init__(self, source: Source, at: int, member: Member) -> None:
+    def __init__(self, source: Source, at: int, member: Member, budget: Budget) -> None:
         self.size, self.path = member.size, source.path
-        self._source, self._at, self._member = source, at, member
+        self._source, self._at, self._member, self._budget = source, at, member, budget
 
     def read_at(self, offset: int, count: int) -> memoryview:
         return self._inflate(self.size)[offset : offset + count]
@@ -57,6 +58,7 @@ class InflatedSource:
 
     def _inflate(self, count: int) -> memoryview:
         """So many bytes from the start; if that is all, then there must be no more, and they must match their checksum."""
+        self._budget.draw(count)
         library, everything = deflate.backend(), count == self.size
         stream, out = library.decompressobj(_RAW), memory.fresh(count).data
         done = at = crc = 0

@@ -24,7 +24,7 @@ from typing import Any
 
 from .. import dtypes, lowering
 from .._errors import DecodeError, EncodeError, LimitError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..files import Source
 from ..tensors import Bundle
 from ..wire import jsontext
@@ -79,22 +79,23 @@ class Json:
         return jsontext.document(document, self.indent, self.bare_nonfinite)
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        return self._read(self._reader(data, copy))
+        return self._read(self._reader(data, copy, self.limits.call(len(data))))
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads all of it: text has no places that are known beforehand."""
-        reader = self._reader(source.read_at(0, source.size), copy)
+        budget = self.limits.call(source.size)
+        reader = self._reader(source.read_at(0, source.size), copy, budget)
         reader.lost = {}
         value = self._read(reader)
-        container = Container.of(value)
+        container = Container.of(value, budget)
         container.metadata = container.metadata or reader.metadata
         lost = {key: part for key, (_, part) in reader.lost.items()}
         container.parts = [lost.get(id(part.read()), part) for part in container.parts]
         return container
 
-    def _reader(self, data: memoryview, copy: bool | None) -> Reader:
+    def _reader(self, data: memoryview, copy: bool | None, budget: Budget) -> Reader:
         dtype = {name: _row(kind) for name, kind in self.dtype.items()} if isinstance(self.dtype, Mapping) else _row(self.dtype)
-        return Reader(data, self.limits, copy, self.plain, dtype, self.ragged)
+        return Reader(data, budget, copy, self.plain, dtype, self.ragged)
 
     def _read(self, reader: Reader) -> Any:
         try:

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes, validate
 from .._errors import DecodeError, LimitError
-from .._limits import Limits
+from .._limits import Budget
 from ..lowering.names import is_key
 from ..tensors import Array
 from ..wire import jsontext
@@ -28,7 +28,7 @@ Fields = dict[str, Any]
 
 class Reader(Tensors):
     def __init__(
-        self, data: memoryview, limits: Limits, copy: bool | None, plain: bool = False, dtype: Any = None, ragged: bool = False
+        self, data: memoryview, limits: Budget, copy: bool | None, plain: bool = False, dtype: Any = None, ragged: bool = False
     ) -> None:
         super().__init__(data, limits, copy, ragged)
         self.plain, self.dtype = plain, dtype
@@ -60,7 +60,7 @@ class Reader(Tensors):
             end, deep, stopped = jsontext.skip(self.data, at, self.text_depth, self.plain, FORMAT)
             if not stopped:
                 self.check_depth(depth + deep, at)
-                return jsontext.parse(self.data[at:end], FORMAT, at), end
+                return self.parse(at, end), end
         if char == ord("{"):
             return self.object(at, depth, way)
         if self.dtype is not None and not isinstance(self.dtype, Mapping) and self.is_of(at, self.dtype):

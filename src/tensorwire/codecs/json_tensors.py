@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes, lowering, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError
-from .._limits import Limits
+from .._limits import Budget
 from ..frozen import trusted
 from ..quantized import Quantized
 from ..tensors import Array, Strings
@@ -23,7 +23,7 @@ INT64 = dtypes.BY_NAME["int64"]
 
 
 class Tensors(Tokens):
-    def __init__(self, data: memoryview, limits: Limits, copy: bool | None, ragged: bool) -> None:
+    def __init__(self, data: memoryview, limits: Budget, copy: bool | None, ragged: bool) -> None:
         super().__init__(data, limits)
         self.copy, self.ragged = copy, ragged
 
@@ -46,8 +46,15 @@ class Tensors(Tokens):
             raise error.add(format=FORMAT, offset=at) from None
 
     def numbers(self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None) -> tuple[Array, int]:
-        found = jsontext.read_numbers(self.data, at, row, shape, most=self.limits.tensor, format=FORMAT)
+        found = self.read_numbers(at, row, shape)
         return self.keep(found.array, at), found.end
+
+    def read_numbers(self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None, ragged: bool = False) -> jsontext.Found:
+        """Numbers in lists, drawn on the budget."""
+        most = min(self.limits.tensor, max(0, self.limits.left))
+        found = jsontext.read_numbers(self.data, at, row, shape, ragged=ragged, most=most, format=FORMAT)
+        self.limits.draw(found.array.nbytes + sum(split.nbytes for split in found.splits), FORMAT, at)
+        return found
 
     def dense(self, at: int, row: dtypes.DType, shape: tuple[int, ...]) -> tuple[Array, int]:
         """Numbers of a known shape. Where that holds nothing, `[]` is enough."""
@@ -100,7 +107,7 @@ class Tensors(Tokens):
 
     def splits(self, at: int) -> tuple[list[Array], int]:
         """Lists of integers, of any lengths."""
-        found = jsontext.read_numbers(self.data, at, INT64, ragged=True, most=self.limits.tensor, format=FORMAT)
+        found = self.read_numbers(at, INT64, ragged=True)
         if len(found.splits) != 1:
             self.fail("row_splits are lists of integers in a list", at)
         flat, bounds = self.keep(found.array, at), found.splits[0].tolist()
@@ -127,7 +134,7 @@ class Tensors(Tokens):
                 return self.plain_strings(at, dtype == "text")
             if not self.ragged or self.data[at] != ord("["):
                 return self.numbers(at, dtype)
-            found = jsontext.read_numbers(self.data, at, dtype, ragged=True, most=self.limits.tensor, format=FORMAT)
+            found = self.read_numbers(at, dtype, ragged=True)
             parts = [self.keep(part, at) for part in (found.array, *found.splits)]
             return self.lift({"ragged": {}, "splits": len(found.splits)}, parts, at) if found.splits else parts[0], found.end
         except DecodeError as error:

@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from .. import validate
 from .._errors import DecodeError, TruncatedError
-from .._limits import Limits
+from .._limits import Budget
 from ..wire import jsontext
 
 FORMAT = "json"
@@ -21,13 +23,26 @@ _OFTEN = 0xFF
 """So many items of a list pass between two looks at the clock."""
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]+")
 
+_HEAVIEST = 24
+"""Bytes of memory that a byte of text becomes at most: `{},` is an empty dict, and a place in a list."""
+
 Read = tuple[Any, int]
 """A value, and where it ends."""
 
 
+def _weight(text: memoryview) -> int:
+    """Bytes that Python's objects take, roughly: 32 for each item, 64 for each list and dict."""
+    weight = 0
+    for start in range(0, len(text), 1 << 20):
+        counts = np.bincount(np.frombuffer(text[start : start + (1 << 20)], np.uint8), minlength=128)
+        weight += 32 * int(counts[ord(",")]) + 64 * int(counts[ord("[")] + counts[ord("{")])
+    return weight
+
+
 class Tokens:
-    def __init__(self, data: memoryview, limits: Limits) -> None:
+    def __init__(self, data: memoryview, limits: Budget) -> None:
         self.data, self.limits = data, limits
+        self._weigh = _HEAVIEST * len(data) > limits.left
         self.watch: Callable[[], object] | None = None
         """Called now and then, for whoever has to be done by a certain time."""
         self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8
@@ -81,7 +96,14 @@ class Tokens:
     def python(self, at: int) -> Read:
         """A value as Python's parser reads it."""
         end = self.end(at)
-        return jsontext.parse(self.data[at:end], FORMAT, at), end
+        return self.parse(at, end), end
+
+    def parse(self, at: int, end: int) -> Any:
+        """Python's value of a run of text. Its objects are drawn on the budget, if it could be too small for them."""
+        text = self.data[at:end]
+        if self._weigh:
+            self.limits.draw(_weight(text), FORMAT, at)
+        return jsontext.parse(text, FORMAT, at)
 
     def each_item(self, at: int, take: Callable[[int, int], int]) -> int:
         """Calls `take` with the number of each item of a list and where it begins, which says where it ends. Where the list ends."""

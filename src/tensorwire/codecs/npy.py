@@ -17,7 +17,7 @@ from typing import Any
 
 from .. import dtypes, lowering, memory
 from .._errors import ChecksumError, DecodeError, LimitError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..files import BytesSource, Source
 from ..tensors import Bundle
 from ..wire import kernels
@@ -75,48 +75,50 @@ class Npy:
         return [head, *inner, wire.write_trailer(fields)]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        budget = self.limits.call(len(data))
         try:
-            spec, parts, _ = self._read(BytesSource(data), copy)
-            return lowering.lift(spec, [part.read() for part in parts], self.limits)
+            spec, parts, _ = self._read(BytesSource(data), copy, budget)
+            return lowering.lift(spec, [part.read() for part in parts], budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the header and the trailer, and rows when they are asked for."""
+        budget = self.limits.call(source.size)
         try:
-            return Container(*self._read(source, copy), self.limits)
+            return Container(*self._read(source, copy, budget), budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
-    def _read(self, source: Source, copy: bool | None) -> Read:
+    def _read(self, source: Source, copy: bool | None, budget: Budget) -> Read:
         """What every way of reading begins with."""
-        found = find(source, 0, source.size, self.limits)
+        found = find(source, 0, source.size, budget)
         if found.refusal is not None:
             raise DecodeError(found.refusal, offset=10)
         if not found.header.marked:
             if found.stop != source.size:
                 raise DecodeError(f"{source.size - found.stop} bytes behind the data: one npy file holds one array", offset=found.stop)
-            return {}, [found.part(source, copy, self.limits, FORMAT)], {}
-        said = _trailer(source, found.stop, self.limits)
+            return {}, [found.part(source, copy, budget, FORMAT)], {}
+        said = _trailer(source, found.stop, budget)
         sums = said.get("crc32c")
         if sums is not None and kernels.crc32c(found.text) != sums["header"]:
             raise ChecksumError("the header does not match its checksum", offset=0)
         if "kind" in said:
-            return self._inside(source, found, said["kind"], copy)
+            return self._inside(source, found, said["kind"], copy, budget)
         row = dtypes.BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
         if row is None or (descr_of(row), False, said["shape"]) != (found.header.descr, found.header.fortran, list(found.header.shape)):
             why = f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header of something else"
             raise DecodeError(why, offset=found.stop)
-        part = found.part(source, copy, self.limits, FORMAT, matches=None if sums is None else partial(_matches, crc=sums["data"]))
+        part = found.part(source, copy, budget, FORMAT, matches=None if sums is None else partial(_matches, crc=sums["data"]))
         texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
         return node if "name" not in said else _bundle(said, node, texts), [part], texts
 
-    def _inside(self, source: Source, found: Found, kind: Any, copy: bool | None) -> Read:
+    def _inside(self, source: Source, found: Found, kind: Any, copy: bool | None, budget: Budget) -> Read:
         """The safetensors bytes that the data are."""
         if found.header.descr != _BYTES or len(found.header.shape) != 1:
             raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
         try:
-            inner = Safetensors(limits=self.limits).open(_Slice(source, found.at, found.stop - found.at), copy)
+            inner = Safetensors(limits=budget).open(_Slice(source, found.at, found.stop - found.at), copy)
         except DecodeError as error:
             raise _moved(error, found.at) from None
         if _kind(inner.tree) != kind:

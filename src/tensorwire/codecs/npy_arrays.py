@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
-from .._limits import Limits
+from .._limits import Budget
 from ..files import Source
 from ..frameworks.numpy import strings
 from ..frozen import trusted
@@ -62,7 +62,7 @@ class Found(NamedTuple):
         self,
         source: Source,
         copy: bool | None,
-        limits: Limits,
+        limits: Budget,
         format: str,
         name: str | None = None,
         matches: Callable[[Any], bool] | None = None,
@@ -81,7 +81,7 @@ class Found(NamedTuple):
         return _Converted(self, raw, row, across, copy, limits, format)
 
 
-def find(source: Source, base: int, available: int, limits: Limits) -> Found:
+def find(source: Source, base: int, available: int, limits: Budget) -> Found:
     """The array whose header begins at `base`, in so many bytes."""
     read = little(source)
     head = read(base, min(_FIRST, available))
@@ -122,7 +122,7 @@ class _Converted:
     """An array that has to be made another: big-endian, in Fortran's order, or of strings of fixed width."""
 
     def __init__(
-        self, found: Found, raw: StoredPart, row: dtypes.DType | None, across: bool, copy: bool | None, limits: Limits, format: str
+        self, found: Found, raw: StoredPart, row: dtypes.DType | None, across: bool, copy: bool | None, limits: Budget, format: str
     ) -> None:
         self.dtype = row.name if row is not None else "text" if found.dtype.kind == "U" else "bytes"
         self.shape, self.nbytes, self.checksum = found.header.shape, raw.nbytes, raw.checksum
@@ -149,8 +149,10 @@ class _Converted:
         else:
             cells = self._raw.read()
         count = validate.elements(shape, DecodeError)
-        if self._row is None and 8 * (count + 1) > self._limits.tensor:
-            raise LimitError(f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes for where they begin")
+        if self._row is None:
+            if 8 * (count + 1) > self._limits.tensor:
+                raise LimitError(f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes for where they begin")
+            self._limits.draw(9 * (count + 1))
         if self._row is not None and (bad := dtypes.noncanonical(self._row, cells)) is not None:
             raise DecodeError(f"a byte that is no value of {self._row.name}", offset=self._found.at + bad)
         array: Array = cells.view(stored) if stored.itemsize else np.zeros(count, f"{stored.kind}1")

@@ -19,7 +19,7 @@ from typing import Any
 
 from .. import dtypes, lowering, memory
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..files import BytesSource, Source
 from ..tensors import Bundle
 from ..transforms import deflate
@@ -90,34 +90,32 @@ class Npz:
         return writer.finish()
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        budget = self.limits.call(len(data))
         try:
-            spec, parts, _ = self._read(BytesSource(data), copy)
-            return lowering.lift(spec, [part.read() for part in parts], self.limits)
+            spec, parts, _ = self._read(BytesSource(data), copy, budget)
+            return lowering.lift(spec, [part.read() for part in parts], budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the directory at the end, and each member when it is asked for; a deflated one whole."""
+        budget = self.limits.call(source.size)
         try:
-            return Container(*self._read(source, copy), self.limits)
+            return Container(*self._read(source, copy, budget), budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
-    def _read(self, source: Source, copy: bool | None) -> Read:
+    def _read(self, source: Source, copy: bool | None, budget: Budget) -> Read:
         """What every way of reading begins with."""
-        members = archive.members(little(source), source.size, self.limits.names + 1)
-        inflated = sum(member.size for member in members if member.method == DEFLATED)
-        if inflated > max(self.limits.ratio_from, self.limits.ratio * source.size):
-            why = f"{source.size} bytes become {inflated}; Limits(ratio=..., ratio_from=...) allows {self.limits.ratio} times as much"
-            raise LimitError(why, offset=source.size)
+        members = archive.members(little(source), source.size, budget.names + 1)
         said: dict[str, Any] | None = None
         parts: dict[str, Part] = {}
         for member in members:
             name = _name(member)
             if name == SPEC:
-                said = _spec(source, member, self.limits)
+                said = _spec(source, member, budget)
             elif name.endswith(_SUFFIX):
-                parts[name.removesuffix(_SUFFIX)] = _MemberPart(source, member, name.removesuffix(_SUFFIX), copy, self.limits)
+                parts[name.removesuffix(_SUFFIX)] = _MemberPart(source, member, name.removesuffix(_SUFFIX), copy, budget)
             else:
                 why = f"member {name!r:.60} is no .npy file; an npz file holds nothing else"
                 hint = " (is it a .pt file of torch? Load it there, and save its tensors here)" if name.endswith("data.pkl") else ""
@@ -168,12 +166,12 @@ def _name(member: Member) -> str:
         raise DecodeError("the name of a member is not UTF-8", offset=member.at) from None
 
 
-def _spec(source: Source, member: Member, limits: Limits) -> dict[str, Any]:
+def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
     """What tensorwire.json says."""
-    if member.size > limits.safetensors_header:
-        allowed = limits.safetensors_header
+    if member.size > budget.safetensors_header:
+        allowed = budget.safetensors_header
         raise LimitError(f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}", offset=member.at)
-    inside, at = _content(source, member)
+    inside, at = _content(source, member, budget)
     text = inside.read_at(at, member.size)
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
         raise ChecksumError(f"{SPEC} does not match its checksum", offset=member.at)
@@ -188,22 +186,22 @@ def _spec(source: Source, member: Member, limits: Limits) -> dict[str, Any]:
     return said
 
 
-def _content(source: Source, member: Member) -> tuple[Source, int]:
+def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, int]:
     """Where a member's data can be read: the source, and the place in it."""
     at = archive.data_at(little(source), member)
     if member.method == STORED:
         return source, at
-    return InflatedSource(source, at, member), 0
+    return InflatedSource(source, at, member, budget), 0
 
 
 class _MemberPart:
     """An array of the archive. Its headers are read when something is asked of it."""
 
-    __slots__ = ("_copy", "_limits", "_member", "_part", "_source", "checksum", "name", "packed")
+    __slots__ = ("_budget", "_copy", "_member", "_part", "_source", "checksum", "name", "packed")
 
-    def __init__(self, source: Source, member: Member, name: str, copy: bool | None, limits: Limits) -> None:
+    def __init__(self, source: Source, member: Member, name: str, copy: bool | None, budget: Budget) -> None:
         self.name, self.checksum, self.packed = name, True, "deflate" if member.method == DEFLATED else None
-        self._source, self._member, self._copy, self._limits = source, member, copy, limits
+        self._source, self._member, self._copy, self._budget = source, member, copy, budget
         self._part: Part | None = None
 
     @property
@@ -245,12 +243,12 @@ class _MemberPart:
 
     def _find(self) -> Part:
         member = self._member
-        inside, at = _content(self._source, member)
-        found = find(inside, at, member.size, self._limits)
+        inside, at = _content(self._source, member, self._budget)
+        found = find(inside, at, member.size, self._budget)
         if found.stop != at + member.size:
             raise DecodeError(f"{at + member.size - found.stop} bytes behind the data of the array", offset=found.stop)
         if member.method == DEFLATED:  # which is checked as it is inflated
-            return found.part(inside, self._copy, self._limits, FORMAT, self.name)
+            return found.part(inside, self._copy, self._budget, FORMAT, self.name)
         crc32 = deflate.backend().crc32
         start = crc32(found.text)
-        return found.part(inside, self._copy, self._limits, FORMAT, self.name, lambda view: crc32(view, start) == member.crc)
+        return found.part(inside, self._copy, self._budget, FORMAT, self.name, lambda view: crc32(view, start) == member.crc)

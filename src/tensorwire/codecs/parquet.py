@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import lowering, memory
 from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from .._optional import require
 from ..files import Source
 from ..tensors import Strings
@@ -38,7 +38,7 @@ _GROUP = 256 << 20
 """Bytes of a group of rows."""
 _PAGE = 1 << 20
 """Bytes that pyarrow puts into a page before it looks at its size."""
-_ANY = Limits(tensor=1 << 60, ratio=1 << 40, names=1 << 40)
+_ANY = Limits(tensor=1 << 60, expansion=1 << 60, names=1 << 40)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,10 @@ class Parquet:
 
     def _opened(self, data: memoryview, copy: bool | None) -> Container:
         with read_by_pyarrow(FORMAT):
-            file, plan = opened(data, self.limits, coded=True)
-            found, metadata = _read(file, plan, self.limits, copy)
-        return Container(*value_of(found, metadata), self.limits)
+            budget = self.limits.call(len(data))
+            file, plan = opened(data, budget, coded=True)
+            found, metadata = _read(file, plan, budget, copy)
+        return Container(*value_of(found, metadata), budget)
 
 
 @contextlib.contextmanager
@@ -131,11 +132,16 @@ def _unreadable(error: Exception, format: str) -> DecodeError:
     return DecodeError(f"not {format} that pyarrow reads: {error!s:.300}", format=format, offset=0)
 
 
-def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, parquet_pages.Plan]:
+def opened(
+    data: memoryview,
+    limits: Limits,
+    coded: bool = False,
+    streaming: bool = False,
+) -> tuple[Any, parquet_pages.Plan]:
     """pyarrow's file, and what reading it takes, once we have looked at its footer and pages.
 
     `coded` reads strings that have a dictionary as such, so that their size is known before they
-    are made.
+    are made. With `streaming` each group of rows has the whole budget for itself.
     """
     pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
     if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
@@ -152,7 +158,7 @@ def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, 
             format=FORMAT,
             offset=len(data) - 8,
         )
-    plan = parquet_pages.plan(data, start, limits)
+    plan = parquet_pages.plan(data, start, limits, streaming)
     more: dict[str, Any] = {
         "thrift_string_size_limit": size + 1,
         "thrift_container_size_limit": size // 4 + 100,
@@ -166,7 +172,7 @@ def opened(data: memoryview, limits: Limits, coded: bool = False) -> tuple[Any, 
 def _read(
     file: Any,
     plan: parquet_pages.Plan,
-    limits: Limits,
+    limits: Budget,
     copy: bool | None,
 ) -> tuple[dict[str, Column], dict[str, str]]:
     """The columns of a file, and the schema's metadata.
@@ -201,25 +207,25 @@ def _read(
 def _batches(
     file: Any,
     plan: parquet_pages.Plan,
-    limits: Limits,
+    budget: Budget,
     names: list[str] | None = None,
 ) -> Iterator[Any]:
     """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)
 
     Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after all is done.
     """
-    size = 0
+    counted = size = 0
     for group in range(file.num_row_groups):
         if not plan.longest:
             parts = file.read_row_group(group, columns=names, use_threads=False).to_batches()
         else:  # a string is no longer than the page that it is in
-            rows = max(1, limits.tensor // (2 * plan.longest))
+            rows = max(1, min(budget.tensor, max(0, budget.left)) // (2 * plan.longest))
             parts = file.iter_batches(rows, [group], columns=names, use_threads=False)
         for batch in parts:
             size += batch.nbytes
-            if size > plan.size + plan.grown + limits.tensor:
-                why = f"strings of {size:,} bytes in pages of {plan.size:,}"
-                raise LimitError(f"{why}; what you trust, read with a larger Limits(tensor={limits.tensor})", offset=0)
+            more = max(0, size - plan.expanded - counted)  # strings that only say how they differ
+            budget.draw(more, offset=0)
+            counted += more
             batch.validate(full=True)
             yield batch if names is None else batch.select(names)
 
@@ -259,7 +265,7 @@ def _sizes(found: Columns, table: Any) -> dict[str, int]:
 def _filled(blob: memoryview) -> list[Any]:
     """The file; with bytes that mean nothing before its footer, where whoever reads it with the default limits could not otherwise."""
     start = len(blob) - 8 - int.from_bytes(blob[-8:-4], "little")
-    pages = parquet_pages.plan(blob, start, _ANY).size
+    pages = parquet_pages.plan(blob, start, _ANY).expanded
     missing = streams.filling(pages, len(blob))
     return [blob[:start], bytes(missing), blob[start:]] if missing else [blob]
 

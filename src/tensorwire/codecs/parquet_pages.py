@@ -57,21 +57,27 @@ class Plan:
     grown: int = 0
     """Bytes that values become beyond those of their pages."""
 
+    @property
+    def expanded(self) -> int:
+        """Bytes that pages and values become."""
+        return self.size + self.grown
 
-def plan(data: memoryview, start: int, limits: Limits) -> Plan:
-    """Goes through the footer, which begins at `start`, and the pages of all columns."""
+
+def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) -> Plan:
+    """Goes through the footer, which begins at `start`, and the pages of all columns.
+
+    What they become is drawn on the budget: all of it, or with `streaming` one group of rows at a time.
+    """
     footer = Reader(data[start:-8], start).struct(_FOOTER)
     lists = _check_schema(footer.get(2, []), limits, start)
-    found, most = Plan(), max(limits.ratio_from, limits.ratio * len(data))
+    found, budget = Plan(), limits.call(len(data))
     for group in footer.get(4, []):
+        if streaming:
+            budget.start()
         for column in group.get(1, []):
+            before = found.expanded
             _column(data, column.get(3, {}), group.get(3, 0), lists, found)
-            if found.size > most:
-                why = f"{found.size:,} bytes of pages in {len(data):,}; what you trust, read with a larger Limits(ratio={limits.ratio})"
-                raise LimitError(why, offset=start)
-            if found.grown > limits.tensor:
-                why = f"values of {found.grown + found.size:,} bytes in pages of {found.size:,}"
-                raise LimitError(f"{why}; what you trust, read with a larger Limits(tensor={limits.tensor})", offset=start)
+            budget.draw(found.expanded - before, offset=start)
     return found
 
 

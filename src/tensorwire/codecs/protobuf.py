@@ -48,17 +48,19 @@ class Protobuf:
         return list(_joined(_chunks(whole, 0)))
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        budget = self.limits.call(len(data))
         try:
-            found = read(BytesSource(data), copy, self.limits)
-            return lowering.lift(found.node, [part.read() for part in found.parts], self.limits)
+            found = read(BytesSource(data), copy, budget)
+            return lowering.lift(found.node, [part.read() for part in found.parts], budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Walks over the message, and reads each tensor when it is asked for. What is said about tensors is its tensor_metadata."""
+        budget = self.limits.call(source.size)
         try:
-            node, parts, metadata, about = read(source, copy, self.limits)
-            container = Container(node, parts, metadata, self.limits)
+            node, parts, metadata, about = read(source, copy, budget)
+            container = Container(node, parts, metadata, budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
         container.tensor_metadata = about

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, lowering, memory
 from .._errors import DecodeError, EncodeError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..files import BytesSource, Source
 from ..tensors import Bundle
 from ..wire import jsontext, kernels
@@ -72,29 +72,33 @@ class Safetensors:
         return [head, *(chunk for chunk in chunks if len(chunk))]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        budget = self.limits.call(len(data))
         try:
-            plain = kernels.read_named(data, bool(copy)) if copy is not False and self.limits is DEFAULT else None
+            plain = kernels.read_named(data, bool(copy)) if copy is not False and self.limits.is_default else None
             if plain is None:
-                return self.open(BytesSource(data), copy).value()
+                return self._open(BytesSource(data), copy, budget).value()
             texts = headers.metadata_of(jsontext.parse(plain[0], FORMAT, 8)) if plain[0] else {}
             if KEY not in texts:
                 return plain[1]
             spec, sums = headers.ours_of(texts.pop(KEY))
-            if sums is not None:  # whoever took the seal away
-                return self.open(BytesSource(data), copy).value()
-            return lowering.lift(*assign(spec, texts, plain[1]), self.limits)
+            if sums is not None:  # Checksums are present, so take the slow path that verifies them.
+                return self._open(BytesSource(data), copy, budget).value()
+            return lowering.lift(*assign(spec, texts, plain[1]), budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=8) from None  # what has no place of its own is in the header
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the header, and each tensor when it is asked for."""
+        return self._open(source, copy, self.limits.call(source.size))
+
+    def _open(self, source: Source, copy: bool | None, budget: Budget) -> Container:
         try:
             head = source.read_at(0, min(_FIRST, source.size))
             size = 8 + headers.size(head, source.size, self.limits)
             header = headers.read(head[:size] if size <= len(head) else source.read_at(0, size), source.size, self.limits)
             parts = {name: _part(source, name, entry, header.data, copy) for name, entry in header.entries.items()}
             spec, ordered = assign(header.spec, header.metadata, parts)
-            return Container(spec, ordered, header.metadata, self.limits)
+            return Container(spec, ordered, header.metadata, budget)
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=8) from None
 

@@ -36,6 +36,11 @@ class StoredPart:
         self.nbytes, self.checksum = math.prod(shape) * row.numpy.itemsize, matches is not None
         self._source, self._at, self._copy, self._format, self._matches = source, at, copy, format, matches
 
+    @property
+    def offset(self) -> int:
+        """Where it begins in its file."""
+        return self._at
+
     def read(self, rows: Rows = None) -> Any:
         """All of it, its checksum verified, or some rows, for which there is none."""
         try:

@@ -7,7 +7,7 @@ TensorProtos of its parts. `tf.io.parse_tensor(..., tf.string)` reads it as stri
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,21 +64,22 @@ class TensorProto:
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         try:
-            return self._decode(data, copy)
+            array = None if copy is False else kernels.decode_dense(data, bool(copy))
+            return self.of_call(len(data))._decode(data, copy) if array is None else array
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
 
+    def of_call(self, size: int) -> TensorProto:
+        """The codec whose tensors draw on one budget, that of a call with `size` bytes of input."""
+        return replace(self, limits=self.limits.call(size))
+
     def _decode(self, data: memoryview, copy: bool | None) -> Any:
-        if copy is not False:
-            array = kernels.decode_dense(data, bool(copy))
-            if array is not None:
-                return array
-        message = self._scan(data)
+        message = self.scan(data)
         if message.dtype == dtypes.STRING and message.name == CONTAINER and len(message.shape) == 1:
             return self._container(data, copy)
         return self._tensor(data, message, copy)
 
-    def _scan(self, data: memoryview) -> wire.Message:
+    def scan(self, data: memoryview) -> wire.Message:
         """The whole message, or up to the first string where all that matters comes before it, as everyone writes it."""
         message = wire.scan(data, not self.tf_compat)
         if message.strings_at is not None and (message.dtype != dtypes.STRING or not message.shape):
@@ -111,7 +112,7 @@ class TensorProto:
         if array is not None:
             return array
         try:
-            message = self._scan(inner)
+            message = self.scan(inner)
             if message.dtype == dtypes.VARIANT:
                 raise DecodeError("a variant inside another value")
             found: Array | Strings = self._tensor(inner, message, copy)

@@ -15,7 +15,8 @@ import numpy as np
 
 from .. import dtypes, lowering
 from .._errors import DecodeError, EncodeError
-from ..codecs.container import Part
+from .._limits import Budget
+from ..codecs.container import Part, Rows
 from ..codecs.stored import BitsPart, StoredPart
 from ..lowering.lower import stored
 from ..quantized import Quantized
@@ -112,6 +113,13 @@ class Leaf(NamedTuple):
     read: Callable[[], Any]
     """All of it, checked; codes of a quantized tensor stay codes."""
     held: Held
+    budget: Budget
+
+    def array(self, rows: Rows = None) -> Array:
+        """A dense tensor, or some rows of it. One tensor is in memory at a time, so each read has a budget of its own."""
+        self.budget.start()
+        array: Array = lowering.lift(self.node, [self.parts[0].read(rows)])
+        return array
 
 
 def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
@@ -125,27 +133,27 @@ def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
     node, kept = _form(goal, _shape(leaf, row), target)
 
     def chunks() -> Iterator[Array]:
-        for block in blocks(leaf.parts[0], leaf.node):
+        for block in blocks(leaf):
             made = cast(block, goal, leaf.name) if goal is not row else block
             yield made if node == {} else stored(made)
 
     def whole() -> Array:
-        array: Array = lowering.lift(leaf.node, [leaf.parts[0].read()])
+        array = leaf.array()
         return array if node == {} else stored(array)
 
     return Converted(node, [Out(*kept, chunks, None if goal is not row else whole)], goal.name, row.name)
 
 
-def blocks(part: Part, node: Any) -> Iterator[Array]:
+def blocks(leaf: Leaf) -> Iterator[Array]:
     """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a checksum to be checked."""
-    shape = part.shape
+    part, shape = leaf.parts[0], leaf.parts[0].shape
     by_rows = isinstance(part, (StoredPart, BitsPart)) and not part.checksum
     if not by_rows or not shape or part.nbytes <= BLOCK:
-        yield from sliced(lowering.lift(node, [part.read()]))
+        yield from sliced(leaf.array())
         return
     rows = max(1, BLOCK * shape[0] // part.nbytes)
     for start in range(0, shape[0], rows):
-        yield from sliced(lowering.lift(node, [part.read((start, min(start + rows, shape[0])))]))
+        yield from sliced(leaf.array((start, min(start + rows, shape[0]))))
 
 
 def sliced(array: Array) -> Iterator[Array]:
@@ -233,7 +241,7 @@ def _quantized(leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target
         kinds += [(dtypes.of(pattern.scale.dtype).name, along), ("int64", along)]
 
     def make() -> Quantized:
-        array: Array = lowering.lift(leaf.node, [leaf.parts[0].read()])
+        array = leaf.array()
         return quantize(cast(array, goal, leaf.name) if goal is not row else array, pattern.scheme, axis)
 
     return Converted(node, _outs(kinds, make, target, leaf), goal.name, row.name)
@@ -244,6 +252,7 @@ def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
     was, now = list[str](), list[str]()
 
     def make() -> Any:
+        leaf.budget.start()
         value = leaf.read()
         inner = value.values if isinstance(value, (Sparse, Ragged)) else value
         if isinstance(inner, Strings):

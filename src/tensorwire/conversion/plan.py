@@ -119,7 +119,7 @@ class _Work:
         dtype, named = self.dtype.of(item.name)
         change = Change(dtype, named, self.quantize.of(item.name)[0], self.axis)
         parts = list(self.old[item.at : item.at + item.size])
-        leaf = Leaf(item.name, item.node, parts, partial(self.container.read, item.name), self._held)
+        leaf = Leaf(item.name, item.node, parts, partial(self.container.read, item.name), self._held, self.container.budget)
         key, at = (item.at, change), len(self.parts)
         made = convert(leaf, self.target, change)
         self.quantized = self.quantized or "quantized" in str(made.node)

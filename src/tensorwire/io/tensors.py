@@ -36,9 +36,10 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None, *, tf_
     array([1, 2], dtype=int32)
     """
     data = memory.flat(arguments.scalar(serialized))
-    value = TensorProto(tf_compat=tf_compat).decode(data)
+    codec = TensorProto(tf_compat=tf_compat)
+    value = codec.decode(data)
     if isinstance(value, (np.ndarray, Strings)):
-        found = wire.scan(data, not tf_compat).dtype
+        found = codec.scan(data).dtype
         expected = dtypes.STRING if dtypes.is_string(out_type) else dtypes.named(out_type).tf
         if found != expected:
             held = "string" if found == dtypes.STRING else dtypes.BY_TF[found].name
@@ -74,7 +75,7 @@ def parse_sparse(
     rows = arguments.rows(serialized)
     if rows.shape != (3,):
         raise SchemaError(f"a serialized sparse tensor is 3 strings, not {rows.shape}; deserialize_many_sparse takes [N, 3]")
-    sparse = _parse_row(rows, dtype, tf_compat)
+    sparse = _parse_row(rows, dtype, _of_rows(rows, tf_compat))
     if rank is not None and sparse.indices.shape[1] != rank:
         raise SchemaError(f"a sparse tensor of rank {sparse.indices.shape[1]}, not {rank}")
     return sparse
@@ -113,7 +114,8 @@ def deserialize_many_sparse(
     rows = arguments.rows(serialized_sparse)
     if rows.ndim != 2 or rows.shape[1] != 3 or not len(rows):
         raise SchemaError(f"serialized sparse tensors are strings [N, 3] with at least one row, not {rows.shape}")
-    found = [_parse_row(row, dtype, tf_compat, number) for number, row in enumerate(rows)]
+    codec = _of_rows(rows, tf_compat)
+    found = [_parse_row(row, dtype, codec, number) for number, row in enumerate(rows)]
     ranks = {sparse.indices.shape[1] + 1 for sparse in found}
     if len(ranks) > 1 or (rank is not None and ranks != {rank}):
         raise SchemaError(f"sparse tensors of rank {sorted(ranks)}" + (f", not {rank}" if rank is not None else " in one batch"))
@@ -148,8 +150,12 @@ def _serialize(part: Any) -> bytes:
     return kernels.join([wire.string_header(part.shape, content if part.size else -1), lengths, memory.chunk(part.data)])
 
 
-def _parse_row(row: Any, dtype: Any, tf_compat: bool, number: int | None = None) -> Sparse:
-    codec = TensorProto(tf_compat=tf_compat)
+def _of_rows(rows: Array, tf_compat: bool) -> TensorProto:
+    """A codec for all strings of a call."""
+    return TensorProto(tf_compat=tf_compat).of_call(sum(map(len, rows.reshape(-1))))
+
+
+def _parse_row(row: Any, dtype: Any, codec: TensorProto, number: int | None = None) -> Sparse:
     try:
         indices, values, shape = (codec.decode(memory.flat(part)) for part in row)
         if not isinstance(indices, np.ndarray) or not isinstance(shape, np.ndarray) or not isinstance(values, (np.ndarray, Strings)):

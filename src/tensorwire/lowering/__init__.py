@@ -25,7 +25,7 @@ Parts have names, which follow from the spec alone: the keys and positions on th
 "tokens/row_splits/0", "layers/2/kernel"); a name that is taken already gets "~1", "~2" and so on. A part without a way is "tensor".
 """
 
-from .lift import lift
+from .lift import lift, tensor_metadata
 from .lower import Lowered, lower
 from .names import CONTAINERS, members, names, tensors, unique
 from .packed import Entry, entries, inside, is_packed, pack
@@ -42,6 +42,7 @@ __all__ = [
     "members",
     "names",
     "pack",
+    "tensor_metadata",
     "tensors",
     "unique",
 ]

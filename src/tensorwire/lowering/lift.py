@@ -79,9 +79,7 @@ class _Lift:
     def bundle(self, node: Node, depth: int) -> Bundle:
         tensors = self.mapping(node, depth)
         try:
-            return Bundle(
-                tensors, _dict(node, "metadata"), {key: _dict({"x": texts}, "x") for key, texts in _dict(node, "tensor_metadata").items()}
-            )
+            return Bundle(tensors, _dict(node, "metadata"), tensor_metadata(node))
         except EncodeError as error:
             raise DecodeError(error.message, tensor=error.tensor) from None
 
@@ -205,6 +203,15 @@ _KEYS = {kind: {kind} for kind in _KINDS} | {
     "sparse": {"sparse", "sorted"},
     "ragged": {"ragged", "splits", "uniform"},
 }
+
+
+def tensor_metadata(node: Node) -> dict[str, dict[str, str]]:
+    """The texts about each tensor of a bundle; DecodeError if they are not text by name."""
+    found = _dict(node, "tensor_metadata")
+    for name, texts in found.items():
+        if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+            raise DecodeError("tensor_metadata in a spec is text by name, for each tensor", tensor=str(name))
+    return found
 
 
 def _dict(node: Node, key: str) -> dict[str, Any]:

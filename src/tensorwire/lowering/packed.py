@@ -30,6 +30,7 @@ _KEYS = {"dtype", "shape"}
 def pack(lowered: Lowered, packing: Packing) -> Lowered:
     """The same value with its larger parts packed, where that makes them smaller."""
     from ..transforms import packing as transform  # not for those who pack nothing
+    from ..transforms.streams import filling
 
     entries: list[dict[str, Any] | None] = []
     parts: list[Any] = []
@@ -43,6 +44,12 @@ def pack(lowered: Lowered, packing: Packing) -> Lowered:
             continue
         entries.append({"dtype": dtypes.of(part.dtype).name, "shape": list(part.shape)} | packed.info)
         parts.append(np.frombuffer(packed.data, np.uint8))
+    packed_parts = [i for i, entry in enumerate(entries) if entry is not None and "compression" in entry]
+    if packed_parts:
+        expanded = packing.expanded + sum(lowered.parts[i].nbytes for i in packed_parts)
+        missing = filling(expanded, sum(part.nbytes for part in parts))
+        last = packed_parts[-1]  # readers skip zeros behind the last block of any part
+        parts[last] = np.concatenate([parts[last], np.zeros(missing, np.uint8)]) if missing else parts[last]
     if not any(entries):
         return lowered
     return lowered._replace(spec={"packed": lowered.spec, "parts": entries}, parts=parts)

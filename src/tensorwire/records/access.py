@@ -10,7 +10,6 @@ import numpy as np
 from .. import files, memory, storage
 from .._errors import DecodeError, LimitError, TensorwireError
 from .._limits import DEFAULT, Limits
-from ..transforms.streams import check_ratio
 from ..wire import kernels, tfrecord
 from . import blocks as _blocks
 from . import index as _index
@@ -69,7 +68,7 @@ class File:
         places = np.zeros(len(numbers) + 1, np.int64)
         np.cumsum(sizes, out=places[1:])
         if self.index.compression is not None:
-            check_ratio(int(places[-1]), self.index.size, self._limits, self.index.compression)
+            self._limits.check(int(places[-1]), self.index.size, self.index.compression)
         buffer = self._pool.take(int(places[-1]))
         runs = np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]]) if len(numbers) else np.zeros(0, np.int64)
         stops = np.r_[runs[1:], len(numbers)]

@@ -20,9 +20,10 @@ from .schema import BYTES, FLOAT, Feature
 def batch(features: dict[str, Feature], filled: list[Filled], rows: int, limits: Limits | None = None) -> Batch:
     """A Batch. Errors name the feature, and as `record` the row in this batch."""
     columns, present = {}, {}
+    budget = (limits or DEFAULT).call(sum(part.values.nbytes for part in filled))
     for (name, feature), part in zip(features.items(), filled, strict=True):
         try:
-            columns[name] = column(feature, part, rows, limits)
+            columns[name] = column(feature, part, rows, budget)
             present[name] = part.present
         except TensorwireError as error:
             raise error.add(tensor=name) from None

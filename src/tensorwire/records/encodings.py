@@ -53,7 +53,7 @@ def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Arr
             if first is not None and first.nbytes and (same[:, : -first.nbytes] == same[0, : -first.nbytes]).all():
                 content = np.ascontiguousarray(same[:, -first.nbytes :])
                 return content.reshape(-1).view(first.dtype).reshape(len(same), *first.shape)
-    codec = TensorProto(limits=limits)
+    codec = TensorProto(limits=limits).of_call(len(strings.data))
     data, bounds = memory.flat(strings.data), strings.offsets.tolist()
     tensors: list[Any] = []
     for row, there in enumerate(present.tolist()):
@@ -291,6 +291,7 @@ def _dequantized(codes: Array, strings: Strings, affine: bool, every: Array, fea
         zero = np.asarray(_parsed(strings[2::3], every, limits))
         if scale.shape != (len(codes),) or zero.shape != (len(codes),):
             raise DecodeError("a scale or zero point is not one number", format="example")
+    limits.call(codes.nbytes).draw(codes.size * dtypes.named(feature.dtype).numpy.itemsize, "example")
     quantized = Quantized(codes, scheme, 0 if affine else None, scale, zero, feature.dtype)
     quantization.check(quantized, DecodeError)
     return quantization.dequantize(quantized, DecodeError)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .._errors import EncodeError, TensorwireError
-from .._limits import Limits
+from .._limits import DEFAULT, Limits
 from ..tensors import Array
 from ..wire import example
 from ..wire.example_order import key_order
@@ -101,15 +101,16 @@ class SequenceExamples(Examples):
     def _batch(self, filled: list[example.Filled], job: list[Piece], rows: int) -> Any:
         context, lists = filled[: len(self.schema)], filled[len(self.schema) :]
         columns, present = {}, {}
+        budget = (self.limits or DEFAULT).call(sum(part.values.nbytes for part in filled))
         for (name, feature), part in zip(self.schema.sequences.items(), lists, strict=True):
             try:
-                columns[name] = _columns.sequence(feature, part, self.limits)
+                columns[name] = _columns.sequence(feature, part, budget)
             except TensorwireError as error:
                 error.record = None  # it counts steps
                 raise error.add(tensor=name) from None
             present[name] = part.present
         sequences = Batch(columns, present, rows)
-        return SequenceBatch(self._given(_columns.batch(dict(self.schema), context, rows, self.limits)), self._given(sequences))
+        return SequenceBatch(self._given(_columns.batch(dict(self.schema), context, rows, budget)), self._given(sequences))
 
 
 def write_sequence_examples(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .. import storage
-from .._errors import DecodeError, TensorwireError, TransportError
+from .._errors import DecodeError, LimitError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
 from ..transforms import compression
 from ..wire import tfrecord
@@ -136,6 +136,9 @@ class RecordVerification:
     gaps: list[Gap]
     problems: list[str]
 
+    beyond_limits: bool = False
+    """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
+
     def __bool__(self) -> bool:
         return self.ok
 
@@ -144,7 +147,7 @@ class RecordVerification:
         return asdict(self)
 
     def __str__(self) -> str:
-        state = "whole" if self.ok else "NOT whole"
+        state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
         lines = [f"{self.path}: {state}, {self.records:,} records, {self.nbytes:,} bytes read, with checksums", *self.problems[:_SHOWN]]
         if len(self.problems) > _SHOWN:
             lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
@@ -155,6 +158,7 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
     """Reads every record and checks both of its checksums. A file that is shorter than its index says was cut, even between two records."""
     path = os.fspath(where)
     records = nbytes = 0
+    beyond = False
     from . import damage
 
     gaps: list[Gap] = []
@@ -174,6 +178,7 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
         raise  # says nothing about the file
     except TensorwireError as error:
         problems.append(str(error))
+        beyond = isinstance(error, LimitError)
     problems += [str(gap) for gap in gaps]
     from . import index as _index
 
@@ -181,4 +186,5 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
     size = _blocks.stat_of(path)[0]
     if before is not None and before > size:
         problems.append(f"{path} has {size:,} bytes, and had {before:,} when its index was made: it was cut")
-    return RecordVerification(not problems, path, FORMAT, records, nbytes, True, gaps, problems)
+    only_limits = beyond and len(problems) == 1
+    return RecordVerification(not problems, path, FORMAT, records, nbytes, True, gaps, problems, only_limits)

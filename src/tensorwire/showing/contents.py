@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .._limits import Limits
 from ..drawing import figures
 from . import selection, tree, values
 from .sampling import Opened
@@ -14,7 +15,15 @@ MOST = 8
 """Tensors that are shown when none is named."""
 
 
-def contents(where: Any, names: Sequence[str] = (), *, format: str | None = None, most: int | None = MOST, look: Look = PLAIN) -> Shown:
+def contents(
+    where: Any,
+    names: Sequence[str] = (),
+    *,
+    format: str | None = None,
+    most: int | None = MOST,
+    look: Look = PLAIN,
+    limits: Limits | None = None,
+) -> Shown:
     """The tensors of a file that are named (or the first `most`), each with its values; of nested values the tree too.
 
     >>> import numpy as np
@@ -30,7 +39,7 @@ def contents(where: Any, names: Sequence[str] = (), *, format: str | None = None
       [[1. 2.]
        [3. 4.]]
     """
-    with Opened(where, format) as opened:
+    with Opened(where, format, limits) as opened:
         file = opened.file
         chosen = selection.chosen(file, names, file.path) if names else list(file)
         shown = chosen if names or most is None else chosen[:most]

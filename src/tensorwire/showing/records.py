@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import DecodeError, SchemaError, TensorwireError, choices
-from .._limits import DEFAULT
+from .._limits import DEFAULT, Limits
 from ..drawing import figures, notebook
 from ..drawing.images import image
 from ..recognition import recognise
@@ -62,13 +62,19 @@ def _picked(values: dict[str, Any], columns: Sequence[str] | None) -> dict[str, 
 
 
 def read(
-    paths: Any, *, skip: int = 0, count: int | None = None, where: Where | None = None, columns: Sequence[str] = ()
+    paths: Any,
+    *,
+    skip: int = 0,
+    count: int | None = None,
+    where: Where | None = None,
+    columns: Sequence[str] = (),
+    limits: Limits | None = None,
 ) -> Iterator[Record]:
     """Records from number `skip` on, those that `where` is true for, `count` of them at most. Nothing is written beside the files.
 
     A name in `where` or `columns` that no record has is an error, once all records have been looked at.
     """
-    reader = RecordReader(paths, index=False)
+    reader = RecordReader(paths, index=False, limits=limits)
     known = _known(reader.paths)
     wanted = {*columns, *(where.names if where is not None else ())}
     seen: set[str] = set()

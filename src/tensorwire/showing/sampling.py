@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import lazy
+from .._limits import Limits
 from ..drawing.statistics import Statistics, statistics
 from ..tensors import Array, Sparse
 
@@ -28,14 +29,14 @@ class Opened:
     A mapping dies with its process if somebody cuts the file meanwhile, so it is made only when there is no other way.
     """
 
-    def __init__(self, where: Any, format: str | None = None) -> None:
-        self._where, self._format = where, format
-        self.file = lazy.open_file(where, format)
+    def __init__(self, where: Any, format: str | None = None, limits: Limits | None = None) -> None:
+        self._where, self._format, self._limits = where, format, limits
+        self.file = lazy.open_file(where, format, limits=limits)
         self._mapped: lazy.File | None = None
 
     def wide(self, name: str) -> lazy.LazyTensor:
         if self._mapped is None:
-            self._mapped = lazy.open_file(self._where, self._format, mmap=isinstance(self._where, str))
+            self._mapped = lazy.open_file(self._where, self._format, mmap=isinstance(self._where, str), limits=self._limits)
             mapping = getattr(getattr(self._mapped._source, "view", None), "obj", None)
             if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
                 mapping.madvise(mmap.MADV_RANDOM)  # a page for each element, not sixteen

@@ -127,8 +127,10 @@ def decompressor(name: str, limits: Limits = DEFAULT, total: int = 0) -> Decompr
     """Reads a compressed stream: `feed` it bytes, take the pieces of data, and `finish`, which finds out whether the stream was whole.
 
     `limits.record` bounds what has to be in memory at once because the stream says so: a Snappy block, the window of a zstd frame. (The
-    others never need more than a few MiB.) `limits.ratio` bounds the data in all: by what the compressed bytes so far may become, or all
-    `total` of them, where that is known. `units` is where each gzip member, frame or Snappy block began: (compressed offset, data offset).
+    others never need more than a few MiB.) `limits.expansion` bounds the data in all: by what the compressed bytes so far may become, or
+    all `total` of them, where that is known.
+
+    `units` is where each gzip member, frame or Snappy block began: (compressed offset, data offset).
 
     >>> import gzip
     >>> stream = decompressor("gzip")

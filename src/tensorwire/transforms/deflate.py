@@ -318,13 +318,16 @@ class ZlibCompressor(Compressor):
             return []
         self._flushed = True
         out = self._counted([self._stream.flush(zlib.Z_SYNC_FLUSH)])
-        return out + self._counted([b"\0\0\0\xff\xff" * -(-filling(self._taken, self._written) // 5)])  # blocks of nothing
+        return out + self._counted([b"\0\0\0\xff\xff" * -(-self._missing() // 5)])  # blocks of nothing
 
     def finish(self) -> list[bytes]:
         self._open()
-        out = self.flush() if filling(self._taken, self._written) else []
+        out = self.flush() if self._missing() else []
         self._closed = True
         return [*out, self._stream.flush(zlib.Z_FINISH)]
+
+    def _missing(self) -> int:
+        return filling(self._taken + self.expanded, self._written)
 
     def _counted(self, parts: list[bytes]) -> list[bytes]:
         self._written += sum(map(len, parts))

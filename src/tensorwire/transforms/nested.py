@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import dtypes, frameworks
 from .._errors import EncodeError, choices
+from .._limits import Budget
 from ..memory import read_only
 from ..quantized import Quantized, has_codes
 from ..tensors import Bundle, Ragged, Sparse, Strings, trusted
@@ -87,14 +88,36 @@ class _Quantize:
             raise error.add(tensor=name) from None
 
 
-def dequantized(value: Any, writable: bool = True) -> Any:
+def expanded(value: Any) -> int:
+    """Bytes of the floats that `dequantized` makes of a value, at most.
+
+    >>> import numpy as np
+    >>> expanded([quantized(np.float32([0, 1]), "int8"), 7])
+    8
+    """
+    if isinstance(value, Quantized):
+        return value.codes.size * dtypes.named(value.original).numpy.itemsize
+    if isinstance(value, Mapping):
+        return sum(map(expanded, value.values()))
+    if isinstance(value, (list, tuple)):
+        return sum(map(expanded, value))
+    return expanded(value.values) if isinstance(value, (Sparse, Ragged)) else 0
+
+
+def dequantized(value: Any, writable: bool = True, budget: Budget | None = None) -> Any:
     """The value with its floats back in their own dtype; the value itself if nothing in it is quantized.
+
+    A reader gives its `budget`, which the floats are drawn on.
 
     >>> import numpy as np
     >>> dequantized([quantized(np.float32([0, 1]), "int8"), 7])
     [array([0., 1.], dtype=float32), 7]
     """
-    return _restore(value, writable, {}) if has_codes(value) else value
+    if not has_codes(value):
+        return value
+    if budget is not None:
+        budget.draw(expanded(value), offset=0)
+    return _restore(value, writable, {})
 
 
 def _restore(value: Any, writable: bool, done: dict[int, Any]) -> Any:

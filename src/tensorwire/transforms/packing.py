@@ -8,7 +8,7 @@ the first bytes of all its items, then the second bytes, and so on; else it is o
 little-endian: the packed size of each part, then the CRC32C of these sizes and of all parts of the block. A part of n bytes whose packed
 size is n stands there as it is, and one whose packed size is 1 is that byte n times; any other is a gzip member, a zlib stream, a zstd or
 lz4 frame, or a Snappy block (with its length before it). Zeros may stand behind the last block, where the tensor would be too small for
-the default `Limits.ratio`.
+the default `Limits.expansion`.
 
     info    {"shuffle": 4, "block": 1048576}
     data    the planes of the first block, those of the second, ...: for whoever compresses the whole file
@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._errors import ChecksumError, DecodeError, TruncatedError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..memory import Array, Buffer, flat, fresh
 from ..wire import kernels
 from . import compression as compressions
 from . import whole
 from .compression import Compression
-from .streams import check_ratio, cores, each, filling, keep_memory
+from .streams import cores, each, keep_memory
 
 PLANE = 256 << 10
 """Bytes of a plane: with half of it zstd finds 7 % less in images, with twice as much the block leaves the cache."""
@@ -58,6 +58,8 @@ class Packing:
     level: int | None = None
     threads: int | None = None
     shuffle: bool = False
+    expanded: int = 0
+    """Bytes that a reader makes of all tensors besides, which its budget has to allow."""
 
 
 class Packed(NamedTuple):
@@ -95,8 +97,7 @@ def pack(data: Any, item: int, packing: Packing) -> Packed | None:
     table, parts, size = writer.run(cores(packing.threads))
     if size >= len(view):
         return None
-    chunks = [table.tobytes(), *parts, bytes(filling(len(view), size))]
-    return Packed({"compression": packing.compression} | info, kernels.join(chunks))
+    return Packed({"compression": packing.compression} | info, kernels.join([table.tobytes(), *parts]))
 
 
 class _Writer:
@@ -167,22 +168,21 @@ class How:
     def __str__(self) -> str:
         return ", ".join(([self.compression] if self.compression else []) + (["shuffled"] if self.shuffle else []))
 
-    def unpack(self, data: Any, limits: Limits = DEFAULT, total: int = 0) -> Array:
-        """All bytes of the tensor, in new memory that starts at a multiple of 64. `total` is the size of the file that they are part of, if
-        that is known: a tensor of zeros in a large file is no reason for worry."""
+    def unpack(self, data: Any, limits: Limits = DEFAULT) -> Array:
+        """All bytes of the tensor, in new memory that starts at a multiple of 64."""
         view = flat(data)
-        return self.part(lambda start, stop: view[start:stop], len(view), 0, self.nbytes, limits, total)
+        return self.part(lambda start, stop: view[start:stop], len(view), 0, self.nbytes, limits)
 
-    def part(self, read: Read, size: int, start: int, stop: int, limits: Limits = DEFAULT, total: int = 0) -> Array:
+    def part(self, read: Read, size: int, start: int, stop: int, limits: Limits = DEFAULT) -> Array:
         """The bytes of the tensor from `start` to `stop`, of `size` packed bytes that `read(start, stop)` gives: only the blocks that hold
-        them are read."""
+        them are read. What they become is drawn on the budget."""
         if not 0 <= start <= stop <= self.nbytes:
             raise ValueError(f"bytes {start} to {stop} of {self.nbytes}")
         first, last = (start // self.block, -(-stop // self.block)) if stop > start else (0, 0)
-        found = self._blocks(read, size, first, last, limits, max(total, size))
+        found = self._blocks(read, size, first, last, limits.call(size))
         return found[start - first * self.block : stop - first * self.block]
 
-    def _blocks(self, read: Read, size: int, first: int, last: int, limits: Limits, total: int) -> Array:
+    def _blocks(self, read: Read, size: int, first: int, last: int, budget: Budget) -> Array:
         begin, end = first * self.block, min(last * self.block, self.nbytes)
         if self.compression is None:
             if size != self.nbytes:
@@ -191,7 +191,7 @@ class How:
             kernels.unshuffle(flat(read(begin, end)), self.shuffle, self.block, out)
             return out
         row = compressions.entry(self.compression)
-        check_ratio(self.nbytes, total, limits, self.compression)
+        budget.draw(end - begin, self.compression, 0)
         table, offsets = self._table(read, size)
         keep_memory()
         out, base = fresh(end - begin), int(offsets[first])
@@ -203,7 +203,7 @@ class How:
             start = int(offsets[number])
             target = out[(number - first) * self.block : (number - first + 1) * self.block]
             try:
-                self._block(view[start - base : int(offsets[number + 1]) - base], table[number], target, row, limits, total)
+                self._block(view[start - base : int(offsets[number + 1]) - base], table[number], target, row)
             except DecodeError as error:
                 raise error.add(format=self.compression, offset=0, base=start) from error.__cause__
 
@@ -225,7 +225,7 @@ class How:
             raise TruncatedError(f"blocks of {offsets[-1]} bytes in {size}", format=self.compression, offset=size)
         return table, offsets
 
-    def _block(self, view: memoryview, sizes: Array, target: Array, row: Compression, limits: Limits, total: int) -> None:
+    def _block(self, view: memoryview, sizes: Array, target: Array, row: Compression) -> None:
         if _check(sizes[:-1], view) != sizes[-1]:
             raise ChecksumError("a block does not match its checksum", format=self.compression, offset=0)
         length, at, planes = len(target) // max(1, self.shuffle), 0, list[Any]()
@@ -233,7 +233,7 @@ class How:
             part, at = view[at : at + size], at + size
             if not 0 < size <= length:
                 raise DecodeError(f"a part of {length} bytes takes {size}", format=self.compression, offset=at - size)
-            planes.append(part if size in (1, length) else whole.unit(part, length, row, limits, total))
+            planes.append(part if size in (1, length) else whole.unit(part, length, row))
         kernels.merge_planes(planes, target)
 
 

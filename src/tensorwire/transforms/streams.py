@@ -1,7 +1,7 @@
 """What all compressions share, however they pack a byte: pieces in, pieces out, and nothing is lost or held for long.
 
 A decompressor keeps no more than one piece of its output at a time, so that a small input that becomes a huge one costs time and no memory,
-and it gives up where there is more of it than `Limits.ratio` allows. A compression whose stream is a row of independent units (gzip
+and it gives up where there is more of it than `Limits.expansion` allows. A compression whose stream is a row of independent units (gzip
 members, zstd and lz4 frames, Snappy blocks) is written by `UnitCompressor`, in threads.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from .._errors import DecodeError, LimitError, TruncatedError
+from .._errors import DecodeError, TruncatedError
 from .._limits import DEFAULT, Limits
 from ..memory import Buffer, flat
 
@@ -29,22 +29,13 @@ PIECE = 1 << 20
 """Bytes of output at a time, at most; a Snappy block is one piece whatever its size."""
 
 
-def check_ratio(size: int, packed: int, limits: Limits, name: str, offset: int = 0) -> None:
-    """A LimitError if that is too much data for so few compressed bytes.
-
-    >>> check_ratio(1 << 20, 10, DEFAULT, "gzip")
-    >>> check_ratio(1 << 30, 1000, DEFAULT, "gzip")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    tensorwire._errors.LimitError: 1,073,741,824 bytes of data in 1,000 compressed ones; what you trust, ... a larger Limits(ratio=200) ...
-    """
-    if size > limits.ratio_from and size > limits.ratio * packed:
-        what = f"{size:,} bytes of data in {packed:,} compressed ones; what you trust, read with a larger Limits(ratio={limits.ratio})"
-        raise LimitError(what, format=name, offset=offset)
-
-
 def filling(size: int, packed: int) -> int:
-    """How many bytes that mean nothing a stream needs, so that whoever reads it with the default limits can."""
-    return max(0, -(-size // DEFAULT.ratio) - packed) if size > DEFAULT.ratio_from else 0
+    """How many padding bytes `packed` bytes need, so that they may become `size` by default.
+
+    >>> filling(1 << 20, 10), filling(1 << 30, 1000)
+    (0, 4696621)
+    """
+    return max(0, -(-(size - DEFAULT.expansion) // DEFAULT.expansion_ratio) - packed)
 
 
 class Decompressor(ABC):
@@ -97,7 +88,7 @@ class Decompressor(ABC):
                 piece = self._step()
                 if len(piece):
                     self._size += len(piece)
-                    self._check_ratio()
+                    self._check_expansion()
                     yield piece
         except DecodeError as error:
             self._error = error  # what follows means nothing, so nothing follows
@@ -105,12 +96,12 @@ class Decompressor(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether it gave up because the data is more than `Limits.ratio` allows: then nothing is known to be wrong with the rest."""
+        """Whether it gave up because the data is more than the limits allow: nothing is known to be wrong with the rest."""
         return self._over
 
-    def _check_ratio(self) -> None:
+    def _check_expansion(self) -> None:
         self._over = True
-        check_ratio(self._size, max(self._total, self._at + self._given), self._limits, self.name, self._at)
+        self._limits.check(self._size, max(self._total, self._at + self._given), self.name, self._at)
         self._over = False
 
     def _begin_unit(self) -> None:
@@ -147,6 +138,8 @@ class Compressor(ABC):
     """Takes data in pieces and gives back what is ready to be written, in order."""
 
     _closed = False
+    expanded = 0
+    """Bytes that a reader makes of the data besides, which its budget has to allow."""
 
     @abstractmethod
     def write(self, data: Any) -> list[bytes]:
@@ -209,7 +202,7 @@ class UnitCompressor(Compressor):
             packed = self._pack(last)  # here, while the threads are busy with those before it
             out = [packed]
         out = self._counted([flying.result() for flying in self._landed()] + out)
-        if self._filler is not None and (missing := filling(self._taken, self._written)):
+        if self._filler is not None and (missing := filling(self._taken + self.expanded, self._written)):
             out += self._counted([self._filler(missing)])
         return out
 

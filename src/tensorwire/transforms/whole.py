@@ -1,22 +1,22 @@
 """Whole buffers, compressed and back. Where the stream consists of units of known size, they are unpacked in parallel, straight to their
-places; elsewhere the data grows in pieces. Either way `Limits.ratio` is checked before memory is taken, and again as the data comes.
+places; elsewhere the data grows in pieces. Either way the budget is drawn on before memory is taken.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .._errors import DecodeError
-from .._limits import DEFAULT, Limits
+from .._limits import DEFAULT, Budget, Limits
 from ..memory import Array, Buffer, flat, fresh
 from . import compression, frames
 from .compression import Compression
-from .streams import check_ratio, cores, each, filling, keep_memory
+from .streams import PIECE, cores, each, filling, keep_memory
 
 _TASK = 4 << 20
 """Bytes of data that a thread unpacks at least, before it takes more."""
@@ -26,8 +26,16 @@ _CHUNK = 8 << 20
 """Bytes of memory that is given back at once when it was copied: what grows in such chunks never takes twice its size."""
 
 
-def compress(chunks: Iterable[Any], name: str, level: int | None = None, threads: int | None = None) -> list[bytes]:
+def compress(
+    chunks: Iterable[Any],
+    name: str,
+    level: int | None = None,
+    threads: int | None = None,
+    expanded: int = 0,
+) -> list[bytes]:
     """A stream of all chunks, one after the other; see `compression.compressor` for the options.
+
+    `expanded` is how many bytes a reader makes of the data besides, which its budget has to allow.
 
     >>> bytes(decompress(b"".join(compress([b"one, ", b"two"], "gzip")), "gzip"))
     b'one, two'
@@ -35,8 +43,9 @@ def compress(chunks: Iterable[Any], name: str, level: int | None = None, threads
     row, count = compression.entry(name), cores(threads)
     if row.unit is None:
         stream = compression.compressor(name, level, threads)
+        stream.expanded = expanded
         return [part for chunk in chunks for part in stream.write(chunk)] + stream.finish()
-    pack, taken = row.packer(level), 0
+    pack, taken = row.packer(level), expanded
 
     def counted() -> Iterator[Buffer]:
         nonlocal taken
@@ -68,37 +77,38 @@ def _units(chunks: Iterable[Any], size: int) -> Iterator[Buffer]:
         yield held[0] if len(held) == 1 else b"".join(held)
 
 
-def decompress(data: Any, name: str, limits: Limits = DEFAULT, total: int = 0) -> Array:
+def decompress(data: Any, name: str, limits: Limits = DEFAULT) -> Array:
     """The data of a whole stream in new, writable memory that starts at a multiple of 64.
 
-    Its size is bounded by `limits.ratio`, counted against the compressed bytes, or against `total` if they are part of more. What is no
-    whole stream is an error, and so is anything behind its end.
+    It draws on the budget of the call, or on one of its own for the compressed bytes. What is no whole stream is an error, and so is
+    anything behind its end.
 
     >>> import zlib
     >>> decompress(zlib.compress(bytes(1000)), "zlib").shape
     (1000,)
     """
     view, row = flat(data), compression.entry(name)
-    total = max(total, len(view))
+    budget = limits.call(len(view))
     keep_memory()
     parts = row.split(view, limits) if row.split is not None else None
-    if parts is not None:
-        try:
-            check_ratio(frames.total(parts), total, limits, name)
-            return _divided(view, row, parts, limits, total)
-        except DecodeError:
-            if not row.guess:
-                raise
-    return _growing(view, row, limits, total)
+    if parts is not None and not row.guess:
+        budget.draw(frames.total(parts), name, 0)
+        return _divided(view, row, parts, budget.record)
+    if parts is not None and frames.total(parts) <= budget.left:
+        with contextlib.suppress(DecodeError):  # the guess was wrong
+            out = _divided(view, row, parts, budget.record)
+            budget.draw(len(out), name, 0)
+            return out
+    return _growing(view, row, budget)
 
 
-def _divided(view: memoryview, row: Compression, parts: list[frames.Part], limits: Limits, total: int) -> Array:
+def _divided(view: memoryview, row: Compression, parts: list[frames.Part], record: int) -> Array:
     out = fresh(frames.total(parts))
 
     def work(group: list[tuple[frames.Part, int]]) -> None:
         for (start, stop, size), at in group:
             try:
-                _fill(out[at : at + size], view[start:stop], row, limits, total)
+                _fill(out[at : at + size], view[start:stop], row, record)
             except DecodeError as error:
                 raise error.add(base=start) from error.__cause__
 
@@ -120,12 +130,12 @@ def _groups(parts: list[frames.Part]) -> Iterator[list[tuple[frames.Part, int]]]
         yield group
 
 
-def _fill(out: Array, data: memoryview, row: Compression, limits: Limits, total: int) -> None:
-    """Unpacks what becomes exactly as much as there is room for."""
+def _fill(out: Array, data: memoryview, row: Compression, record: int) -> None:
+    """Unpacks what becomes exactly as much as there is room for, which was drawn already."""
     if row.unpack is not None and 0 < len(out) <= _WHOLE:
         row.unpack(data, out)
         return
-    stream, at = row.decompressor(limits, total), 0
+    stream, at = row.decompressor(Limits(record=record, expansion=len(out) + PIECE)), 0
     for piece in stream.feed(data):
         if len(piece) > len(out) - at:
             raise _other_size(row, len(out))
@@ -136,10 +146,10 @@ def _fill(out: Array, data: memoryview, row: Compression, limits: Limits, total:
         raise _other_size(row, len(out))
 
 
-def unit(data: memoryview, size: int, row: Compression, limits: Limits, total: int) -> Array:
+def unit(data: memoryview, size: int, row: Compression) -> Array:
     """The data of one unit, or of a zlib stream, which has exactly so many bytes."""
     out = np.empty(size, np.uint8)
-    _fill(out, data, row, replace(limits, record=size), total)
+    _fill(out, data, row, size)
     return out
 
 
@@ -148,9 +158,10 @@ def _other_size(row: Compression, size: int) -> DecodeError:
     return DecodeError(f"the data has other than the {size} bytes that it should have", format=name, offset=0)
 
 
-def _growing(view: memoryview, row: Compression, limits: Limits, total: int) -> Array:
-    stream, chunks, size = row.decompressor(limits, total), list[mmap.mmap](), 0
+def _growing(view: memoryview, row: Compression, budget: Budget) -> Array:
+    stream, chunks, size = row.decompressor(budget, budget.input), list[mmap.mmap](), 0
     for piece in stream.feed(view):
+        budget.draw(len(piece), row.decompressor.name, 0)
         at = 0
         while at < len(piece):
             place = size % _CHUNK

@@ -119,4 +119,4 @@ def _limits(node: Node) -> Limits | None:
         raise LimitError(
             f"{size:,} bytes in a format that can only be read whole; tensorwire convert makes a .safetensors of it", path=node.name
         )
-    return DEFAULT if packed is None else Limits(ratio=max(1, min(DEFAULT.ratio, UNPACKED // max(1, size))))
+    return DEFAULT if packed is None else Limits(expansion=min(DEFAULT.allowed(size), UNPACKED), expansion_ratio=0)

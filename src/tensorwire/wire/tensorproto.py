@@ -104,10 +104,7 @@ def _typed(
             )
     room = min(found // pair, count)
     size = count * row.numpy.itemsize
-    allowed = limits.tensor if room == count else max(limits.splat, limits.splat_ratio * len(view))
-    if size > len(view) and size > allowed:
-        name = "tensor" if room == count else "splat"
-        raise LimitError(f"{len(view)} bytes claim a tensor of {size}; Limits({name}=...) allows {allowed}", format=FORMAT)
+    _allow(size, view, limits)
     if copy is False and count:
         raise DecodeError("copy=False, but typed values must be converted; leave copy out", format=FORMAT)
     low, high = dtypes.bounds(row)
@@ -130,10 +127,7 @@ def _typed(
 def strings(view: memoryview, message: Message, strict: bool, limits: Limits) -> tuple[tuple[int, ...], Array, Array]:
     """(shape, data, offsets) of a string tensor, from string_val or from tensor_content."""
     count = check_shape(message, strict, 1)
-    if 8 * count > len(view) and 8 * count > limits.tensor:
-        raise LimitError(
-            f"{len(view)} bytes claim {count} strings; Limits(tensor=...) allows {limits.tensor} bytes of offsets", format=FORMAT
-        )
+    _allow(8 * count, view, limits)
     if message.strings_at is not None and message.content is None and not any(message.counts[field] for field in _VALUE_FIELDS - {8}):
         quick = _string_vals(view, message.strings_at, count, limits)
         if quick is not None:
@@ -191,12 +185,17 @@ def _fill(data: Array, offsets: Array, count: int, view: memoryview, limits: Lim
     if missing == 0:
         return data, offsets
     last = data[offsets[-2] :] if stored else data[:0]
-    size = len(data) + missing * len(last) + 8 * count
-    allowed = max(limits.splat, limits.splat_ratio * len(view))
-    if size > allowed:
-        raise LimitError(f"{len(view)} bytes claim a tensor of {size}; Limits(splat=...) allows {allowed}", format=FORMAT)
+    limits.call(len(view)).draw(len(data) + missing * len(last) + 8 * missing, FORMAT)
     more = offsets[-1] + len(last) * np.arange(1, missing + 1, dtype=np.int64)
     return np.concatenate([data, np.tile(last, missing)]), np.concatenate([offsets, more])
+
+
+def _allow(size: int, view: memoryview, limits: Limits) -> None:
+    """That a tensor of so many bytes may be made of a message."""
+    if size > len(view) and size > limits.tensor:
+        why = f"{len(view)} bytes claim a tensor of {size}"
+        raise LimitError(f"{why}; Limits(tensor=...) allows {limits.tensor}", format=FORMAT)
+    limits.call(len(view)).draw(size, FORMAT)
 
 
 def header(enum: int, shape: tuple[int, ...], nbytes: int) -> bytes:

@@ -35,7 +35,7 @@ class _Opened:
     def __init__(self, path: str) -> None:
         pa = require("pyarrow", extra="arrow")
         source = files.map_file(path)
-        self.file = IpcFile(source, DEFAULT)
+        self.file = IpcFile(source, DEFAULT.call(source.size))
         self.rows = [chunk.batch.length for chunk in self.file.chunks]
         buffer = pa.BufferReader(pa.py_buffer(source.view))
         is_file = bytes(source.view[:6]) == MAGIC
@@ -48,6 +48,7 @@ class _Opened:
             yield count, functools.partial(self._read, chunk, spec)
 
     def _read(self, chunk: Chunk, spec: Spec, low: int, high: int) -> Batch:
+        self.file.limits.start()  # One batch is in memory at a time.
         found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
         flags = arrow_schema.flags(found)
         chosen: dict[str, Column] = {}

@@ -103,7 +103,7 @@ def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Bat
     """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what; else without columns
     that it does not have, and those of nothing but nulls, which have no type."""
     picked = found.select(readable(found.schema, spec))
-    columns, _ = arrow_batches.columns(picked.schema, [picked], DEFAULT, None, format)
+    columns, _ = arrow_batches.columns(picked.schema, [picked], DEFAULT.call(picked.nbytes), None, format)
     return batch_from(columns, found.num_rows, spec)
 
 
@@ -135,7 +135,8 @@ def batch_from(
             why = "a struct is not a column of a dataset; in pyarrow, table.flatten() first"
             raise SchemaError(why, tensor=name)
         try:
-            column = Container({"dict": {name: node}}, parts, {}).read(name, rows)
+            budget = DEFAULT.call(sum(part.nbytes for part in parts))
+            column = Container({"dict": {name: node}}, parts, {}, budget).read(name, rows)
             flag = flags.get(name + PRESENT)
             present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
         except UnsupportedColumn as error:

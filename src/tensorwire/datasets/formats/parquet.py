@@ -30,7 +30,7 @@ class _Opened:
     """A file whose footer and pages have been looked at."""
 
     def __init__(self, path: str) -> None:
-        self.file, plan = _codec.opened(files.map_file(path).view, DEFAULT)
+        self.file, plan = _codec.opened(files.map_file(path).view, DEFAULT, streaming=True)
         self.rows = max(1, min(ROWS, DEFAULT.tensor // (2 * plan.longest))) if plan.longest else ROWS
         self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
 

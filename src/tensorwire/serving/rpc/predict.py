@@ -104,7 +104,8 @@ def _sendable(value: Any) -> Array | Strings:
 
 
 def _read(where: Fields, copy: bool | None, *, spec: int, tensors: int, names: int = 0) -> tuple[ModelSpec, Tensors, list[Span]]:
-    codec, most = tensorproto.TensorProto(limits=where.limits), max(1, where.limits.names // _SHARE)
+    budget = where.limits.call(len(where.view), where.limits.answer)
+    codec, most = tensorproto.TensorProto(limits=budget), max(1, where.limits.names // _SHARE)
     found: Tensors = {}
     more: list[Span] = []
     about: Span | None = None
