@@ -189,4 +189,4 @@ def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:
     highest = 1 if row.name == "bool" else (1 << row.bits) - 1
     if highest >= 255 or not len(values) or values.max() <= highest:
         return None
-    return int(np.flatnonzero(values > highest)[0])
+    return int((values > highest).argmax())  # 0 if another thread has changed it meanwhile

@@ -243,6 +243,13 @@ class Sparse(Frozen):
         """Every element, zeros included; duplicate indices add up (for strings, the last one stays)."""
         rank = self.indices.shape[1]
         where = tuple(self.indices.T) if rank else ()
+        try:
+            return self._to_dense(rank, where)
+        except (MemoryError, ValueError) as error:
+            why = f"a dense tensor of shape {list(self.shape)} is larger than the memory of this machine"
+            raise EncodeError(why) from error
+
+    def _to_dense(self, rank: int, where: tuple[Array, ...]) -> Array:
         if isinstance(self.values, Strings):
             words: Array = np.full(self.shape, "" if self.values.text else b"", object)
             words[where] = np.asarray(self.values)

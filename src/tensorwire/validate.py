@@ -60,7 +60,7 @@ def utf8(data: Array, offsets: Array, blame: Blame = EncodeError) -> None:
         index = int(np.searchsorted(offsets, error.start, side="right")) - 1
         raise blame(f"string {index} is not UTF-8 ({error.reason}), so it is bytes, not text") from None
     starts = offsets[:-1][np.diff(offsets) > 0]
-    inside = np.flatnonzero((data[starts] & 0xC0) == 0x80)
+    inside = np.flatnonzero((data.take(starts, mode="clip") & 0xC0) == 0x80)
     if len(inside):
         raise blame(f"a string begins in the middle of a character at byte {int(starts[inside[0]])} of the data")
 
@@ -82,7 +82,7 @@ def sparse(indices: Array, values_shape: tuple[int, ...], dense_shape: Array, bl
     unsigned = indices.view(np.uint64)  # where a negative number is a very large one: one comparison for both ends
     for axis in range(rank if nnz else 0):
         if unsigned[:, axis].max() >= shape[axis]:
-            row = int(np.flatnonzero(unsigned[:, axis] >= shape[axis])[0])
+            row = first(unsigned[:, axis] >= shape[axis])
             raise blame(f"index {indices[row].tolist()} of value {row} is outside the dense_shape {_brief(shape)}")
 
 
@@ -147,7 +147,7 @@ def _steps(offsets: Array, end: int, what: str, blame: Blame) -> None:
     if offsets[0] != 0:
         raise blame(f"{what} must start at 0, not {int(offsets[0])}")
     if not (offsets[1:] >= offsets[:-1]).all():
-        row = int(np.flatnonzero(offsets[1:] < offsets[:-1])[0])
+        row = first(offsets[1:] < offsets[:-1])
         raise blame(f"{what} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}")
     if offsets[-1] != end:
         raise blame(f"{what} must end at {end}, not {int(offsets[-1])}")
@@ -161,6 +161,17 @@ def _compare(indices: Array) -> Array:
         here = (column[1:] > column[:-1]).astype(np.int8) - (column[1:] < column[:-1]).astype(np.int8)
         step = np.where(step == 0, here, step)
     return step
+
+
+def first(mask: Array) -> int:
+    """The index of the first element that is true; 0 if none is.
+
+    A fault is looked for in memory that another thread may change, so it may be gone when it is looked for again.
+
+    >>> first(np.array([False, True, True])), first(np.array([False]))
+    (1, 0)
+    """
+    return int(mask.argmax()) if mask.size else 0
 
 
 def _brief(shape: Sequence[int]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -67,10 +68,62 @@ def parse(data: Any, format: str, base: int = 0) -> Any:
     except RecursionError:
         raise LimitError("JSON nested too deep", format=format, offset=base) from None
     except UnicodeEncodeError:
-        raise DecodeError("a string with a lone surrogate", format=format, offset=base) from None
+        offset = base + len(text[: _lone_surrogate(text)].encode())
+        raise DecodeError("a string with a lone surrogate", format=format, offset=offset) from None
     except ValueError as error:
-        raise DecodeError(f"not JSON that we read: {error}", format=format, offset=base) from None
+        offset = base + len(text[: _fault(text)].encode("utf-8", "surrogatepass"))
+        raise DecodeError(f"not JSON that we read: {error}", format=format, offset=offset) from None
     return value
+
+
+_COLON = re.compile(r"[ \t\n\r]*:")
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|-?[0-9][-+.0-9eE]*|-?[A-Za-z]+|[\[\]{},:]')
+
+
+def _fault(text: str) -> int:
+    """Where the first key stands that is there twice, or a number or word that JSON or Python does not have.
+
+    Python's parser says no place for what its hooks refuse, so the text is looked through again.
+    """
+    keys: list[set[str] | None] = []
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in ("{", "["):
+            keys.append(set() if token == "{" else None)
+        elif token in ("}", "]"):
+            keys.pop()
+        elif token[0] == '"' and keys and keys[-1] is not None and _is_key(text, match.end()):
+            key = json.loads(token)
+            if key in keys[-1]:
+                return match.start()
+            keys[-1].add(key)
+        elif token[0] in "-0123456789NI" and _is_past(token):
+            return match.start()
+    return 0
+
+
+def _lone_surrogate(text: str) -> int:
+    """Where the first string stands that is not text."""
+    for match in _TOKEN.finditer(text):
+        if match[0][0] == '"' and "\\u" in match[0]:
+            try:
+                json.loads(match[0]).encode()
+            except UnicodeEncodeError:
+                return match.start()
+    return 0
+
+
+def _is_key(text: str, end: int) -> bool:
+    return _COLON.match(text, end) is not None
+
+
+def _is_past(token: str) -> bool:
+    """Whether a number is past what a float holds, or too long, or none of JSON's."""
+    try:
+        _decode(token)
+    except ValueError:
+        return True
+    return False
 
 
 def write(value: Any) -> bytes:

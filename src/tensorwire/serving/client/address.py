@@ -53,7 +53,10 @@ class Address:
             said = _said(url)
             url, model, protocol = said["url"], said["model"], protocol or said["protocol"]
             version, label = (said["version"], said["label"]) if version is None and label is None else (version, label)
-        scheme = urlsplit(url).scheme if isinstance(url, str) else ""
+        try:
+            scheme = urlsplit(url).scheme if isinstance(url, str) else ""
+        except ValueError as error:
+            raise EncodeError(f"{url!r:.100} is not a URL: {error}") from None
         if scheme not in SCHEMES:
             raise EncodeError(f"the server's address {url!r:.100} is no URL that begins with {', '.join(f'{each}://' for each in SCHEMES)}")
         protocol = "tensorflow" if protocol is None else protocol
@@ -63,6 +66,9 @@ class Address:
             raise EncodeError('protocol="kserve" goes by HTTP: Client("http://...")')
         if not isinstance(model, str) or not model:
             raise EncodeError(f"a model's name is text, not {model!r:.60}; pass model=")
+        for text in (model, label, version):
+            if isinstance(text, str) and not is_utf8(text):
+                raise EncodeError(f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold")
         if version is not None and label is not None:
             raise EncodeError(f"version={version} and label={label!r} at once; a label stands for a version")
         if version is not None and not _is_version(version, protocol):
@@ -92,6 +98,18 @@ def _is_version(version: Any, protocol: str) -> bool:
     if isinstance(version, str):
         return protocol == "kserve" and bool(version)
     return isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63
+
+
+def is_utf8(text: str) -> bool:
+    """
+    >>> is_utf8("model"), is_utf8("model\\ud800")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def verb_of(url: str) -> str | None:
