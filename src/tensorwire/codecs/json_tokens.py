@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import validate
 from .._errors import DecodeError, TruncatedError
-from .._limits import Budget
+from .._limits import Limits
 from ..wire import jsontext
 
 FORMAT = "json"
@@ -40,9 +40,9 @@ def _weight(text: memoryview) -> int:
 
 
 class Tokens:
-    def __init__(self, data: memoryview, limits: Budget) -> None:
-        self.data, self.limits = data, limits
-        self._weigh = _HEAVIEST * len(data) > limits.left
+    def __init__(self, data: memoryview, limits: Limits) -> None:
+        self.data, self.limits = data, limits.call(len(data))
+        self._weigh = _HEAVIEST * len(data) > self.limits.left
         self.watch: Callable[[], object] | None = None
         """Called now and then, for whoever has to be done by a certain time."""
         self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8

@@ -82,6 +82,8 @@ class Stream(Protocol):
 
     at: int
     """How far the file is read."""
+    most: int | None
+    """Bytes of data that the limits allow in all, if it is compressed."""
 
     def fill(self, buffer: Array) -> int:
         """Writes what there is into the buffer; 0 at the end of the file as it is now."""
@@ -92,6 +94,8 @@ class Stream(Protocol):
 
 class Plain:
     """A file that is not compressed, from any place on."""
+
+    most: int | None = None
 
     def __init__(self, source: storage.Readable, offset: int) -> None:
         self._source, self.at = source, offset
@@ -109,6 +113,7 @@ class Compressed:
 
     def __init__(self, source: storage.Readable, name: str, offset: int, limits: Limits) -> None:
         self._source, self.at, self._base = source, offset, offset
+        self.most: int | None = limits.allowed(source.size - offset)
         self._decompressor = compressions.decompressor(name, limits, source.size - offset)
         self._pieces: Iterator[Any] = iter(())
         self._piece = memoryview(b"")
@@ -263,8 +268,10 @@ def frames(
         wanted = _end(buffer, at) - at if rest >= tfrecord.HEADER else rest
         if size is not None and wanted > size - base - at:
             raise torn(record, base + at, size - base - at)
-        # Memory grows with what has arrived, not with what a header claims.
-        room = max(BLOCK if len(starts) >= _FEW else 2 * BLOCK, min(wanted, 4 * have) + 1)
+        if stream.most is not None:
+            wanted = min(wanted, stream.most - base - at)  # The stream gives no more than that.
+        # A record has a buffer of its size at once: pages that nothing was written to take no memory.
+        room = max(BLOCK if len(starts) >= _FEW else 2 * BLOCK, wanted + 1)
         if room > len(buffer) or not memory.is_mine(buffer):
             old, buffer = buffer, pool.take(room + _MORE)
             buffer[:rest] = old[at:have]

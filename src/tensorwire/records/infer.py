@@ -182,6 +182,8 @@ def _from(source: storage.Readable, offset: int, budget: int, limits: Limits) ->
 class _Sips:
     """A plain file from some place on, a little at a time: of an object, what is asked for is what is fetched."""
 
+    most: int | None = None
+
     def __init__(self, source: storage.Readable, at: int, step: int) -> None:
         self._source, self.at, self._step = source, at, max(step, _SIP)
         self._ready = memory.fresh(0)

@@ -1,8 +1,8 @@
 """What can still be unpacked of a damaged compressed file: all up to the damage, and from the next place where unpacking can start.
 
 gzip members, zstd and lz4 frames and Snappy blocks are such places; a zlib stream has none. Wrong data does no harm here: each record has
-checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.ratio` allows
-is no damage, and an error here too.
+checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.expansion`
+allows is no damage, and an error here too.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def salvage(source: storage.Readable, name: str, limits: Limits, folder: str | N
                 fault = _pour(source, at, compression.decompressor(name, limits, source.size - at), file)
                 if fault is None:
                     break
+                limits.check(file.tell(), source.size, name, at)  # Each start has a stream, and so a sum, of its own.
                 unit, where, why = fault
                 at = search.after(unit)
                 where = min(where, at)

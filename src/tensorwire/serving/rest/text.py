@@ -90,7 +90,7 @@ class Text(Tokens):
     """A body that is being read."""
 
     def __init__(self, data: memoryview, limits: Limits, exact: bool) -> None:
-        super().__init__(data, limits.call(len(data)))
+        super().__init__(data, limits)
         self.exact = exact
         """Whether Serving's own rules hold: "NaN" is a string, and 1e39 an infinite float32."""
 
