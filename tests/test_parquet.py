@@ -311,6 +311,8 @@ class TestWeRead:
             "maybe",
             "maybe/present",
         ]
+        verified = tw.verify(path)
+        assert verified and not verified.problems and len(verified.unsupported) == len(bad)
         with tw.open(path) as file:
             assert file["good"][:1].tolist() == [1] and not file.lazy
             for name in bad:

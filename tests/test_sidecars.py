@@ -8,6 +8,7 @@ import struct
 import warnings
 from pathlib import Path
 
+import cli
 import numpy as np
 import pytest
 
@@ -556,3 +557,28 @@ class TestDatasets:
                 assert self.convert(path, target).records == 8
             except (tw.TensorwireError, FileExistsError):
                 (target / name).write_bytes(good)
+
+
+class TestShown:
+    """`inspect` and the command `schema` show the schema that readers use, with what a sample shows of it."""
+
+    def test_the_sidecar_is_shown(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        tw.write_examples(path, {"m": np.zeros((5, 2, 3)), "n": np.arange(5)}, tensors=["m"])
+        known = tw.Schema.load(f"{path}.schema.json")
+        summary = tw.inspect(path)
+        assert summary.schema == known and summary.schema["m"].shape == (2, 3) and summary.problems == []
+        assert summary.schema["n"].seen["range"] == [0, 4] and summary.schema.records == 5
+        command = cli.run("schema", path, "--json")
+        assert command.returncode == 0 and json.loads(command.stdout)["features"]["m"]["shape"] == [2, 3]
+        os.unlink(f"{path}.schema.json")
+        assert tw.inspect(path).schema["m"].kind == "bytes" and tw.inspect(path).schema != known
+
+    def test_a_damaged_sidecar(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        tw.write_examples(path, {"n": np.arange(5)})
+        text = (tmp_path / "a.tfrecord.schema.json").read_text()
+        (tmp_path / "a.tfrecord.schema.json").write_text(text.replace("int64", "float"))
+        summary = tw.inspect(path)
+        assert len(summary.problems) == 1 and summary.schema["n"].kind == "int64"
+        assert cli.run("inspect", path).returncode == 1 and cli.run("schema", path).returncode == 1

@@ -10,6 +10,7 @@ from . import lazy
 from ._errors import LimitError, TensorwireError, TransportError
 from ._limits import Limits
 from .checkpoint.saved_model_open import is_saved_model
+from .codecs.container import UnsupportedTensor
 from .records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Verification:
     problems: list[str]
     beyond_limits: bool = False
     """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
+    unsupported: list[str] = field(default_factory=list)
+    """Tensors of types that are not known here, which were not read. That does not make the file broken."""
 
     def __bool__(self) -> bool:
         return self.ok
@@ -107,7 +110,8 @@ class Verification:
     def __str__(self) -> str:
         how = "with checksums" if self.checksums else "the structure only: the file has no checksums"
         state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
-        return "\n  ".join([f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}", *self.problems])
+        head = f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}"
+        return "\n  ".join([head, *self.problems, *(f"not read: {reason}" for reason in self.unsupported)])
 
 
 def inspect(
@@ -158,6 +162,7 @@ def verify(
     if is_record_file(where, format):
         return verify_records(where, limits, progress)
     problems: list[str] = []
+    unsupported: list[str] = []
     count = nbytes = beyond = 0
     try:
         file = lazy.open_file(where, format, limits=limits, **options)
@@ -169,8 +174,10 @@ def verify(
         names = [*file, *file.unlisted]
         total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0
         for name in names:
+            known = True
             try:
                 tensor = file[name]
+                known = tensor.kind != "unreadable"
                 tensor.read()
                 count, nbytes = count + 1, nbytes + tensor.nbytes
                 if progress is not None:
@@ -178,7 +185,20 @@ def verify(
             except TransportError:
                 raise
             except TensorwireError as error:
+                if not known or isinstance(error, UnsupportedTensor):
+                    unsupported.append(str(error))
+                    continue
                 problems.append(str(error))
                 beyond += isinstance(error, LimitError)
         only_limits = 0 < beyond == len(problems)
-        return Verification(not problems, file.path, file.format, count, nbytes, file.checksums, problems, only_limits)
+        return Verification(
+            not problems,
+            file.path,
+            file.format,
+            count,
+            nbytes,
+            file.checksums,
+            problems,
+            only_limits,
+            unsupported,
+        )

@@ -16,6 +16,7 @@ from ..tensors import Array
 from ..wire import arrow_ipc as ipc
 from .arrow_buffers import Chunk
 from .arrow_file import IpcFile
+from .container import UnsupportedTensor
 
 _SMALL, _LARGE = np.dtype("int32"), np.dtype("int64")
 LISTS: dict[int, np.dtype[Any]] = {ipc.LIST: _SMALL, ipc.LARGE_LIST: _LARGE}
@@ -24,10 +25,6 @@ OFFSETS = LISTS | STRINGS
 Span = tuple[int, int]
 Piece = tuple[Chunk, int, int]
 """A batch, and the rows from, to of an array in it."""
-
-
-class UnsupportedColumn(DecodeError):
-    """A column that is not damaged, and that no tensor holds."""
 
 
 class Level:
@@ -153,6 +150,10 @@ class Level:
 
     def bad(self, why: str, chunk: Chunk | None = None) -> DecodeError:
         return DecodeError(why, tensor=self.column, offset=chunk.body if chunk else 0)
+
+    def unsupported(self, why: str) -> UnsupportedTensor:
+        """The error for a column that is whole, and that no tensor holds."""
+        return UnsupportedTensor(why, tensor=self.column, offset=0)
 
 
 class Tree(NamedTuple):

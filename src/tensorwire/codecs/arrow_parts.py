@@ -19,7 +19,7 @@ from .._errors import DecodeError
 from ..frozen import trusted
 from ..tensors import Array, Strings
 from ..wire import arrow_ipc as ipc
-from .arrow_levels import LISTS, STRINGS, Level, UnsupportedColumn
+from .arrow_levels import LISTS, STRINGS, Level
 from .arrow_values import TEXT, Values, allow, without
 from .container import Rows
 
@@ -124,7 +124,7 @@ def nulls_inside(level: Level) -> DecodeError:
         way = f"{name}.from_arrays(x.offsets, x.values.fill_null({zero}))"
     why = f"the column {level.column!r} has nulls inside of its rows, which no tensor holds"
     why = f"{why}; in pyarrow, {way} replaces those of an array x"
-    return UnsupportedColumn(why, tensor=level.column, offset=0)
+    return level.unsupported(why)
 
 
 class Presence(_Guarded):

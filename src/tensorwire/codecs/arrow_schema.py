@@ -27,7 +27,7 @@ from ..wire import arrow_ipc as ipc
 from ..wire import jsontext
 from .arrow_buffers import Chunk
 from .arrow_file import IpcFile
-from .arrow_levels import LISTS, Level, Tree, UnsupportedColumn, tree
+from .arrow_levels import LISTS, Level, Tree, tree
 from .arrow_parts import Cell, NullableLists, Part, Presence, Refused, Splits
 from .arrow_values import TEXT, Values, check_layout, values
 
@@ -97,16 +97,16 @@ def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
         try:
             if names[name] > 1:
                 why = f"two columns are named {name!r}; in pyarrow, rename_columns(...) first"
-                raise column.level.bad(why)
+                raise column.level.unsupported(why)
             found[name], present = _column(column, copy)
             if present is not None and flag in names:
                 why = f"the column {name!r} has nulls, and the name {flag!r} is taken"
-                raise column.level.bad(f"{why}; in pyarrow, rename_columns(...) first")
+                raise column.level.unsupported(f"{why}; in pyarrow, rename_columns(...) first")
         except LimitError:
             raise
         except DecodeError as error:
             why = f"{error.message}; names= reads other columns"
-            found[name], present = _refused(column, UnsupportedColumn(why)), None
+            found[name], present = _refused(column, type(error)(why)), None
         if present is not None:
             found[flag] = {}, [present]
     return found
@@ -136,7 +136,7 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
     if level.file.big_endian:
         way = "in pyarrow, read the file and write it again"
         why = f"the column {level.column!r} is big-endian, and only little-endian ones are read"
-        raise level.bad(f"{why}; {way}")
+        raise level.unsupported(f"{why}; {way}")
     if "shape" in said:
         return _cell(tree, said, copy), None
     if level.field.kind == ipc.STRUCT and not level.field.coded:
@@ -153,7 +153,7 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
             raise level.bad("rows without elements are lists of nothing else")
         levels, inner = [lists.pop(), *levels], tuple(said["inner"])
     if found is None:
-        raise level.bad(_why_not(level, levels[-1]))
+        raise level.unsupported(_why_not(level, levels[-1]))
     present = Presence(level, copy) if level.present(0, 0) is not None else None
     values = Part(levels, found, inner, order)
     node = _node(said, levels[-1])
@@ -239,7 +239,7 @@ def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> Column:
     leaf = tree.inside[0].level
     found = values(leaf, copy)
     if found is None:
-        raise level.bad(f"a tensor of Arrow's {ipc.NAMES[leaf.field.kind - 1]}")
+        raise level.unsupported(f"a tensor of Arrow's {ipc.NAMES[leaf.field.kind - 1]}")
     return _node(said, leaf), [Cell(leaf, found, tuple(said["shape"]))]
 
 

@@ -256,7 +256,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
 def _reader(level: Level) -> Values:
     found = values(level, None)
     if found is None:
-        raise level.bad("a dictionary of what no tensor holds")
+        raise level.unsupported("a dictionary of what no tensor holds")
     return found
 
 

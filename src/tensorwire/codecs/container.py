@@ -64,6 +64,10 @@ class MemoryPart:
         return self._array if rows is None else self._array[rows[0] : rows[1]]
 
 
+class UnsupportedTensor(DecodeError):
+    """A tensor or column that is not damaged, and of a type that is not known here."""
+
+
 class UnreadablePart:
     """A part of a dtype that is not known here: it is listed, and reading it is an error."""
 
@@ -75,7 +79,7 @@ class UnreadablePart:
 
     def read(self, rows: Rows = None) -> Any:
         error = self.error
-        raise DecodeError(
+        raise UnsupportedTensor(
             error.message,
             path=error.path,
             format=error.format,

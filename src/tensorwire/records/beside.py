@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -99,6 +99,24 @@ def known(
     sampled = sample(sidecars.without)
     shown = {"what a sample shows": sampled} if sampled or sampled.sequences else {}
     return union(sidecars.schemas | shown, cast)
+
+
+def described(names: Sequence[str], sampled: Schema) -> Schema:
+    """The schema that readers of these files use, with what a sample shows of each feature."""
+    sidecars = find(names)
+    if not sidecars.schemas:
+        return sampled
+    schema = sidecars.united() if not sidecars.without else union({**sidecars.schemas, "what a sample shows": sampled})
+
+    def shown(features: Mapping[str, Feature], seen: Mapping[str, Feature]) -> dict[str, Feature]:
+        return {name: replace(feature, seen=seen[name].seen if name in seen else {}) for name, feature in features.items()}
+
+    return Schema(
+        shown(schema, sampled),
+        shown(schema.sequences, sampled.sequences),
+        records=sampled.records,
+        complete=sampled.complete,
+    )
 
 
 def union(schemas: dict[str, Schema], cast: Container[str] = ()) -> Schema:

@@ -40,9 +40,9 @@ class RecordSummary:
     indexed: bool
     """Whether a fresh index lies beside it."""
     schema: Schema | None
-    """Of Examples; None if the records are something else."""
+    """Of Examples, from the schema file if there is one; None if the records are something else."""
     problems: list[str] = field(default_factory=list)
-    """Damage that was met while looking for the schema; `tw.verify` looks for all of it."""
+    """Damage that was met while looking for the schema; `tw.verify` looks for all of the file's."""
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
@@ -94,13 +94,20 @@ def _starts_a_record(source: storage.Readable) -> bool:
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
-    """Counts the records and infers the schema from a sample, which is also looked at for damage."""
+    """Counts the records; the schema is the one beside the file, or inferred from a sample, which is also looked at for damage."""
     path = os.fspath(where)
     from . import index as _index
 
     known = _index.load(path)
     index = known if known is not None else _index.build(path, limits=limits)
     schema, problems = _sampled(path, limits)
+    if schema is not None:
+        from . import beside
+
+        try:
+            schema = beside.described([path], schema)
+        except TensorwireError as error:  # The schema file is damaged.
+            problems.append(str(error))
     if schema is not None and not schema and not schema.sequences:
         schema = None
     return RecordSummary(path, FORMAT, index.size, index.compression, len(index), known is not None, schema, problems)

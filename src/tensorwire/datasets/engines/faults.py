@@ -16,7 +16,7 @@ def packed(error: BaseException) -> dict[str, Any]:
     >>> packed(_errors.DecodeError("bad", path="a", record=7))
     {'kind': 'DecodeError', 'message': 'bad', 'path': 'a', 'record': 7}
     """
-    kind = type(error).__name__
+    kind = next((base.__name__ for base in type(error).__mro__ if base.__module__ == _errors.__name__), type(error).__name__)
     if isinstance(error, TensorwireError):
         facts = {name: getattr(error, name) for name in FACTS if getattr(error, name) is not None}
         return {"kind": kind, "message": error.message, **facts} | ({"hint": error.hint} if error.hint else {})

@@ -21,9 +21,8 @@ from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError, c
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...codecs import arrow_batches, arrow_schema
-from ...codecs.arrow_levels import UnsupportedColumn
 from ...codecs.arrow_schema import PRESENT, Column
-from ...codecs.container import Container
+from ...codecs.container import Container, UnsupportedTensor
 from ...codecs.parquet import read_by_pyarrow
 from ...records import beside, gather, pack
 from ...records import columns as _columns
@@ -139,7 +138,7 @@ def batch_from(
             column = Container({"dict": {name: node}}, parts, {}, budget).read(name, rows)
             flag = flags.get(name + PRESENT)
             present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
-        except UnsupportedColumn as error:
+        except UnsupportedTensor as error:
             why = error.message.partition("; names=")[0]
             raise SchemaError(f"{why}; columns= leaves it out", tensor=name) from None
         if not isinstance(column, (np.ndarray, Strings, Ragged)) or column.shape[:1] != (size,):
