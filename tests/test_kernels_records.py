@@ -4,6 +4,7 @@ import random
 import struct
 import threading
 
+import example_specs
 import numpy as np
 import pytest
 from example_protos import BYTES, FLOAT, INT64, NAMES, Messages
@@ -258,9 +259,10 @@ class Outputs:
         return out
 
 
-def decode(module, columns, sequence, data, starts, sizes, checked, spare, rows, first):
+def decode(module, columns, sequence, data, starts, sizes, checked, spare, rows, first, compat=0):
     """(what `decode` returned at last, what was filled), growing as often as it asks for it."""
-    decoder = module.ExampleDecoder(*map(list, zip(*columns, strict=True)) if columns else ([], [], [], []), sequence)
+    parts = map(list, zip(*columns, strict=True)) if columns else ([], [], [], [])
+    decoder = module.ExampleDecoder(*parts, sequence, compat)
     outputs, done, row, strange = Outputs(columns, rows, spare), 0, 0, False
     while True:
         code, offset, done, column, found, more = decoder.decode(data, starts, sizes, first + row, row, outputs.parts, checked)
@@ -283,6 +285,66 @@ def test_example_decoder(seed, sequence):
     for spare in (0, 1, rng.randrange(40)):
         same(decode(native, *args, spare, rows, first), twin)
     same(decode(pure_example, *args, 0, rows, first), twin)
+
+
+def without_places(columns):
+    return [(name, BYTES if kind == PLACES else kind, *rest) for name, kind, *rest in columns]
+
+
+def lenient_message(rng, kinds, lists):
+    """A message in forms that TensorFlow reads in its own way: fields in other places, lists and
+    names given twice, lengths that lie."""
+    wild = rng.choice([0, 0.1, 0.4])
+
+    def feature(kind):
+        if rng.random() < wild / 4:
+            return rng.choice([b"", field(kind, 2, field(1, 2, rng.randbytes(rng.randrange(9))))])
+        items = example_specs.values(rng, kind, rng.choice([0, 1, 2, 2, 5]))
+        return example_specs.feature(rng, kind, items, rng.random() < wild)
+
+    def feature_list(kind):
+        return b"".join(field(1, 2, feature(kind)) for _ in range(rng.randrange(4)))
+
+    def entries(kinds, make):
+        names = rng.sample(sorted(kinds), len(kinds))
+        names += rng.choices(sorted(kinds) or [b""], k=rng.randrange(3))
+        made = [(name, make(kinds.get(name, INT64))) for name in names]
+        return [example_specs.entry(rng, *pair, rng.random() < wild) for pair in made]
+
+    parts = [entries(kinds, feature)] + ([] if lists is None else [entries(lists, feature_list)])
+    return example_specs.message(rng, parts, rng.random() < wild)
+
+
+def edited(rng, data):
+    """A few bytes replaced by what may be a tag or a length, put in, or taken out."""
+    data = bytearray(data)
+    for _ in range(rng.choice([0, 0, 1, 1, 2, 3])):
+        position = rng.randrange(len(data) + 1)
+        short = bytes([rng.choice(b"\0\1\2\3\4\x08\x0a\x0d\x12\x1a\x7f\x8a")])
+        padded = short + b"\x80" * rng.randrange(12) + b"\0"
+        new = rng.choice([short, short, short, padded, to_varint(rng.getrandbits(40)), b""])
+        data[position : position + rng.choice([0, 1, 1, 1, 2])] = new
+    return bytes(data)
+
+
+@given(SEEDS, st.booleans(), st.sampled_from([1, 2]))
+def test_example_decoder_as_tensorflow_reads(seed, sequence, compat):
+    """Statuses and offsets too. tests/test_parse_example.py compares with TensorFlow itself."""
+    rng = random.Random(seed)
+    messages, kinds, lists, data, starts, sizes, checked = batch(rng, sequence)
+    if rng.random() < 0.8:
+        made = [lenient_message(rng, kinds, lists) for _ in range(rng.choice([1, 2, 3, 8]))]
+        if rng.random() < 0.7:
+            made[-1] = edited(rng, made[-1])
+        ends = np.cumsum([0, *map(len, made)])
+        data = b"".join(made) + rng.randbytes(rng.choice([0, 3, 100]))
+        starts, sizes, checked = ends[:-1], np.diff(ends), True
+    columns = without_places(columns_for(rng, messages, kinds, lists))
+    rows = rng.choice([len(starts), len(starts), rng.randrange(9)])
+    args = (columns, sequence, data, starts, sizes, checked)
+    twin = decode(pure_example, *args, len(data), rows, 0, compat)
+    for spare in (len(data), 0, 1, rng.randrange(40)):
+        same(decode(native, *args, spare, rows, 0, compat), twin)
 
 
 @given(SEEDS, st.booleans())
@@ -464,6 +526,10 @@ def test_the_decoder_refuses_what_it_cannot_hold():
         ):
             with pytest.raises(ValueError):
                 module.ExampleDecoder(*wrong, False)
+        with pytest.raises(ValueError):
+            module.ExampleDecoder([b"a"], [PLACES], [1], [False], False, 1)
+    with pytest.raises(ValueError):
+        native.ExampleDecoder([b"a"], [INT64], [1], [False], False, 3)
     data, one, zero = bytes(9), int64s(0), int64s(0)
     present, ints = np.zeros(1, np.bool_), np.zeros(4, np.int64)
     decoder = native.ExampleDecoder([b"a"], [INT64], [1], [False], False)
@@ -508,7 +574,7 @@ def test_the_decoder_trusts_no_output():
 
         values = shared.view(DTYPES[kind]) if rng.random() < 0.5 else np.zeros(rng.randrange(64), DTYPES[kind])
         parts = (numbers(rng.randint(1, 8), kind == BYTES), numbers(rng.randint(rows + 1, 8), length < 0), numbers(rows + 1, is_list))
-        decoder = native.ExampleDecoder([b"a"], [kind], [length], [is_list], True)
+        decoder = native.ExampleDecoder([b"a"], [kind], [length], [is_list], True, rng.randrange(3))
         places = int64s(*[0] * 4), int64s(*[len(message)] * 4)
         try:
             decoder.decode(message, *places, 0, rng.randrange(rows), [(values, *parts, np.zeros(rows, np.bool_))], True)
@@ -720,7 +786,10 @@ def test_example_decoder_on_records_that_look_alike(seed):
         starts.append(len(data) - len(message) - (4 if framed else 0))
     data += rng.randbytes(rng.choice([0, 10, 100]))
     sizes = [len(message) for message in messages]
+    compat = rng.choice([0, 0, 1, 2])
+    if compat:
+        columns = without_places(columns)
     args = (columns, False, bytes(data), int64s(*starts), int64s(*sizes), not framed)
-    twin = decode(pure_example, *args, len(data), len(messages), 0)
+    twin = decode(pure_example, *args, len(data), len(messages), 0, compat)
     for spare in (len(data), 0, rng.randrange(40)):
-        same(decode(native, *args, spare, len(messages), 0), twin)
+        same(decode(native, *args, spare, len(messages), 0, compat), twin)

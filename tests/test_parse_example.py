@@ -5,9 +5,11 @@ import inspect
 import itertools
 import os
 import pickle
+import time
 
 import numpy as np
 import pytest
+from conftest import PURE
 from example_specs import PARTITIONS, Spec, damaged, generator, message
 from protos import block, field, varint
 
@@ -218,6 +220,58 @@ class TestSequence:
                 io.parse_sequence_example(self.RECORDS, None, lists)
         with pytest.raises(tw.SchemaError, match="allow_missing"):
             io.parse_sequence_example(self.RECORDS, None, {"q": io.FixedLenSequenceFeature([], "int64")})
+
+
+class TestTime:
+    """Whatever is in it, a megabyte takes at most half a second of CPU with tf_compat."""
+
+    SIZE = 20_000 if PURE else 1 << 20
+    STRINGS = {"a": io.VarLenFeature("string")}
+    INTS = {"a": io.VarLenFeature("int64")}
+    FLOATS = {"a": io.VarLenFeature("float32")}
+
+    def cpu(self, call, *args):
+        start = time.process_time()
+        with contextlib.suppress(tw.DecodeError, tw.SchemaError):
+            call(*args, tf_compat=True)
+        return time.process_time() - start
+
+    def test_records(self):
+        plain = example(a=ints(7, 300), f=floats(*range(8)))
+        dense = {"a": io.FixedLenFeature([2], "int64"), "f": io.FixedLenFeature([8], "float32")}
+        for record, features in (
+            (plain, dense),
+            (plain, {"a": io.VarLenFeature("int64"), "f": io.FixedLenFeature([8], "float32")}),
+            (b"", self.STRINGS),
+            (b"", {"a": io.FixedLenFeature([], "int64", 0)}),
+        ):
+            records = [record] * (self.SIZE // max(4, len(record)))
+            assert self.cpu(io.parse_example, records, features) < 0.5
+
+    def test_one_record(self):
+        size = self.SIZE
+        many = b"".join(block(1, block(1, b"%x" % i) + block(2, b"")) for i in range(size // 8))
+        for record, features in (
+            (example(a=strings(*[b"x"] * (size // 3))), self.STRINGS),
+            (example(a=strings(*[b""] * (size // 2))), self.STRINGS),
+            (example(a=ints(*[1] * size)), self.INTS),
+            (example(a=block(3, b"\x08\1" * (size // 2))), self.INTS),
+            (example(a=block(2, b"\x0d\0\0\x80\x3f" * (size // 5))), self.FLOATS),
+            (example(a=ints(1)) * (size // 14), self.INTS),
+            (block(1, example(a=ints(1))[2:] * (size // 12)), self.INTS),
+            (block(1, many), self.INTS),
+            (b"\x18\1" * (size // 2), self.INTS),
+            (b"\x0a\0" * (size // 2), self.INTS),
+        ):
+            assert self.cpu(io.parse_single_example, record, features) < 0.5
+
+    def test_one_sequence(self):
+        size = self.SIZE
+        for step in (b"\x0a\0", b"\x0a\2\x1a\0", block(1, ints(5))):
+            steps = step * (size // len(step))
+            record = block(2, block(1, block(1, b"a") + block(2, steps)))
+            assert self.cpu(io.parse_single_sequence_example, record, None, self.INTS) < 0.5
+            assert self.cpu(io.parse_sequence_example, [record], None, self.INTS) < 0.5
 
 
 def as_ours(value):

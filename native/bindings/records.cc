@@ -118,8 +118,10 @@ nb::bytes frames(nb::handle data, nb::handle offsets_) {
   return result;
 }
 
-ExampleDecoder* new_decoder(nb::list names, nb::list kinds, nb::list lengths, nb::list lists, bool sequence) {
+ExampleDecoder* new_decoder(nb::list names, nb::list kinds, nb::list lengths, nb::list lists,
+                            bool sequence, int compat) {
   std::vector<Column> columns;
+  if (compat < kProtobuf || compat > kUnsetCounts) throw nb::value_error("compat is 0, 1 or 2");
   if (kinds.size() != names.size() || lengths.size() != names.size() || lists.size() != names.size())
     throw nb::value_error("as many kinds, lengths and lists as names");
   for (size_t i = 0; i < names.size(); i++) {
@@ -129,7 +131,8 @@ ExampleDecoder* new_decoder(nb::list names, nb::list kinds, nb::list lengths, nb
     Column& column = columns.back();
     if (column.kind < kBytesList || column.kind > kPlaces) throw nb::value_error("a kind is 1, 2, 3 or 4");
     if (column.kind == kPlaces) {
-      if (column.list || column.length < 0) throw nb::value_error("places are for features of a fixed length");
+      if (column.list || column.length < 0 || compat != kProtobuf)
+        throw nb::value_error("places are for features of a fixed length");
       column.kind = kBytesList;
       column.places = true;
     }
@@ -139,7 +142,7 @@ ExampleDecoder* new_decoder(nb::list names, nb::list kinds, nb::list lengths, nb
   std::set<std::pair<bool, std::string_view>> seen;
   for (const Column& column : columns)
     if (!seen.emplace(column.list, column.name).second) throw nb::value_error("two columns of one name");
-  return new ExampleDecoder(std::move(columns), sequence);
+  return new ExampleDecoder(std::move(columns), sequence, static_cast<Compat>(compat));
 }
 
 // The outputs of one call, and what must hold of them before a kernel may trust them.
@@ -257,7 +260,8 @@ void bind_records(nb::module_& m) {
   m.def("frame", &frame);
   m.def("frames", &frames);
   nb::class_<ExampleDecoder>(m, "ExampleDecoder")
-      .def(nb::new_(&new_decoder))
+      .def(nb::new_(&new_decoder), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+           nb::arg("compat") = 0)
       .def("decode", &decode);
   m.def("example_encode", &example_encode, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg().none());
   nb::class_<ExampleSurvey>(m, "ExampleSurvey")

@@ -35,13 +35,22 @@ struct Decoded {
   size_t column = 0;  // the one at fault, or that needs more room
   uint64_t found = 0;
   // Whether a decoded message has features that no column takes, or fields that no Example has.
+  // Always false with another `compat` than kProtobuf.
   bool strange = false;
 };
 
+// Which rules a message is read by: protobuf's, or those of TensorFlow's own parser. In that parser
+// an unset Feature behind another one of its name is passed over in dense features, and makes
+// others missing.
+enum Compat : int { kProtobuf = 0, kUnsetIgnored = 1, kUnsetCounts = 2 };
+
 class ExampleDecoder {
  public:
-  ExampleDecoder(std::vector<Column> columns, bool sequence);
+  // With another `compat` than kProtobuf no column may be of places.
+  ExampleDecoder(std::vector<Column> columns, bool sequence, Compat compat = kProtobuf);
   const std::vector<Column>& columns() const { return columns_; }
+  bool sequence() const { return sequence_; }
+  Compat compat() const { return compat_; }
 
   // `rows` bounds the rows of every output. Nothing is kept between calls, so threads may share a decoder.
   Decoded decode(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, size_t row, size_t rows,
@@ -51,10 +60,10 @@ class ExampleDecoder {
   int find(std::string_view name, bool list) const;
 
  private:
-  friend class Decoding;
   std::vector<Column> columns_;
   std::vector<int> sorted_;  // columns by (list, name)
   bool sequence_;
+  Compat compat_;
 };
 
 }  // namespace tensorwire

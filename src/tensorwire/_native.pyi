@@ -133,9 +133,22 @@ class ExampleDecoder:
     feature of it must have (-1: any number), and whether it is a feature list (of a SequenceExample; then each of its Features counts as
     an instance, else each record has one instance). Kind 4 is a bytes list of fixed length of which the column has not the strings but
     their places: (start, size) of each in `data`.
+
+    `compat` selects the rules that messages are read by: protobuf's (0), or those of TensorFlow's
+    own parser, which `wire/_pure/example_compat.py` lists. With 1 an unset Feature does not hide
+    an earlier one of its name, with 2 it does. Columns of kind 4 are refused with 1 and 2, and
+    `strange` is always False.
     """
 
-    def __init__(self, names: list[bytes], kinds: list[int], lengths: list[int], lists: list[bool], sequence: bool) -> None: ...
+    def __init__(
+        self,
+        names: list[bytes],
+        kinds: list[int],
+        lengths: list[int],
+        lists: list[bool],
+        sequence: bool,
+        compat: int = 0,
+    ) -> None: ...
     def decode(
         self, data: Any, starts: Array, sizes: Array, first: int, row: int, outputs: list[Output], checked: bool
     ) -> tuple[int, int, int, int, int, bool]:

@@ -11,7 +11,6 @@ from .. import memory
 from .._errors import LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
 from . import kernels, protobuf, status
-from ._pure.example import ExampleDecoder as Reference
 
 Array = np.ndarray[Any, Any]
 
@@ -96,9 +95,7 @@ class Decoder:
     def __init__(self, columns: Sequence[Column], sequence: bool = False, compat: int = 0) -> None:
         self.columns = list(columns)
         names, kinds, lengths, lists = (list(part) for part in zip(*self.columns, strict=True)) if self.columns else ([], [], [], [])
-        # Where TensorFlow departs from protobuf there is only the readable decoder: nobody needs that to be quick.
-        made: Any = Reference(names, kinds, lengths, lists, sequence, compat) if compat else None
-        self.decode = (made or kernels.ExampleDecoder(names, kinds, lengths, lists, sequence)).decode
+        self.decode = kernels.ExampleDecoder(names, kinds, lengths, lists, sequence, compat).decode
 
 
 class _Room(NamedTuple):
