@@ -7,6 +7,7 @@ corpus() {
   case $1 in
     scan_tensor | match_dense | typed | string_vals) echo native/fuzz/corpus/{scan_tensor,match_dense,typed,string_vals} ;;
     example_decode | example_survey) echo native/fuzz/corpus/example_decode ;;
+    example_compat) echo native/fuzz/corpus/{example_decode,example_compat} ;;
     *) echo "native/fuzz/corpus/$1" ;;
   esac
 }

@@ -190,6 +190,72 @@ def example_decode() -> dict[str, bytes]:
     }  # fmt: skip
 
 
+def example_compat() -> dict[str, bytes]:
+    """Messages that TensorFlow's parser reads in its own way; see wire/_pure/example_compat.py."""
+    every = [column(b"a", INT64), column(b"b", FLOAT), column(b"aa", BYTES)]
+    kinds = {b"a": INT64, b"b": FLOAT, b"aa": BYTES}
+    lists = [column(name, kind, -1, True) for name, kind in kinds.items()]
+    plain = example(entry(b"a", ints(1, 300)), entry(b"b", floats(1.5)), entry(b"aa", texts(b"x")))
+
+    def features(*values: bytes, name: bytes = b"a") -> bytes:
+        return batch(every, plain, example(*(entry(name, value) for value in values)), plain)
+
+    def pair(*fields: bytes) -> bytes:
+        return batch([*every, column(b"", INT64)], example(block(1, b"".join(fields))))
+
+    def series(name: bytes, *values: bytes, flags: int = SEQUENCE) -> bytes:
+        entries = [entry(name, value) for value in values]
+        return batch(lists, sequence(b"", *entries), flags=flags)
+
+    def context(value: bytes) -> bytes:
+        return batch([column(b"a", INT64, 1)], example(entry(b"a", value)), flags=SEQUENCE)
+
+    long = varint((1 << 32) + 3)
+    fixed = [varint(9 << 3 | 1) + bytes(8), b"\x1d" + bytes(4)]
+    return {
+        "unset_behind": features(ints(1), b""),
+        "unset_between": features(ints(1), b"", ints(2)),
+        "neither_unset_nor_a_list": features(ints(1), b"\x22\0", ints(2)),
+        "second_list_unseen": features(ints(1) + b"garbage"),
+        "second_run_unseen": features(feature(INT64, block(1, b"\1\2") + b"garbage")),
+        "packed_behind_unpacked": features(feature(INT64, unpacked(1, [1, 2]) + block(1, b"\3"))),
+        "list_cut_to_the_end": features(b"\x1a\x7f" + block(1, b"\1\2")),
+        "run_cut_to_the_end": features(b"\x1a\4\x0a\x7f\1\2"),
+        "length_past_32_bits": features(b"\x1a" + long + b"\x0a\1\5"),
+        "length_of_10": features(b"\x1a" + b"\x83" + b"\x80" * 8 + b"\0" + b"\x0a\1\5"),
+        "tag_padded": features(b"\x9a\0\3\x0a\1\5"),
+        "floats_with_a_rest": features(feature(FLOAT, block(1, bytes(7))), name=b"b"),
+        "floats_cut": features(b"\x12\6\x0a\x08" + bytes(4), name=b"b"),
+        "strings_past_end": features(feature(BYTES, b"\x0a\1x\x0a\5y"), name=b"aa"),
+        "key_twice": pair(block(1, b"b"), block(1, b"a")),
+        "value_twice": pair(block(2, ints(1)), block(2, ints(2))),
+        "value_first": pair(block(2, ints(1)), block(1, b"a")),
+        "entry_tags_padded": pair(b"\x8a\0\1a", b"\x92\x80\0\5", ints(7)),
+        "entry_of_three": pair(block(1, b"a"), block(2, b""), block(2, ints(1))),
+        "fields_between": batch(every, number(5, 1) + plain + fixed[0] + plain + fixed[1]),
+        "field_past_end": batch(every, plain + b"\x1a\x7f123"),
+        "field_of_2_31": batch(every, plain + b"\x1a" + varint(1 << 31) + plain),
+        "field_zero": batch(every, b"\0\5" + plain),
+        "group_between": batch(every, plain + group(9, b"") + plain),
+        "features_cut": batch(every, b"\x0a\x7f" + plain[2:]),
+        "context_unset": context(b""),
+        "context_cut_to_nothing": context(b"\x1a\5"),
+        "steps": series(b"a", steps(ints(1), b"", ints(), ints(2, 3))),
+        "step_of_1": series(b"a", steps(ints(1)) + b"\x0a\1\x1a"),
+        "step_of_2_padded": series(b"a", b"\x0a\2\x1a\x80\0" + steps(ints(1))),
+        "step_of_2_not_empty": series(b"a", b"\x0a\2\x1a\1" + steps(ints(1))),
+        "step_of_two_lists": series(b"a", steps(ints(1) + b"\x0a\5" + ints(2))),
+        "step_of_two_runs": series(b"a", steps(feature(INT64, b"\x0a\1\1\x0a\0\x0a\0"))),
+        "step_past_end": series(b"a", b"\x0a\x7f" + ints(1, 2)),
+        "step_of_another_kind": series(b"a", steps(ints(1), floats(1.0), ints(2))),
+        "step_of_ragged_floats": series(b"b", steps(feature(FLOAT, block(1, bytes(7))))),
+        "steps_of_strings": series(b"aa", steps(texts(b"x", b"yy"), b"", texts())),
+        "steps_twice": series(b"a", steps(ints(1)), b""),
+        "value_before_key": batch(lists, block(2, block(1, b"\x12\0\x0a\1a")), flags=SEQUENCE),
+        "hostile_outputs": series(b"a", steps(ints(1), ints(2)), flags=SEQUENCE | HOSTILE),
+    }
+
+
 def example_encode() -> dict[str, bytes]:
     def setup(*columns: bytes, flags: int = 0, rows: int = 3, room: int = 100, first: int = 0, step: int = 1) -> bytes:
         at = [bytes([index]) if index < 8 else b"\xff" + struct.pack("<Q", index) for index in (first, step)]
@@ -263,4 +329,4 @@ def example_encode() -> dict[str, bytes]:
     }
 
 
-TARGETS = (example_decode, example_encode, tfrecord)
+TARGETS = (example_compat, example_decode, example_encode, tfrecord)
