@@ -39,6 +39,10 @@ def _weight(text: memoryview) -> int:
     return weight
 
 
+_BLANK = ord(" ")
+"""The largest of the bytes that are white space."""
+
+
 class Tokens:
     def __init__(self, data: memoryview, limits: Limits) -> None:
         self.data, self.limits = data, limits.call(len(data))
@@ -53,6 +57,8 @@ class Tokens:
 
     def space(self, at: int) -> int:
         """Where the next thing begins; there must be one."""
+        if at < len(self.data) and self.data[at] > _BLANK:
+            return at
         at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
         if at == len(self.data):
             self.fail("the text ends inside of a value", at, TruncatedError)
