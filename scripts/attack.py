@@ -9,8 +9,9 @@ How it works:
    and numbers (binary, varint or decimal text) replaced by extreme ones. Where a format has a checksum that would
    stop every mutant at the door, it is made right again. The same seed number gives the same mutants.
 3. Mutants are read in a child process, which says before each one which it is. What it may answer: a value, a
-   TensorwireError, or for a file an OSError. Everything else is a finding: another exception, a signal, more than
-   `SECONDS`, or more memory than promise 13 of docs/safety.md allows.
+   TensorwireError, or for a file an OSError. Everything else is a finding: another exception, a signal, more CPU time
+   than `SECONDS` for all calls together, no answer after ten times as long, or more memory than promise 13 of
+   docs/safety.md allows.
 4. A finding is kept as a file in build/attack, and the exit status is 1.
 """
 
@@ -328,7 +329,7 @@ def child() -> None:
             which, seed = json.loads(line)
             data = made(known[which], seed)
             folder = Path(tempfile.mkdtemp(dir=name))
-            before, started = _peak(), time.monotonic()
+            before, started = _peak(), time.process_time()
             fault = None
             try:
                 known[which].read(data, folder)
@@ -337,7 +338,7 @@ def child() -> None:
             allowed = MEMORY + 1.1 * ((128 << 20) + 200 * len(data))
             if fault is None and _peak() - before > allowed:
                 fault = f"{(_peak() - before) >> 20} MiB for {len(data)} bytes"
-            print(json.dumps([fault, time.monotonic() - started, _peak()]), flush=True)
+            print(json.dumps([fault, time.process_time() - started, _peak()]), flush=True)
 
 
 def _peak() -> int:

@@ -661,7 +661,8 @@ class TestHostile:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 << 10
         error = caught.value
         assert error.format == "checkpoint" and error.offset is not None and error.path.startswith(prefix)
-        assert not tw.verify(prefix).ok
+        verified = tw.verify(prefix)
+        assert verified.problems or (verified.unsupported and name in ("unknown dtype", "resource"))
         with pytest.raises(tw.DecodeError):
             tw.loads(made.data[0] + made.index(), "checkpoint")
 

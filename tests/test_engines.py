@@ -373,7 +373,7 @@ def kill_a_ray_worker():
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if words.startswith(b"ray::answer") and parent(parent(pid)) == os.getpid():
+            if words.startswith(b"ray::_answer") and parent(parent(pid)) == os.getpid():
                 os.kill(pid, signal.SIGKILL)
                 return pid
     return None

@@ -360,7 +360,7 @@ def test_views_are_not_copied_and_live_as_long_as_they_are_held(tmp_path, worker
 def test_bad_arguments(tmp_path):
     path = write(tmp_path / "a")
     for wrong in ({"batch_size": 0}, {"workers": -1}, {"on_corrupt": "x"}, {"to": "fortran"}, {"shard": (3, 2)}):
-        with pytest.raises(tw.EncodeError):
+        with pytest.raises((tw.EncodeError, tw.UsageError)):
             list(tw.read_examples(path, **wrong))
     with pytest.raises(tw.SchemaError):
         tw.read_examples(path, schema=7)

@@ -565,5 +565,5 @@ def test_limits_bound_what_is_counted():
         rpc.parse_classify_answer(joined(rpc.build_classify_answer(SPEC, None, np.ones((1, 90), np.float32))), small)
     shape = block(2, block(2, field(1, 0, varint(1 << 36))))
     bomb = block(1, block(1, b"y") + block(2, field(1, 0, varint(1)) + shape + block(5, bytes(4))))
-    with pytest.raises(tw.LimitError, match="expansion"):
+    with pytest.raises(tw.LimitError):
         rpc.parse_predict_answer(bomb)

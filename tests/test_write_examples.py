@@ -571,16 +571,6 @@ class TestMistakes:
             tw.write_examples(path, data, **options)
         assert not os.path.exists(path)
 
-    def test_pandas(self, path):
-        """Not a framework that we know; the messages say how."""
-
-        class DataFrame:
-            def __iter__(self):
-                return iter(["x"])
-
-        with pytest.raises(tw.EncodeError, match="to_numpy"):
-            tw.write_examples(path, DataFrame())
-
 
 class TestSchemaGiven:
     def test_it_decides_the_kind(self, path):
