@@ -1,6 +1,7 @@
 """One budget for one call: what data expands to is summed, whatever expands it, and memory stays within promise 13."""
 
 import gzip
+import importlib
 import io
 import json
 import os
@@ -70,11 +71,11 @@ def npz(count, size):
 
 def columns(format, count, size):
     """As pyarrow writes them, without our padding."""
-    pa = pytest.importorskip("pyarrow")
+    pa = importlib.import_module("pyarrow")
     table = pa.table({f"x{i}": np.zeros(size, np.uint8) for i in range(count)})
     stream = io.BytesIO()
     if format == "parquet":
-        pytest.importorskip("pyarrow.parquet").write_table(table, stream, compression="zstd", use_dictionary=False)
+        importlib.import_module("pyarrow.parquet").write_table(table, stream, compression="zstd", use_dictionary=False)
     else:
         with pa.ipc.new_file(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_table(table)
@@ -83,15 +84,15 @@ def columns(format, count, size):
 
 def runs(rows):
     """A column of one value in a dictionary, so that its pages are a few bytes."""
-    pa = pytest.importorskip("pyarrow")
+    pa = importlib.import_module("pyarrow")
     stream = io.BytesIO()
     table = pa.table({"x": pa.array(np.full(rows, 7, np.int64))})
-    pytest.importorskip("pyarrow.parquet").write_table(table, stream, compression="none")
+    importlib.import_module("pyarrow.parquet").write_table(table, stream, compression="none")
     return stream.getvalue()
 
 
 def hdf5(count, size):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     stream = io.BytesIO()
     with h5py.File(stream, "w") as file:
         for i in range(count):

@@ -1,5 +1,6 @@
 """A dtype that is not known here refuses that tensor, not the file."""
 
+import importlib
 import json
 
 import numpy as np
@@ -60,7 +61,7 @@ def unknown_json(folder):
 
 
 def unknown_hdf5(folder):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     path = folder / "x.h5"
     with h5py.File(path, "w") as out:
         out["good"] = GOOD
@@ -69,7 +70,7 @@ def unknown_hdf5(folder):
 
 
 def fixed_hdf5(folder):
-    h5py = pytest.importorskip("h5py")
+    h5py = importlib.import_module("h5py")
     path = folder / "x.h5"
     with h5py.File(path, "w") as out:
         out["good"] = GOOD

@@ -28,7 +28,7 @@ from typing import Any
 
 from ..hosts import is_own_host
 from .http1 import Head, Refused, Request, Response, answer, write_head
-from .reading import Bounds, Budget, Gone, Incoming
+from .reading import BodyMemory, Bounds, Gone, Incoming
 
 Handler = Callable[[Request], Response]
 Log = Callable[[str], None]
@@ -70,7 +70,7 @@ class HttpServer:
     ) -> None:
         self._handler, self._log, self.bounds = handler, log, bounds
         self._hosts = (host, *hosts)
-        self.budget = Budget(2 * bounds.body)
+        self.budget = BodyMemory(2 * bounds.body)
         self._state = threading.Condition()
         self._running: set[_Connection] = set()
         self._receiving: set[_Connection] = set()

@@ -47,7 +47,7 @@ class Gone(Exception):
     """The client has closed the connection, or is too slow to be waited for."""
 
 
-class Budget:
+class BodyMemory:
     """Memory for the bodies of all requests and answers together, so that many large ones at once are refused and do not fill the machine.
 
     A model needs some more while it runs: a number of one digit and a comma becomes a float32, and comes back as text.
@@ -72,7 +72,7 @@ class Budget:
 class Incoming:
     """What comes on one connection."""
 
-    def __init__(self, sock: socket.socket, bounds: Bounds, budget: Budget) -> None:
+    def __init__(self, sock: socket.socket, bounds: Bounds, budget: BodyMemory) -> None:
         self._sock, self._bounds, self._budget = sock, bounds, budget
         self._ahead = bytearray()
         """Bytes that were read before they were needed."""
