@@ -34,6 +34,9 @@ class Writer:
     Names become ways through an object graph, as `tf.train.Checkpoint` has them; `graph=False` stores them as they are, as TensorFlow 1
     does. Arrays of any framework are taken, and strings; other kinds are for `tw.save`.
 
+    A checkpoint that replaces another one gets data files of a count that is free (`-of-00002`), so
+    that the two never mix; `shards` asks for a count.
+
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Writer(f"{folder}/model.ckpt-1") as writer:
