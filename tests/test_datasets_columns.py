@@ -233,3 +233,14 @@ def test_integers_and_floats_of_record_files_by_a_cast(tmp_path, to, schema_file
     found = tw.load(tmp_path / "o.npz" if (tmp_path / "o.npz").is_file() else next((tmp_path / "o.npz").glob("*.npz")))
     order = np.argsort(np.asarray(found["n"]))
     assert np.asarray(found["v"])[order].tolist() == [0, 1, 2, 0.5 if dtype == "float32" else 0, 1, 7]
+
+
+def test_a_cast_keeps_default_and_required(tmp_path):
+    tw.write_examples(tmp_path / "a.tfrecord", [{"v": 1}, {"w": 1}], schema_file=False)
+    tw.write_examples(tmp_path / "b.tfrecord", [{"v": 0.5}, {"w": 1}], schema_file=False)
+    files, how = [tmp_path / "a.tfrecord", tmp_path / "b.tfrecord"], {"cast": {"v": "float32"}, "columns": ["v"], "overwrite": True}
+    tw.convert(files, tmp_path / "o.npz", schema={"v": tw.Feature("float", (), default=9.0)}, **how)
+    assert tw.load(tmp_path / "o.npz")["v"].tolist() == [1, 9, 0.5, 9]
+    for schema in (tw.Feature("float", (), default=9.5), tw.Feature("float", (), required=True)):
+        with pytest.raises((tw.SchemaError, tw.DecodeError)):
+            tw.convert(files, tmp_path / "o.npz", schema={"v": schema}, **how)

@@ -278,3 +278,23 @@ def test_permutations_with_small_tables(count, small):
     assert (made._table is None) == (count > small)
     if count <= small:
         assert (made(np.arange(count)) == ordering.Permutation(count, 7)(np.arange(count))).all()
+
+
+def test_a_null_inside_lists_is_no_number(tmp_path):
+    schema = {"x": tw.Feature("bytes", (None, None), "int64", encoding="tensor")}
+    for text in ('{"x":[[1,null],[3]]}', '{"x":[null,[7]]}'):
+        (tmp_path / "a.jsonl").write_text(text + "\n")
+        with pytest.raises(tw.SchemaError):
+            tw.convert(tmp_path / "a.jsonl", tmp_path / "o.npz", schema=schema, overwrite=True)
+    (tmp_path / "a.jsonl").write_text('{"x":[[1,2],[3]]}\n{}\n')
+    tw.convert(tmp_path / "a.jsonl", tmp_path / "o.npz", schema=schema, overwrite=True)
+    assert tw.load(tmp_path / "o.npz")["x"].tolist() == [[[1, 2], [3]], []]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_nans_that_we_write_can_be_read(tmp_path, dtype):
+    negative = -np.full(2, np.nan).astype(getattr(ml_dtypes, dtype, dtype))
+    tw.save(tmp_path / "a.npz", {"x": negative})
+    tw.convert(tmp_path / "a.npz", tmp_path / "a.jsonl")
+    tw.convert(tmp_path / "a.jsonl", tmp_path / "b.npz")
+    assert np.isnan(tw.load(tmp_path / "b.npz")["x"].astype(np.float32)).all()

@@ -232,3 +232,16 @@ class TestVerify:
 def change(out, **facts):
     path = out / "_tensorwire" / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+
+
+def test_links_to_shards_are_sources_too(tmp_path):
+    """Old shards are removed before the new ones are written; those that links elsewhere lead to are read first."""
+    tw.write_examples(tmp_path / "linked.tfrecord", {"x": np.arange(20)}, shards=2)
+    tw.convert(f"{tmp_path}/linked-*.tfrecord", tmp_path / "target", to="tfrecord", shards=2)
+    before = sorted(name for name in os.listdir(tmp_path / "target") if name.startswith("part"))
+    (tmp_path / "links").mkdir()
+    for number, name in enumerate(before):
+        (tmp_path / "links" / f"in-{number}.tfrecord").symlink_to(tmp_path / "target" / name)
+    with pytest.raises(tw.EncodeError):
+        tw.convert(f"{tmp_path}/links/*.tfrecord", tmp_path / "target", to="tfrecord", shards=3, overwrite=True)
+    assert [name for name in before if (tmp_path / "target" / name).exists()] == before

@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
@@ -399,6 +400,28 @@ class TestChild:
             assert (error.format, error.offset) == ("keras", 0)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert after.ru_utime - before.ru_utime < 10
+
+    def test_a_file_that_is_cut_while_it_is_open(self, tmp_path):
+        """The child waits for bytes that are gone: it is not asked again."""
+        with importlib.import_module("h5py").File(tmp_path / "a.h5", "w") as file:
+            data = np.random.default_rng(0).random(1_000_000)
+            file.create_dataset("x1", data=data, chunks=(10_000,), compression="gzip")
+        with tw.open(tmp_path / "a.h5") as file:
+            os.truncate(tmp_path / "a.h5", 100)
+            start = time.monotonic()
+            for _ in range(2):
+                with pytest.raises(tw.DecodeError):
+                    file["x1"].read()
+            assert time.monotonic() - start < 30
+
+    def test_many_open_files(self):
+        """select() takes no descriptor past 1023."""
+        many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+        try:
+            assert "x1" in tw.loads(hdf5(a=chunked))
+        finally:
+            for descriptor in many:
+                os.close(descriptor)
 
     def test_mutants(self):
         """A value or our error, and never a signal."""

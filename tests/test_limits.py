@@ -340,3 +340,17 @@ class TestCommand:
 
 def _record(data):
     return tfrecord.header(len(data)) + data + tfrecord.footer([data])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "options"), [("npz", {"compression": "zlib"}), ("safetensors", {"compression": "zlib", "per_tensor": True})]
+)
+def test_tensors_that_are_loaded_by_name_share_a_budget(tmp_path, suffix, options):
+    path, zeros = tmp_path / f"x.{suffix}", np.zeros(60_000, np.uint8)
+    tw.save(path, dict.fromkeys("abc", zeros), **options)
+    limits = tw.Limits(expansion=100_000, expansion_ratio=0)
+    with pytest.raises(tw.LimitError):
+        tw.load(path, names=list("abc"), limits=limits)
+    assert len(tw.load(path, names=["a"], limits=limits)) == 1
+    with tw.open(path, limits=limits) as file:
+        assert [file[name].read().nbytes for name in file] == [60_000] * 3

@@ -179,3 +179,29 @@ def test_bytes_that_another_thread_changes(format):
         done.set()
         thread.join()
         sys.setswitchinterval(interval)
+
+
+def test_buffers_that_are_not_contiguous():
+    blob = np.frombuffer(tw.dumps(np.arange(9)) * 2, np.uint8)
+    for data in (blob[::2], memoryview(blob.tobytes())[::2], np.array(["2020-01-01"], "M8[D]")):
+        for format in (None, "safetensors", "npy"):
+            with pytest.raises(tw.TensorwireError):
+                tw.loads(data, format)
+
+
+def test_packed_parts_that_are_not_bytes():
+    good = tw.dumps({"t": np.arange(20_000.0)}, compression="zlib", per_tensor=True)
+    size = int.from_bytes(good[:8], "little")
+    header = json.loads(good[8 : 8 + size])
+    name = next(key for key in header if key != "__metadata__")
+    data = good[8 + size :]
+    count = header[name]["shape"][0] // 8
+    for dtype, shape in (("I64", [count]), ("BOOL", [count * 8, 1]), ("BF16", [count * 4])):
+        end = count * 8
+        changed = {**header, name: {"dtype": dtype, "shape": shape, "data_offsets": [0, end]}}
+        text = json.dumps(changed).encode()
+        blob = len(text).to_bytes(8, "little") + text + data[:end]
+        with pytest.raises(tw.DecodeError):
+            tw.loads(blob, "safetensors")
+        with pytest.raises(tw.DecodeError), tw.open(blob, "safetensors") as file:
+            file["t"][0:1]

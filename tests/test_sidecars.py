@@ -582,3 +582,43 @@ class TestShown:
         summary = tw.inspect(path)
         assert len(summary.problems) == 1 and summary.schema["n"].kind == "int64"
         assert cli.run("inspect", path).returncode == 1 and cli.run("schema", path).returncode == 1
+
+
+class TestReviewed:
+    def test_a_torn_shard_keeps_the_schema(self, tmp_path):
+        columns = {"h": np.arange(60).astype("float16"), "u": np.arange(60, dtype=np.uint8)}
+        tw.write_examples(tmp_path / "a.tfrecord", columns, shards=3)
+        torn = tmp_path / "a-00001-of-00003.tfrecord"
+        torn.write_bytes(torn.read_bytes()[:-5])
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            batches = list(tw.read_examples(f"{tmp_path}/a-*.tfrecord", on_corrupt="skip"))
+        assert {(str(batch["h"].dtype), str(batch["u"].dtype)) for batch in batches} == {("float16", "uint8")}
+
+    def test_an_index_whose_differences_wrap(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        with tw.RecordWriter(path) as writer:
+            writer.write_many([b"x" * 40] * 4)
+        size = path.stat().st_size
+        indexed(path, [0, 2**63 - 1, -(2**63) + 100, -1000, size], [], {"compression": None})
+        assert [tw.RecordReader(path)[i] for i in range(4)] == [b"x" * 40] * 4
+
+    @pytest.mark.parametrize(("shape", "dtype"), [((1 << 33, None), "int64"), ((1 << 29, None), "string")])
+    def test_blank_lists_of_a_vast_shape(self, tmp_path, shape, dtype):
+        tw.write_examples(tmp_path / "a.tfrecord", [{"b": 1}], schema_file=False)
+        schema = {"a": tw.Feature("bytes", shape, dtype, encoding="tensor")}
+        with pytest.raises((tw.LimitError, tw.SchemaError)):
+            list(tw.read_examples(tmp_path / "a.tfrecord", schema=schema))
+
+    def test_a_ragged_with_uniform_inner_lists(self, tmp_path):
+        splits = [np.array(part) for part in ([0, 2, 3], [0, 2, 3, 4], [0, 2, 4, 6, 8])]
+        tw.write_examples(tmp_path / "a.tfrecord", {"x": tw.Ragged(np.arange(8), splits, (None, None, 2))})
+        (batch,) = tw.read_examples(tmp_path / "a.tfrecord")
+        assert batch["x"].tolist() == [[[[0, 1], [2, 3]], [[4, 5]]], [[[6, 7]]]]
+
+    def test_patterns_that_ask_for_names_with_an_underscore(self, tmp_path):
+        for name in ("_u", "v"):
+            tw.write_examples(tmp_path / f"{name}.tfrecord", {"x": np.arange(2)})
+        for pattern, count in (("[_v]*.tfrecord", 4), ("_*.tfrecord", 2), ("*.tfrecord", 2)):
+            assert sum(len(batch["x"]) for batch in tw.read_examples(f"{tmp_path}/{pattern}")) == count
+            assert tw.convert(f"{tmp_path}/{pattern}", tmp_path / "o.npz", overwrite=True).records == count

@@ -218,7 +218,9 @@ def loads(
             if value is not None:
                 return value
         view = memory.flat(data)
-    except TypeError:
+    except (TypeError, ValueError, BufferError) as error:
+        if isinstance(error, TensorwireError):
+            raise
         raise _not_bytes(data) from None
     if copy is None and to in ("torch", "jax"):
         copy = True  # they take no read-only memory, and would copy it again
@@ -238,6 +240,7 @@ def loads(
 
 def _not_bytes(data: Any) -> UsageError:
     """The error for something else than bytes, with the call that takes it."""
+    hint: str | None
     if isinstance(data, str) and data.lstrip()[:1] in ("{", "["):
         hint = "JSON text is read by tw.loads(text.encode())"
     elif isinstance(data, (str, os.PathLike)):
@@ -245,8 +248,8 @@ def _not_bytes(data: Any) -> UsageError:
     elif hasattr(data, "read"):
         hint = "a file object is read by tw.load(file), a stream of tw.write by tw.read(stream)"
     else:
-        hint = None
-    return UsageError(f"loads takes bytes or another buffer, not {type(data).__name__}", hint=hint)
+        hint = "pass bytes(x)" if hasattr(data, "tobytes") else None
+    return UsageError(f"loads takes bytes or another contiguous buffer, not {type(data).__name__}", hint=hint)
 
 
 def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:

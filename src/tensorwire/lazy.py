@@ -67,7 +67,12 @@ class LazyTensor:
 
     def read(self) -> Any:
         """All of it."""
-        return self._guard(lambda: self._floats(self._container.read(self.name)))
+        self._container.budget.start()
+        return self.read_on()
+
+    def read_on(self) -> Any:
+        """All of it, in a call that has begun: what it expands counts together with what was read before."""
+        return self._guarded(lambda: self._floats(self._container.read(self.name)))
 
     def _floats(self, found: Any) -> Any:
         return _dequantized(found, self._container) if self._dequantize else found
@@ -103,6 +108,9 @@ class LazyTensor:
     def _guard(self, work: Any) -> Any:
         """Runs a read, which is a call with a budget of its own, and adds what is known to its errors."""
         self._container.budget.start()
+        return self._guarded(work)
+
+    def _guarded(self, work: Any) -> Any:
         try:
             return work()
         except TensorwireError as error:
@@ -199,6 +207,12 @@ class File(Mapping[str, LazyTensor]):
             return _dequantized(value, self._container) if self._dequantize else value
         except DecodeError as error:
             raise error.add(path=self.path, format=self.format, offset=0) from None
+
+    def read_names(self, names: Iterable[str]) -> dict[str, Any]:
+        """Some tensors, in one call with one budget."""
+        tensors = {name: self[name] for name in names}
+        self._container.budget.start()
+        return {name: tensor.read_on() for name, tensor in tensors.items()}
 
     def __getitem__(self, name: str) -> LazyTensor:
         if name not in self._container:
@@ -329,7 +343,7 @@ def load(
     try:
         if names is not None or (path is not None and (_is_many(path, format) or (_lies_anyhow(path, format) and packed is None))):
             with open_file(where, format, compression, limits=limits, **options) as file:
-                value = file.load() if names is None else {name: file[name].read() for name in _known(names, file)}
+                value = file.load() if names is None else file.read_names(_known(names, file))
         else:
             data = where if path is None else storage.read_whole(path)
             value = api.loads(data, format, packed, copy=True if type(data) is bytes else None, limits=limits, **options)

@@ -98,6 +98,8 @@ class PackedPart:
         self._part, self._entry, self._budget = part, entry, budget
 
     def read(self, rows: Rows = None) -> Any:
+        if self._part.dtype != "uint8" or len(self._part.shape) != 1:
+            raise DecodeError(f"packed data in a part of {self._part.dtype} {list(self._part.shape)}, not bytes")
         if rows is None:
             return self._entry.unpack(self._part.read(), self._budget)
         return self._entry.rows(self._part.shape[0], self._part.read, rows, self._budget)

@@ -44,6 +44,9 @@ _START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwi
 _SECONDS = 1
 """CPU time of a request, besides a second for each `_EACH` bytes of the file or of the array."""
 _EACH = 2 << 20
+_LISTED = 512 << 10
+"""The same for a listing, whose time goes with the number of datasets: a second for each so many bytes of the file."""
+_LONGEST = 600
 _SILENCE = 60
 """Seconds of the clock without a word: a child that waits for something that never comes."""
 _ROOM = 64 << 20
@@ -135,14 +138,16 @@ class Hdf5:
             if self._child is None or self._child.owner != os.getpid():
                 self._child = _Child(self._source, self._budget, self._format)
             try:
-                return self._child.ask(request | {"seconds": _SECONDS + size // _EACH}, out)
+                each = _EACH if out is not None else _LISTED
+                seconds = _SECONDS + min(size // each, _LONGEST)
+                return self._child.ask(request | {"seconds": seconds}, out)
             except _Gone as gone:
                 self.close()
                 name = request.get("name")
                 raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
-            except BaseException as error:
-                if not isinstance(error, DecodeError):
-                    self.close()  # It may be in the middle of an answer.
+            except BaseException:
+                if not self._child.is_settled:
+                    self.close()  # It is in the middle of an answer, or waits for bytes of the file.
                 raise
 
     def _bad(self, why: str, name: str | None = None) -> DecodeError:
@@ -158,6 +163,8 @@ class _Child:
 
     def __init__(self, source: Source, budget: Budget, format: str) -> None:
         self._source, self._format, self.owner = source, format, os.getpid()
+        self.is_settled = False
+        """Whether the last request was answered, so that the next one may be sent."""
         if find_spec("h5py") is None:
             require("h5py", extra="keras")  # which raises
         # A path may be anything that importlib takes; a process is started with text.
@@ -181,6 +188,7 @@ class _Child:
             raise
 
     def ask(self, request: dict[str, Any], out: Array | None) -> memoryview:
+        self.is_settled = False
         self._send(request)
         return self._answer(out)
 
@@ -194,9 +202,12 @@ class _Child:
                     raise _Gone("HDF5 asks for bytes behind the end of the file")
                 self._write(self._source.read_at(offset, count))
             elif kind == DATA and out is not None and size == out.nbytes:
-                return self._receive(memory.flat(out.reshape(-1).view(np.uint8)))
+                data = self._receive(memory.flat(out.reshape(-1).view(np.uint8)))
+                self.is_settled = True
+                return data
             elif kind in (ANSWER, ERROR) and size <= _MESSAGE:
                 body = self._receive(memoryview(bytearray(size)))
+                self.is_settled = True
                 if kind == ANSWER:
                     return body
                 self._fail(body)
@@ -229,9 +240,10 @@ class _Child:
     def _receive(self, view: memoryview) -> memoryview:
         assert self._process.stdout is not None
         stream, have = self._process.stdout, 0
+        ready = select.poll()  # select() takes no descriptor past 1023
+        ready.register(stream, select.POLLIN)
         while have < len(view):
-            ready, _, _ = select.select([stream], [], [], _SILENCE)
-            if not ready:
+            if not ready.poll(_SILENCE * 1000):
                 raise _Gone(f"HDF5 did not answer for {_SILENCE} seconds")
             count = stream.readinto(view[have:])  # type: ignore[attr-defined]
             if not count:

@@ -147,7 +147,7 @@ def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
             raise EncodeError("another writer has removed a file of this model; convert it again", path=storage.shown(min(lost)))
         _copy(index, places[index])
     except BaseException:
-        if not _is_copy(index, places[index]):
+        if sent and not _is_copy(index, places[index]):
             for place in sent:
                 with contextlib.suppress(OSError, TensorwireError):  # the first error is the one to report
                     storage.delete(place)

@@ -259,7 +259,10 @@ def _check_sources(plan: Plan, known: Container[str]) -> None:
     target = _real(plan.target)
     folders: dict[str, bool] = {}
     for entry in plan.sources:
-        folder, _, name = entry.path.rpartition("/")
+        path = entry.path
+        if not storage.is_url(path) and os.path.islink(path):
+            path = os.path.realpath(path)  # a link elsewhere may lead to a shard that would be removed
+        folder, _, name = path.rpartition("/")
         if folder not in folders:
             folders[folder] = _real(folder) == target
         if folders[folder] and is_ours(name, plan, known):

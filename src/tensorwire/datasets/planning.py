@@ -39,7 +39,7 @@ def find(src: Any) -> list[Entry]:
     if not given:
         raise EncodeError("an empty list of files")
     named = {storage.normal(one) for one in given}
-    found = [entry for entry in storage.find(given) if is_data(entry.path) or storage.normal(entry.path) in named]
+    found = [entry for entry in storage.find(given) if is_data(entry.path, *given) or storage.normal(entry.path) in named]
     if len(given) > 1 or ".." in given[0]:  # by several ways
         found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[::-1]
     if not found:

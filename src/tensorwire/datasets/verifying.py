@@ -63,7 +63,12 @@ def has_manifest(where: Any) -> bool:
     path = os.fspath(where)
     if not isinstance(path, str) or (storage.is_url(path) and formats.of_name(path) is not None):
         return False
-    return storage.stat(_manifest(path)) is not None
+    try:
+        return storage.stat(_manifest(path)) is not None
+    except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
+        if not storage.is_url(path):
+            raise
+        return False
 
 
 def _manifest(folder: str) -> str:

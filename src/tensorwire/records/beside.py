@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -74,8 +75,10 @@ def _is_marked(name: str, marks: dict[str, FileMark]) -> bool:
     for size, head in [known] if known is not None else set(marks.values()):
         if size in (None, mark.size) and head in (None, mark.head):
             return True
+    cut = known is not None and known.head == mark.head and (known.size or 0) > (mark.size or 0)
     try:  # If the file is damaged, its reader says so; the schema may still be right.
-        next(iter(RecordReader([name])), None)
+        reader = iter(RecordReader([name]))
+        deque(reader, maxlen=0) if cut else next(reader, None)
     except TensorwireError:
         return True
     return False

@@ -39,7 +39,7 @@ def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = 
             raise SchemaError("the record does not have this feature, and the schema says that all do", record=row)
         if feature.default is not None:
             filled = _with_default(feature, filled, rows)
-        if feature.encoding and feature.dtype != "string":
+        if feature.encoding:
             _check_room(feature, filled, rows, limits or DEFAULT)
     try:
         return _column(feature, filled, rows, limits)
@@ -51,8 +51,11 @@ def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = 
 
 def _check_room(feature: Feature, filled: Filled, rows: int, limits: Limits) -> None:
     """Raises LimitError if the zeros for missing values take more memory than the limits allow."""
-    values = rows * math.prod(dim or 0 for dim in feature.shape or ())
-    wanted = values * dtypes.named(feature.dtype).numpy.itemsize
+    shape = feature.shape or ()
+    itemsize = 8 if feature.dtype == "string" else dtypes.named(feature.dtype).numpy.itemsize
+    lists = max((axis for axis, dim in enumerate(shape) if dim is None), default=0)  # each has a split
+    splits = rows * math.prod(dim or 0 for dim in shape[:lists]) if lists else 0
+    wanted = rows * math.prod(dim or 0 for dim in shape) * itemsize + 8 * splits
     if wanted > limits.tensor and wanted > 16 * filled.values.nbytes:
         what = f"a column of {wanted:,} bytes, mostly of missing values"
         raise LimitError(f"{what}; Limits(tensor=...) allows {limits.tensor:,}")

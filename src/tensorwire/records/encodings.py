@@ -140,6 +140,9 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
         flat, splits = tensor, list[Array]()
         if isinstance(tensor, Ragged):
             flat, splits = tensor.values, list(tensor.row_splits)
+        while len(splits) > depth:  # lists of one length, as the schema says
+            splits.pop()
+            flat = flat.reshape(-1, shape[len(splits) + 1] or 0, *flat.shape[1:])
         while len(splits) < depth:  # a dimension of one length
             size = flat.shape[1]
             splits.append(np.arange(len(flat) + 1) * size)

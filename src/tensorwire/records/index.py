@@ -162,6 +162,8 @@ def load(path: str) -> Index | None:
 def _is_possible(index: Index) -> bool:
     """Whether records and units lie one behind the other, and inside of the file."""
     offsets, units = index.offsets, index.units
+    if (offsets < 0).any() or (units < 0).any():  # else differences could wrap around
+        return False
     if offsets[0] != 0 or (np.diff(offsets) < tfrecord.HEADER + tfrecord.FOOTER).any():
         return False
     if index.compression is None:

@@ -53,7 +53,7 @@ def expand(where: Any) -> list[str]:
             raise IsADirectoryError(errno.EISDIR, "a folder; name its files with a pattern", os.path.join(path, "*.tfrecord"))
         if not _is_pattern(path):
             return [path]
-        names = [entry.path for entry in storage.find(path) if is_data(entry.path)]
+        names = [entry.path for entry in storage.find(path) if is_data(entry.path, path)]
         if not names:
             raise FileNotFoundError(f"no file of data matches {storage.shown(path)!r}")
         _check_one_set(names)
@@ -73,16 +73,17 @@ def _is_pattern(path: str) -> bool:
     return glob.has_magic(path) and not os.path.lexists(path)
 
 
-def is_data(path: str) -> bool:
+def is_data(path: str, *patterns: str) -> bool:
     """Whether a file that a pattern or folder matches is data: indexes, schemas, manifests and
-    hidden files are not.
+    hidden files are not. A name that begins with "_" is, if a pattern asks for such names.
 
     >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS", "a/_tensorwire/shards.jsonl")]
     [True, False, False, False]
     """
     folder, _, name = path.rpartition("/")
     is_ours = name.endswith((INDEX, SCHEMA)) or BOOKS in folder.split("/")
-    return name[:1] not in ("_", ".") and not is_ours
+    asked = any(pattern.rpartition("/")[2][:1] in ("_", "[") for pattern in patterns)
+    return name[:1] != "." and (name[:1] != "_" or (asked and name != "_SUCCESS")) and not is_ours
 
 
 def _check_one_set(names: list[str]) -> None:

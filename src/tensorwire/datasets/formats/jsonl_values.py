@@ -64,6 +64,10 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     return batches.spread(found.reshape(int(there.sum()), *shape), there)
 
 
+_BLANK = object()
+"""An item of a row that is missing. A null inside a row is not one: no tensor holds it."""
+
+
 def _lists(values: list[Any], feature: Feature) -> Any:
     """Lists of lists as a Ragged, by the shape of the feature.
 
@@ -79,10 +83,10 @@ def _lists(values: list[Any], feature: Feature) -> Any:
 
     def add(value: Any, axis: int) -> None:
         if axis == len(shape):
-            items.append(zero if value is None else convert(value))
+            items.append(zero if value is _BLANK else convert(value))
             return
         dim = shape[axis]
-        inside = [None] * (dim or 0) if value is None else value
+        inside = [_BLANK] * (dim or 0) if value is _BLANK else value
         if not isinstance(inside, list) or dim not in (None, len(inside)):
             raise SchemaError(f"{value!r:.60}: not lists of the shape {shape} that the schema says")
         lengths[axis].append(len(inside))
@@ -91,7 +95,7 @@ def _lists(values: list[Any], feature: Feature) -> Any:
 
     for row, value in enumerate(values):
         try:
-            add(value, 0)
+            add(_BLANK if value is None else value, 0)
         except SchemaError as error:
             raise error.add(record=row) from None
         rows.append(len(items))
@@ -238,8 +242,11 @@ def _floats(items: list[Any], dtype: str) -> Array:
 def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
     """A NaN as an array of one element.
 
-    None if the dtype does not hold those bits, or they are not a NaN.
+    None if the dtype does not hold those bits, or they are not a NaN. The bits of a narrower float
+    are kept only where the schema names its dtype: float16 and bfloat16 look alike.
     """
+    if len(bits) < 4 <= dtype.itemsize:
+        return np.array([math.nan], dtype)
     found: Array = np.frombuffer(bits[::-1], np.uint8)
     if len(bits) == dtype.itemsize:
         made: Array = found.view(dtype)

@@ -106,13 +106,24 @@ def _records(found: Iterator[Block]) -> Iterator[Batch]:
         yield Batch({RECORD: batches.gathered(block.data, block.starts, block.sizes)}, size=len(block.starts))
 
 
+def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
+    """A feature as it is in this file, before a cast: of another kind of number."""
+    default = feature.default
+    if default is not None and kind == INT64:
+        whole = np.asarray(default)
+        if not np.array_equal(whole, np.rint(whole)):
+            raise SchemaError(f"the default {default!r:.60} is not an integer, and the feature is one in this file", tensor=name)
+        default = whole.astype(np.int64).tolist()
+    return Feature(kind, feature.shape, required=feature.required, default=default)
+
+
 class _Decoding:
     """Examples into batches of some rows."""
 
     def __init__(self, spec: Spec, damage: list[Damage], kinds: dict[str, str]) -> None:
         self._features, self._skips, self._damage = features.travelling(spec), spec.skips, damage
         for name, kind in kinds.items():
-            self._features[name] = Feature(kind, self._features[name].shape)
+            self._features[name] = _as_kind(self._features[name], kind, name)
         self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
         self._pool = memory.Pool()
         self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)

@@ -232,12 +232,14 @@ class HttpServer:
                 self.take_slot(connection)
             else:
                 self._receive(connection)
+            self._workers.reserve()
         except Refused as refused:
+            self._release(connection)
             self._refuse(connection, refused)
             return
         self._forget(connection)
         connection.sock.setblocking(True)
-        self._workers.submit(lambda: self._work(connection, head, is_small))
+        self._workers.put(lambda: self._work(connection, head, is_small))
 
     def _refuse(self, connection: _Connection, refused: Refused) -> None:
         """Answers at once, and then reads what the client still sends for a little while."""
@@ -365,16 +367,20 @@ class _Workers:
     def are_needed(self) -> bool:
         return not self._tasks.empty()
 
-    def submit(self, task: Callable[[], None]) -> None:
+    def reserve(self) -> None:
+        """Make sure of a thread for the task that `put` then adds; Refused if none can be started."""
         with self._lock:
-            is_new = not self._idle
-            if is_new:
-                self._threads += 1
-            else:
+            if self._idle:
                 self._idle -= 1
+                return
+            try:
+                threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
+            except (RuntimeError, MemoryError):
+                raise Refused(503, "no thread can be started for this request; try again later") from None
+            self._threads += 1
+
+    def put(self, task: Callable[[], None]) -> None:
         self._tasks.put(task)
-        if is_new:
-            threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
 
     def stop(self) -> None:
         for _ in range(self._threads):

@@ -98,7 +98,10 @@ class Pool:
             if self._used < self._most:
                 self._used += 1
             else:
-                turn = socket.socketpair()
+                try:
+                    turn = socket.socketpair()
+                except OSError as cause:
+                    raise ConnectError(f"no connection, and no descriptor to wait for one ({cause})") from cause
                 self._queue.append(turn[1])
         if turn is not None:
             yield from self._wait(*turn)
