@@ -64,10 +64,12 @@ class TestNans:
     def test_widths(self, tmp_path):
         wide = column(tmp_path, ["NaN(7fc00001)", "NaN(7ff8000000000001)"], tw.Feature("float", (), "float64"))["x"]
         assert wide.view(np.uint64).tolist() == [0x7FF8000020000000, 0x7FF8000000000001]
-        for text in ("NaN(7ff8000000000001)", "NaN(3f800000)", "NaN(7f800000)", "NaN(7fc1)", "NaN()", "NaN(7FC00001)", "NaN(7fc00001) "):
+        for text in ("NaN(7ff8000000000001)", "NaN(3f800000)", "NaN(7f800000)", "NaN()", "NaN(7FC00001)", "NaN(7fc00001) "):
             with pytest.raises(tw.SchemaError) as caught:
                 column(tmp_path, ["NaN", text], tw.Feature("float", (), "float32"))
             assert caught.value.record == 1
+        # The bits of a narrower float need a schema with its dtype: float16 and bfloat16 look alike.
+        assert np.isnan(column(tmp_path, ["NaN", "NaN(7fc1)"], tw.Feature("float", (), "float32"))["x"]).all()
         rows = lines(tmp_path / "s.jsonl", [{"x": "NaN(7ff8000000000001)"}, {"x": 1.5}])
         assert tw.convert(rows, tmp_path / "s.parquet", workers=0).records == 2
 
