@@ -11,7 +11,7 @@ demo: .venv/ready ; $(BIN)/tensorwire demo
 test: .venv/ready-tests .venv/node/ready .venv/browser .venv/shells ; scripts/test
 bench: .venv/ready-tests .venv/rivals/ready ; $(BIN)/python -m benchmarks && $(BIN)/python -m benchmarks.dataset_conversion
 lint: .venv/ready-tests ; scripts/lint
-torture: .venv/ready-tests .venv/node/ready ; scripts/torture
+torture: .venv/ready-tests .venv/node/ready ; $(BIN)/python scripts/torture.py
 clean: ; rm -rf .venv build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(MODULES):

@@ -10,12 +10,13 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.insert(0, os.path.dirname(__file__))
 
+TORTURE = bool(os.environ.get("TENSORWIRE_TORTURE"))
 PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 settings.register_profile("pure", max_examples=25, **_common)
 settings.register_profile("test", max_examples=150, **_common)
 settings.register_profile("torture", max_examples=20_000, **_common)
-settings.load_profile("torture" if os.environ.get("TENSORWIRE_TORTURE") else "pure" if PURE else "test")
+settings.load_profile("torture" if TORTURE else "pure" if PURE else "test")
 
 # Whoever starts us in the background of a shell has us ignore Ctrl-C, and so all that we start; some tests are about it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

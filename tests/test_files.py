@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import TORTURE
 
 import tensorwire as tw
 from tensorwire import files
@@ -225,12 +226,16 @@ while True:
 """
 
 
+KILLS = 200 if TORTURE else 12
+
+
+@pytest.mark.torture
 @pytest.mark.large
-def test_kill_while_replacing(tmp_path):
+def test_kill_while_replacing(tmp_path, record_property):
     """kill -9 at any moment: the old or the new file, whole; and the next save leaves nothing of the dead behind."""
     path, rng = tmp_path / "model.safetensors", random.Random(5)
     tw.save(path, {"x": np.zeros(8 << 20)}, checksum=True, durable=False)
-    for _ in range(int(os.environ.get("TENSORWIRE_KILLS", "12"))):
+    for _ in range(KILLS):
         child = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE)
         child.stdout.readline()
         time.sleep(rng.uniform(0.0, 0.35))
@@ -241,6 +246,7 @@ def test_kill_while_replacing(tmp_path):
         assert len(found) == 8 << 20 and found[0] == found[-1]
         assert len(os.listdir(tmp_path)) <= 2
     tw.save(path, {"x": np.ones(2)})
+    record_property("cases", KILLS)
     assert os.listdir(tmp_path) == ["model.safetensors"]
 
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import TORTURE
 
 import tensorwire as tw
 
@@ -334,7 +335,8 @@ class TestHostile:
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.open(stream.getvalue())
 
-    def test_flips_and_cuts(self, tmp_path):
+    @pytest.mark.torture
+    def test_flips_and_cuts(self, tmp_path, record_property):
         """HDF5 is a library of others: whatever it makes of damaged bytes, it is an answer or our error. In a process of its own."""
         blob = hdf5(
             a=lambda f: f.create_dataset("layers/dense/vars/0", data=np.arange(600.0).reshape(20, 30)),
@@ -345,7 +347,7 @@ class TestHostile:
         code = """
 import random, sys, tensorwire as tw
 blob, chance, wrong = open(sys.argv[1], "rb").read(), random.Random(int(sys.argv[2])), 0
-for _ in range(60):
+for _ in range(int(sys.argv[3])):
     data = bytearray(blob)
     if chance.random() < 0.2:
         del data[chance.randrange(8, len(data)):]
@@ -358,7 +360,10 @@ for _ in range(60):
         assert error.format == "keras", error
 print(wrong)
 """
-        found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.h5"), "7"], capture_output=True, text=True, timeout=300)
+        mutants = 4_000 if TORTURE else 60
+        command = [sys.executable, "-c", code, str(tmp_path / "a.h5"), "7", str(mutants)]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=300 if mutants < 100 else 7200)
+        record_property("cases", mutants)
         assert found.returncode == 0, found.stderr[-2000:]
         assert int(found.stdout) > 5
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import TORTURE
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,6 @@ from tensorwire.testing.sampling import DTYPES, numbers
 
 pytestmark = pytest.mark.arrow
 
-TORTURE = bool(os.environ.get("TENSORWIRE_TORTURE"))
 COLUMNS = {
     "id": np.arange(5, dtype=np.uint16),
     "x": np.arange(30, dtype=np.float32).reshape(5, 2, 3),
@@ -381,12 +380,14 @@ class TestHostile:
             tw.loads(blob, limits=tw.Limits(names=5))
 
     @pytest.mark.parametrize("options", ["compression='zstd'", "compression='snappy'", "compression='none'"])
-    def test_flips_and_cuts(self, options):
+    @pytest.mark.torture
+    def test_flips_and_cuts(self, options, record_property):
         """In a process of its own, since the pages are pyarrow's: it ends well, and in time."""
         code = FLIPS.format(options=options, step=1 if TORTURE else 4)
         found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
         assert found.returncode == 0, found.stderr[-2000:]
         tried, slowest, extra = map(float, found.stdout.split())
+        record_property("cases", int(tried))
         assert tried > 1000 and slowest < 2 and extra < 100
 
     def test_bombs_cost_little_memory(self):

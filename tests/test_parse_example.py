@@ -9,14 +9,14 @@ import time
 
 import numpy as np
 import pytest
-from conftest import PURE
+from conftest import PURE, TORTURE
 from example_specs import PARTITIONS, Spec, damaged, generator, message
 from protos import block, field, varint
 
 import tensorwire as tw
 from tensorwire import io
 
-CASES = int(os.environ.get("TENSORWIRE_CASES", 10_000 if os.environ.get("TENSORWIRE_TORTURE") else 150))
+CASES = int(os.environ.get("TENSORWIRE_CASES", 10_000 if TORTURE else 150))
 
 
 def ints(*items):
@@ -358,9 +358,10 @@ class TestBesideTensorFlow:
             assert repr(getattr(io.RaggedFeature, partition)(3)) == repr(getattr(tf.io.RaggedFeature, partition)(3))
         assert repr(io.FixedLenFeature([1], tf.int64)) == repr(tf.io.FixedLenFeature([1], tf.int64))
 
+    @pytest.mark.torture
     @pytest.mark.parametrize("damage", [False, True])
     @pytest.mark.parametrize("compat", [False, True])
-    def test_example(self, tf, compat, damage):
+    def test_example(self, tf, compat, damage, record_property):
         accepted = 0
         for seed in range(CASES):
             rng = generator(f"example {compat} {damage} {seed}")
@@ -376,11 +377,13 @@ class TestBesideTensorFlow:
             else:
                 accepted += self.agree(tf, "parse_example", records, plain, specs, compat)
                 accepted += self.agree(tf, "parse_single_example", records[-1], plain[-1], specs, compat)
+        record_property("cases", CASES)
         assert accepted > CASES / (9 if damage else 3)
 
+    @pytest.mark.torture
     @pytest.mark.parametrize("damage", [False, True])
     @pytest.mark.parametrize("compat", [False, True])
-    def test_sequence(self, tf, compat, damage):
+    def test_sequence(self, tf, compat, damage, record_property):
         accepted = 0
         for seed in range(CASES):
             rng = generator(f"sequence {compat} {damage} {seed}")
@@ -397,4 +400,5 @@ class TestBesideTensorFlow:
             else:
                 accepted += self.agree(tf, "parse_sequence_example", records, plain, specs, compat)
                 accepted += self.agree(tf, "parse_single_sequence_example", records[-1], plain[-1], specs, compat)
+        record_property("cases", CASES)
         assert accepted > CASES / (9 if damage else 3)

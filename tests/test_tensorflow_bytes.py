@@ -1,11 +1,11 @@
 """Our bytes against TensorFlow's own: what we write it writes, and what it reads we read."""
 
-import os
 import random
 
 import ml_dtypes
 import numpy as np
 import pytest
+from conftest import TORTURE
 from protos import tensor_proto
 
 import tensorwire as tw
@@ -106,10 +106,11 @@ def test_ragged_variant(tf):
                 assert tw.equal(found, ragged)
 
 
-COUNT = 50_000 if os.environ.get("TENSORWIRE_TORTURE") else 2_000
+COUNT = 50_000 if TORTURE else 2_000
 
 
-def test_generated_protos(tf):
+@pytest.mark.torture
+def test_generated_protos(tf, record_property):
     """tf_compat gives TensorFlow's value or refuses where it refuses; strict gives the same value or refuses more."""
     rng = random.Random(2026)
     outcomes = {"both": 0, "neither": 0, "strict": 0}
@@ -129,6 +130,7 @@ def test_generated_protos(tf):
             assert theirs is not None and tw.equal(strict, ours), data.hex()
         outcomes["both" if theirs is not None else "neither"] += 1
         outcomes["strict"] += strict is not None
+    record_property("cases", COUNT)
     assert min(outcomes.values()) > COUNT // 20, outcomes  # the generator reaches every outcome
 
 
