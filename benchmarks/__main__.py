@@ -9,9 +9,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from . import machine, report, targets
-from .case import QUICK, MiB, Plan
-from .cases import cases
+from tensorwire.case import QUICK, MiB, Plan
+from tensorwire.cases import cases
+
+from tensorwire import machine, report, targets
 
 _MEMORY = 8 << 30
 """With less, the largest size is left out: each contender holds its own 256 MiB, and some copy them twice."""

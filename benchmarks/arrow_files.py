@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from tensorwire.stores import PREFIX
+from tensorwire.timing import Contender
+from tensorwire.ways import Way, WrongResult, prove
 
 import tensorwire as tw
-
-from .stores import PREFIX
-from .timing import Contender
-from .ways import Way, WrongResult, prove
 
 Contenders = dict[str, list[Contender]]
 Table = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .timing import Contender, Timing, race
+from tensorwire.timing import Contender, Timing, race
 
 KiB, MiB = 1 << 10, 1 << 20
 DIRECTIONS = ("dumps", "loads")

@@ -14,11 +14,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from tensorwire.case import DIRECTIONS, SHAPES, Case, KiB, MiB, Plan, size_name
+from tensorwire.timing import Contender, race
+from tensorwire.ways import Way, dense_differences, prove, with_bfloat16
 
 import tensorwire as tw
-from tensorwire.wire.crc import crc32c
-
-from . import (
+from tensorwire import (
     checkpoints,
     format_cases,
     kinds,
@@ -32,9 +33,7 @@ from . import (
     serving_rest,
     stores,
 )
-from .case import DIRECTIONS, SHAPES, Case, KiB, MiB, Plan, size_name
-from .timing import Contender, race
-from .ways import Way, dense_differences, prove, with_bfloat16
+from tensorwire.wire.crc import crc32c
 
 
 def dense_tensor(size: int) -> np.ndarray[Any, Any]:

@@ -13,13 +13,12 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from tensorwire.case import NOISE, Case, Plan
+from tensorwire.stores import PREFIX, read_race
+from tensorwire.timing import Contender, race
+from tensorwire.ways import WrongResult
 
 import tensorwire as tw
-
-from .case import NOISE, Case, Plan
-from .stores import PREFIX, read_race
-from .timing import Contender, race
-from .ways import WrongResult
 
 OURS, NAMES, MAPPED = "tensorwire", "tensorwire, names", "tensorwire, mmap"
 READER, OP = "TensorFlow, load_checkpoint", "TensorFlow, RestoreV2"

@@ -20,13 +20,12 @@ import lz4.frame
 import ml_dtypes
 import numpy as np
 from isal import igzip
+from tensorwire.timing import Contender, Role
+from tensorwire.ways import WrongResult
 
-from tensorwire.transforms import packing, whole
+from tensorwire import limits
+from tensorwire.transforms.compression import oneshot, packing
 from tensorwire.wire import kernels
-
-from . import limits
-from .timing import Contender, Role
-from .ways import WrongResult
 
 Array = np.ndarray[Any, Any]
 Contenders = dict[str, list[Contender]]
@@ -112,7 +111,7 @@ def streams(size: int) -> Contenders:
         found["compress"].append(Contender(who, packs, names, role, False, note, size=len(made)))
         found["decompress"].append(Contender(who, unpacks, names | {"made": made}, role, False, note, size=len(made)))
 
-    ours = {"compress": whole.compress, "decompress": whole.decompress}
+    ours = {"compress": oneshot.compress, "decompress": oneshot.decompress}
     for name in ("zstd", "gzip", "lz4", "snappy"):
         add(f"tensorwire, {name}", "ours", f'b"".join(compress([data], "{name}"))', f'decompress(made, "{name}")', ours)
     checked = {backports.zstd.CompressionParameter.checksum_flag: 1}

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 
-from . import arrow_files, compression, json_text, numpy_files, stores
-from .case import NOISE, Case, KiB, MiB, Plan, Result, size_name
-from .timing import Contender, race
+from tensorwire.case import NOISE, Case, KiB, MiB, Plan, Result, size_name
+from tensorwire.timing import Contender, race
+
+from tensorwire import arrow_files, compression, json_text, numpy_files, stores
 
 Target = tuple[str, float, float, bool]
 """What, measured, needed, and whether that is the most rather than the least."""

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import orjson
 import simdjson
+from tensorwire.timing import Contender
+from tensorwire.ways import Way, WrongResult, dense_differences, prove
 
 import tensorwire as tw
-
-from .timing import Contender
-from .ways import Way, WrongResult, dense_differences, prove
 
 OURS, OURS_WHOLE = "tensorwire json, plain lists", "tensorwire json"
 ORJSON, SIMDJSON, STANDARD = "orjson", "simdjson as_buffer", "json of the standard library"

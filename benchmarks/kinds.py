@@ -17,11 +17,10 @@ import pyarrow as pa
 import safetensors.numpy
 import tenso
 import tensorflow as tf
+from tensorwire.rivals import OURS, OURS_SAFETENSORS, TENSORFLOW
+from tensorwire.ways import Way, WrongResult, dense_differences
 
 import tensorwire as tw
-
-from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW
-from .ways import Way, WrongResult, dense_differences
 
 OURS_NAMES = {"tw_dumps": tw.dumps, "tw_loads": tw.loads, "Strings": tw.Strings}
 PICKLE_NAMES = {"pickle_dumps": pickle.dumps, "pickle_loads": pickle.loads}

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tensorwire.timing import Contender
 
 from tensorwire.wire.crc import crc32c
 
-from .timing import Contender
-
 if TYPE_CHECKING:
-    from .case import Result
-    from .record_files import Sample
+    from tensorwire.case import Result
+    from tensorwire.record_files import Sample
 
 WARM = "memcpy, warm memory"
 FRESH = "memcpy, new memory, huge pages advised"

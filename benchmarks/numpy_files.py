@@ -13,12 +13,11 @@ import tempfile
 from typing import Any
 
 import numpy as np
+from tensorwire.stores import PREFIX, differences
+from tensorwire.timing import Contender
+from tensorwire.ways import Way, dense_differences, prove
 
 import tensorwire as tw
-
-from .stores import PREFIX, differences
-from .timing import Contender
-from .ways import Way, dense_differences, prove
 
 Array = np.ndarray[Any, Any]
 Contenders = dict[str, list[Contender]]

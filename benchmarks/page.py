@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .figures import rate, ratio
-from .limits import READ, READ_CRC, READ_CRC_COPY
+from tensorwire.figures import rate, ratio
+from tensorwire.limits import READ, READ_CRC, READ_CRC_COPY
 
 Case = dict[str, Any]
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorwire.stores import PREFIX
+from tensorwire.ways import WrongResult
 
 import tensorwire as tw
-
-from .stores import PREFIX
-from .ways import WrongResult
 
 Array = np.ndarray[Any, Any]
 

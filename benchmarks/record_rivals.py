@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 from tensorflow.core.example import example_pb2, feature_pb2
-
-from .record_files import Array, Sample
+from tensorwire.record_files import Array, Sample
 
 tf.get_logger().setLevel("ERROR")  # the v1 iterator tells everyone that it is old
 v1_iterator = tf.compat.v1.io.tf_record_iterator

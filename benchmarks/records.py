@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tensorwire.record_files import BLOB, Sample, blobs, check, gzipped, long, same_records, small
+from tensorwire.timing import Contender, Role, Timing, race
+from tensorwire.ways import WrongResult
 
 import tensorwire as tw
-
-from . import limits
-from . import record_rivals as rivals
-from .record_files import BLOB, Sample, blobs, check, gzipped, long, same_records, small
-from .timing import Contender, Role, Timing, race
-from .ways import WrongResult
+from tensorwire import limits
+from tensorwire import record_rivals as rivals
 
 OURS, REUSED, VIEWS = "tensorwire", "tensorwire, reuse=True", "tensorwire, views"
 MAPPED, MAPPED_VIEWS = "tensorwire, reuse=True, mmap=True", "tensorwire, views, mmap=True"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from . import limits, machine
-from .case import Plan, Result
-from .figures import duration, rate, ratio
-from .targets import Target
-from .timing import Timing
+from tensorwire.case import Plan, Result
+from tensorwire.figures import duration, rate, ratio
+from tensorwire.targets import Target
+from tensorwire.timing import Timing
+
+from tensorwire import limits, machine
 
 OPENING = """\
 These are benchmarks of tensorwire by the authors of tensorwire, so they are biased: we chose the cases, we know our library best,

@@ -21,11 +21,10 @@ import safetensors.numpy
 import tenso
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
+from tensorwire.ways import Way
 
 import tensorwire as tw
-
-from . import handmade
-from .ways import Way
+from tensorwire import handmade
 
 Array = np.ndarray[Any, Any]
 

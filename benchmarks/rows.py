@@ -8,12 +8,11 @@ from typing import Any
 import h5py
 import numpy as np
 from safetensors import safe_open
+from tensorwire.stores import LAZY, MAPPED, OURS, PREFIX
+from tensorwire.timing import Contender
+from tensorwire.ways import WrongResult
 
 import tensorwire as tw
-
-from .stores import LAZY, MAPPED, OURS, PREFIX
-from .timing import Contender
-from .ways import WrongResult
 
 SAFE_OPEN = "safetensors safe_open"
 READS = {

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import orjson
+from tensorwire.timing import Contender
+from tensorwire.ways import WrongResult
 
 from tensorwire.serving import rest
 from tensorwire.serving.signature import Signature
-
-from .timing import Contender
-from .ways import WrongResult
 
 Array = np.ndarray[Any, Any]
 

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tensorwire.timing import Contender
+from tensorwire.ways import WrongResult
 
 from tensorwire.serving import Client, Signature
 from tensorwire.serving.rpc import messages
 from tensorwire.serving.rpc.messages import ModelSpec
 from tensorwire.wire.protobuf import varint
-
-from .timing import Contender
-from .ways import WrongResult
 
 Array = np.ndarray[Any, Any]
 

@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 import orjson
 import requests
+from tensorwire.timing import Contender
+from tensorwire.ways import WrongResult
 
 from tensorwire.serving import Client
-
-from .timing import Contender
-from .ways import WrongResult
 
 Array = np.ndarray[Any, Any]
 

@@ -24,11 +24,10 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 from safetensors import safe_open
+from tensorwire.timing import Contender, Timing, race
+from tensorwire.ways import Way, WrongResult, dense_differences, prove
 
 import tensorwire as tw
-
-from .timing import Contender, Timing, race
-from .ways import Way, WrongResult, dense_differences, prove
 
 Arrays = dict[str, Any]
 Contenders = dict[str, list[Contender]]

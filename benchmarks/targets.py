@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import checkpoints, format_cases, machine, records, serving_bodies, serving_calls, serving_rest, stores
-from .case import DIRECTIONS, NOISE, KiB, MiB, Result, size_name
-from .rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
-from .timing import Timing
+from tensorwire.case import DIRECTIONS, NOISE, KiB, MiB, Result, size_name
+from tensorwire.rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
+from tensorwire.timing import Timing
+
+from tensorwire import checkpoints, format_cases, machine, records, serving_bodies, serving_calls, serving_rest, stores
 
 IMPORT_SECONDS = 0.040
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-
-from .timing import Contender, Role
+from tensorwire.timing import Contender, Role
 
 
 def _same(value: Any) -> Any:

@@ -24,7 +24,7 @@ import numpy as np
 
 import tensorwire as tw
 from tensorwire import datasets, storage
-from tensorwire.datasets.ordering import mix
+from tensorwire.datasets.permutation import mix
 from tensorwire.records.batch import Batch
 from tensorwire.wire.crc import crc32c
 

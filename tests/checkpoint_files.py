@@ -4,9 +4,9 @@ import struct
 
 import numpy as np
 
-from tensorwire import dtypes
-from tensorwire.checkpoint.slices import slice_key
-from tensorwire.wire import table
+from tensorwire.codecs.checkpoint.slices import slice_key
+from tensorwire.core import dtypes
+from tensorwire.wire import leveldb
 from tensorwire.wire.crc import crc32c, mask
 from tensorwire.wire.protobuf import varint
 
@@ -74,7 +74,7 @@ class Made:
         return self
 
     def index(self, compress=None):
-        return table.write(sorted(self.items.items()), compress)
+        return leveldb.write(sorted(self.items.items()), compress)
 
     def write(self, prefix, compress=None):
         for shard, data in enumerate(self.data):

@@ -3,7 +3,7 @@
 import random
 import struct
 
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.wire.protobuf import varint
 
 FIXED = {5: "<f", 6: "<d", 9: "<f", 12: "<d"}

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import tensorwire as tw
 from tensorwire import _native as native
-from tensorwire import files
 from tensorwire.codecs.arrow import Arrow
+from tensorwire.storage import files
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import DTYPES, numbers
-from tensorwire.wire._pure import arrow_ipc as pure_ipc
-from tensorwire.wire._pure import arrow_ipc_write as pure_write
-from tensorwire.wire._pure import arrow_table as pure_table
+from tensorwire.wire.reference import arrow_ipc as pure_ipc
+from tensorwire.wire.reference import arrow_ipc_write as pure_write
+from tensorwire.wire.reference import arrow_table as pure_table
 
 pytestmark = pytest.mark.arrow
 
@@ -719,7 +719,7 @@ class TestLazy:
 
     def test_compressed_buffers_are_kept(self, monkeypatch):
         """Reading rows one by one does not inflate the column each time."""
-        from tensorwire.codecs import arrow_buffers
+        from tensorwire.codecs.arrow import buffers as arrow_buffers
 
         calls, real = [], arrow_buffers._inflate
         monkeypatch.setattr(arrow_buffers, "_inflate", lambda *args: calls.append(args) or real(*args))
@@ -993,9 +993,10 @@ class TestKernels:
 
 def _general(value):
     """What the codec writes without the quick way."""
-    from tensorwire.codecs import arrow_columns, arrow_write
+    from tensorwire.codecs.arrow import columns as arrow_columns
+    from tensorwire.codecs.arrow import write
 
-    return arrow_write.chunks(arrow_write.Table(arrow_columns.columns(value, None, "arrow")), False)
+    return write.chunks(write.Table(arrow_columns.columns(value, None, "arrow")), False)
 
 
 def _same(found, twin):

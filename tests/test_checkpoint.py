@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import checkpoint
-from tensorwire.checkpoint import names
-from tensorwire.checkpoint.data import data_path
-from tensorwire.checkpoint.graph import make_graph, read_graph
-from tensorwire.checkpoint.slices import slice_key
+from tensorwire.codecs import checkpoint
+from tensorwire.codecs.checkpoint import names
+from tensorwire.codecs.checkpoint.data import data_path
+from tensorwire.codecs.checkpoint.graph import make_graph, read_graph
+from tensorwire.codecs.checkpoint.slices import slice_key
 from tensorwire.testing import check_codec
 from tensorwire.testing.strategies import values
-from tensorwire.wire import table
+from tensorwire.wire import leveldb
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 DTYPES = [
@@ -413,7 +413,7 @@ class TestOpening:
         made.partitioned("p", (1000, 3), [([(i * 100, 100), (0, None)], x[i * 100 : i * 100 + 100]) for i in range(10)])
         prefix = made.write(tmp_path / "x")
         seen = []
-        from tensorwire.files import FileSource
+        from tensorwire.storage.files import FileSource
 
         inner = FileSource.read_into
         monkeypatch.setattr(FileSource, "read_into", lambda self, at, out: (seen.append(len(out)), inner(self, at, out))[1])
@@ -568,7 +568,7 @@ class TestReplacing:
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     def test_the_writer_keeps_nothing(self, tmp_path):
         code = (
-            "import resource, sys, numpy as np\nfrom tensorwire.checkpoint import Writer\n"
+            "import resource, sys, numpy as np\nfrom tensorwire.codecs.checkpoint import Writer\n"
             "x = np.ones(1 << 20)\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
             "with Writer(sys.argv[1], durable=False) as w:\n    for i in range(40): w.add(f'x{i}', x + i)\n"
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
@@ -691,7 +691,7 @@ class TestHostile:
 
     @given(st.binary(max_size=300))
     def test_garbage(self, data):
-        for made in (data, data + table.MAGIC, data + table.write([(b"", header()), (b"x", data)])):
+        for made in (data, data + leveldb.MAGIC, data + leveldb.write([(b"", header()), (b"x", data)])):
             try:
                 tw.loads(made, "checkpoint")
             except tw.DecodeError as error:

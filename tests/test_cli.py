@@ -263,4 +263,4 @@ def test_inspect_of_a_small_file_is_quick(files, tmp_path):
 def test_help_imports_no_numpy():
     code = "import sys; from tensorwire.cli import main; main(['--help']); print(*sys.modules, file=sys.stderr)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
-    assert "tensorwire.cli" in loaded and not {"numpy", "rich", "tensorwire.tensors"} & set(loaded)
+    assert "tensorwire.cli" in loaded and not {"numpy", "rich", "tensorwire.core.tensors"} & set(loaded)

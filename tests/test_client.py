@@ -15,7 +15,7 @@ import pytest
 import tensorwire as tw
 from tensorwire.serving import AsyncClient, Client, MockTransport, Signature
 from tensorwire.serving.client.address import Address
-from tensorwire.serving.client.conversation import Conversation, Pause, _retry_after
+from tensorwire.serving.client.call import Conversation, Pause, _retry_after
 from tensorwire.serving.rpc import messages
 from tensorwire.serving.transports import Answer, ConnectError, Deadline
 

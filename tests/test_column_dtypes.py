@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tensorwire as tw
-from tensorwire import datasets, dtypes
+from tensorwire import datasets
+from tensorwire.core import dtypes
 
 pytestmark = pytest.mark.arrow
 DTYPES = [row.name for row in dtypes.TABLE if not row.reading_only]

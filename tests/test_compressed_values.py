@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import lowering, recognition
+from tensorwire import lowering
+from tensorwire.codecs import recognition
 from tensorwire.testing import strategies as tws
 from tensorwire.transforms.compression import NAMES, SUFFIXES
-from tensorwire.transforms.packing import Packing
+from tensorwire.transforms.compression.packing import Packing
 
 SMOOTH = (np.round(8 * np.cumsum(np.random.default_rng(3).standard_normal((3000, 200)), 0)) / 8).astype(np.float32)
 MARKED = ("gzip", "zstd", "lz4")

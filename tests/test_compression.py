@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from isal import isal_zlib
 
 import tensorwire as tw
-from tensorwire.transforms import compression, deflate, frames, lz4, snappy, streams, zstd
+from tensorwire.transforms import compression
+from tensorwire.transforms.compression import deflate, frames, lz4, snappy, streams, zstd
 from tensorwire.wire.kernels import crc32c
 
 NAMES = ("gzip", "zlib", "zstd", "lz4", "snappy")

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import conversion, storage
-from tensorwire.conversion import rules
+from tensorwire import storage
+from tensorwire.api.values import rename_rules
+from tensorwire.datasets import tensor_files
 
 HOLD_ALL = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
 
@@ -163,12 +164,12 @@ class TestNames:
         ],
     )
     def test_rules(self, text, name, expected):
-        assert rules.rule(text)(name) == expected
+        assert rename_rules.rule(text)(name) == expected
 
     @pytest.mark.parametrize("text", ["", "s", "x/a/b/", "s/a/b", "s/a/b/q", "s/(/b/", r"s/a/\1/", "sxaxbx", "s/a/b/c/d", r"s\a\b\ "])
     def test_what_is_no_rule(self, text):
         with pytest.raises(ValueError, match="is no rule"):
-            rules.rule(text)
+            rename_rules.rule(text)
 
     def test_renaming(self, tmp_path):
         save(tmp_path / "a.npz", {"model.w": np.ones(2), "model.b": np.zeros(2), "step": np.int64(4)})
@@ -306,10 +307,10 @@ class TestShards:
         assert names(tmp_path) == ["a.npz"]
 
     def test_sizes(self):
-        assert [rules.size(text) for text in ("1kb", "2.5 MB", "1GiB", "10", "3T")] == [1000, 2_500_000, 1 << 30, 10, 3 * 10**12]
+        assert [rename_rules.size(text) for text in ("1kb", "2.5 MB", "1GiB", "10", "3T")] == [1000, 2_500_000, 1 << 30, 10, 3 * 10**12]
         for text in ("", "GB", "-1", "0", "1XB"):
             with pytest.raises(ValueError):
-                rules.size(text)
+                rename_rules.size(text)
 
 
 class TestFiles:
@@ -370,7 +371,7 @@ class TestFiles:
     def test_records_are_no_tensors(self, tmp_path):
         tw.write_examples(tmp_path / "a.tfrecord", {"x": np.arange(3)})
         with pytest.raises(tw.SchemaError, match="read_examples"):
-            conversion.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz")
+            tensor_files.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz")
         assert tw.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz", workers=0).records == 3  # as a dataset of one file
 
     def test_other_sources(self, tmp_path):

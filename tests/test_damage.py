@@ -17,11 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import files
 from tensorwire._limits import DEFAULT
-from tensorwire.records import damage, window
-from tensorwire.records.damage import Gap, resync, scan, scan_source
+from tensorwire.records import resync as damage
+from tensorwire.records import scan_buffer
 from tensorwire.records.repair import repair
+from tensorwire.records.resync import Gap, resync, scan, scan_source
+from tensorwire.storage import files
 from tensorwire.transforms import compression
 from tensorwire.wire import kernels, tfrecord
 from tensorwire.wire.crc import mask
@@ -79,7 +80,7 @@ def unhit(records, start, stop):
 def windows(request, monkeypatch):
     """Files are small and windows large: with windows of 37 bytes every search and every record crosses their edges."""
     if request.param == "tiny windows":
-        monkeypatch.setattr(window, "SIZE", 37)
+        monkeypatch.setattr(scan_buffer, "SIZE", 37)
         monkeypatch.setattr(damage, "_LARGE", 50)
 
 
@@ -490,7 +491,7 @@ class TestRepair:
     def test_large_records(self, tmp_path, monkeypatch):
         """Copied in pieces, one of them with a new header."""
         monkeypatch.setattr(damage, "_LARGE", 1000)
-        monkeypatch.setattr(window, "SIZE", 500)
+        monkeypatch.setattr(scan_buffer, "SIZE", 500)
         records = [b"a" * 5000, b"b", b"c" * 7000, b"d" * 300]
         data = bytearray(build(records))
         data[5016 + 17] ^= 1

@@ -20,11 +20,12 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import datasets
-from tensorwire.datasets import choosing, ordering
+from tensorwire.codecs.arrow import columnar
+from tensorwire.codecs.conversion_spec import VERSION, Spec
+from tensorwire.datasets import permutation as ordering
+from tensorwire.datasets import row_selection
 from tensorwire.datasets.engines.local import LocalEngine
-from tensorwire.datasets.formats import columnar
 from tensorwire.datasets.manifest import Manifest
-from tensorwire.datasets.spec import VERSION, Spec
 from tensorwire.records.batch import Batch
 from tensorwire.wire import kernels
 
@@ -371,7 +372,7 @@ class TestChoice:
     @pytest.mark.parametrize("text", ["__import__('os')", "id.real", "id + 1 > 2", "(lambda: 1)()", "id ==", "[x for x in id]", "f'{id}'"])
     def test_where_runs_nothing(self, text):
         with pytest.raises(tw.SchemaError):
-            choosing.Condition(text)
+            row_selection.Condition(text)
 
     def test_conditions(self):
         columns = {"n": np.array([1, 2, 3]), "s": tw.Strings.of(["a", "b", "c"]), "r": tw.Ragged([1, 2, 3], [0, 1, 1, 3])}
@@ -384,11 +385,11 @@ class TestChoice:
             "2 in r": [0, 0, 1], "len(r) > 1 and n == 3": [0, 0, 0], "s > 3": [0, 0, 0], "n in [2, 3]": [0, 1, 0], "n < 1.5": [1, 0, 0],
         }  # fmt: skip
         for text, expected in wanted.items():
-            condition = choosing.Condition(text)
+            condition = row_selection.Condition(text)
             assert condition(batch).astype(int).tolist() == expected, text
             assert condition.slow(batch).astype(int).tolist() == expected, text
         with pytest.raises(tw.SchemaError, match="did you mean"):
-            choosing.Condition("nn > 1").check(["n"])
+            row_selection.Condition("nn > 1").check(["n"])
 
     def test_strangers(self, tmp_path):
         """One in the last of many records is found, and so are feature lists; what has a name and nothing else is not missed."""
@@ -476,7 +477,7 @@ class TestSelecting:
         found = {name: list(tw.read_examples(f"{tmp_path}/out/{name}-*.tfrecord")) for name in ("train", "validation")}
         users = {name: {user for batch in batches for user in batch["user"].tolist()} for name, batches in found.items()}
         assert not users["train"] & users["validation"] and len(users["train"] | users["validation"]) == 97
-        assert all(choosing.share(0, user.encode()) < 0.8 for user in users["train"]) and sum(report.splits.values()) == 2000
+        assert all(row_selection.share(0, user.encode()) < 0.8 for user in users["train"]) and sum(report.splits.values()) == 2000
         again = datasets.split(
             f"{tmp_path}/a-*.tfrecord", tmp_path / "p", {"train": 0.8, "validation": 0.2}, by="user", to="parquet", workers=0
         )

@@ -9,10 +9,12 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import datasets, storage
-from tensorwire.datasets import choosing, ordering, shuffling, statistics
-from tensorwire.datasets.formats import Part, Reading, jsonl
-from tensorwire.datasets.plans import run_name
-from tensorwire.datasets.spec import Spec
+from tensorwire.codecs import jsonl
+from tensorwire.codecs.conversion_spec import Spec
+from tensorwire.codecs.rows import Part, Reading
+from tensorwire.datasets import permutation, row_selection, statistics
+from tensorwire.datasets import external_shuffle as shuffling
+from tensorwire.datasets.shard_plan import run_name
 from tensorwire.records.batch import Batch
 from tensorwire.storage.local import LocalSource
 
@@ -226,7 +228,7 @@ class TestStatistics:
 
 def test_a_name_that_rows_do_not_have():
     with pytest.raises(tw.SchemaError, match="did you mean 'label'") as error:
-        choosing.values_of(Batch({"label": np.arange(3), "x": np.zeros(3)}, None, 3), "lable")
+        row_selection.values_of(Batch({"label": np.arange(3), "x": np.zeros(3)}, None, 3), "lable")
     assert error.value.tensor == "lable"
 
 
@@ -246,7 +248,7 @@ class TestRuns:
 
     def test_names_of_any_kind(self, tmp_path):
         columns, present = self.scattered(tmp_path)
-        order = np.argsort(ordering.Permutation(8, 3)(np.arange(8)))
+        order = np.argsort(permutation.Permutation(8, 3)(np.arange(8)))
         for shard in (0, 1):
             (found,) = shuffling.gather(str(tmp_path), 1, shard, self.spec())
             rows = order[4 * shard : 4 * shard + 4]
@@ -275,11 +277,11 @@ class TestRuns:
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 1000])
 @pytest.mark.parametrize("small", [0, 4, 1 << 20])
 def test_permutations_with_small_tables(count, small):
-    made = ordering.Permutation(count, 7, small=small)
+    made = permutation.Permutation(count, 7, small=small)
     assert sorted(made(np.arange(count)).tolist()) == list(range(count))
     assert (made._table is None) == (count > small)
     if count <= small:
-        assert (made(np.arange(count)) == ordering.Permutation(count, 7)(np.arange(count))).all()
+        assert (made(np.arange(count)) == permutation.Permutation(count, 7)(np.arange(count))).all()
 
 
 def test_a_null_inside_lists_is_no_number(tmp_path):

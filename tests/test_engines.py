@@ -17,9 +17,9 @@ from test_datasets import crew_of, done, records, until, write
 
 import tensorwire as tw
 from tensorwire import datasets
-from tensorwire.datasets.engines import faults, local, processes, worker
+from tensorwire.codecs.conversion_spec import Spec
+from tensorwire.datasets.engines import errors_as_json, local, processes, worker
 from tensorwire.datasets.engines.local import LocalEngine
-from tensorwire.datasets.spec import Spec
 from tensorwire.testing import check_engine
 
 pytestmark = pytest.mark.arrow
@@ -171,7 +171,7 @@ class TestFolder:
 FORKS = """
 import os, signal, sys, time
 from tensorwire.datasets.engines.local import LocalEngine
-from tensorwire.datasets.spec import Spec
+from tensorwire.codecs.conversion_spec import Spec
 
 def run(engine, count=5):
     return engine.run(Spec("", ""), [{"do": "check", "number": i, "path": sys.executable} for i in range(count)])
@@ -344,10 +344,14 @@ def test_errors_travel():
         FileNotFoundError("gone"),
         tw.TransportError("broke"),
     ):
-        back = faults.unpacked(faults.packed(error))
+        back = errors_as_json.unpacked(errors_as_json.packed(error))
         assert type(back) is type(error) and str(back) == str(error)
-    assert isinstance(faults.unpacked({"kind": "ZeroDivisionError", "message": "x"}), tw.TensorwireError)
-    assert faults.passing(tw.TransportError("x")) and not faults.passing(tw.DecodeError("x")) and not faults.passing(FileNotFoundError("x"))
+    assert isinstance(errors_as_json.unpacked({"kind": "ZeroDivisionError", "message": "x"}), tw.TensorwireError)
+    assert (
+        errors_as_json.passing(tw.TransportError("x"))
+        and not errors_as_json.passing(tw.DecodeError("x"))
+        and not errors_as_json.passing(FileNotFoundError("x"))
+    )
 
 
 def test_unknown_engine(tmp_path):

@@ -12,9 +12,9 @@ import pytest
 import serving_models as models
 
 import tensorwire as tw
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.serving import export, rebuild
-from tensorwire.serving.decompose import example_rows, plan
+from tensorwire.serving.lower import example_rows, plan
 from tensorwire.serving.signature import Signature
 from tensorwire.testing.sampling import numbers
 

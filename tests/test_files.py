@@ -18,7 +18,7 @@ import pytest
 from conftest import TORTURE
 
 import tensorwire as tw
-from tensorwire import files
+from tensorwire.storage import files
 
 VALUE = {"x": np.arange(1000.0), "words": tw.Strings.of(["é", ""]), "r": tw.Ragged.of([[1], []]), "n": 7}
 
@@ -149,7 +149,7 @@ class TestReplace:
         assert os.listdir(tmp_path) == ["f"]
 
     def test_leftovers_of_the_dead_are_swept(self, tmp_path):
-        code = "import os, sys, tensorwire.files as f\nwith f.replacing(sys.argv[1]) as fd: os.write(fd, b'half'); os._exit(9)"
+        code = "import os, sys, tensorwire.storage.files as f\nwith f.replacing(sys.argv[1]) as fd: os.write(fd, b'half'); os._exit(9)"
         for name in ("f", "another"):
             assert subprocess.run([sys.executable, "-c", code, tmp_path / name]).returncode == 9
         assert len(os.listdir(tmp_path)) == 1

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import frameworks, memory
+from tensorwire import frameworks
+from tensorwire.core import memory
 from tensorwire.testing import check_framework
 from tensorwire.testing.sampling import DTYPES, numbers
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import checkpoint, storage
+from tensorwire import storage
+from tensorwire.codecs import checkpoint
 
 STEPS = ("replace", "rename", "link", "unlink", "fsync", "writev", "open")
 

@@ -504,7 +504,7 @@ except tw.MissingDependencyError as error:
 
 
 def test_two_layers_of_one_name():
-    from tensorwire.codecs import keras_names
+    from tensorwire.codecs.keras import names as keras_names
 
     dense = {"class_name": "Dense", "config": {"name": "d", "use_bias": True}}
     config = {"class_name": "Sequential", "config": {"layers": [dense, dense]}}

@@ -12,17 +12,17 @@ from protos import tensor_proto
 
 import tensorwire as tw
 from tensorwire import _native as native
-from tensorwire import dtypes, memory
 from tensorwire.codecs.safetensors import Safetensors
+from tensorwire.core import dtypes, memory
 from tensorwire.testing import strategies as tws
-from tensorwire.wire import _pure, kernels
-from tensorwire.wire._pure import crc32c as pure_crc
-from tensorwire.wire._pure import dense as pure_dense
-from tensorwire.wire._pure import join as pure_join
-from tensorwire.wire._pure import named as pure_named
-from tensorwire.wire._pure import string_vals as pure_strings
-from tensorwire.wire._pure import tensor_scan as pure_scan
-from tensorwire.wire._pure import typed_vals as pure_typed
+from tensorwire.wire import kernels, reference
+from tensorwire.wire.reference import crc32c as pure_crc
+from tensorwire.wire.reference import dense as pure_dense
+from tensorwire.wire.reference import join as pure_join
+from tensorwire.wire.reference import named as pure_named
+from tensorwire.wire.reference import string_vals as pure_strings
+from tensorwire.wire.reference import tensor_scan as pure_scan
+from tensorwire.wire.reference import typed_vals as pure_typed
 
 for _row in dtypes.TABLE:  # the side that kernels.py did not choose has none yet
     (native if kernels.PURE else pure_dense).register_dtype(
@@ -202,7 +202,7 @@ def test_join(chunks):
 
 
 def test_every_kernel_has_a_twin():
-    modules = [importlib.import_module(f"{_pure.__name__}.{info.name}") for info in pkgutil.iter_modules(_pure.__path__)]
+    modules = [importlib.import_module(f"{reference.__name__}.{info.name}") for info in pkgutil.iter_modules(reference.__path__)]
     twins = {name for module in modules for name in vars(module)}
     assert {name for name in dir(native) if not name.startswith("_")} - {"crc32c_software"} <= twins
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorwire import _native as native
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.testing.sampling import DTYPES
 from tensorwire.wire import kernels, status
-from tensorwire.wire._pure import json_numbers, json_read, json_skip, json_write
+from tensorwire.wire.reference import json_numbers, json_read, json_skip, json_write
 
 KINDS = json_numbers.KINDS
 FLOAT64, FLOAT32 = KINDS.index("float64"), KINDS.index("float32")

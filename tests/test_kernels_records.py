@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tensorwire import _native as native
 from tensorwire.wire import status, tfrecord
-from tensorwire.wire._pure import example as pure_example
-from tensorwire.wire._pure import example_encode as pure_encode
-from tensorwire.wire._pure import example_survey as pure_survey
-from tensorwire.wire._pure import tfrecord as pure_tfrecord
-from tensorwire.wire._pure.protobuf import to_varint
 from tensorwire.wire.example_order import key_order
+from tensorwire.wire.reference import example as pure_example
+from tensorwire.wire.reference import example_encode as pure_encode
+from tensorwire.wire.reference import example_survey as pure_survey
+from tensorwire.wire.reference import tfrecord as pure_tfrecord
+from tensorwire.wire.reference.protobuf import to_varint
 
 PLACES = 4
 DTYPES = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}

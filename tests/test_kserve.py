@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import dtypes
 from tensorwire._limits import Limits
+from tensorwire.core import dtypes
 from tensorwire.serving import kserve
 from tensorwire.serving.signature import Signature
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import files
 from tensorwire.codecs.safetensors import Safetensors
+from tensorwire.storage import files
 from tensorwire.testing import samples
 from tensorwire.testing import strategies as tws
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire.profiling import profile
+from tensorwire.api.profiling import profile
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[2J\u202e"
 
@@ -158,6 +158,6 @@ def test_tensors_stay_light():
     import subprocess
     import sys
 
-    code = "import sys, tensorwire.tensors; print(*sys.modules)"
+    code = "import sys, tensorwire.core.tensors; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not [name for name in loaded if name.startswith(("tensorwire.drawing", "html"))]
+    assert not [name for name in loaded if name.startswith(("tensorwire.explore", "html"))]

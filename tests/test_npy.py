@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import files
 from tensorwire.codecs.npy import Npy
+from tensorwire.storage import files
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import DTYPES, SHAPES, numbers

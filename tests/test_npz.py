@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import files
 from tensorwire.codecs.npz import Npz, stem
+from tensorwire.storage import files
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import DTYPES, SHAPES, numbers
-from tensorwire.transforms import deflate
+from tensorwire.transforms.compression import deflate
 from tensorwire.wire import zip as archive
 from tensorwire.wire.zip import Member
 

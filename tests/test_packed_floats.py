@@ -108,7 +108,7 @@ def test_large_tensors_are_converted_by_rows(tmp_path):
 
 def test_the_quick_readers_leave_them_to_the_careful_one():
     from tensorwire import _native
-    from tensorwire.wire._pure import named
+    from tensorwire.wire.reference import named
 
     for dtype, size in (("F4", 2), ("F6_E2M3", 3), ("F6_E3M2", 3), ("F3", 3)):
         blob = file([("x", dtype, (4,), bytes(size)), ("y", "U8", (1,), b"a")])

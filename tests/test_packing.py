@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.transforms import compression, packing, zstd
-from tensorwire.transforms.packing import Packing, how, pack
+from tensorwire.transforms import compression
+from tensorwire.transforms.compression import packing, zstd
+from tensorwire.transforms.compression.packing import Packing, how, pack
 from tensorwire.wire.crc import crc32c
 
 NAMES = (*compression.NAMES, None)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.codecs.arrow_batches import ChunkSource
+from tensorwire.codecs.arrow.batches import ChunkSource
 from tensorwire.codecs.parquet import Parquet
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import api
 from tensorwire._errors import MissingDependencyError
-from tensorwire.profiling import Profile, choosing, measuring, plot, profile, values, ways
-from tensorwire.profiling.progress import Progress
-from tensorwire.profiling.result import Measurement
+from tensorwire.api.profiling import Profile, candidates, choosing, measuring, plot, profile, values
+from tensorwire.api.profiling.progress import Progress
+from tensorwire.api.profiling.result import Measurement
+from tensorwire.api.values import values as api
 
 RNG = np.random.default_rng(5)
 SPLITS = np.array([0, 3, 3, 10, 12], np.int64)
@@ -204,11 +204,11 @@ def test_at_least_one_way_is_measured_whatever_the_time():
 def test_what_would_not_end_in_time_is_not_begun(monkeypatch):
     slow(monkeypatch, 0.05)
     work = measuring.Measuring(VALUES["ids"], 100.0, None, Progress(False))
-    for way in (ways.Way("safetensors"), ways.Way("raw"), ways.Way("safetensors", "zlib")):
+    for way in (candidates.Way("safetensors"), candidates.Way("raw"), candidates.Way("safetensors", "zlib")):
         work._first(way)
     rate = work._rates["zlib", None, False]
     work._rates["zlib", None, False] = rate + 1.0  # a second a byte
-    work._first(ways.Way("raw", "zlib"))
+    work._first(candidates.Way("raw", "zlib"))
     assert work.skipped["raw + zlib"] == "out of time: it would not end within the bound"
 
 
@@ -485,7 +485,7 @@ def test_plot_as_a_figure():
 def test_plot_has_no_global_state(tmp_path):
     code = """
 import sys, numpy as np
-from tensorwire.profiling import profile
+from tensorwire.api.profiling import profile
 found = profile(np.zeros(9), formats="safetensors", compressions=())
 assert "matplotlib" not in sys.modules
 found.plot("x.svg")

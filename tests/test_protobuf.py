@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from protos import block, field, signed, varint
 
 import tensorwire as tw
-from tensorwire import memory
 from tensorwire.codecs.protobuf import Protobuf
+from tensorwire.core import memory
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import samples
@@ -284,7 +284,7 @@ class TestLazily:
     value = {"big": np.arange(1 << 18).reshape(1 << 9, 1 << 9), "words": tw.Strings.of(["a", "é", ""]), "r": tw.Ragged.of([[1, 2], [3]])}
 
     def test_only_what_is_asked_for_is_read(self, tmp_path):
-        from tensorwire.files import FileSource
+        from tensorwire.storage.files import FileSource
 
         class Counting(FileSource):
             read = 0

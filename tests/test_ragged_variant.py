@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.testing import strategies as tws
 from tensorwire.testing.sampling import numbers
 

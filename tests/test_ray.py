@@ -11,8 +11,8 @@ from cloud_servers import BUCKET, S3, s3_environment
 
 import tensorwire as tw
 from tensorwire import storage
+from tensorwire.codecs.conversion_spec import Spec
 from tensorwire.datasets.engines.ray import RayEngine
-from tensorwire.datasets.spec import Spec
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
 ROWS = 3000

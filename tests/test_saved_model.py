@@ -10,11 +10,12 @@ import pytest
 from protos import block, field, signed, varint
 
 import tensorwire as tw
-from tensorwire import files
-from tensorwire.checkpoint import messages, saved_model
-from tensorwire.checkpoint.saved_model import SignatureDef, signatures
-from tensorwire.checkpoint.specs import TensorInfo
+from tensorwire.codecs.saved_model import signatures as saved_model
+from tensorwire.codecs.saved_model.signatures import SignatureDef, signatures
+from tensorwire.codecs.saved_model.specs import TensorInfo
 from tensorwire.serving.signature import Signature
+from tensorwire.storage import files
+from tensorwire.wire import messages
 
 
 def number(place, value):
@@ -187,7 +188,7 @@ HOSTILE = """
 import resource, sys
 sys.path.insert(0, {tests!r})
 import tensorwire as tw
-from tensorwire.checkpoint.saved_model import signatures
+from tensorwire.codecs.saved_model.signatures import signatures
 from test_saved_model import block, entry, graph, model, number, signature, tensor, text, varint
 signatures(model([]))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

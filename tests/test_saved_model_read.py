@@ -12,8 +12,8 @@ import pytest
 from protos import block, field, signed
 
 import tensorwire as tw
-from tensorwire.checkpoint.saved_model_about import describe
-from tensorwire.checkpoint.saved_model_open import is_saved_model
+from tensorwire.codecs.saved_model.summary import describe
+from tensorwire.codecs.saved_model.variables import is_saved_model
 
 DTYPES = {
     "float32": "DT_FLOAT",

@@ -231,7 +231,7 @@ class TestRest:
 
 
 def example(**features):
-    from tensorwire.serving.decompose.example_rows import serialize
+    from tensorwire.serving.lower.example_rows import serialize
 
     kinds = {float: np.float32, int: np.int64}
     return serialize({name: np.array([value], kinds[type(value)]) for name, value in features.items()})

@@ -8,8 +8,8 @@ import pytest
 
 import tensorwire as tw
 from tensorwire.serving import rest
-from tensorwire.serving.decompose import FORMS, example_rows, plan
-from tensorwire.serving.decompose.fitting import fit
+from tensorwire.serving.lower import FORMS, example_rows, plan
+from tensorwire.serving.lower.fitting import fit
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 

@@ -6,7 +6,7 @@ from serving_server import post
 
 import tensorwire as tw
 from tensorwire.serving import Client, MockTransport, Server, Signature, export, rest
-from tensorwire.serving.decompose import plan
+from tensorwire.serving.lower import plan
 
 INPUTS = {
     "ids": ("sparse", "float32", [None, 10]),

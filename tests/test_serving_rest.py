@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from serving_rules import ONE, REFUSED, REFUSED_EXAMPLES, TAKEN, TWO, F, H, S
 
 import tensorwire as tw
-from tensorwire import dtypes
 from tensorwire._limits import DEFAULT, Limits
+from tensorwire.core import dtypes
 from tensorwire.serving import rest
 from tensorwire.serving.rest import answers, faults, requests, rules
 from tensorwire.serving.rest.text import Text, write, write_rows

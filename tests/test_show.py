@@ -15,14 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.drawing import figures, pictures
-from tensorwire.drawing.images import image
-from tensorwire.drawing.pictures import Paint
-from tensorwire.drawing.statistics import histogram, statistics
-from tensorwire.showing import contents as shown
-from tensorwire.showing import records, sampling, selection
-from tensorwire.showing.values import Look
-from tensorwire.showing.where import Where
+from tensorwire.explore import contents as shown
+from tensorwire.explore import figures, pictures, records, sampling, selection
+from tensorwire.explore.images import image
+from tensorwire.explore.pictures import Paint
+from tensorwire.explore.statistics import histogram, statistics
+from tensorwire.explore.values import Look
+from tensorwire.records.filters import Where
 
 
 def png(width, height):

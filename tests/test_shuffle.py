@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensorwire import _native as native
-from tensorwire.wire._pure import shuffle as pure
+from tensorwire.wire.reference import shuffle as pure
 
 ITEMS = st.one_of(st.sampled_from([1, 2, 4, 8, 16]), st.integers(1, 40))
 

@@ -8,7 +8,7 @@ import pytest
 from checkpoint_files import field
 
 import tensorwire as tw
-from tensorwire.serving.groups import by_number, by_role
+from tensorwire.serving.composite import by_number, by_role
 from tensorwire.serving.signature import Group, Input, Signature
 from tensorwire.serving.spec import Spec
 

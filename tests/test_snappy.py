@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tensorwire as tw
 from tensorwire import _native as native
 from tensorwire.wire import snappy, status
-from tensorwire.wire._pure import snappy as pure
+from tensorwire.wire.reference import snappy as pure
 
 NO_LIMIT = 1 << 32
 

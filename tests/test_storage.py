@@ -15,7 +15,7 @@ from cloud_servers import BUCKET, S3, SETTINGS, Proxy, Web, s3_environment
 
 import tensorwire as tw
 from tensorwire import storage
-from tensorwire.storage import reading, remote, writing
+from tensorwire.storage import object_reader, object_writer, remote
 
 ROOT = f"s3://{BUCKET}"
 
@@ -244,8 +244,8 @@ def test_missing(base):
 
 
 def test_reading_in_order_keeps_little(base, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK", 1 << 20)
-    monkeypatch.setattr(reading, "_FIRST", 1 << 18)
+    monkeypatch.setattr(object_reader, "CHUNK", 1 << 20)
+    monkeypatch.setattr(object_reader, "_FIRST", 1 << 18)
     path, data = storage.join(base, "long"), noise(12 << 20)
     storage.write_bytes(path, data)
     with storage.opened(path, ahead=True) as source:
@@ -254,8 +254,8 @@ def test_reading_in_order_keeps_little(base, monkeypatch):
             assert buffer[:count] == data[at : at + count]
             at += count
             if storage.is_url(path):
-                assert len(source._parts) <= reading.AHEAD
-                assert sum(stop - start for start, stop, _ in source._parts) <= reading.AHEAD * reading.CHUNK
+                assert len(source._parts) <= object_reader.AHEAD
+                assert sum(stop - start for start, stop, _ in source._parts) <= object_reader.AHEAD * object_reader.CHUNK
         assert at == len(data)
         for at in (5_000_000, 100, 11_000_000, 10_900_000, 5_000_000):  # elsewhere is slower, and right
             source.read_into(at, buffer)
@@ -299,12 +299,12 @@ heavy = ("obstore", "fsspec", "boto3", "ray")
 print(*[name for name in sys.modules if name.split(".")[0] in heavy or name.startswith("tensorwire.storage")])
 """
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(loaded) == ["tensorwire.storage", "tensorwire.storage.local", "tensorwire.storage.places"]
+    assert sorted(loaded) == ["tensorwire.storage", "tensorwire.storage.local", "tensorwire.storage.urls"]
 
 
 @pytest.mark.timing
 def test_importing_storage_is_cheap():
-    code = "import time, glob, numpy, tensorwire.files\nt = time.perf_counter()\nimport tensorwire.storage\nprint(time.perf_counter() - t)"
+    code = "import time, glob, numpy, tensorwire.storage.files\nt = time.perf_counter()\nimport tensorwire.storage\nprint(time.perf_counter() - t)"
     took = min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5))
     assert took < 0.01
 
@@ -510,13 +510,13 @@ def test_credentials_come_from_profiles(proxy, tmp_path, monkeypatch):
 
 @pytest.mark.cloud
 def test_plain_http_only_where_it_was_asked_for(s3, monkeypatch):
-    from tensorwire.storage import profiles
+    from tensorwire.storage import aws_config
 
-    assert profiles.allows_http("S3Store", ROOT, {}) and profiles.allows_http("HTTPStore", "http://host", {})
+    assert aws_config.allows_http("S3Store", ROOT, {}) and aws_config.allows_http("HTTPStore", "http://host", {})
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
-    assert not profiles.allows_http("S3Store", ROOT, {}) and not profiles.allows_http("HTTPStore", "https://host", {})
-    assert profiles.allows_http("S3Store", ROOT, {"endpoint": "http://127.0.0.1:1"})
-    assert not profiles.allows_http("GCSStore", "gs://bucket", {}) and not profiles.allows_http("AzureStore", "az://container", {})
+    assert not aws_config.allows_http("S3Store", ROOT, {}) and not aws_config.allows_http("HTTPStore", "https://host", {})
+    assert aws_config.allows_http("S3Store", ROOT, {"endpoint": "http://127.0.0.1:1"})
+    assert not aws_config.allows_http("GCSStore", "gs://bucket", {}) and not aws_config.allows_http("AzureStore", "az://container", {})
 
 
 class GenericError(Exception):
@@ -534,9 +534,9 @@ class GenericError(Exception):
     ],
 )
 def test_what_a_store_says(text, kind):
-    from tensorwire.storage import failures
+    from tensorwire.storage import errors
 
-    error = failures.translated(GenericError(text), f"{ROOT}/a")
+    error = errors.translated(GenericError(text), f"{ROOT}/a")
     assert type(error) is kind and f"{ROOT}/a" in str(error) and "a-secret" not in str(error)
 
 
@@ -584,7 +584,7 @@ with storage.writer("{ROOT}/killed") as file:
 
 
 def test_a_held_upload_is_bounded():
-    assert writing.PART == 8 << 20 and writing.WHOLE == 64 << 20
+    assert object_writer.PART == 8 << 20 and object_writer.WHOLE == 64 << 20
 
 
 @pytest.mark.parametrize("ask", [lambda url: storage.find(f"{url}/*"), storage.listing], ids=["level", "walk"])

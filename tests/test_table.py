@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.wire import kernels, status, table
-from tensorwire.wire._pure import table as pure
+from tensorwire.wire import kernels, leveldb, status
 from tensorwire.wire.crc import crc32c, mask
 from tensorwire.wire.protobuf import varint
+from tensorwire.wire.reference import leveldb as pure
 
 if not PURE:
     from tensorwire import _native as native
@@ -54,7 +54,7 @@ def joined(blocks, index=None, meta=None, kind=0):
     rows = [(bytes([i + 128]) * 9, *place) for i, place in enumerate(places)] if index is None else index
     guide = block([(0, key, varint(offset) + varint(size)) for key, offset, size in rows], [*_starts(rows)] or [0])
     foot = varint(at if meta is None else meta) + varint(8) + varint(len(out)) + varint(len(guide))
-    return out + sealed(guide) + foot + bytes(40 - len(foot)) + table.MAGIC
+    return out + sealed(guide) + foot + bytes(40 - len(foot)) + leveldb.MAGIC
 
 
 def _starts(rows):
@@ -72,19 +72,19 @@ def rows(keys):
 class TestRoundTrips:
     @given(KEYS, st.sampled_from([30, 200, 1 << 18]))
     def test_any_keys(self, keys, size):
-        written = table.write(rows(keys), block_size=size)
-        assert list(table.items(written)) == rows(keys)
-        assert table.size_of(written[-table.FOOTER :]) == len(written)
+        written = leveldb.write(rows(keys), block_size=size)
+        assert list(leveldb.items(written)) == rows(keys)
+        assert leveldb.size_of(written[-leveldb.FOOTER :]) == len(written)
 
     @pytest.mark.compress
     @given(KEYS, st.sampled_from([30, 1 << 18]))
     def test_snappy(self, keys, size):
-        written = table.write(rows(keys), snappy, size)
-        assert list(table.items(written)) == rows(keys)
+        written = leveldb.write(rows(keys), snappy, size)
+        assert list(leveldb.items(written)) == rows(keys)
 
     def test_keys_must_ascend(self):
         with pytest.raises(tw.EncodeError, match="ascend"):
-            table.write([(b"b", b""), (b"a", b"")])
+            leveldb.write([(b"b", b""), (b"a", b"")])
 
     @pytest.mark.tensorflow
     @pytest.mark.parametrize("count", [0, 1, 17, 400])
@@ -94,7 +94,7 @@ class TestRoundTrips:
             prefix=f"{tmp_path}/x", tensor_names=names, shape_and_slices=[""] * len(names), tensors=[np.zeros(3)] * len(names)
         )
         theirs = (tmp_path / "x.index").read_bytes()
-        assert table.write(table.items(theirs)) == theirs
+        assert leveldb.write(leveldb.items(theirs)) == theirs
 
     @pytest.mark.tensorflow
     def test_several_blocks_are_those_of_tensorflow(self, tf, tmp_path):
@@ -102,8 +102,8 @@ class TestRoundTrips:
         tensors = [np.int8(1)] * len(names)
         tf.raw_ops.SaveV2(prefix=f"{tmp_path}/x", tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
         theirs = (tmp_path / "x.index").read_bytes()
-        assert len(list(table.blocks(theirs))) > 1
-        assert table.write(table.items(theirs)) == theirs
+        assert len(list(leveldb.blocks(theirs))) > 1
+        assert leveldb.write(leveldb.items(theirs)) == theirs
 
 
 ENTRY = bytes.fromhex("0801120412020803280c35d8ea82a2")  # float32 [3], 12 bytes
@@ -115,8 +115,8 @@ def varied(draw):
     values = [
         draw(st.sampled_from([b"", ENTRY, ENTRY + b"\x18\x01", bytes.fromhex("0807120028051800"), b"\x3a\x00", ENTRY * 2])) for _ in keys
     ]
-    data = bytearray(table.write(list(zip(keys, values, strict=True))))
-    data = bytes(next(iter(table.contents(data))).data) if keys else block([])
+    data = bytearray(leveldb.write(list(zip(keys, values, strict=True))))
+    data = bytes(next(iter(leveldb.contents(data))).data) if keys else block([])
     data = bytearray(data)
     for _ in range(draw(st.integers(0, 2))):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
@@ -168,7 +168,7 @@ HOSTILE = {
     "huge handle": (joined([GOOD], [(b"z", 0, 1 << 62)]), "block of"),
     "handle at itself": (joined([GOOD, GOOD], [(b"b", 0, len(GOOD)), (b"z", 0, len(GOOD))]), "should follow"),
     "handle into the middle": (joined([GOOD], [(b"z", 1, len(GOOD) - 1)]), "should follow"),
-    "index at the metaindex": (table.write([])[:26] + b"\x00\x08\x00\x08" + bytes(36) + table.MAGIC, "not where"),
+    "index at the metaindex": (leveldb.write([])[:26] + b"\x00\x08\x00\x08" + bytes(36) + leveldb.MAGIC, "not where"),
     "shared more than there is": (joined([block([(0, b"ab", b""), (3, b"c", b"")])]), "shares more"),
     "shared at the start": (joined([block([(1, b"ab", b"")])]), "shares more"),
     "keys out of order": (joined([block([(0, b"b", b""), (0, b"a", b"")])]), "ascend"),
@@ -184,7 +184,7 @@ HOSTILE = {
     "unknown type": (joined([GOOD], kind=9), "unknown type"),
     "broken snappy": (joined([GOOD], kind=1), "length"),
     "empty": (b"", "footer"),
-    "no magic": (table.write([])[:-1] + b"x", "magic"),
+    "no magic": (leveldb.write([])[:-1] + b"x", "magic"),
     "an empty block": (joined([block([])]), "empty block"),
 }
 
@@ -194,32 +194,32 @@ class TestHostile:
     def test_it_is_an_error(self, name):
         data, words = HOSTILE[name]
         with pytest.raises(tw.DecodeError, match=words) as caught:
-            list(table.items(data, "checkpoint"))
+            list(leveldb.items(data, "checkpoint"))
         assert caught.value.format == "checkpoint" and caught.value.offset is not None
 
     def test_the_helper_makes_sound_tables(self):
-        assert list(table.items(joined([GOOD]))) == [(b"", b"x"), (b"abc", b"1"), (b"abd", b"2")]
+        assert list(leveldb.items(joined([GOOD]))) == [(b"", b"x"), (b"abc", b"1"), (b"abd", b"2")]
 
     def test_every_flip_is_seen(self):
-        data = table.write(rows([b"a", b"abc", b"abd", b"b" * 40]), block_size=40)
+        data = leveldb.write(rows([b"a", b"abc", b"abd", b"b" * 40]), block_size=40)
         for at in range(len(data)):
             for bit in range(8):
                 bad = bytearray(data)
                 bad[at] ^= 1 << bit
                 with pytest.raises(tw.DecodeError):
-                    list(table.items(bytes(bad)))
+                    list(leveldb.items(bytes(bad)))
 
     def test_every_cut_is_seen(self):
-        data = table.write(rows([b"a", b"abc", b"abd", b"b" * 40]), block_size=40)
+        data = leveldb.write(rows([b"a", b"abc", b"abd", b"b" * 40]), block_size=40)
         for at in range(len(data)):
             with pytest.raises(tw.DecodeError):
-                list(table.items(data[:at]))
+                list(leveldb.items(data[:at]))
 
     @given(st.binary(max_size=200))
     def test_garbage(self, data):
-        for made in (data, joined([data]), data + table.MAGIC):
+        for made in (data, joined([data]), data + leveldb.MAGIC):
             try:
-                list(table.items(made))
+                list(leveldb.items(made))
             except tw.DecodeError as error:
                 assert error.format and error.offset is not None
 
@@ -230,7 +230,7 @@ class TestHostile:
         data = [(0, long, b"")] + [(len(long) + i, b"k", b"") for i in range(count)]
         start = time.perf_counter()
         with pytest.raises(tw.LimitError):
-            list(table.items(joined([block(data)], [(b"z", 0, len(block(data)))])))
+            list(leveldb.items(joined([block(data)], [(b"z", 0, len(block(data)))])))
         assert time.perf_counter() - start < 5
 
     def test_room_for_keys(self):

@@ -9,7 +9,7 @@ from conftest import TORTURE
 from protos import tensor_proto
 
 import tensorwire as tw
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.testing.sampling import DTYPES, layouts, numbers
 
 pytestmark = pytest.mark.tensorflow

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from protos import block, field, shape_field, signed, varint
 
 import tensorwire as tw
-from tensorwire import dtypes
 from tensorwire.codecs.tensorproto import TensorProto
+from tensorwire.core import dtypes
 from tensorwire.testing import strategies as tws
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import tensorwire as tw
-from tensorwire import validate
+from tensorwire.core import validate
 from tensorwire.testing import strategies as tws
 
 

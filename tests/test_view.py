@@ -22,7 +22,7 @@ import pytest
 import view_files
 
 import tensorwire as tw
-from tensorwire.view import images, kinds, opened, reading, statistics, windows
+from tensorwire.view import images, kinds, opened, reading, statistics, viewport
 from tensorwire.view.catalog import Catalog
 from tensorwire.view.running import View
 
@@ -336,7 +336,7 @@ def test_integers_are_exact(page, main, value):
 def test_blocks_become_one_number(how):
     array = np.random.default_rng(0).normal(size=(50, 71))
     array[13, 20] = np.nan
-    found = windows.window(reading.InMemory(array), windows.Slice.of(array.shape, None, None, None), size=(8, 10), how=how)
+    found = viewport.window(reading.InMemory(array), viewport.Slice.of(array.shape, None, None, None), size=(8, 10), how=how)
     assert (found.row_step, found.column_step) == (7, 8)
     for i in range(found.values.shape[0]):
         for j in range(found.values.shape[1]):
@@ -563,14 +563,14 @@ def test_large_tensors_are_read_in_runs(tmp_path, monkeypatch, options):
         assert isinstance(values, reading.ByRows if options else reading.Stored)
         whole = file["x"].read()
         for rows, columns in ((1, 2), (2, 1), (0, 1), (2, 0)):
-            cut = windows.Slice.of(array.shape, rows, columns, (3, 4, 5))
+            cut = viewport.Slice.of(array.shape, rows, columns, (3, 4, 5))
             key = [3, 4, 5]
             key[rows] = key[columns] = slice(None)
             wanted = whole[tuple(key)] if rows < columns else whole[tuple(key)].T
-            assert np.array_equal(windows.window(values, cut).values, wanted)
+            assert np.array_equal(viewport.window(values, cut).values, wanted)
         assert statistics.statistics(values).max == whole.max()
-        monkeypatch.setattr(reading, "BUDGET", 3000), monkeypatch.setattr(windows, "BUDGET", 3000)
-        small = windows.window(values, windows.Slice.of(array.shape, 0, 1, (0, 0, 7)))
+        monkeypatch.setattr(reading, "BUDGET", 3000), monkeypatch.setattr(viewport, "BUDGET", 3000)
+        small = viewport.window(values, viewport.Slice.of(array.shape, 0, 1, (0, 0, 7)))
         assert np.array_equal(small.values, whole[:: small.row_step, :: small.column_step, 7])
 
 
@@ -846,9 +846,9 @@ def test_a_wide_and_a_flat_one(tmp_path):
     with tw.open(path) as file:
         start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         values = reading.values_of(file["w"])
-        assert windows.window(values, windows.Slice.of(values.shape, None, None, None)).values.shape == (2, 256)
-        assert windows.window(values, windows.Slice.of(values.shape, 1, 0, None)).values.shape == (256, 2)
-        assert windows.line(values).complete is False
+        assert viewport.window(values, viewport.Slice.of(values.shape, None, None, None)).values.shape == (2, 256)
+        assert viewport.window(values, viewport.Slice.of(values.shape, 1, 0, None)).values.shape == (256, 2)
+        assert viewport.line(values).complete is False
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 200_000
 
 

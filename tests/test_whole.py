@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.transforms import compression, deflate, whole
+from tensorwire.transforms import compression
+from tensorwire.transforms.compression import deflate, oneshot
 from tensorwire.wire import kernels
 
 NAMES = compression.NAMES
@@ -27,7 +28,7 @@ def mixed(size, seed=0):
 
 
 def pack(name, *chunks, **options):
-    return b"".join(whole.compress(chunks, name, **options))
+    return b"".join(oneshot.compress(chunks, name, **options))
 
 
 @pytest.fixture(params=["divided", "in order"])
@@ -43,7 +44,7 @@ def way(request, monkeypatch):
 @pytest.mark.parametrize("size", [0, 1, 1000, 1 << 18, (1 << 20) + 1, 1 << 20 if kernels.PURE else 9 << 20])
 def test_there_and_back(name, size, way):
     data = mixed(size)
-    found = whole.decompress(pack(name, data), name)
+    found = oneshot.decompress(pack(name, data), name)
     assert found.dtype == np.uint8 and found.shape == (size,) and found.flags.writeable
     assert found.ctypes.data % 64 == 0 or not size
     assert found.tobytes() == data
@@ -59,7 +60,7 @@ def test_how_the_data_is_cut_in_chunks_does_not_matter(name, sizes, unit, thread
         patch.setitem(compression.TABLE, name, row._replace(unit=row.unit and unit))
         ours = pack(name, *chunks, threads=threads)
         assert ours == pack(name, data, threads=1) or name == "zlib"
-        assert whole.decompress(ours, name).tobytes() == data
+        assert oneshot.decompress(ours, name).tobytes() == data
         stream = compression.decompressor(name)
         assert b"".join(stream.feed(ours)) == data
         stream.finish()
@@ -70,25 +71,25 @@ def test_what_goes_in(name):
     """Any buffers, and nothing at all."""
     x = np.arange(1000, dtype=np.float32).reshape(10, 100)
     ours = pack(name, x, bytearray(b"abc"), memoryview(b"def"), b"")
-    assert whole.decompress(memoryview(ours), name).tobytes() == x.tobytes() + b"abcdef"
-    assert whole.decompress(pack(name), name).tobytes() == whole.decompress(pack(name, b"", b""), name).tobytes() == b""
-    assert whole.decompress(np.frombuffer(ours, np.uint8), name).tobytes() == x.tobytes() + b"abcdef"
+    assert oneshot.decompress(memoryview(ours), name).tobytes() == x.tobytes() + b"abcdef"
+    assert oneshot.decompress(pack(name), name).tobytes() == oneshot.decompress(pack(name, b"", b""), name).tobytes() == b""
+    assert oneshot.decompress(np.frombuffer(ours, np.uint8), name).tobytes() == x.tobytes() + b"abcdef"
 
 
 @pytest.mark.large
 @pytest.mark.parametrize("name", DIVISIBLE)
 def test_units_are_unpacked_in_threads(name, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: range(8))
-    seen, lock, fill = set(), threading.Lock(), whole._fill
+    seen, lock, fill = set(), threading.Lock(), oneshot._fill
 
     def spy(*arguments):
         with lock:
             seen.add(threading.current_thread().name)
         fill(*arguments)
 
-    monkeypatch.setattr(whole, "_fill", spy)
+    monkeypatch.setattr(oneshot, "_fill", spy)
     data = mixed(1 << 20) * 24
-    assert whole.decompress(pack(name, data), name).tobytes() == data
+    assert oneshot.decompress(pack(name, data), name).tobytes() == data
     assert 1 <= len(seen) <= 4 and all(one.startswith("tensorwire") for one in seen)
     assert not [one for one in threading.enumerate() if one.name.startswith("tensorwire")]
 
@@ -96,10 +97,10 @@ def test_units_are_unpacked_in_threads(name, monkeypatch):
 @pytest.mark.parametrize("name", NAMES)
 def test_names_and_options(name):
     with pytest.raises(ValueError, match="threads"):
-        whole.compress([b"a"], name, threads=0)
+        oneshot.compress([b"a"], name, threads=0)
     with pytest.raises(ValueError, match="level"):
-        whole.compress([b"a"], name, level=99)
-    for call in (whole.compress, whole.decompress):
+        oneshot.compress([b"a"], name, level=99)
+    for call in (oneshot.compress, oneshot.decompress):
         with pytest.raises(tw.UnknownFormatError, match="known: gzip"):
             call(b"", "zip")
 
@@ -112,7 +113,7 @@ def test_every_cut(name, way):
     good = pack(name, mixed(400))
     for size in range(0 if name != "snappy" else 1, len(good)):
         with pytest.raises(tw.TruncatedError) as caught:
-            whole.decompress(good[:size], name)
+            oneshot.decompress(good[:size], name)
         assert caught.value.format == name and caught.value.offset == size
 
 
@@ -123,7 +124,7 @@ def test_damage_in_a_later_unit_says_where(name, way, monkeypatch):
     at = 7 * len(good) // 8
     good[at - 20 : at + 20] = bytes(40)
     with pytest.raises(tw.DecodeError) as caught:
-        whole.decompress(good, name)
+        oneshot.decompress(good, name)
     assert caught.value.format == name and len(good) // 2 < caught.value.offset <= len(good)
 
 
@@ -131,7 +132,7 @@ def test_damage_in_a_later_unit_says_where(name, way, monkeypatch):
 def test_something_behind_the_end(name, way):
     for tail in (b"x", b"\x1f\x8b", bytes(3) + b"x"):
         with pytest.raises(tw.DecodeError) as caught:
-            whole.decompress(pack(name, b"hello " * 50) + tail, name)
+            oneshot.decompress(pack(name, b"hello " * 50) + tail, name)
         assert caught.value.format == name
 
 
@@ -151,7 +152,7 @@ def test_both_ways_agree(data):
         for split in (row.split, None):
             patch.setitem(compression.TABLE, name, row._replace(split=split))
             try:
-                outcomes.append(whole.decompress(blob, name, tw.Limits(record=1 << 20)).tobytes())
+                outcomes.append(oneshot.decompress(blob, name, tw.Limits(record=1 << 20)).tobytes())
             except tw.DecodeError as error:
                 assert error.format == name and 0 <= error.offset <= len(blob)
                 outcomes.append(None)
@@ -167,14 +168,14 @@ def test_a_header_in_the_data(way):
     for data in (inner, b"abc" + inner * 3 + b"def", inner[:10] * 50, mixed(1 << 20) + inner + mixed(1 << 20)):
         stored = pack("gzip", data, level=0)
         assert stored.count(inner[:10]) > 1
-        assert whole.decompress(stored, "gzip").tobytes() == data
+        assert oneshot.decompress(stored, "gzip").tobytes() == data
 
 
 def test_gzip_of_others(way):
     data = mixed(3_000_000)
     for theirs in (gzip.compress(data), gzip.compress(data[:1000]) + gzip.compress(data[1000:]), pack("gzip", data) + bytes(512)):
-        assert whole.decompress(theirs, "gzip").tobytes() == data
-    assert whole.decompress(zlib.compress(data), "zlib").tobytes() == data
+        assert oneshot.decompress(theirs, "gzip").tobytes() == data
+    assert oneshot.decompress(zlib.compress(data), "zlib").tobytes() == data
 
 
 def test_sizes_that_lie_at_the_end_of_a_member():
@@ -182,7 +183,7 @@ def test_sizes_that_lie_at_the_end_of_a_member():
     for size in (0, 999, 1001, 0xFFFFFFFF):
         bad = first[:-4] + size.to_bytes(4, "little") + second
         with pytest.raises(tw.ChecksumError) as caught:
-            whole.decompress(bad, "gzip")
+            oneshot.decompress(bad, "gzip")
         assert caught.value.offset == len(first) - 8
     assert deflate.gzip_split(memoryview(first + second)) == [(0, len(first), 1000), (len(first), len(first + second), 2000)]
 
@@ -196,25 +197,25 @@ def test_ratio(name, way):
     data = bytes(200 << 20)
     theirs = {"gzip": gzip.compress, "zlib": zlib.compress, "zstd": compression.zstd.library().compress}[name](data)
     with pytest.raises(tw.LimitError, match="expansion") as caught:
-        whole.decompress(theirs, name)
+        oneshot.decompress(theirs, name)
     assert caught.value.format == name and caught.value.offset is not None
-    assert len(whole.decompress(theirs, name, tw.Limits(expansion_ratio=100_000))) == len(data)
-    assert len(whole.decompress(theirs, name, tw.Limits(expansion=200 << 20))) == len(data)
-    assert len(whole.decompress(theirs, name, tw.Limits().call(1 << 20))) == len(data)
+    assert len(oneshot.decompress(theirs, name, tw.Limits(expansion_ratio=100_000))) == len(data)
+    assert len(oneshot.decompress(theirs, name, tw.Limits(expansion=200 << 20))) == len(data)
+    assert len(oneshot.decompress(theirs, name, tw.Limits().call(1 << 20))) == len(data)
     with pytest.raises(tw.LimitError, match="expansion"):
-        whole.decompress(theirs, name, tw.Limits(expansion_ratio=2, expansion=1000))
+        oneshot.decompress(theirs, name, tw.Limits(expansion_ratio=2, expansion=1000))
 
 
 def test_ratio_of_lz4_and_snappy(way):
     for name in ("lz4", "snappy"):
         with pytest.raises(tw.LimitError, match="expansion"):
-            whole.decompress(pack(name, bytes(1 << 20)), name, tw.Limits(expansion_ratio=5, expansion=1000))
+            oneshot.decompress(pack(name, bytes(1 << 20)), name, tw.Limits(expansion_ratio=5, expansion=1000))
 
 
 PEAK = """
 import resource, sys
 import tensorwire as tw
-from tensorwire.transforms import whole
+from tensorwire.transforms.compression import oneshot as whole
 name = sys.argv[1]
 whole.decompress(b"".join(whole.compress([bytes(9 << 20)], name)), name)
 packed = sys.stdin.buffer.read()

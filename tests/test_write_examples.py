@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import dtypes
+from tensorwire.core import dtypes
 from tensorwire.records import paths, rows
 from tensorwire.records.batch import Batch
 

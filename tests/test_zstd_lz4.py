@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import tensorwire as tw
 from tensorwire._limits import DEFAULT
-from tensorwire.transforms import compression, frames, lz4, packing, whole, zstd
+from tensorwire.transforms import compression
+from tensorwire.transforms.compression import frames, lz4, oneshot, packing, zstd
 from tensorwire.wire import kernels
 
 BOTH = ("zstd", "lz4")
@@ -52,7 +53,7 @@ def unpacked(name, data, step=0, limits=None):
 def everywhere(name, data, limits=None):
     """The data, read in every way that there is."""
     found = {unpacked(name, data, step, limits) for step in (0, 1 if len(data) < 10_000 else 1000)}
-    found.add(whole.decompress(data, name, limits or tw.Limits()).tobytes())
+    found.add(oneshot.decompress(data, name, limits or tw.Limits()).tobytes())
     (one,) = found
     return one
 
@@ -60,7 +61,7 @@ def everywhere(name, data, limits=None):
 def caught(name, data, kind=tw.DecodeError, words=None, limits=None):
     """The error, which all ways agree on."""
     ways = [lambda: unpacked(name, data, 0, limits), lambda: unpacked(name, data, 1 if len(data) < 10_000 else 1000, limits)]
-    for way in [*ways, lambda: whole.decompress(data, name, limits or tw.Limits())]:
+    for way in [*ways, lambda: oneshot.decompress(data, name, limits or tw.Limits())]:
         with pytest.raises(tw.DecodeError, match=words) as info:
             way()
         assert type(info.value) is kind and info.value.format == name and 0 <= info.value.offset <= len(data)
@@ -81,7 +82,7 @@ class TestZstdTool:
     def test_it_reads_ours(self, level, size):
         data = mixed(size if level != 19 else min(size, 500_000))
         assert tool("zstd", "-dc", data=packed("zstd", data, level=level)) == data
-        assert tool("zstd", "-dc", data=b"".join(whole.compress([data], "zstd", level))) == data
+        assert tool("zstd", "-dc", data=b"".join(oneshot.compress([data], "zstd", level))) == data
         assert tool("zstd", "-t", data=packed("zstd", data, b"", data)) == b""
 
     @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ class TestLz4Tool:
     def test_it_reads_ours(self, level, size):
         data = mixed(size if level != 16 else min(size, 500_000))
         assert tool("lz4", "-dc", data=packed("lz4", data, level=level)) == data
-        assert tool("lz4", "-dc", data=b"".join(whole.compress([data], "lz4", level))) == data
+        assert tool("lz4", "-dc", data=b"".join(oneshot.compress([data], "lz4", level))) == data
 
     @pytest.mark.parametrize(
         "options", [("-1",), ("-9",), ("-B4", "-BD"), ("-B7", "-BD"), ("-B5", "-BX"), ("--no-frame-crc",), ("-B4", "-BD", "-BX", "-12")]
@@ -181,7 +182,9 @@ def test_frames_say_their_size_and_have_a_checksum(name):
         head = module.read_header(ours[start : start + 19])
         assert head.content == size and head.checked and head.window <= 8 << 20
     assert packed(name, data, threads=1) == ours == packed(name, data)
-    assert b"".join(whole.compress([data], name, threads=3)) == ours == b"".join(whole.compress([data[:100], data[100:]], name, threads=1))
+    assert (
+        b"".join(oneshot.compress([data], name, threads=3)) == ours == b"".join(oneshot.compress([data[:100], data[100:]], name, threads=1))
+    )
 
 
 @pytest.mark.parametrize(("name", "levels"), [("zstd", [-7, -1, 0, 1, 3, 9, 15]), ("lz4", [0, 2, 3, 9, 16])])
@@ -197,7 +200,7 @@ def test_missing_packages(monkeypatch):
     monkeypatch.setitem(sys.modules, "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", None)
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     for name, package in (("zstd", "zstd"), ("lz4", "lz4")):
-        for call in (compression.compressor, compression.decompressor, lambda name: whole.decompress(b"\x28\xb5\x2f\xfd\0", name)):
+        for call in (compression.compressor, compression.decompressor, lambda name: oneshot.decompress(b"\x28\xb5\x2f\xfd\0", name)):
             with pytest.raises(tw.MissingDependencyError, match=rf"{package}.*pip install 'tensorwire\[compress\]'"):
                 call(name)
     assert compression.recognise(b"\x28\xb5\x2f\xfd") == "zstd"  # that needs nothing
@@ -293,7 +296,11 @@ def test_every_bit_flip(name, data):
         bad = bytearray(good)
         bad[bit // 8] ^= 1 << bit % 8
         outcomes = set()
-        for way in (lambda bad: unpacked(name, bad), lambda bad: unpacked(name, bad, 1), lambda bad: whole.decompress(bad, name).tobytes()):
+        for way in (
+            lambda bad: unpacked(name, bad),
+            lambda bad: unpacked(name, bad, 1),
+            lambda bad: oneshot.decompress(bad, name).tobytes(),
+        ):
             try:
                 outcomes.add(way(bytes(bad)))
             except tw.DecodeError as error:
@@ -333,7 +340,7 @@ def test_a_size_that_is_not_true(name):
         with pytest.raises(tw.DecodeError):
             unpacked(name, bad)
         with pytest.raises(tw.DecodeError):
-            whole.decompress(bad, name)
+            oneshot.decompress(bad, name)
 
 
 @given(st.data())
@@ -346,7 +353,7 @@ def test_garbage(data):
     for way in (
         lambda: unpacked(name, bytes(blob)),
         lambda: unpacked(name, bytes(blob), 7),
-        lambda: whole.decompress(blob, name).tobytes(),
+        lambda: oneshot.decompress(blob, name).tobytes(),
     ):
         try:
             outcomes.add(way())
@@ -431,18 +438,18 @@ def test_a_bomb_is_a_limit_error():
     caught("zstd", bomb, tw.LimitError, "expansion")
     assert unpacked("zstd", bomb, limits=tw.Limits(expansion_ratio=40_000)) == b"a" * (1200 << 17)
     assert unpacked("zstd", bomb, limits=tw.Limits(expansion=1 << 30)) == b"a" * (1200 << 17)
-    assert len(whole.decompress(bomb, "zstd", tw.Limits(expansion_ratio=40_000))) == 1200 << 17
-    assert len(whole.decompress(bomb, "zstd", tw.Limits().call(1 << 20))) == 1200 << 17  # part of a file of a megabyte
+    assert len(oneshot.decompress(bomb, "zstd", tw.Limits(expansion_ratio=40_000))) == 1200 << 17
+    assert len(oneshot.decompress(bomb, "zstd", tw.Limits().call(1 << 20))) == 1200 << 17  # part of a file of a megabyte
 
 
 def test_what_a_header_promises_is_checked_first():
     before, start = resident(), time.process_time()
     for size in (1 << 40, 1 << 62, (1 << 64) - 1):
         with pytest.raises(tw.LimitError, match="expansion"):
-            whole.decompress(zstd_bomb(2, size=size), "zstd")
+            oneshot.decompress(zstd_bomb(2, size=size), "zstd")
         head = b"\x04\x22\x4d\x18\x6c\x40" + struct.pack("<Q", size)
         with pytest.raises(tw.DecodeError):
-            whole.decompress(head + bytes(10), "lz4")
+            oneshot.decompress(head + bytes(10), "lz4")
     assert resident() - before < 16 << 20 and time.process_time() - start < 1
 
 
@@ -470,7 +477,7 @@ def test_memory_while_a_bomb_grows():
 PEAK = """
 import resource, sys
 import tensorwire as tw
-from tensorwire.transforms import whole
+from tensorwire.transforms.compression import oneshot as whole
 whole.decompress(b"".join(whole.compress([b"a"], sys.argv[1])), sys.argv[1])
 bomb = sys.stdin.buffer.read()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -487,9 +494,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 def test_what_we_write_can_be_read_with_the_default_limits(name, tmp_path):
     """Zeros would become a ten-thousandth: streams get as many bytes that mean nothing as the limit wants."""
     zeros = bytes(160 << 20)
-    ours = b"".join(whole.compress([zeros], name))
+    ours = b"".join(oneshot.compress([zeros], name))
     assert DEFAULT.allowed(len(ours)) >= len(zeros)
-    assert whole.decompress(ours, name).tobytes() == zeros
+    assert oneshot.decompress(ours, name).tobytes() == zeros
     stream, out = compression.compressor(name), []
     for _ in range(160):
         out += stream.write(bytes(1 << 20))
@@ -501,8 +508,8 @@ def test_what_we_write_can_be_read_with_the_default_limits(name, tmp_path):
         for _ in range(160):
             writer.write(bytes(1 << 20))
     assert [len(record) for record in tw.RecordReader(tmp_path / "a")] == [1 << 20] * 160
-    small = b"".join(whole.compress([bytes(1 << 20)], name))
-    assert len(small) < 60_000 and whole.decompress(small, name).tobytes() == bytes(1 << 20)
+    small = b"".join(oneshot.compress([bytes(1 << 20)], name))
+    assert len(small) < 60_000 and oneshot.decompress(small, name).tobytes() == bytes(1 << 20)
 
 
 @pytest.mark.large

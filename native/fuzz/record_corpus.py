@@ -191,7 +191,7 @@ def example_decode() -> dict[str, bytes]:
 
 
 def example_compat() -> dict[str, bytes]:
-    """Messages that TensorFlow's parser reads in its own way; see wire/_pure/example_compat.py."""
+    """Messages that TensorFlow's parser reads in its own way; see wire/reference/example_compat.py."""
     every = [column(b"a", INT64), column(b"b", FLOAT), column(b"aa", BYTES)]
     kinds = {b"a": INT64, b"b": FLOAT, b"aa": BYTES}
     lists = [column(name, kind, -1, True) for name, kind in kinds.items()]

@@ -1,5 +1,5 @@
 // Messages as TensorFlow's own parser reads them, where that departs from protobuf. The rules are
-// listed in wire/_pure/example_compat.py, which this must equal in every result, status and offset.
+// listed in wire/reference/example_compat.py, which this must equal in every result, status and offset.
 //
 // 1. `entries` goes through the whole message and notes where the Features of each column lie.
 // 2. Then column by column, in the order of the columns, their values are read.

@@ -9,7 +9,7 @@
 
 namespace tensorwire {
 
-// In the order of KINDS in wire/_pure/json_numbers.py.
+// In the order of KINDS in wire/reference/json_numbers.py.
 enum JsonKind : int {
   kFloat64, kFloat32, kFloat16, kBfloat16, kFloat8E5m2, kFloat8E4m3fn, kFloat8E4m3fnuz, kFloat8E4m3b11fnuz, kFloat8E5m2fnuz, kFloat8E8m0fnu,
   kFloat8E4m3, kFloat8E3m4, kFloat6E2m3fn, kFloat6E3m2fn, kFloat4E2m1fn, kInt64, kInt32, kInt16, kInt8, kInt4, kInt2, kUint64, kUint32, kUint16, kUint8, kUint4, kUint2, kBool,

@@ -6,34 +6,31 @@
     value = tw.loads(blob)
     tw.dumps(x, "tensorproto") == tf.io.serialize_tensor(x).numpy()
 
-The map, from the ground up; imports go only downward, and a test keeps it so:
+By task:
 
-    _errors _limits _optional     what can go wrong, how much is allowed, what is optional
-    dtypes memory frozen          the table of element types; the memory rules; values whose fields are set once
-    wire, validate                bytes without tensors; every invariant of a tensor's arrays
-    quantized tensors             floats in fewer bits; Strings, Sparse, Ragged, Bundle
-    frameworks                    foreign objects to tensors and back
-    transforms equality           compression, shuffling, quantization; whether two values are the same to the bit
-    lowering                      any value as JSON and dense parts
-    files                         where bytes are read from, and how a file is replaced whole
-    codecs                        one module a format
-    storage                       where bytes live: paths, buckets, URLs
-    records recognition           TFRecord files, Examples as columns, schemas, repair; which format bytes are in
-    checkpoint                    TensorFlow's checkpoints and SavedModels, without TensorFlow
-    api                           dumps loads buffers save: chooses the codec, moves the bytes
-    streams lazy shards summary   write read; open load; a model in many files; inspect verify
-    conversion comparison         one tensor file to another; what differs between two
-    datasets                      many record files: converted, resharded, split, by processes or Ray, without losing a record
-    io torch ray profiling        tf.io's names, without TensorFlow; datasets for PyTorch and Ray; what every format costs for your tensor
-    serving                       any tensor to a model server and back; models that take them; a local server
-    drawing showing view          tensors as text, tables and pictures; a page to look into files
-    cli testing                   the command; what proves codecs and frameworks, for your own too
+    dumps loads buffers           any value as bytes, and back
+    save load open                files; `open` reads only what is asked for
+    write read                    one value after the other on sockets, pipes and file objects
+    inspect verify diff           what is in a file; is it whole; what differs between two files
+    convert                       tensor files and datasets into other formats
+    write_examples read_examples  TFRecord files as columns; infer_schema, RecordReader, RecordWriter, repair
+    tensor to equal               any framework's tensors to NumPy's and back; equality to the bit
+    quantize dequantize           floats in fewer bits
+    profile formats               which format is best for a value; which formats there are
+    io                            tf.io's names, without TensorFlow
+    serving                       clients and servers of models: REST, gRPC, KServe
+    tensorwire.torch, .ray        datasets for PyTorch and Ray
+    tensorwire.checkpoint         TensorFlow's checkpoints
+
+docs/design.md says how the package is built.
 """
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from .core import display as _display
 
 __version__ = "0.1.0"
 
@@ -57,15 +54,18 @@ if TYPE_CHECKING:
         UsageError,
     )
     from ._limits import Limits
-    from .api import buffers, dumps, formats, loads, save
-    from .comparison import diff
+    from .api.comparison import diff
+    from .api.equality import equal
+    from .api.lazy import load
+    from .api.lazy import open as open
+    from .api.profiling import profile
+    from .api.streams import read, write
+    from .api.summary import inspect
+    from .api.values import buffers, dumps, formats, loads, save
+    from .core.quantized import Quantized
+    from .core.tensors import Bundle, Ragged, Sparse, Strings, Tensor
     from .datasets.dispatch import convert, verify
-    from .equality import equal
     from .frameworks import tensor, to
-    from .lazy import load
-    from .lazy import open as open
-    from .profiling import profile
-    from .quantized import Quantized
     from .records.examples import read_examples
     from .records.infer import infer_schema
     from .records.reader import RecordReader
@@ -74,23 +74,20 @@ if TYPE_CHECKING:
     from .records.sequences import read_sequence_examples, write_sequence_examples
     from .records.write import write_examples
     from .records.writer import RecordWriter
-    from .streams import read, write
-    from .summary import inspect
-    from .tensors import Bundle, Ragged, Sparse, Strings, Tensor
     from .transforms.quantization import dequantize, quantization_error, quantize
 
 _HOME = {
     "_errors": "ChecksumError DeadlineError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
     "TensorwireError TransportError TruncatedError UnknownFormatError UsageError",
     "_limits": "Limits",
-    "api": "buffers dumps formats loads save",
-    "comparison": "diff",
+    "api.values": "buffers dumps formats loads save",
+    "api.comparison": "diff",
     "datasets.dispatch": "convert verify",
-    "equality": "equal",
+    "api.equality": "equal",
     "frameworks": "tensor to",
-    "lazy": "load open",
-    "profiling": "profile",
-    "quantized": "Quantized",
+    "api.lazy": "load open",
+    "api.profiling": "profile",
+    "core.quantized": "Quantized",
     "records.examples": "read_examples",
     "records.infer": "infer_schema",
     "records.reader": "RecordReader",
@@ -99,9 +96,9 @@ _HOME = {
     "records.sequences": "read_sequence_examples write_sequence_examples",
     "records.write": "write_examples",
     "records.writer": "RecordWriter",
-    "streams": "read write",
-    "summary": "inspect",
-    "tensors": "Bundle Ragged Sparse Strings Tensor",
+    "api.streams": "read write",
+    "api.summary": "inspect",
+    "core.tensors": "Bundle Ragged Sparse Strings Tensor",
     "transforms.quantization": "dequantize quantization_error quantize",
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
@@ -174,3 +171,10 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, "io", "open"})
+
+
+def _html(value: Any) -> str:
+    return importlib.import_module(f"{__name__}.explore.html").html(value)  # type: ignore[no-any-return]
+
+
+_display.register(_html)

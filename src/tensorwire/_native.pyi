@@ -1,4 +1,4 @@
-"""What each kernel promises. `wire/_pure/` has a readable twin of every one, with the same signature and the same results.
+"""What each kernel promises. `wire/reference/` has a readable twin of every one, with the same signature and the same results.
 
 A kernel returns (status, offset, ...) and never raises for bad data; wire/protobuf.py turns a status into an error.
 """
@@ -135,7 +135,7 @@ class ExampleDecoder:
     their places: (start, size) of each in `data`.
 
     `compat` selects the rules that messages are read by: protobuf's (0), or those of TensorFlow's
-    own parser, which `wire/_pure/example_compat.py` lists. With 1 an unset Feature does not hide
+    own parser, which `wire/reference/example_compat.py` lists. With 1 an unset Feature does not hide
     an earlier one of its name, with 2 it does. Columns of kind 4 are refused with 1 and 2, and
     `strange` is always False.
     """
@@ -225,7 +225,7 @@ def ipc_end(fields: list[Any], pairs: list[Any], blocks: list[Any]) -> bytes:
 def json_write_numbers(
     before: bytes, values: Any, kind: int, levels: tuple[int | Array, ...], bare: bool, indent: int, margin: int, after: bytes
 ) -> bytes:
-    """`before`, the values as JSON, `after`. A value is its own bytes in C order, `kind` its place in KINDS of wire/_pure/json_numbers.py.
+    """`before`, the values as JSON, `after`. A value is its own bytes in C order, `kind` its place in KINDS of wire/reference/json_numbers.py.
 
     Lists nest by `levels`, outer to inner: a length that all lists of that depth have, or int64 row_splits. None: a bare number. NaN
     and the infinities are strings, or with `bare` the tokens NaN, Infinity, -Infinity. With indent >= 0 each list of lists takes a line

@@ -48,8 +48,9 @@ def require(module: str, extra: str | None = None) -> ModuleType:
         raise MissingDependencyError(f"this needs {package}, which is not installed: {line}") from cause
 
 
-def lazily(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where` has the module of each.
+def lazily(package: str, where: Mapping[str, str], base: str | None = None) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where` has the module of each, below
+    `base` or the package itself.
 
     >>> find, names = lazily("collections", {"Mapping": "abc"})
     >>> find("Mapping").__name__
@@ -59,7 +60,7 @@ def lazily(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any]
     def find(name: str) -> Any:
         if name not in where:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(f"{package}.{where[name]}"), name)
+        value = getattr(importlib.import_module(f"{base or package}.{where[name]}"), name)
         setattr(sys.modules[package], name, value)  # the next look-up finds it without us
         return value
 

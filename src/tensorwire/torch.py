@@ -16,13 +16,13 @@ from . import frameworks
 from ._errors import EncodeError, TensorwireError
 from ._limits import Limits
 from ._optional import require
+from .core.tensors import Strings
 from .records import columns as _columns
 from .records import coverage
 from .records.batch import holds_strings
 from .records.examples import Examples, read_examples
 from .records.reader import RecordReader
 from .records.schema import as_schema
-from .tensors import Strings
 from .wire import example
 
 _torch: Any = require("torch")

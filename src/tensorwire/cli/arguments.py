@@ -101,7 +101,7 @@ def _formats(known: str) -> list[str]:
     of_files = [*FORMATS, "saved_model", "tfrecord"]
     if known == "format":
         return of_files
-    from ..datasets.formats import SUFFIXES
+    from ..codecs.rows import SUFFIXES
 
     return list(SUFFIXES) if known == "dataset" else list(dict.fromkeys([*of_files, *SUFFIXES]))
 
@@ -145,7 +145,7 @@ def limit(text: str) -> tuple[str, int]:
     ('expansion', 4294967296)
     """
     from .._errors import choices
-    from ..conversion.rules import size
+    from ..api.rename_rules import size
 
     name, equals, number = text.partition("=")
     known = [field.name for field in fields(Limits)]

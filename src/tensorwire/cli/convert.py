@@ -9,24 +9,15 @@ import sys
 import tempfile
 from typing import Any
 
-from .. import dtypes
 from .._errors import UsageError
-from ..conversion import Report, convert, rules
+from ..api import rename_rules
+from ..codecs.rows import SUFFIXES, of_name
+from ..core import dtypes
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
-from ..datasets.formats import SUFFIXES, of_name
+from ..datasets.tensor_files import Report, convert
 from . import dataset, terminal
-from .arguments import (
-    add_formats,
-    add_json,
-    add_limits,
-    checked,
-    count,
-    examples,
-    limits_of,
-    names,
-    read_from,
-)
+from .arguments import add_formats, add_json, add_limits, checked, count, examples, limits_of, names, read_from
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -63,9 +54,9 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_rule = checked(rules.rule, keep=True)
+_rule = checked(rename_rules.rule, keep=True)
 _dtype = checked(lambda text: dtypes.named(text.rpartition("=")[2]), keep=True)
-_size = checked(rules.size, keep=True)
+_size = checked(rename_rules.size, keep=True)
 
 
 def _parsed_cast(text: str) -> None:
@@ -152,7 +143,7 @@ def _convert(args: argparse.Namespace, target: str) -> Report:
 
 
 def _mapping(path: str | None) -> list[dict[str, str]]:
-    return [] if path is None else [rules.names_from(path)]
+    return [] if path is None else [rename_rules.names_from(path)]
 
 
 def _by_pattern(given: list[str]) -> str | dict[str, str] | None:

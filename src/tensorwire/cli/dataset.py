@@ -8,7 +8,7 @@ from typing import Any
 
 from .._errors import UsageError
 from ..datasets import merge, sample, shuffle, split, stats
-from ..datasets.choosing import Condition
+from ..datasets.row_selection import Condition
 from . import terminal
 from .arguments import add_formats, add_json, checked, count, examples, names
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import api, lazy, streams, summary
 from .._errors import MissingDependencyError
-from ..equality import equal
+from ..api import lazy, streams, summary, values
+from ..api.equality import equal
+from ..core.tensors import Ragged, Sparse, Strings, describe
 from ..records.examples import read_examples
 from ..records.write import write_examples
-from ..tensors import Ragged, Sparse, Strings, describe
 from . import terminal
 from .arguments import FILES, add_json, completed, examples
 
@@ -71,16 +71,16 @@ def _best(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def trip(format: str, file: Path, what: str, value: Any, writing: dict[str, Any] | None = None, **reading: Any) -> Trip:
     """Writes a value to a file in one format, reads it back, and compares every bit."""
-    encode, blob = _best(lambda: api.dumps(value, format, **writing or {}))
+    encode, blob = _best(lambda: values.dumps(value, format, **writing or {}))
     file.write_bytes(blob)
     data = file.read_bytes()
-    decode, back = _best(lambda: api.loads(data, format, **reading))
+    decode, back = _best(lambda: values.loads(data, format, **reading))
     return Trip(format, str(file), what, len(blob), encode, decode, equal(back, value))
 
 
 def _saved(file: Path, value: dict[str, Any]) -> Trip:
     """A durable file with checksums, and back, some of it by opening it only."""
-    encode, _ = _best(lambda: api.save(file, value, checksum=True, metadata={"model": "demo"}))
+    encode, _ = _best(lambda: values.save(file, value, checksum=True, metadata={"model": "demo"}))
     decode, back = _best(lambda: lazy.load(file))
     with lazy.open(file) as opened:
         exact = equal(back, value) and equal(opened["logits"][3:5], value["logits"][3:5]) and equal(opened["words"][7], value["words"][7])

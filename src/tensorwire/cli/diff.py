@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from .._errors import UsageError
-from ..comparison import diff
+from ..api.comparison import diff
 from . import terminal
 from .arguments import add_json, add_limits, examples, limits_of, read_from
 from .convert import _rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .. import api
+from ..api import values as api
 from . import terminal
 from .arguments import add_json, examples
 

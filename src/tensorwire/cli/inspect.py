@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .. import summary
+from ..api import summary
 from ..records.summary import RecordSummary
 from . import terminal
 from .arguments import add_file, add_json, add_limits, examples, limits_of, read_from

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from .. import _errors
 from .._errors import UsageError
-from ..drawing.words import safe
+from ..explore.printable import safe
 from . import terminal
 
 WIDEST = 100

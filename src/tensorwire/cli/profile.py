@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .. import lazy
 from .._errors import EncodeError, SchemaError, UnknownFormatError, UsageError, choices
-from ..profiling import Profile, profile
-from ..profiling.choosing import WHAT
-from ..profiling.plot import check
+from ..api import lazy
+from ..api.profiling import Profile, profile
+from ..api.profiling.choosing import WHAT
+from ..api.profiling.plot import check
 from ..records.examples import read_examples
 from ..records.summary import is_record_file
 from . import terminal

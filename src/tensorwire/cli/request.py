@@ -12,17 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from .. import api, lazy
 from .._errors import DecodeError, EncodeError, SchemaError, choices
+from ..api import lazy
+from ..api import values as api
+from ..core.tensors import Bundle, Ragged, Strings, describe
 from ..serving import rest
 from ..serving.client.address import PROTOCOLS, VERBS, verb_of
 from ..serving.client.protocols.rest import Rest
 from ..serving.client.sync import Client
-from ..serving.decompose import FORMS
+from ..serving.lower import FORMS
 from ..serving.rest.faults import Fault
 from ..serving.signature import DEFAULT, Signature
 from ..serving.transports import Call
-from ..tensors import Bundle, Ragged, Strings, describe
 from .arguments import add_json, read_from
 
 LOCAL = "http://127.0.0.1:8501"

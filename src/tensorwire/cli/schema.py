@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..records import beside, paths
+from ..records import paths, sidecar
 from ..records.infer import infer_schema
 from . import terminal
 from .arguments import add_json, add_limits, add_names, add_records, examples, limits_of
@@ -24,6 +24,6 @@ def run(args: argparse.Namespace) -> int:
         told = None if bar is None else lambda done, total: bar.show(done / total if total else 1.0, "")
         files = paths.expand(args.files)
         found = infer_schema(files, full=args.full, limits=limits_of(args), progress=told)
-        found = beside.described(files, found)
+        found = sidecar.described(files, found)
     terminal.show(found if args.names is None else found.select(args.names), args.json)
     return 0

@@ -7,24 +7,14 @@ import os
 import sys
 
 from .._errors import UsageError
-from ..drawing.pictures import Paint
+from ..explore import records, selection
+from ..explore.contents import MOST, contents
+from ..explore.pictures import Paint
+from ..explore.values import Look
+from ..records.filters import Where
 from ..records.summary import is_record_file
-from ..showing import records, selection
-from ..showing.contents import MOST, contents
-from ..showing.values import Look
-from ..showing.where import Where
 from . import terminal
-from .arguments import (
-    add_format,
-    add_json,
-    add_limits,
-    add_names,
-    checked,
-    count,
-    examples,
-    limits_of,
-    read_from,
-)
+from .arguments import add_format, add_json, add_limits, add_names, checked, count, examples, limits_of, read_from
 
 RECORDS = 5
 """That are shown unless -n says otherwise."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO
 
-from ..drawing.words import safe_lines
+from ..explore.printable import safe_lines
 
 
 def width() -> int:
@@ -138,7 +138,7 @@ def bar() -> Iterator[Bar | None]:
         with rich:
             yield _RichBar(rich)
         return
-    from ..profiling.progress import Progress
+    from ..api.profiling.progress import Progress
 
     plain = Progress(True)
     try:

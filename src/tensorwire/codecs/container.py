@@ -11,11 +11,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import dtypes, lowering, validate
+from .. import lowering
 from .._errors import DecodeError
 from .._limits import DEFAULT, Budget
-from ..quantized import Quantized
-from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
+from ..core import dtypes, validate
+from ..core.quantized import Quantized
+from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 
 Rows = tuple[int, int] | None
 """From, to; None for all."""
@@ -138,6 +139,9 @@ class Container:
 
     def close(self) -> None:
         """Ends what reading needs besides the source: nothing, in most formats."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._leaves)
 
     def keys(self) -> list[str]:
         return list(self._leaves)

@@ -16,15 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lowering, memory
+from .. import lowering
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..tensors import Array, Strings, trusted
-from ..wire import example, jsontext, kernels, protobuf
+from ..core import dtypes, memory
+from ..core.tensors import Array, Strings, trusted
+from ..wire import example, kernels, protobuf
+from ..wire import json as jsontext
 from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
-from .stored import says_it_all
+from .array_part import says_it_all
 
 KEY = "tensorwire"
 VERSION = 1

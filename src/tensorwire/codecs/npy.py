@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from .. import dtypes, lowering, memory
+from .. import lowering
 from .._errors import ChecksumError, DecodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..files import BytesSource, Source
-from ..tensors import Bundle
+from ..core import dtypes, memory
+from ..core.tensors import Bundle
+from ..storage.files import BytesSource, Source
 from ..wire import kernels
 from ..wire import npy as wire
 from .container import Container, Part, Rows

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import Budget
-from ..files import Source
+from ..core import dtypes, memory, validate
+from ..core.frozen import trusted
+from ..core.tensors import Array, Strings
 from ..frameworks.numpy import strings
-from ..frozen import trusted
-from ..tensors import Array, Strings
+from ..storage.files import Source
 from ..wire import npy as wire
+from .array_part import StoredPart, little
 from .container import Part, Rows, UnreadablePart
-from .stored import StoredPart, little
 
 DESCRS = {row.name: row.numpy.str for row in dtypes.TABLE if row.numpy.isbuiltin == 1 and not row.reading_only}
 """NumPy's name for each dtype that it has itself."""

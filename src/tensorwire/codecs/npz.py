@@ -17,21 +17,22 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dtypes, lowering, memory
+from .. import lowering
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..files import BytesSource, Source
-from ..tensors import Bundle
-from ..transforms import deflate
-from ..wire import jsontext
+from ..core import dtypes, memory
+from ..core.tensors import Bundle
+from ..storage.files import BytesSource, Source
+from ..transforms.compression import deflate
+from ..wire import json as jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
+from .array_part import assign, little, says_it_all
 from .container import Container, Part, Rows, UnreadablePart
-from .inflated import InflatedSource, pack
 from .npy import Read, texts
 from .npy_arrays import DESCRS, find
-from .stored import assign, little, says_it_all
+from .zip_member import InflatedSource, pack
 
 FORMAT = "npz"
 VERSION = 1

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks, memory, validate
+from .. import frameworks
 from .._errors import DecodeError, EncodeError, TruncatedError
 from .._limits import DEFAULT, Limits
-from ..tensors import KINDS, Array, describe
+from ..core import dtypes, memory, validate
+from ..core.tensors import KINDS, Array, describe
 
 FORMAT = "raw"
 

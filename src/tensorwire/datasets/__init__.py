@@ -15,11 +15,11 @@ Every record is in exactly one shard, whoever dies on the way.
 
 from __future__ import annotations
 
+from ..codecs.conversion_spec import Spec
 from .converting import convert, plan, run
 from .manifest import Manifest
-from .plans import Plan
+from .operations import merge, sample, shuffle, split, stats
 from .progress import Progress, Report
-from .selecting import merge, sample, shuffle, split, stats
-from .spec import Spec
+from .shard_plan import Plan
 
 __all__ = ["Manifest", "Plan", "Progress", "Report", "Spec", "convert", "merge", "plan", "run", "sample", "shuffle", "split", "stats"]

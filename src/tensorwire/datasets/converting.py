@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import driver, engines, planning
-from .plans import Plan
+from . import driver, engines, planner
 from .progress import Report, Tell
+from .shard_plan import Plan
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
     (2, 'part-00000-of-00002.parquet')
     """
     with engines.using(engine, workers, engine_options) as crew:
-        return planning.plan_for(src, dst, to, engine=crew, **options)
+        return planner.plan_for(src, dst, to, engine=crew, **options)
 
 
 def convert(
@@ -91,7 +91,7 @@ def convert(
     {"x":9}
     """
     return driver.plan_and_execute(
-        lambda crew, beginning: planning.plan_for(
+        lambda crew, beginning: planner.plan_for(
             src, dst, to, engine=crew, format=format, schema=schema, columns=columns, shards=shards, name=name, compression=compression,
             level=level, quantize=quantize, tensors=tensors, cast=cast, where=where, shuffle=shuffle, on_corrupt=on_corrupt, memory=memory,
             soon=not dry_run, beginning=beginning,

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import conversion, storage, summary
+from .. import storage
 from .._limits import Limits
+from ..api import summary
+from ..codecs import rows
 from ..records.paths import BOOKS
 from ..records.summary import RecordVerification, is_record_file
-from . import formats
+from . import tensor_files
 from .converting import convert as convert_dataset
-from .verifying import DatasetVerification, has_manifest, verify_dataset
+from .verification import DatasetVerification, has_manifest, verify_dataset
 
 _RECORDS = ("tfrecord", "jsonl")
 _FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
@@ -28,7 +30,7 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a list of files, or anything with an option
     that only datasets have (shards, where, shuffle, columns, schema, engine ...). Its options, and what is promised, are those of
     `tensorwire.datasets.convert` (docs/datasets.md). Everything else is a file of tensors by name: `rename`, `dtype`, `include`, `exclude`,
-    `shard_size`, `quantize` ... are those of `tensorwire.conversion.convert` (docs/conversion.md).
+    `shard_size`, `quantize` ... are those of `tensorwire.datasets.tensor_files.convert` (docs/conversion.md).
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
@@ -41,7 +43,7 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     """
     if is_dataset(src, dst, to, options):
         return convert_dataset(src, dst, to, **options)
-    return conversion.convert(src, dst, to, **options)
+    return tensor_files.convert(src, dst, to, **options)
 
 
 def verify(
@@ -97,9 +99,9 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
         return path.endswith("/") or glob.has_magic(path)
     if os.path.isdir(path):
         names = os.listdir(path)
-        return BOOKS in names or any(formats.of_name(name) in _FOLDERS for name in names)
+        return BOOKS in names or any(rows.of_name(name) in _FOLDERS for name in names)
     return glob.has_magic(path) and not os.path.exists(path)
 
 
 def _named(path: Any) -> str | None:
-    return formats.of_name(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else None
+    return rows.of_name(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else None

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
-from .. import files, storage
+from .. import storage
 from .._errors import EncodeError, TensorwireError
 from ..records.paths import BOOKS, SCHEMA, dataset
 from ..records.schema import FileMark
-from ..storage import Entry
-from . import engines, planning
+from ..storage import Entry, files
+from . import engines, planner
 from .engines import Engine, Outcome
 from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
-from .plans import RUN, RUNS, Plan
 from .progress import Beginning, Meter, Report, Tell
+from .shard_plan import RUN, RUNS, Plan
 
 _MARKED = 10_000
 """Shards whose sizes the schema beside them has; readers would wait for a longer list."""
@@ -94,12 +94,12 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
         with engines.watched(engine, meter.watch):
             if runs:
                 _make_folder(plan.runs_folder)
-                for outcome in planning.answered(engine.run(plan.spec, runs), len(runs)):
-                    _note(report, planning.reported(outcome)["damage"])
+                for outcome in planner.answered(engine.run(plan.spec, runs), len(runs)):
+                    _note(report, planner.reported(outcome)["damage"])
                     report.retried += int(outcome.attempts > 1)
                     meter.prepared(outcome.task)
-            for outcome in planning.answered(engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]), 1):
-                done = planning.reported(outcome)
+            for outcome in planner.answered(engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]), 1):
+                done = planner.reported(outcome)
                 _count(report, done["records"], done["bytes"], done["damage"])
                 report.written, report.retried = 1, report.retried + int(outcome.attempts > 1)
                 meter.made(outcome.task, done["records"], done["bytes"])
@@ -202,7 +202,7 @@ def _beside(plan: Plan) -> str:
 
 def _save_schema(plan: Plan, path: str, entries: list[Entry]) -> None:
     """Puts the schema beside the shards, with the size of each."""
-    schema = planning.written_schema(plan.spec, plan.sources)
+    schema = planner.written_schema(plan.spec, plan.sources)
     names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
     for name in names:
         if schema is not None:
@@ -397,7 +397,7 @@ class _Run:
             raise
 
     def _book(self, outcome: Any, shards: bool) -> None:
-        done, task = planning.reported(outcome), outcome.task
+        done, task = planner.reported(outcome), outcome.task
         with self._order:
             self._count(task, done, outcome.attempts, shards)
 
@@ -450,9 +450,9 @@ class _Run:
         unsure, self._unsure = self._unsure, []
         again = []
         checks = ({"do": "check", "number": i, "path": task["path"]} for i, (task, _) in enumerate(unsure))
-        for outcome in planning.answered(self._engine.run(self._plan.spec, checks), len(unsure)) if unsure else ():
+        for outcome in planner.answered(self._engine.run(self._plan.spec, checks), len(unsure)) if unsure else ():
             task, line = unsure[outcome.task["number"]]
-            found = planning.reported(outcome)
+            found = planner.reported(outcome)
             if (found["bytes"], found["crc32c"]) != (line.size, line.crc32c):
                 again.append(task)
                 continue

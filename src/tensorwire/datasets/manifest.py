@@ -26,8 +26,8 @@ from .. import storage
 from .._errors import DecodeError, EncodeError, TensorwireError
 from ..records.paths import BOOKS
 from ..storage import Entry
-from ..wire import jsontext
-from .plans import Plan
+from ..wire import json as jsontext
+from .shard_plan import Plan
 
 SUCCESS = "_SUCCESS"
 _MOST = 1 << 32

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from .._limits import DEFAULT
+from ..codecs import rows as formats
+from ..codecs import tfrecord
+from ..codecs.conversion_spec import Spec
+from ..codecs.rows import Damage, Part, Reading
+from ..core.tensors import Ragged, Strings
 from ..records.batch import Batch
-from ..tensors import Ragged, Strings
 from ..wire import kernels, status
-from . import formats
-from .formats import Damage, Part, Reading, tfrecord
-from .spec import Spec
 
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 

@@ -16,16 +16,21 @@ from typing import IO, Any
 
 import numpy as np
 
-from .. import memory, storage
+from .. import storage
 from .._errors import DecodeError, TensorwireError
+from ..codecs import rows as formats
+from ..codecs.arrow import columnar
+from ..codecs.conversion_spec import Spec, digest
+from ..codecs.rows import Part, Reading
+from ..core import memory
+from ..core.tensors import Array
+from ..records import batches
 from ..records.batch import Batch
-from ..tensors import Array
 from ..wire import kernels
-from . import batches, choosing, formats, ordering, shuffling, statistics
-from .formats import Part, Reading, columnar
+from . import external_shuffle as shuffling
+from . import permutation, row_selection, statistics
 from .manifest import check
-from .plans import part_from
-from .spec import Spec, digest
+from .shard_plan import part_from
 
 _STRATA = 100_000
 """Values by which a sample may be balanced."""
@@ -106,7 +111,7 @@ def check_source(part: Part) -> None:
 
 def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batch, Array]]:
     """What a task reads, as far as it goes on; and the number of each row over all sources."""
-    condition = choosing.Condition(spec.where) if spec.where else None
+    condition = row_selection.Condition(spec.where) if spec.where else None
     parts = [part_from(about) for about in task["parts"]]
     weights = [part.size if part.stop is None else part.stop - part.first for part in parts]
     done, total = 0, max(1, sum(weights))
@@ -179,9 +184,9 @@ def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
 def _shared(batch: Batch, numbers: Array, part: Part, spec: Spec, share: list[float]) -> Array:
     """Rows whose hash falls into a share."""
     if spec.by is not None:
-        places = choosing.shares(spec.seed, choosing.values_of(batch, spec.by))
+        places = row_selection.shares(spec.seed, row_selection.values_of(batch, spec.by))
     else:
-        places = ordering.keys(spec.seed, numbers + (part.number << 40)) / 2.0**64
+        places = permutation.keys(spec.seed, numbers + (part.number << 40)) / 2.0**64
     return (places >= share[0]) & (places < share[1])
 
 
@@ -191,7 +196,7 @@ class _Sample:
     def __init__(self, spec: Spec, part: Part) -> None:
         self._spec, self._strata = spec, spec.strata or {}
         self._at = Counter(part.ranks)
-        self._orders: dict[str, ordering.Permutation] = {}
+        self._orders: dict[str, permutation.Permutation] = {}
 
     def __call__(self, batch: Batch) -> Array:
         out: Array = np.zeros(batch.size, np.bool_)
@@ -203,7 +208,7 @@ class _Sample:
         for name, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
             total, wanted = self._strata.get(name, [0, 0])
             if name not in self._orders:
-                self._orders[name] = ordering.Permutation(total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE)
+                self._orders[name] = permutation.Permutation(total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE)
             ranks = self._at[name] + np.arange(len(places))
             out[places] = self._orders[name](ranks) < wanted
             self._at[name] += len(places)
@@ -214,7 +219,7 @@ def stratum(batch: Batch, spec: Spec) -> Array:
     """What each row is counted under: the feature's bytes in hexadecimal."""
     if spec.by is None:
         return np.zeros(batch.size, "U1")
-    return np.array([value.hex() for value in choosing.values_of(batch, spec.by)], "U")
+    return np.array([value.hex() for value in row_selection.values_of(batch, spec.by)], "U")
 
 
 def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from .._errors import EncodeError, UsageError, choices
 from .._optional import FRAMEWORKS, roots
-from ..quantized import Quantized
-from ..tensors import KINDS, Bundle, Ragged, Sparse, Strings
+from ..core.quantized import Quantized
+from ..core.tensors import KINDS, Bundle, Ragged, Sparse, Strings
 from . import numpy as _numpy
 
 plain = _numpy.plain

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .. import dtypes
 from .._errors import EncodeError
-from ..tensors import Array, Strings
+from ..core import dtypes
+from ..core.tensors import Array, Strings
 from .numpy import plain
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, memory
 from .._errors import EncodeError
 from .._optional import require
-from ..tensors import Array, Ragged, Sparse, Tensor
+from ..core import dtypes, memory
+from ..core.tensors import Array, Ragged, Sparse, Tensor
 from .casting import fit
 from .numpy import plain
 

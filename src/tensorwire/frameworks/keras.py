@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import EncodeError
-from ..tensors import Tensor
+from ..core.tensors import Tensor
 
 
 def to_tensor(obj: Any) -> Tensor:

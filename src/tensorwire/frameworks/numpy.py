@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, validate
 from .._errors import EncodeError
-from ..frozen import trusted
-from ..tensors import Array, Strings, Tensor
+from ..core import dtypes, validate
+from ..core.frozen import trusted
+from ..core.tensors import Array, Strings, Tensor
 
 
 def to_tensor(obj: Any) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import EncodeError
-from ..tensors import Tensor
+from ..core.tensors import Tensor
 from . import numpy as _numpy
 
 

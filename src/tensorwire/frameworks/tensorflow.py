@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from .._errors import EncodeError
 from .._optional import require
-from ..tensors import Array, Ragged, Sparse, Strings, Tensor
+from ..core import dtypes
+from ..core.tensors import Array, Ragged, Sparse, Strings, Tensor
 from .numpy import plain, strings
 
 

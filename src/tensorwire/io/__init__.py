@@ -17,14 +17,7 @@ if TYPE_CHECKING:
     from .records import TFRecordOptions, TFRecordWriter, tf_record_iterator
     from .sequences import parse_sequence_example, parse_single_sequence_example
     from .strings import decode_base64, decode_raw, encode_base64
-    from .tensors import (
-        deserialize_many_sparse,
-        parse_sparse,
-        parse_tensor,
-        serialize_many_sparse,
-        serialize_sparse,
-        serialize_tensor,
-    )
+    from .tensors import deserialize_many_sparse, parse_sparse, parse_tensor, serialize_many_sparse, serialize_sparse, serialize_tensor
 
 _HOME = {
     "examples": "parse_example parse_single_example",

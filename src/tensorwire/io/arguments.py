@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import frameworks
 from .._errors import EncodeError, SchemaError
-from ..tensors import Array, Strings, describe
+from ..core.tensors import Array, Strings, describe
 
 
 def tensor(obj: Any) -> Any:

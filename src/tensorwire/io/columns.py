@@ -10,7 +10,7 @@ import numpy as np
 
 from .._errors import LimitError, SchemaError
 from .._limits import DEFAULT
-from ..tensors import Array, Sparse, Strings, trusted
+from ..core.tensors import Array, Sparse, Strings, trusted
 from ..wire.example import BYTES, FORMAT, INT64, Column, Columns, Filled
 from .arguments import Messages
 from .features import (

@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 
 from .._errors import EncodeError, SchemaError
-from ..tensors import Sparse
+from ..core.tensors import Sparse
 from ..wire.example import FORMAT, Filled
 from . import arguments, columns, partitions
-from .features import (
-    FEATURES,
-    FixedLenFeature,
-    FixedLenSequenceFeature,
-    SparseFeature,
-    VarLenFeature,
-    default_of,
-    given,
-    kind_of,
-    shape_of,
-)
+from .features import FEATURES, FixedLenFeature, FixedLenSequenceFeature, SparseFeature, VarLenFeature, default_of, given, kind_of, shape_of
 
 
 def parse_example(

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
 from .._errors import EncodeError, SchemaError
-from ..tensors import Array, Strings
+from ..core import dtypes
+from ..core.tensors import Array, Strings
 from ..wire.example import BYTES, FLOAT, INT64
 from . import arguments
 

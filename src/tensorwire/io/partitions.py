@@ -16,7 +16,7 @@ import numpy as np
 
 from .._errors import EncodeError, LimitError, SchemaError
 from .._limits import DEFAULT
-from ..tensors import Array, Ragged, Strings
+from ..core.tensors import Array, Ragged, Strings
 from ..wire.example import FORMAT, Filled
 from .columns import value_key, values_of
 from .features import RaggedFeature, RowLengths, RowLimits, RowSplits, RowStarts, UniformRowLength, ValueRowIds, splits_dtype

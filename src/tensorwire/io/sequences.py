@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import SchemaError
-from ..tensors import Array, Sparse, trusted
+from ..core.tensors import Array, Sparse, trusted
 from ..wire.example import Filled
 from . import arguments, columns, partitions
 from .examples import default

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from .._errors import DecodeError, SchemaError
-from ..tensors import Array, Strings
+from ..core import dtypes
+from ..core.tensors import Array, Strings
 from . import arguments
 
 

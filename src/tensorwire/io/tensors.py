@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks, memory, validate
+from .. import frameworks
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..codecs.tensorproto import TensorProto
-from ..tensors import Array, Ragged, Sparse, Strings, describe, trusted
+from ..core import dtypes, memory, validate
+from ..core.tensors import Array, Ragged, Sparse, Strings, describe, trusted
 from ..wire import kernels
 from ..wire import tensorproto as wire
 from . import arguments

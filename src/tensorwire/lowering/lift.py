@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, validate
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Limits
-from ..quantized import Quantized
-from ..tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
+from ..core import dtypes, validate
+from ..core.quantized import Quantized
+from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 from .names import CONTAINERS, Node, members, tensors
 from .packed import unpacked
 

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, frameworks, validate
+from .. import frameworks
 from .._errors import EncodeError
-from ..quantized import Quantized
-from ..tensors import Array, Bundle, Ragged, Sparse, Strings
+from ..core import dtypes, validate
+from ..core.quantized import Quantized
+from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings
 from .names import CONTAINERS, DENSE, DEPTH, Node, is_key
 
 Part = Array | Strings

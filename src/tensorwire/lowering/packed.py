@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, memory, validate
 from .._errors import DecodeError, EncodeError
 from .._limits import Limits
-from ..tensors import Array
+from ..core import dtypes, memory, validate
+from ..core.tensors import Array
 from .names import Node
 
 if TYPE_CHECKING:
-    from ..transforms.packing import Packing
+    from ..transforms.compression.packing import Packing
     from .lower import Lowered
 
 SMALL = 1024
@@ -29,8 +29,8 @@ _KEYS = {"dtype", "shape"}
 
 def pack(lowered: Lowered, packing: Packing) -> Lowered:
     """The same value with its larger parts packed, where that makes them smaller."""
-    from ..transforms import packing as transform  # not for those who pack nothing
-    from ..transforms.streams import filling
+    from ..transforms.compression import packing as transform  # not for those who pack nothing
+    from ..transforms.compression.streams import filling
 
     entries: list[dict[str, Any] | None] = []
     parts: list[Any] = []
@@ -76,7 +76,7 @@ class Entry:
     """What a packed part was."""
 
     def __init__(self, entry: Any) -> None:
-        from ..transforms import packing as transform
+        from ..transforms.compression import packing as transform
 
         row = dtypes.BY_NAME.get(entry.get("dtype", "")) if isinstance(entry, dict) and isinstance(entry.get("dtype"), str) else None
         shape = entry.get("shape") if row is not None else None

@@ -14,14 +14,14 @@ import numpy as np
 from .. import storage
 from .._errors import EncodeError, TensorwireError
 from .._optional import require
-from ..datasets.formats.columnar import batch_of
+from ..codecs.arrow.columnar import batch_of
+from ..core.tensors import Array, Ragged, Strings
 from ..records import pack, paths
 from ..records.batch import Batch
 from ..records.schema import Feature, FileMark, Schema, as_schema
 from ..records.write import ExampleSink
 from ..records.writer import RecordWriter
 from ..storage import remote
-from ..tensors import Array, Ragged, Strings
 from .reading import BLOCK
 
 _data: Any = require("ray.data", extra="ray")

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks
+from .. import frameworks
 from .._errors import EncodeError
 from .._optional import require
-from ..codecs import arrow_batches
-from ..tensors import Ragged
+from ..codecs.arrow import batches as arrow_batches
+from ..core import dtypes
+from ..core.tensors import Ragged
 from .batch import Batch
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks
-from ..tensors import Bundle, Strings, Tensor
+from ..core.tensors import Bundle, Strings, Tensor
 
 Array = np.ndarray[Any, Any]
 

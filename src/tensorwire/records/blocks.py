@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .. import files, memory, storage
+from .. import storage
 from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, choices
 from .._limits import DEFAULT, Limits
+from ..core import memory
+from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import kernels, status, tfrecord
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, validate
 from .._errors import DecodeError, LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
-from ..tensors import Array, Ragged, Strings, trusted
+from ..core import dtypes, validate
+from ..core.tensors import Array, Ragged, Strings, trusted
 from ..wire.example import Filled
 from . import encodings
 from .batch import Batch

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import memory
 from .._errors import SchemaError
 from .._limits import DEFAULT
-from ..memory import Array
+from ..core import memory
+from ..core.memory import Array
 from ..wire import kernels
 from .blocks import Block
 from .schema import Schema

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, memory
 from .._errors import DecodeError, SchemaError
 from .._limits import DEFAULT, Limits
 from ..codecs.tensorproto import TensorProto
-from ..quantized import Quantized
-from ..tensors import Array, Ragged, Strings, trusted
+from ..core import dtypes, memory
+from ..core.quantized import Quantized
+from ..core.tensors import Array, Ragged, Strings, trusted
 from ..transforms import quantization
 from ..wire import kernels
 from .schema import Feature
@@ -252,7 +252,7 @@ def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
     if quantized.scale is None or quantized.zero_point is None:
         return codes, np.arange(count + 1, dtype=np.int64)
     parts = [codes, pack_tensors(quantized.scale), pack_tensors(quantized.zero_point)]
-    items = [part._objects() for part in parts]
+    items = [part.tolist() for part in parts]
     flat = [item for row in zip(*items, strict=True) for item in row]
     return Strings.of(flat, text=False), np.arange(count + 1, dtype=np.int64) * 3
 

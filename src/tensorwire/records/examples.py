@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .. import memory
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from .._limits import Limits
-from ..transforms.streams import available_cores
+from ..core import memory
+from ..transforms.compression.streams import available_cores
 from ..wire import example
-from . import adapters, beside, coverage, infer
+from . import adapters, coverage, infer, sidecar
 from . import columns as _columns
 from . import index as _index
 from .batch import Batch, ForeignBatch
@@ -176,7 +176,7 @@ class Examples:
                 sampled.append(schema)
                 return schema
 
-            schema = beside.known(self._reader.paths, sample)
+            schema = sidecar.known(self._reader.paths, sample)
             if sampled and not sampled[0].complete:
                 origin = (
                     f"; the schema was inferred from a sample of {sampled[0].records} records: "

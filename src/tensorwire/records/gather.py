@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import EncodeError, TensorwireError
-from ..tensors import KINDS, Array, Ragged, Sparse
+from ..core.tensors import KINDS, Array, Ragged, Sparse
 from . import pack
 from .batch import Batch, ForeignBatch
 from .pack import Column, Options

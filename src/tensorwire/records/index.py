@@ -24,9 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import files, memory, storage
+from .. import storage
 from .._errors import EncodeError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
+from ..core import memory
+from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import kernels, status, tfrecord
 from ..wire.crc import crc32c

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import memory, storage
+from .. import storage
 from .._errors import DecodeError, SchemaError
 from .._limits import DEFAULT, Limits
-from ..memory import Array
+from ..core import memory
+from ..core.memory import Array
 from ..wire import kernels, status
 from . import blocks as _blocks
 from . import coverage, paths

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks, validate
+from .. import frameworks
 from .._errors import EncodeError, choices
-from ..tensors import Array, Ragged, Strings
+from ..core import dtypes, validate
+from ..core.tensors import Array, Ragged, Strings
 from ..wire import example
 from . import encodings
 from .schema import BYTES, FLOAT, INT64, Feature, Schema

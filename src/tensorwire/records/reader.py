@@ -10,13 +10,13 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-from .. import memory
 from .._errors import EncodeError
 from .._limits import Limits
-from ..tensors import Strings
-from . import access, damage, paths
+from ..core import memory
+from ..core.tensors import Strings
 from . import blocks as _blocks
 from . import index as _index
+from . import paths, random_access, resync
 
 Array = np.ndarray[Any, Any]
 
@@ -60,7 +60,7 @@ class RecordReader:
         if on_corrupt not in ("raise", "skip"):
             raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
         self.paths: list[str] = paths.expand(path)
-        self.skipped: list[damage.Gap] = []
+        self.skipped: list[resync.Gap] = []
         """What `on_corrupt="skip"` passed over in the last pass, with the path of each."""
         self._compression, self._skip, self._limits, self._keep = compression, on_corrupt == "skip", limits, index
         self._follow, self._timeout, self._mmap = follow, timeout, mmap
@@ -68,7 +68,7 @@ class RecordReader:
             raise EncodeError("mmap=True is for whole files: not with follow=True or on_corrupt='skip'")
         if follow and (len(self.paths) > 1 or self._skip):
             raise EncodeError("follow=True is for one file, and not together with on_corrupt='skip'")
-        self._files: list[access.File] | None = None
+        self._files: list[random_access.File] | None = None
         self._starts: list[int] | None = None
         self._chosen: range | Array | None = None
         self._pool = memory.Pool()
@@ -82,8 +82,8 @@ class RecordReader:
         self.skipped = []
         for path in self.paths:
             if self._skip:
-                for item in damage.scan(path, compression=self._compression, limits=self._limits):
-                    if isinstance(item, damage.Gap):
+                for item in resync.scan(path, compression=self._compression, limits=self._limits):
+                    if isinstance(item, resync.Gap):
                         self.skipped.append(item)
                     else:
                         yield item
@@ -114,9 +114,9 @@ class RecordReader:
         if held:
             yield Strings.of(held)
 
-    def _opened(self) -> list[access.File]:
+    def _opened(self) -> list[random_access.File]:
         if self._files is None:
-            self._files = [access.File(path, self._compression, self._limits, self._keep) for path in self.paths]
+            self._files = [random_access.File(path, self._compression, self._limits, self._keep) for path in self.paths]
         return self._files
 
     def _bounds(self) -> list[int]:

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .. import files, storage
+from .. import storage
 from .._errors import DecodeError, EncodeError
 from .._limits import DEFAULT, Limits
+from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import tfrecord
-from . import damage
+from . import resync
 from .blocks import Block
-from .damage import Gap
+from .resync import Gap
 
 _PIECE = 1 << 20
 _SHOWN = 20
@@ -78,7 +79,7 @@ def repair(
     single good record raises DecodeError, and nothing is written. `progress` is called with (bytes done, bytes in all).
 
     >>> import os, tempfile
-    >>> from ..wire.kernels import frame
+    >>> from tensorwire.wire.kernels import frame
     >>> broken = os.path.join(tempfile.mkdtemp(), "broken.tfrecord")
     >>> with open(broken, "wb") as file:
     ...     _ = file.write(frame(b"one") + frame(b"two")[:-1] + frame(b"three"))
@@ -101,12 +102,12 @@ def repair(
     folder = None if new is None else os.path.dirname(new) or "."
     records = recovered = 0
     with contextlib.ExitStack() as stack:
-        source, gaps, packed = stack.enter_context(damage.contents(name, compression, limits, folder))
+        source, gaps, packed = stack.enter_context(resync.contents(name, compression, limits, folder))
         out = None
         if new is not None:
             out = _Target(stack.enter_context(files.replacing(new, if_absent=not overwrite)), source, packed)
             stack.callback(out.close)
-        for item in damage.scan_source(source, limits, name, hold=False):
+        for item in resync.scan_source(source, limits, name, hold=False):
             if isinstance(item, Gap):
                 gaps.append(item)
                 continue

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, frameworks
+from .. import frameworks
 from .._errors import EncodeError, SchemaError, TensorwireError
-from ..tensors import Array, Ragged, Strings, trusted
+from ..core import dtypes
+from ..core.tensors import Array, Ragged, Strings, trusted
 from . import pack
 from .pack import EXACTLY, Column, Options, merge
 from .schema import BYTES, FLOAT, INT64, Feature

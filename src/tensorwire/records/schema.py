@@ -17,9 +17,11 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .. import dtypes, storage
+from .. import storage
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, SchemaError, choices
-from ..wire import example, jsontext
+from ..core import display, dtypes
+from ..wire import example
+from ..wire import json as jsontext
 from ..wire.crc import crc32c
 
 BYTES, FLOAT, INT64 = "bytes", "float", "int64"
@@ -374,13 +376,7 @@ class Schema(Mapping[str, Feature]):
         rows += [f"\n  {name} (list): {feature!r}{_counted(feature)}" for name, feature in self.sequences.items()]
         return f"Schema of {len(rows)} features{of}{''.join(rows)}"
 
-    def _repr_html_(self) -> str:
-        from ..drawing import markup
-
-        items = [*self.items(), *((f"{name} (list)", feature) for name, feature in self.sequences.items())]
-        of = [("from", f"{'all ' if self.complete else 'a sample of '}{self.records:,} records")] if self.records else []
-        rows = [(name, repr(feature)[8:-1], _counted(feature).strip()) for name, feature in items]
-        return markup.card(f"Schema of {len(items)} features", of, head=("feature", "kind", "seen"), rows=rows)
+    _repr_html_ = display.html
 
 
 def _checksum(about: dict[str, Any]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._errors import EncodeError, TensorwireError
 from .._limits import DEFAULT, Limits
-from ..tensors import Array
+from ..core.tensors import Array
 from ..wire import example
 from ..wire.example_order import key_order
 from . import columns as _columns

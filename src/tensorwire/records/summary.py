@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from .. import storage
 from .._errors import DecodeError, LimitError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
+from ..core import display
 from ..transforms import compression
 from ..wire import tfrecord
 from . import blocks as _blocks
 from .paths import is_record_name
 
 if TYPE_CHECKING:
-    from .damage import Gap
+    from .resync import Gap
     from .schema import Schema
 
 # What reads records is imported where it is used: whoever asks about any file comes by here.
@@ -57,13 +58,7 @@ class RecordSummary:
         lines += [f"  DAMAGED: {problem}" for problem in self.problems]
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        from ..drawing import figures, markup
-
-        facts = [("format", f"{self.format}{' in ' + self.compression if self.compression else ''}"), ("size", figures.size(self.size))]
-        facts += [("records", f"{self.records:,}"), *([("and", "an index")] if self.indexed else [])]
-        facts += [("damaged", problem) for problem in self.problems]
-        return markup.card(self.path, facts) + ("" if self.schema is None else self.schema._repr_html_())
+    _repr_html_ = display.html
 
 
 def is_record_file(where: Any, format: Any = None) -> bool:
@@ -102,10 +97,10 @@ def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
     index = known if known is not None else _index.build(path, limits=limits)
     schema, problems = _sampled(path, limits)
     if schema is not None:
-        from . import beside
+        from . import sidecar
 
         try:
-            schema = beside.described([path], schema)
+            schema = sidecar.described([path], schema)
         except TensorwireError as error:  # The schema file is damaged.
             problems.append(str(error))
     if schema is not None and not schema and not schema.sequences:
@@ -166,14 +161,14 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
     path = os.fspath(where)
     records = nbytes = 0
     beyond = False
-    from . import damage
+    from . import resync
 
     gaps: list[Gap] = []
     problems: list[str] = []
     try:
-        with damage.contents(path, None, limits or DEFAULT) as (source, lost, _):
-            for item in itertools.chain(lost, damage.scan_source(source, limits or DEFAULT, path, hold=False)):
-                if isinstance(item, damage.Gap):
+        with resync.contents(path, None, limits or DEFAULT) as (source, lost, _):
+            for item in itertools.chain(lost, resync.scan_source(source, limits or DEFAULT, path, hold=False)):
+                if isinstance(item, resync.Gap):
                     gaps.append(item)
                     continue
                 records, nbytes = records + len(item.starts), nbytes + int(item.sizes.sum())

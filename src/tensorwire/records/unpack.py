@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import files, memory, storage
+from .. import storage
 from .._errors import DecodeError, TruncatedError
 from .._limits import Limits
-from ..transforms import compression, lz4, zstd
+from ..core import memory
+from ..storage import files
+from ..transforms import compression
+from ..transforms.compression import lz4, zstd
 
 _BLOCK = 512 << 10
 _MAGICS = {"gzip": b"\x1f\x8b\x08", "zstd": zstd.MAGIC, "lz4": lz4.MAGIC}

@@ -10,14 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .. import frameworks, memory, storage
+from .. import frameworks, storage
 from .._errors import EncodeError, SchemaError, TensorwireError, choices
 from .._optional import roots
-from ..tensors import Strings, trusted
+from ..core import memory
+from ..core.tensors import Strings, trusted
 from ..wire import kernels, status
 from ..wire.example_order import key_order
-from . import beside, encodings, gather, pack, paths
 from . import columns as _columns
+from . import encodings, gather, pack, paths, sidecar
 from .schema import Feature, Schema, as_schema
 from .writer import RecordWriter
 
@@ -99,7 +100,7 @@ def before(name: str, mode: str, shards: int | None) -> Schema | None:
     targets = [target for target in targets if os.path.exists(target) and os.path.getsize(target)]
     if not targets:
         return Schema()
-    sidecars = beside.find(targets)
+    sidecars = sidecar.find(targets)
     if len(sidecars.schemas) != 1 or sidecars.without:
         return None
     return sidecars.united()

@@ -10,10 +10,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from .. import files, storage
+from .. import storage
 from .._errors import DecodeError, EncodeError, TruncatedError, UsageError
 from .._limits import DEFAULT, Limits
-from ..tensors import Strings
+from ..core.tensors import Strings
+from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import kernels, tfrecord
 from . import blocks as _blocks

@@ -18,7 +18,7 @@ from .._optional import lazily
 if TYPE_CHECKING:
     from .client.aio import AsyncClient
     from .client.sync import Client
-    from .groups import Group
+    from .composite import Group
     from .model.exporting import export
     from .model.rebuilding import rebuild
     from .server import Server
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "AsyncClient": "client.aio",
     "Client": "client.sync",
-    "Group": "groups",
+    "Group": "composite",
     "Input": "spec",
     "MockTransport": "transports.mock",
     "Server": "server",

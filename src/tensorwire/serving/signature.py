@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import dtypes
 from .._errors import DecodeError, EncodeError, SchemaError, choices
-from ..checkpoint import saved_model
-from . import groups as _groups
-from .groups import Group
+from ..codecs.saved_model import signatures as saved_model
+from ..core import display, dtypes
+from . import composite as _groups
+from .composite import Group
 from .spec import Input, Shape, Spec
 
 __all__ = ["DEFAULT", "Group", "Input", "Signature"]
@@ -176,12 +176,7 @@ class Signature:
         groups = self.groups()
         return "\n".join(lines + (["where", *(f"  {group}" for group in groups)] if groups else []))
 
-    def _repr_html_(self) -> str:
-        from ..drawing import markup
-
-        parts = [("input", part) for part in self.inputs.values()] + [("output", part) for part in self.outputs.values()]
-        rows = [(what, part.name, str(part).removeprefix(f"{part.name}: ")) for what, part in parts]
-        return markup.card(self.name, [("method", self.method)], rows=rows, lines=list(map(str, self.groups())))
+    _repr_html_ = display.html
 
 
 def _renamed(group: Group, inputs: Mapping[str, Input]) -> Group:

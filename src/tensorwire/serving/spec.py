@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dtypes
 from .._errors import EncodeError
+from ..core import dtypes
 
 Shape = tuple[int | None, ...] | None
 """None for a rank that is not known, and in it for a dimension that is not known."""

@@ -19,10 +19,10 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import IO, Any, TypeVar
 
-from .. import files, memory
 from .._errors import EncodeError, LimitError
-from . import local
-from .places import Entry, Opened, Readable, Store, is_url, join, local_path, normal, shown
+from ..core import memory
+from . import files, local
+from .urls import Entry, Opened, Readable, Store, is_url, join, local_path, normal, shown
 
 __all__ = [
     "Entry",
@@ -159,9 +159,9 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
 def _matches(pattern: str) -> list[Entry]:
     if not is_url(pattern):
         return local.matches(local_path(pattern))
-    from . import globs
+    from . import bucket_glob
 
-    return globs.matches(_store(pattern), pattern)
+    return bucket_glob.matches(_store(pattern), pattern)
 
 
 def listing(prefix: str) -> list[Entry]:
@@ -175,13 +175,13 @@ def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Ope
     """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these are used), or know the entry already."""
     if not is_url(path):
         return local.LocalSource(local_path(path))
-    from . import reading
+    from . import object_reader
 
     store = _store(path)
     entry = known if known is not None else store.stat(path)
     if entry is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown(path))
-    return reading.AheadSource(store, entry) if ahead else reading.ObjectSource(store, entry)
+    return object_reader.AheadSource(store, entry) if ahead else object_reader.ObjectSource(store, entry)
 
 
 def source(path: str) -> Opened:
@@ -218,9 +218,9 @@ def reader(path: str) -> IO[bytes]:
     """A binary file object that reads in order (and can seek)."""
     if not is_url(path):
         return open(local_path(path), "rb")
-    from . import reading
+    from . import object_reader
 
-    return reading.file_object(opened(path, ahead=True))
+    return object_reader.file_object(opened(path, ahead=True))
 
 
 def writer(path: str, *, if_absent: bool = False, durable: bool = True) -> AbstractContextManager[IO[bytes]]:
@@ -231,9 +231,9 @@ def writer(path: str, *, if_absent: bool = False, durable: bool = True) -> Abstr
     """
     if not is_url(path):
         return local.writing(local_path(path), if_absent, durable)
-    from . import writing
+    from . import object_writer
 
-    return writing.writing(_store(path), path, if_absent)
+    return object_writer.writing(_store(path), path, if_absent)
 
 
 def read_bytes(path: str, most: int) -> bytes:

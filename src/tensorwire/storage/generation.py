@@ -17,8 +17,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from .. import files
-from . import local
+from . import files, local
 
 
 class Generation:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from stat import S_ISDIR, S_ISREG
 from typing import IO, Any, Self, cast
 
-from .. import files, memory
-from .places import Entry
+from ..core import memory
+from . import files
+from .urls import Entry
 
 _HELD = 256 << 10
 """Bytes of small writes that are written together."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .places import Store
+from .urls import Store
 
 PATIENCE = 60.0
 """Seconds for which requests that fail by a fault of the server or the network are tried again."""
@@ -25,7 +25,7 @@ def store(url: str) -> Store:
     scheme, _, rest = url.partition("://")
     kind = _OWN.get(scheme.lower())
     if kind is None:
-        from .others import OtherStore
+        from .fsspec_store import OtherStore
 
         return OtherStore()
     root = f"{scheme}://{rest.partition('/')[0]}"
@@ -33,7 +33,7 @@ def store(url: str) -> Store:
     key = root, PATIENCE, settings
     found = _stores.get(key)
     if found is None:
-        from .objects import ObjectStore
+        from .object_store import ObjectStore
 
         found = _stores[key] = ObjectStore(kind, root, PATIENCE)
     return found

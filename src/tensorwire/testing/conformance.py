@@ -7,12 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .. import api, frameworks, memory
+from .. import frameworks
 from .._errors import DecodeError, EncodeError
+from ..api.equality import equal
+from ..api.profiling.candidates import reading
 from ..codecs import Codec
-from ..equality import equal
-from ..profiling.ways import reading
-from ..tensors import KINDS
+from ..codecs.opening import codec as codec_named
+from ..core import memory
+from ..core.tensors import KINDS
 from .sampling import Sample, samples
 
 Report = dict[tuple[str, str], str]
@@ -35,7 +37,7 @@ def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = Non
     >>> check_codec("safetensors", hostile=0)["sparse", "bfloat16"]
     'exact'
     """
-    codec = api._codec(writer, {}) if isinstance(writer, str) else writer
+    codec = codec_named(writer, {}) if isinstance(writer, str) else writer
     if reader is None and isinstance(writer, str):
         reader = partial(_reader, writer)
     report: Report = {}
@@ -53,7 +55,7 @@ def check_codec(writer: str | Codec, reader: Callable[[Any], Codec] | None = Non
 
 
 def _reader(name: str, value: Any) -> Codec:
-    return api._codec(name, reading(name, value))
+    return codec_named(name, reading(name, value))
 
 
 def _check_read(codec: Codec, data: bytes, value: Any) -> None:

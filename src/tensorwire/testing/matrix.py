@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import api
+from ..api import values as api
 from .conformance import Report, check_codec, check_framework
 from .sampling import DTYPES
 

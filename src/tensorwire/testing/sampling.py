@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes
-from ..tensors import Array, Bundle, Ragged, Sparse, Strings
+from ..core import dtypes
+from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings
 
 SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 0, 2), (2, 3), (2, 1, 3), (2, 1, 2, 1, 2), (1, 2, 1, 2, 1, 3))
 DTYPES = tuple(row for row in dtypes.TABLE if not row.reading_only)

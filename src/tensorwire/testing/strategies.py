@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from .. import dtypes as _dtypes
-from ..tensors import Bundle, Ragged, Sparse, Strings
+from ..core import dtypes as _dtypes
+from ..core.tensors import Bundle, Ragged, Sparse, Strings
 from .sampling import DTYPES
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from .. import __version__
 from .._errors import SchemaError, TensorwireError
 from .._optional import require
-from ..summary import verify
+from ..api.summary import verify
 from . import images, kinds
 from .catalog import Catalog
 from .comparing import comparison, difference
@@ -28,7 +28,7 @@ from .opened import Library
 from .reading import PARTS, Values
 from .records import Records
 from .statistics import statistics
-from .windows import Slice, line, window
+from .viewport import Slice, line, window
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

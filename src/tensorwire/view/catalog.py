@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import SchemaError, TensorwireError
-from ..recognition import HEAD, of_name, recognise
+from ..codecs.recognition import HEAD, of_name, recognise
 from ..records.summary import is_record_file
 
 MOST = 5000

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import SchemaError
-from ..comparison.values import compare
+from ..api.comparison.values import compare
 from .opened import WHOLE, Library
 from .reading import Difference
 from .statistics import BLOCK, EXACT, plain, statistics

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import SchemaError
-from ..tensors import Array
+from ..core.tensors import Array
 from .reading import Values, grid, numbers
 
 LAYOUTS = ("hwc", "chw", "hw")

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from .._errors import LimitError, SchemaError
-from ..lazy import LazyTensor
-from ..tensors import Array, Ragged, Sparse, Strings
+from ..api.lazy import LazyTensor
+from ..core.tensors import Array, Ragged, Sparse, Strings
 from .images import media_type
 from .opened import WHOLE, Library
 from .reading import InMemory
 from .statistics import statistics
-from .windows import Slice, _text
+from .viewport import Slice, _text
 
 PAGE = 200
 SHOWN = 400

@@ -13,9 +13,9 @@ from typing import Any
 
 from .._errors import LimitError, SchemaError
 from .._limits import DEFAULT, Limits
+from ..api.lazy import File, LazyTensor, open_file
 from ..codecs import FORMATS
-from ..lazy import File, LazyTensor, open_file
-from ..recognition import HEAD, compressed, of_name
+from ..codecs.recognition import HEAD, compressed, of_name
 from .catalog import Catalog, Node
 from .reading import InMemory, Values, values_of
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._errors import LimitError
-from ..checkpoint.parts import NumberPart
-from ..codecs.stored import StoredPart
-from ..lazy import LazyTensor
-from ..tensors import Array
+from ..api.lazy import LazyTensor
+from ..codecs.array_part import StoredPart
+from ..codecs.checkpoint.parts import NumberPart
+from ..core.tensors import Array
 
 WHOLE = 32 << 20
 """Bytes up to which a tensor is read whole, and kept."""
@@ -120,7 +120,7 @@ def values_of(tensor: LazyTensor) -> Values:
     dtype = np.dtype(tensor.dtype)
     if math.prod(shape) * dtype.itemsize <= WHOLE:
         return InMemory(np.asarray(tensor.read()))
-    part = tensor._part
+    part = tensor.part
     if isinstance(part, (StoredPart, NumberPart)):
         return Stored(part, shape, dtype)
     return ByRows(tensor, shape, dtype)

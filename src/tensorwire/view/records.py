@@ -15,12 +15,12 @@ from typing import Any
 
 from .. import io
 from .._errors import SchemaError, TensorwireError
-from ..api import loads
+from ..api.values import loads
+from ..core.tensors import Bundle, Strings
 from ..records.infer import infer_schema
 from ..records.reader import RecordReader
 from ..records.schema import Schema
 from ..records.summary import RecordVerification, verify_records
-from ..tensors import Bundle, Strings
 from .catalog import Catalog
 from .kinds import preview, shown_string
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tensors import Array
+from ..core.tensors import Array
 from .reading import Values, numbers
 
 BLOCK = 1 << 20

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import memory
 from .._errors import LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
+from ..core import memory
 from . import kernels, protobuf, status
 
 Array = np.ndarray[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from .. import dtypes
+from ..core import dtypes
 
 PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
 
@@ -55,26 +55,26 @@ if TYPE_CHECKING or not PURE:
         unshuffle,
     )
 else:
-    from ._pure.arrow_ipc import ipc_footer, ipc_message
-    from ._pure.arrow_ipc_write import ipc_batch, ipc_end, ipc_schema
-    from ._pure.arrow_table import decode_columns, encode_columns
-    from ._pure.crc32c import crc32c
-    from ._pure.dense import decode_dense, dense_header, encode_dense, register_dtype
-    from ._pure.example import ExampleDecoder
-    from ._pure.example_encode import example_encode
-    from ._pure.example_survey import ExampleSurvey
-    from ._pure.join import join
-    from ._pure.json_read import json_read_numbers
-    from ._pure.json_skip import json_skip
-    from ._pure.json_write import json_write_numbers
-    from ._pure.named import decode_named, encode_named, named_header, read_named
-    from ._pure.shuffle import merge_planes, shuffle, unshuffle
-    from ._pure.snappy import snappy_decode
-    from ._pure.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
-    from ._pure.table import bundle_block, table_block
-    from ._pure.tensor_scan import tensor_scan
-    from ._pure.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
-    from ._pure.typed_vals import typed_vals
+    from .reference.arrow_ipc import ipc_footer, ipc_message
+    from .reference.arrow_ipc_write import ipc_batch, ipc_end, ipc_schema
+    from .reference.arrow_table import decode_columns, encode_columns
+    from .reference.crc32c import crc32c
+    from .reference.dense import decode_dense, dense_header, encode_dense, register_dtype
+    from .reference.example import ExampleDecoder
+    from .reference.example_encode import example_encode
+    from .reference.example_survey import ExampleSurvey
+    from .reference.join import join
+    from .reference.json_read import json_read_numbers
+    from .reference.json_skip import json_skip
+    from .reference.json_write import json_write_numbers
+    from .reference.leveldb import bundle_block, table_block
+    from .reference.named import decode_named, encode_named, named_header, read_named
+    from .reference.shuffle import merge_planes, shuffle, unshuffle
+    from .reference.snappy import snappy_decode
+    from .reference.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
+    from .reference.tensor_scan import tensor_scan
+    from .reference.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
+    from .reference.typed_vals import typed_vals
 
 for _row in dtypes.TABLE:
     register_dtype(_row.numpy, _row.tf or 0, _row.safetensors or "", not _row.reading_only, _row.name == "bool" or _row.bits < 8)

@@ -20,7 +20,8 @@ import re
 from typing import Any, NamedTuple
 
 from .._errors import ChecksumError, DecodeError, LimitError, TruncatedError
-from . import jsontext, kernels
+from . import json as jsontext
+from . import kernels
 
 FORMAT = "npy"
 MAGIC = b"\x93NUMPY"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ._pure import protobuf as message
+from .reference import protobuf as message
 from .status import problem
 
 varint = message.to_varint

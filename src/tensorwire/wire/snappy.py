@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..memory import flat
+from ..core.memory import flat
 from . import kernels
-from ._pure import snappy as twin
-from ._pure.protobuf import Fault
+from .reference import snappy as twin
+from .reference.protobuf import Fault
 from .status import TRUNCATED, problem
 
 LARGEST = (1 << 32) - 1

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtypes, memory, validate
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import Limits
+from ..core import dtypes, memory, validate
 from . import kernels
 from .status import BAD_BOOL, MAX_MESSAGE, OUT_OF_RANGE, TOO_MANY, problem
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..._errors import UnknownFormatError, choices
-from ..spec import Spec
-from . import faults
+from ...codecs.conversion_spec import Spec
+from . import errors_as_json
 from .worker import answer
 
 __all__ = ["RETRIES", "Engine", "Outcome", "Watch", "answer", "outcome", "using", "watched"]
@@ -39,7 +39,7 @@ def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -
     >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record": 7}}).error.record
     7
     """
-    return Outcome(task, answered.get("report"), faults.unpacked(answered["error"]) if "error" in answered else None, attempts)
+    return Outcome(task, answered.get("report"), errors_as_json.unpacked(answered["error"]) if "error" in answered else None, attempts)
 
 
 Watch = Callable[[dict[str, Any], float, int, int], None]

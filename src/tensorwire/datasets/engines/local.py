@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..._errors import EncodeError, TensorwireError
-from ...transforms.streams import available_cores
-from ..spec import Spec
-from . import RETRIES, Outcome, Watch, answer, faults, outcome
+from ...codecs.conversion_spec import Spec
+from ...transforms.compression.streams import available_cores
+from . import RETRIES, Outcome, Watch, answer, errors_as_json, outcome
 from .processes import PATIENCE, Process, Processes
 
 
@@ -237,7 +237,7 @@ class _Worker:
             attempts += 1
             found, status = self._asked(task)
             made = outcome(task, found, attempts) if found is not None else Outcome(task, None, _died(task, status, attempts), attempts)
-            passing = found is None or (made.error is not None and faults.passing(made.error))
+            passing = found is None or (made.error is not None and errors_as_json.passing(made.error))
             if not passing or attempts > self._retries:
                 return made
 

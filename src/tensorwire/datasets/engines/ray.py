@@ -14,9 +14,9 @@ from typing import Any
 from ... import storage
 from ..._errors import EncodeError, TensorwireError, TransportError
 from ..._optional import require
+from ...codecs.conversion_spec import Spec
 from ...storage import remote
-from ..spec import Spec
-from . import RETRIES, Outcome, answer, faults, outcome
+from . import RETRIES, Outcome, answer, errors_as_json, outcome
 
 _PATIENCE = 5.0
 """Seconds for a cluster's answer."""
@@ -114,7 +114,7 @@ class RayEngine:
                 for ref in ready:
                     task, attempts = under_way.pop(ref)
                     found = self._got(ref, task)
-                    if found.error is not None and faults.passing(found.error) and attempts <= self.retries:
+                    if found.error is not None and errors_as_json.passing(found.error) and attempts <= self.retries:
                         under_way[asked.remote(_from_here(task), *shared)] = task, attempts + 1
                     else:
                         yield found._replace(attempts=attempts)

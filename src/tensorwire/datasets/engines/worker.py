@@ -22,11 +22,11 @@ import warnings
 from pathlib import Path
 from typing import IO, Any
 
-from .. import formats
+from ...codecs import rows
+from ...codecs.conversion_spec import Spec
 from .. import task as _task
-from ..spec import Spec
 from ..task import Tell
-from . import faults
+from . import errors_as_json
 
 _EVERY = 0.2
 """Seconds between two words of how far a task is."""
@@ -43,7 +43,7 @@ def answer(task: dict[str, Any], spec: Spec, tell: Tell | None = None) -> dict[s
     try:
         return {"report": _task.run(task, spec, tell)}
     except Exception as error:
-        found = faults.packed(error)
+        found = errors_as_json.packed(error)
         found.setdefault("path", next((part["path"] for part in task.get("parts", ())), task.get("path")))
         return {"error": found}
 
@@ -91,7 +91,7 @@ def _moved(folder: str | None) -> dict[str, Any] | None:
     try:
         os.chdir(folder)
     except OSError as error:
-        return {"error": faults.packed(error)}
+        return {"error": errors_as_json.packed(error)}
     return None
 
 
@@ -104,7 +104,7 @@ def _is_in(folder: str) -> bool:
 
 def _load(names: list[str]) -> None:
     for name in names:
-        formats.load(name)
+        rows.load(name)
 
 
 def nursery(control: int) -> None:

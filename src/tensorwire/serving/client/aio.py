@@ -12,7 +12,7 @@ from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import AsyncTransport, Call, Deadline
 from .base import Base
-from .conversation import Pause, Talk
+from .call import Pause, Talk
 from .explaining import explain
 from .protocols import Metadata
 

@@ -14,7 +14,7 @@ from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
 from ..transports import Deadline
 from .address import Address
-from .conversation import Conversation
+from .call import Conversation
 from .protocols import Spoken
 from .protocols.kserve import KServe
 from .protocols.rest import Rest

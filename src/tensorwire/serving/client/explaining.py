@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..decompose import Plan
+from ..lower import Plan
 from ..transports import Call
 from .address import Address
 

@@ -11,7 +11,7 @@ from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import Answer, Call, Deadline, Transport
 from .base import Base
-from .conversation import Pause, Talk
+from .call import Pause, Talk
 from .explaining import explain
 from .protocols import Metadata
 

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, frameworks, memory, validate
+from ... import frameworks
 from ..._errors import DecodeError, EncodeError, TensorwireError
 from ..._limits import DEFAULT, Limits
-from ...tensors import Array, Strings, describe
-from ..decompose import Plan, plan
+from ...core import dtypes, memory, validate
+from ...core.tensors import Array, Strings, describe
+from ..lower import Plan, plan
 from ..rest.text import write
 from ..signature import Signature
 from ..spec import Input

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, memory, validate
 from ..._errors import DecodeError, LimitError, ModelError
 from ..._limits import Limits
-from ...codecs.json_tokens import FORMAT as JSON
-from ...frozen import trusted
-from ...tensors import Array, Strings
+from ...codecs.json.tokens import FORMAT as JSON
+from ...core import dtypes, memory, validate
+from ...core.frozen import trusted
+from ...core.tensors import Array, Strings
 from ..rest.answers import message
 from ..rest.text import Text
 

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ... import files
 from ..._errors import EncodeError
 from ..._optional import require
+from ...storage import files
 from ..signature import DEFAULT, Signature
 from . import calling, rebuilding, tracking
 from .forms import Form, form

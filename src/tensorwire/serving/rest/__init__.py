@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ... import dtypes, frameworks
+from ... import frameworks
 from ..._errors import EncodeError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
-from ...tensors import Array, Strings, describe
-from ..decompose import APART, Plan, plan
+from ...core import dtypes
+from ...core.tensors import Array, Strings, describe
+from ..lower import APART, Plan, plan
 from . import answers, examples, requests
 from .examples import FORMAT, Examples
 from .faults import Fault, Refused, step

@@ -8,11 +8,12 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ... import dtypes, frameworks, memory
+from ... import frameworks
 from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError
 from ..._limits import DEFAULT, Limits
-from ...codecs.json_tokens import FORMAT
-from ...tensors import Array, Ragged, Sparse, Strings, describe
+from ...codecs.json.tokens import FORMAT
+from ...core import dtypes, memory
+from ...core.tensors import Array, Ragged, Sparse, Strings, describe
 from . import examples
 from .faults import INVALID
 from .rows import read_rows

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, frameworks, validate
+from ... import frameworks
 from ..._errors import EncodeError, LimitError, ModelError, TensorwireError
-from ...tensors import Array, Strings, describe
-from ..decompose import example_rows
-from ..decompose.example_rows import serialize
+from ...core import dtypes, validate
+from ...core.tensors import Array, Strings, describe
+from ..lower import example_rows
+from ..lower.example_rows import serialize
 from . import rules
 from .faults import INVALID, Refused, plain, step
 from .text import Text, write, write_rows

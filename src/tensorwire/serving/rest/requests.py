@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, memory, validate
 from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
-from ...tensors import Array, Strings
+from ...core import dtypes, memory, validate
+from ...core.tensors import Array, Strings
 from . import examples, rules
 from .examples import Examples
 from .faults import INVALID, UNIMPLEMENTED, Fault, Refused, document, refuse, step

@@ -14,7 +14,7 @@ from json.encoder import encode_basestring
 from typing import Any
 
 from ..._errors import DecodeError, LimitError
-from ...tensors import Array, Strings
+from ...core.tensors import Array, Strings
 from .strings import CODED, PLAIN, SPACES
 from .text import Text
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from ... import dtypes, validate
+from ...core import dtypes, validate
 from .faults import INVALID, NOT_FOUND, UNIMPLEMENTED, Refused, is_base64, refuse, show, step, type_of
 from .strings import from_base64
 from .text import DTYPES

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import validate
 from ..._errors import DecodeError, LimitError
-from ...codecs.json_tokens import FORMAT, Tokens
-from ...frozen import trusted
-from ...tensors import Array, Strings
+from ...codecs.json.tokens import FORMAT, Tokens
+from ...core import validate
+from ...core.frozen import trusted
+from ...core.tensors import Array, Strings
 
 SPACES = rb"[ \t\n\r]*+"
 PLAIN = rb'"[^"\\\x00-\x1f]*+(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*+)*+"'

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
 from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import Limits
-from ...codecs.json_tokens import FORMAT, Tokens
-from ...tensors import Array, Strings
-from ...wire import jsontext
+from ...codecs.json.tokens import FORMAT, Tokens
+from ...core import dtypes
+from ...core.tensors import Array, Strings
+from ...wire import json as jsontext
 from ...wire.status import OUT_OF_RANGE, PROBLEMS
 from . import strings
 

@@ -16,8 +16,8 @@ import numpy as np
 from ... import frameworks
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Limits
-from ...checkpoint.messages import Span
-from ...tensors import Array, Strings, describe
+from ...core.tensors import Array, Strings, describe
+from ...wire.messages import Span
 from ...wire.protobuf import LEN
 from ...wire.status import REPEATED, UNKNOWN_FIELD, problem
 from .fields import FORMAT, Fields, ModelSpec, header, piece, whole, write_spec

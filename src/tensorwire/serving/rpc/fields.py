@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
-from ... import files, memory
 from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import Limits
-from ...checkpoint.messages import Reader, Span
+from ...core import memory
+from ...storage import files
 from ...wire import protobuf
+from ...wire.messages import Reader, Span
 from ...wire.protobuf import LEN, VARINT, Fault, Field
 from ...wire.status import MAX_MESSAGE, TRUNCATED, UNKNOWN_FIELD, problem
 

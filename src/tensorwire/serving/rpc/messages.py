@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from .about import (
+from .examples import (
+    Examples,
+    build_classify_answer,
+    build_examples,
+    build_regress_answer,
+    parse_classify_answer,
+    parse_examples,
+    parse_regress_answer,
+)
+from .fields import FORMAT, ModelSpec
+from .metadata import (
     STATES,
     Metadata,
     VersionStatus,
@@ -15,16 +25,6 @@ from .about import (
     parse_status,
     parse_status_answer,
 )
-from .examples import (
-    Examples,
-    build_classify_answer,
-    build_examples,
-    build_regress_answer,
-    parse_classify_answer,
-    parse_examples,
-    parse_regress_answer,
-)
-from .fields import FORMAT, ModelSpec
 from .predict import Predict, build_predict, build_predict_answer, parse_predict, parse_predict_answer
 from .service import CLASSIFY, CODES, METADATA, PREDICT, REGRESS, STATUS
 

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, frameworks
+from ... import frameworks
 from ..._errors import DecodeError, EncodeError, TensorwireError
 from ..._limits import DEFAULT, Limits
-from ...checkpoint.messages import Span
 from ...codecs import tensorproto
-from ...tensors import Array, Strings, describe
+from ...core import dtypes
+from ...core.tensors import Array, Strings, describe
+from ...wire.messages import Span
 from ...wire.status import REPEATED, problem
 from .fields import FORMAT, Fields, ModelSpec, encoded, header, located, piece, whole, write_spec
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ...tensors import Array, Strings
+from ...core import dtypes
+from ...core.tensors import Array, Strings
 from ..signature import DEFAULT
 from .failures import INVALID, PRECONDITION, Failure
 from .running import Runner, Tensors

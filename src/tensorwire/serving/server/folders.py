@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..._errors import SchemaError
-from ...checkpoint.saved_model import FILE
+from ...codecs.saved_model.signatures import FILE
 
 LATEST, ALL = "latest", "all"
 _NUMBER = re.compile(r"\d{1,19}", re.A)

@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from ... import __version__, dtypes, memory
+from ... import __version__
 from ..._limits import DEFAULT, Limits
+from ...core import dtypes, memory
 from .. import kserve
 from ..kserve.read import BYTES, LENGTH, given
 from ..rest.text import Text

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..._errors import MissingDependencyError, SchemaError
-from ...checkpoint.saved_model import FILE
+from ...codecs.saved_model.signatures import FILE
 from ..rpc.messages import ModelSpec, VersionStatus
 from . import folders
 from .failures import INVALID, NOT_FOUND, OK, Failure, failure

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tensors import Array
+from ...core.tensors import Array
 from .http1 import MOST_HEAD, Head, Refused, Request, chunk_size, parse_head
 
 _STEP = 1 << 20

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._limits import DEFAULT, Limits
 from ..._optional import require
-from ...tensors import Strings
+from ...core.tensors import Strings
 from ..rpc import messages
 from ..rpc.fields import piece, text, write_spec
 from ..rpc.messages import ModelSpec

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, frameworks
+from ... import frameworks
 from ..._errors import TensorwireError
 from ..._optional import require
-from ...tensors import Array, Strings
+from ...core import dtypes
+from ...core.tensors import Array, Strings
 from ..rest.rules import tf_name
 from ..signature import DEFAULT, Signature
 from ..spec import SPARSE

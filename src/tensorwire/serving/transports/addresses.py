@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from ..._errors import EncodeError
 from . import ConnectError
-from .waiting import Steps, Wait
+from .drivers import Steps, Wait
 
 _NAME = re.compile(r"[0-9A-Za-z._-]+")
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]+")

@@ -6,9 +6,9 @@ from typing import Any
 
 from ..._errors import DecodeError, LimitError, TransportError
 from ..._limits import Limits
-from ...memory import fresh
-from ...transforms.deflate import GzipDecompressor, ZlibDecompressor
-from ...transforms.streams import Decompressor
+from ...core.memory import fresh
+from ...transforms.compression.deflate import GzipDecompressor, ZlibDecompressor
+from ...transforms.compression.streams import Decompressor
 
 _LEAST = 4096
 """Bytes of the smallest buffer that grows."""

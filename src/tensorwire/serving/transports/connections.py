@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..._errors import EncodeError
 from . import ConnectError
 from .addresses import Address, Origin, resolve
-from .waiting import Steps, Wait
+from .drivers import Steps, Wait
 
 IDLE = 60.0
 """Seconds that a connection is kept without a call: servers and what stands between forget about them, too."""

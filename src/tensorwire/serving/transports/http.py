@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Self
 
 from . import Answer, Call, Deadline
-from .exchanges import FAILURES, HttpServer
-from .waiting import run
+from .drivers import run
+from .http_client import FAILURES, HttpServer
 
 
 class HttpTransport(HttpServer):

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ..._errors import EncodeError, TransportError
 from ..._limits import DEFAULT, Limits
-from ...memory import flat
+from ...core.memory import flat
 from . import Answer, Call
 from .bodies import Body, check_size, make_body
-from .window import SIZE, Window
+from .receive_buffer import SIZE, Window
 
 HEAD = SIZE
 """Bytes that an answer may have before its body and, as trailers, behind it ..."""

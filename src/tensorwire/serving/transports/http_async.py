@@ -7,8 +7,8 @@ import select
 from typing import Self, TypeVar
 
 from . import Answer, Call, Deadline
-from .exchanges import FAILURES, HttpServer
-from .waiting import Steps, Wait, seconds_to
+from .drivers import Steps, Wait, seconds_to
+from .http_client import FAILURES, HttpServer
 
 _TURN = 0.005
 """Seconds of work after which others have their turn."""

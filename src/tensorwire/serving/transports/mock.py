@@ -10,7 +10,7 @@ from typing import Any
 from ..._errors import EncodeError, ModelError
 from ..._limits import DEFAULT
 from .. import kserve, rest
-from ..decompose.together import together
+from ..lower.lift import together
 from ..rpc import messages
 from ..signature import Signature
 from . import Answer, Call, Deadline

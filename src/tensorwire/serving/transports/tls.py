@@ -10,7 +10,7 @@ from ..._errors import EncodeError, TransportError
 from . import ConnectError
 from .addresses import Origin
 from .connections import Busy, Connection
-from .waiting import Steps, Wait
+from .drivers import Steps, Wait
 
 
 def default_context() -> ssl.SSLContext:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from ...._errors import DecodeError, LimitError, TransportError
 from ...._limits import Limits
-from ....tensors import Array, Strings
-from ....wire import jsontext
-from ...decompose import Plan
+from ....core.tensors import Array, Strings
+from ....wire import json as jsontext
+from ...lower import Plan
 from ...rpc.messages import VersionStatus
 from ...transports import Answer, Call
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...._errors import DecodeError, EncodeError, ModelError
 from ...._limits import Limits
 from ... import kserve
-from ...decompose import Plan
+from ...lower import Plan
 from ...rest.answers import message
 from ...rpc.messages import VersionStatus
 from ...signature import DEFAULT, Signature

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...._errors import DecodeError, ModelError
 from ...._limits import Limits
-from ....transforms import deflate
+from ....transforms.compression import deflate
 from ... import rest
-from ...decompose import Plan
+from ...lower import Plan
 from ...rest.answers import message
 from ...rest.requests import EMPTY
 from ...rpc.messages import CODES, VersionStatus

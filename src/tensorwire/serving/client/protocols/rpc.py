@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...._errors import ModelError
 from ...._limits import Limits
-from ...decompose import Plan
+from ...lower import Plan
 from ...rest.examples import given
 from ...rpc import messages
 from ...rpc.messages import ModelSpec, VersionStatus

@@ -1,0 +1,220 @@
+"""Two tensors: how many elements are not the same, and by how much. Dense ones are read and compared in blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...codecs.array_part import BitsPart, StoredPart
+from ...core import dtypes
+from ...core.tensors import Array, Ragged, Sparse, Strings
+from ..equality import equal
+from ..lazy import LazyTensor
+from .result import TensorDifference
+
+BLOCK = 1 << 20
+"""Elements that are compared at a time: 8 MiB as float64."""
+
+
+class Tolerance(NamedTuple):
+    """|a - b| <= atol + rtol * max(|a|, |b|)"""
+
+    atol: float
+    rtol: float
+
+
+class Tally:
+    """What the blocks of one tensor add up to."""
+
+    def __init__(self, tolerance: Tolerance | None) -> None:
+        self._tolerance = tolerance
+        self.elements = self.unequal = self.beyond = self.nans = 0
+        self.max_abs = self.max_rel = 0.0
+        self.exact = True
+
+    def add(self, a: Array, b: Array) -> None:
+        """Two arrays of as many elements."""
+        self.elements += a.size
+        same = a.dtype == b.dtype
+        if same and np.array_equal(_bytes(a), _bytes(b)):
+            return
+        self.exact = False
+        left, right = _wide(a), _wide(b)
+        with np.errstate(all="ignore"):
+            if left.dtype.kind in "iu" and right.dtype.kind in "iu":
+                self._integers(left, right)
+            else:
+                self._floats(left, right)
+
+    def _integers(self, a: Array, b: Array) -> None:
+        differ = a != b
+        count = int(differ.sum())
+        if not count:
+            return
+        a, b = a[differ], b[differ]
+        gap = np.where(a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64)).astype(np.float64)
+        self._differing(gap, np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))), count)
+
+    def _floats(self, a: Array, b: Array) -> None:
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        only = int((nan_a != nan_b).sum())
+        differ = (a != b) & ~nan_a & ~nan_b
+        count = int(differ.sum())
+        self.nans += only
+        self.unequal += only
+        self.beyond += only
+        if count:
+            a, b = a[differ], b[differ]
+            self._differing(np.abs(a - b), np.maximum(np.abs(a), np.abs(b)), count)
+
+    def _differing(self, gap: Array, size: Array, count: int) -> None:
+        """Elements that are not the same: how far they are from each other, and how large the larger one is."""
+        self.unequal += count
+        self.max_abs = max(self.max_abs, float(gap.max()))
+        self.max_rel = max(self.max_rel, float(np.where(np.isinf(gap), 1.0, gap / size).max()))
+        if self._tolerance is not None:
+            self.beyond += int((gap > self._tolerance.atol + self._tolerance.rtol * np.where(np.isinf(size), 0.0, size)).sum())
+
+
+def _bytes(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _wide(array: Array) -> Array:
+    """In a type that NumPy computes in, and that holds every value."""
+    row = dtypes.of(array.dtype)
+    if row.numpy.kind == "c":
+        return array.astype(np.complex128)
+    if "float" in row.name:
+        return array.astype(np.float64)
+    return array.astype(np.uint64 if row.name.startswith("uint") else np.int64)
+
+
+def compare(a: LazyTensor, b: LazyTensor, tolerance: Tolerance | None) -> TensorDifference:
+    """Two tensors that should be the same."""
+    tally = Tally(tolerance)
+    problems: list[str] = []
+    if a.kind != b.kind:
+        problems.append("kind")
+    if str(a.dtype) != str(b.dtype) and (tolerance is None or not _numbers(a, b)):
+        problems.append("dtype")
+    if a.shape != b.shape:
+        problems.append("shape")
+    told = False
+    if a.kind == b.kind and a.shape == b.shape and _numbers(a, b) is not None:
+        told = _compare(a, b, tally, problems)
+    if told and (tally.beyond if tolerance is not None else tally.unequal):
+        problems.append("values")
+    elif told and tolerance is None and not tally.exact and "dtype" not in problems:
+        problems.append("bits")
+    numbers = told and bool(_numbers(a, b))
+    return TensorDifference(
+        a.name, b.name, problems, (a.kind, b.kind), (str(a.dtype), str(b.dtype)), (a.shape, b.shape),
+        tally.elements if told else None, tally.unequal if told else None, tally.nans if numbers else None,
+        tally.max_abs if numbers else None, tally.max_rel if numbers else None, told and tally.exact and a.kind == b.kind,
+    )  # fmt: skip
+
+
+def _numbers(a: LazyTensor, b: LazyTensor) -> bool | None:
+    """Whether both are of numbers; None if only one is."""
+    strings = [str(one.dtype) in ("text", "bytes") for one in (a, b)]
+    return None if strings[0] != strings[1] else not strings[0]
+
+
+def _compare(a: LazyTensor, b: LazyTensor, tally: Tally, problems: list[str]) -> bool:
+    """Adds up what is different; False if elements have no counterparts."""
+    if a.kind == "dense":
+        for left, right in _pairs(a, b):
+            tally.add(left, right)
+        return True
+    left, right = a.read(), b.read()
+    if isinstance(left, Strings):
+        _strings(left, right, tally)
+        return True
+    if isinstance(left, Ragged):
+        if not all(map(np.array_equal, left.row_splits, right.row_splits)):
+            problems.append("row lengths")
+            return False
+        if not equal(left.uniform, right.uniform) or any(
+            x.dtype != y.dtype for x, y in zip(left.row_splits, right.row_splits, strict=True)
+        ):
+            tally.exact = False
+        _values(left.values, right.values, tally)
+        return True
+    _sparse(left, right, tally)
+    return True
+
+
+def _values(a: Any, b: Any, tally: Tally) -> None:
+    if isinstance(a, Strings):
+        _strings(a, b, tally)
+    else:
+        tally.add(a, b)
+
+
+def _pairs(a: LazyTensor, b: LazyTensor) -> Iterator[tuple[Array, Array]]:
+    """Blocks of two dense tensors of one shape. Those that have a checksum are read whole, or it could not be checked."""
+    count = a.shape[0] if a.shape else None
+    left, right = (one if _by_rows(one) else np.asarray(one.read()) for one in (a, b))
+    if not count:
+        yield np.asarray(left[...]), np.asarray(right[...])
+        return
+    inner = math.prod(dim or 0 for dim in a.shape[1:])
+    rows = max(1, BLOCK // max(1, inner))
+    for start in range(0, count, rows):
+        yield np.asarray(left[start : start + rows]), np.asarray(right[start : start + rows])
+
+
+def _by_rows(tensor: LazyTensor) -> bool:
+    part = tensor.part
+    return isinstance(part, (StoredPart, BitsPart)) and not part.checksum
+
+
+def _strings(a: Strings, b: Strings, tally: Tally) -> None:
+    tally.elements += a.size
+    if equal(a, b):
+        return
+    tally.exact = False
+    sizes = np.diff(a.offsets) == np.diff(b.offsets)
+    tally.unequal += int((~sizes).sum())
+    for i in np.flatnonzero(sizes).tolist():
+        if _one(a, i) != _one(b, i):
+            tally.unequal += 1
+    tally.beyond = tally.unequal
+
+
+def _one(strings: Strings, i: int) -> bytes:
+    return bytes(strings.data[strings.offsets[i] : strings.offsets[i + 1]])
+
+
+def _sparse(a: Sparse, b: Sparse, tally: Tally) -> None:
+    """By index: what only one has is zero in the other. The order of elements is no difference but to the bit."""
+    exact = equal(a, b)
+    (at_a, left), (at_b, right) = _sorted(a), _sorted(b)
+    if np.array_equal(at_a, at_b):
+        _values(left, right, tally)
+    elif isinstance(left, Strings) or isinstance(right, Strings) or _twice(at_a) or _twice(at_b):
+        # Strings have no zero, and of elements that stand twice nobody knows which belongs to which: only their number can be told.
+        tally.elements += max(len(left), len(right))
+        tally.unequal = tally.beyond = max(len(left), len(right))
+    else:
+        known, place = np.unique(np.concatenate([at_a, at_b]), axis=0, return_inverse=True)
+        full = []
+        for where, values in zip(np.split(place.reshape(-1), [len(at_a)]), (left, right), strict=True):
+            one = np.zeros((len(known), *values.shape[1:]), values.dtype)
+            one[where] = values
+            full.append(one)
+        tally.add(*full)
+    tally.exact = exact
+
+
+def _sorted(sparse: Sparse) -> tuple[Array, Any]:
+    order = np.lexsort(sparse.indices.T[::-1]) if sparse.indices.shape[1] else np.arange(len(sparse.indices))
+    return sparse.indices[order], sparse.values[order]
+
+
+def _twice(indices: Array) -> bool:
+    return bool((indices[1:] == indices[:-1]).all(axis=1).any())

@@ -1,0 +1,193 @@
+"""What is in a file (`inspect`), and whether it is whole (`verify`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from .._errors import LimitError, TensorwireError, TransportError
+from .._limits import Limits
+from ..codecs.container import UnsupportedTensor
+from ..codecs.saved_model.variables import is_saved_model
+from ..core import display
+from ..records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
+from . import lazy
+
+if TYPE_CHECKING:
+    from ..codecs.saved_model.summary import SavedModelSummary
+
+_SHOWN = 200
+"""Characters of one of the metadata that people see; `json()` has all of it."""
+
+
+@dataclass(frozen=True)
+class TensorSummary:
+    """One tensor, not read."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    nbytes: int
+    """As stored."""
+    metadata: dict[str, str] = field(default_factory=dict)
+    quantized: str | None = None
+    """The scheme, if its floats are stored in fewer bits; dtype is the original's."""
+    compression: str | None = None
+    """How it is compressed, if each tensor is by itself."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A file at a glance. `json()` is for machines, `str()` for people."""
+
+    path: str | None
+    format: str
+    size: int
+    checksums: bool
+    metadata: dict[str, str]
+    tensors: list[TensorSummary]
+    compression: str | None = None
+    """That of the whole stream."""
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        sums = ", checksums" if self.checksums else ""
+        packed = f" in {self.compression}" if self.compression else ""
+        lines = [f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
+        lines += [f"  {key}: {text[:_SHOWN]}{' ...' if len(text) > _SHOWN else ''}" for key, text in self.metadata.items()]
+        width = max((len(tensor.name) for tensor in self.tensors), default=0)
+        for tensor in self.tensors:
+            shape = ", ".join(map(str, tensor.shape))
+            texts = "".join(f", {how}" for how in (tensor.quantized, tensor.compression) if how)
+            texts += "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
+            lines.append(f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape})  {tensor.nbytes:,} bytes{texts}")
+        return "\n".join(lines)
+
+    _repr_html_ = display.html
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a file is whole: `ok`, and if not, what is wrong. It is true or false by itself."""
+
+    ok: bool
+    path: str | None
+    format: str | None
+    tensors: int
+    """Read and checked."""
+    nbytes: int
+    checksums: bool
+    """Whether changed data would have been seen; without checksums only the structure is checked."""
+    problems: list[str]
+    beyond_limits: bool = False
+    """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
+    unsupported: list[str] = field(default_factory=list)
+    """Tensors of types that are not known here, which were not read. That does not make the file broken."""
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        how = "with checksums" if self.checksums else "the structure only: the file has no checksums"
+        state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
+        head = f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}"
+        return "\n  ".join([head, *self.problems, *(f"not read: {reason}" for reason in self.unsupported)])
+
+
+def inspect(
+    where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
+) -> Summary | RecordSummary | SavedModelSummary:
+    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a record file its records and schema; of
+    a SavedModel what `saved_model_cli show --all` shows, its variables and assets.
+
+    >>> import numpy as np
+    >>> from tensorwire import dumps
+    >>> print(inspect(dumps({"x": np.zeros((2, 3), np.float32)})))
+    bytes: safetensors, 152 bytes, 1 tensors
+      x  dense    float32 (2, 3)  24 bytes
+    """
+    if is_record_file(where, format):
+        return inspect_records(where, limits)
+    if is_saved_model(where, format):
+        from ..codecs.saved_model.summary import describe
+
+        return describe(where, limits)
+    with lazy.open_file(where, format, limits=limits, **options) as file:
+        texts = file.tensor_metadata
+        tensors = [
+            TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {}), t.quantized, t.compression)
+            for t in file.values()
+        ]
+        return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors, file.compression)
+
+
+def verify(
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    *,
+    limits: Limits | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> Verification | RecordVerification:
+    """Reads everything, one tensor (or block of records) at a time, and says whether the file is whole.
+
+    `progress` is called with (bytes done, bytes in all).
+
+    >>> import numpy as np
+    >>> from tensorwire import dumps
+    >>> blob = bytearray(dumps({"x": np.zeros(9)}, checksum=True))
+    >>> bool(verify(blob)), blob.append(0), verify(blob).problems
+    (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
+    """
+    if is_record_file(where, format):
+        return verify_records(where, limits, progress)
+    problems: list[str] = []
+    unsupported: list[str] = []
+    count = nbytes = beyond = 0
+    try:
+        file = lazy.open_file(where, format, limits=limits, **options)
+    except TransportError:
+        raise  # says nothing about the file
+    except TensorwireError as error:
+        return Verification(False, error.path, error.format, 0, 0, False, [str(error)], isinstance(error, LimitError))
+    with file:
+        names = [*file, *file.unlisted]
+        total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0
+        for name in names:
+            known = True
+            try:
+                tensor = file[name]
+                known = tensor.kind != "unreadable"
+                tensor.read()
+                count, nbytes = count + 1, nbytes + tensor.nbytes
+                if progress is not None:
+                    progress(nbytes, max(total, nbytes))
+            except TransportError:
+                raise
+            except TensorwireError as error:
+                if not known or isinstance(error, UnsupportedTensor):
+                    unsupported.append(str(error))
+                    continue
+                problems.append(str(error))
+                beyond += isinstance(error, LimitError)
+        only_limits = 0 < beyond == len(problems)
+        return Verification(
+            not problems,
+            file.path,
+            file.format,
+            count,
+            nbytes,
+            file.checksums,
+            problems,
+            only_limits,
+            unsupported,
+        )

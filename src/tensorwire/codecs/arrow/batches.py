@@ -1,0 +1,169 @@
+"""pyarrow's record batches as our columns, and columns as record batches.
+
+Both ways go through the mapping of Arrow files, so a column means the same in every format that
+pyarrow reads or writes for us.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..._errors import DecodeError, EncodeError, TruncatedError
+from ..._limits import DEFAULT, Budget
+from ..._optional import require
+from ...core import memory
+from ...core.tensors import Array
+from ...wire import kernels
+from ...wire.arrow_ipc import FORMAT, MARK
+from . import schema as arrow_schema
+from . import table as arrow_columns
+from .file import IpcFile
+from .schema import Column
+from .write import Table
+
+
+def columns(
+    schema: Any, batches: Iterable[Any], limits: Budget, copy: bool | None, format: str
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """The columns of record batches, which share their memory, and the schema's metadata."""
+    file = _file(schema, batches, limits, format)
+    return arrow_schema.columns(file, copy), dict(file.metadata)
+
+
+def refused(
+    schema: Any,
+    error: DecodeError,
+    rows: int,
+    format: str,
+) -> tuple[dict[str, Column], dict[str, str]]:
+    """The same where none of the columns can be read."""
+    file = _file(schema, (), DEFAULT.call(0), format)
+    return arrow_schema.all_refused(file, error, rows), dict(file.metadata)
+
+
+def _file(schema: Any, batches: Iterable[Any], limits: Budget, format: str) -> IpcFile:
+    pa = require("pyarrow", extra="arrow")
+    sink, options = _Sink(), pa.ipc.IpcWriteOptions(allow_64bit=True)
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema, options=options) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return IpcFile(sink.source(), limits, format)
+
+
+def record_batch(table: Mapping[str, Any], present: Mapping[str, Array], plain: bool = True) -> Any:
+    """A pyarrow.RecordBatch of columns of one length. A row that is not present is null.
+
+    `plain` writes rows of one dimension as fixed-size lists, which more readers know than
+    fixed_shape_tensor.
+
+    >>> import numpy as np
+    >>> record_batch({"a": np.int8([1, 0])}, {"a": np.array([True, False])}).to_pylist()
+    [{'a': 1}, {'a': None}]
+    """
+    pa = require("pyarrow", extra="arrow")
+    for name, column in table.items():
+        if isinstance(column, np.ndarray) and column.dtype == object:
+            raise EncodeError(
+                "tensors of different ranks are not a column of Arrow; leave it out with columns=",
+                tensor=name,
+            )
+    found = arrow_columns.columns(dict(table), None, FORMAT)
+    if found.rows is None or arrow_schema.KEY in found.texts:
+        raise EncodeError(
+            "the columns of a table are dense, ragged or of strings, and have one length",
+            format=FORMAT,
+        )
+    made = Table(found, parquet=True, present=present, plain=plain)
+    message = kernels.ipc_schema(made.fields, [])
+    schema = pa.ipc.read_schema(pa.py_buffer(MARK + len(message).to_bytes(4, "little") + message))
+    arrays = _Arrays(pa, made)
+    return pa.RecordBatch.from_arrays([arrays.array(field.type) for field in schema], schema=schema)
+
+
+class _Arrays:
+    """The arrays of a table, one after the other, without a copy."""
+
+    def __init__(self, pa: Any, table: Table) -> None:
+        self._pa = pa
+        self._nodes, self._buffers = iter(table.nodes), iter(table.buffers)
+
+    def array(self, kind: Any) -> Any:
+        pa = self._pa
+        if isinstance(kind, pa.BaseExtensionType):
+            return pa.ExtensionArray.from_storage(kind, self.array(kind.storage_type))
+        length, nulls = next(self._nodes)
+        validity, *data = (next(self._buffers) for _ in range(kind.num_buffers))
+        buffers = [pa.py_buffer(validity) if len(validity) else None, *map(pa.py_buffer, data)]
+        children = [self.array(kind.field(i).type) for i in range(kind.num_fields)]
+        return pa.Array.from_buffers(kind, length, buffers, nulls, children=children or None)
+
+
+class _Sink:
+    """A file object that keeps the buffers of pyarrow, so that large data is not copied."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._chunks: list[memoryview] = []
+        self._size = 0
+
+    def write(self, data: Any) -> int:
+        view = memory.flat(data)
+        self._chunks.append(view)
+        self._size += len(view)
+        return len(view)
+
+    def source(self) -> ChunkSource:
+        return ChunkSource(self._chunks)
+
+    def tell(self) -> int:
+        return self._size
+
+    def flush(self) -> None:
+        """There is nothing behind it."""
+
+    def close(self) -> None:
+        self.closed = True
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+
+class ChunkSource:
+    """Bytes in many pieces: what lies within one is read without a copy."""
+
+    path: str | None = None
+
+    def __init__(self, chunks: list[memoryview]) -> None:
+        self._chunks = [chunk for chunk in chunks if len(chunk)]
+        self._starts = [0, *itertools.accumulate(map(len, self._chunks))]
+        self.size = self._starts[-1]
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        if not count:
+            return memoryview(b"")
+        if not 0 <= offset <= self.size - count:
+            raise TruncatedError(f"{count} bytes wanted, and there are {self.size}", offset=offset)
+        i = bisect_right(self._starts, offset) - 1
+        start = offset - self._starts[i]
+        if start + count <= len(self._chunks[i]):
+            return self._chunks[i][start : start + count]
+        parts = [self._chunks[i][start:]]
+        while (missing := count - sum(map(len, parts))) > 0:
+            i += 1
+            parts.append(self._chunks[i][:missing])
+        return memoryview(b"".join(parts))
+
+    def close(self) -> None:
+        """Nothing is open."""

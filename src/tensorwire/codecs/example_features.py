@@ -1,0 +1,101 @@
+"""What the features of Examples are on their way from file to file, and what is said of them where they arrive.
+
+A tensor of a known shape is a column of that shape. Where dimensions vary it is a column of lists,
+in the formats whose columns may be lists of any depth. A tensor without a shape, or that is
+quantized, goes as the bytes that it is in the Example, whatever the format. It is not packed again,
+and the schema that goes with the files still says what it means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .._errors import EncodeError
+from ..core import dtypes
+from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
+from .conversion_spec import Spec
+
+_LISTS = ("parquet", "arrow", "npz", "safetensors")
+"""Formats whose columns may be lists of any depth."""
+
+
+def travelling(spec: Spec) -> dict[str, Feature]:
+    """What is read, as columns.
+
+    >>> any_shape = Feature("bytes", None, encoding="tensor")
+    >>> schema = Schema({"x": Feature("float", (4,)), "any": any_shape})
+    >>> names = bare(schema, "tfrecord", "parquet")
+    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=names))
+    {'x': Feature(float (4,)), 'any': Feature(bytes ())}
+    """
+    return {name: _bytes(feature) if name in spec.bare else feature for name, feature in _all(spec).items()}
+
+
+def in_examples(spec: Spec) -> Schema:
+    """What the written columns become in an Example."""
+    return Schema({name: _packed(name, feature, spec) for name, feature in _written(spec, travelling(spec)).items()})
+
+
+def remembered(spec: Spec) -> Schema:
+    """The schema that goes with the files: what the written columns mean."""
+    features = {}
+    for name, feature in _written(spec, dict(_all(spec))).items():
+        features[name] = feature if name in spec.bare else _packed(name, feature, spec)
+    return Schema({name: replace(feature, seen={}) for name, feature in features.items()})
+
+
+def _all(spec: Spec) -> Schema:
+    assert spec.schema is not None
+    return spec.schema
+
+
+def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
+    return features if spec.columns is None else {name: features[name] for name in spec.columns}
+
+
+def bare(schema: Schema, source: str, target: str) -> list[str]:
+    """The features that go as bytes, where Examples are read."""
+    lists = source == "tfrecord" and target in _LISTS
+    found = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
+    return [name for name, feature in found.items() if not (lists and _is_lists(feature))]
+
+
+def _is_lists(feature: Feature) -> bool:
+    """Whether tensors are lists of lists or of numbers.
+
+    Lists of strings are not: they would look like what is quantized.
+    """
+    known = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
+    return known and (feature.dtype != "string" or len(feature.shape or ()) > 1)
+
+
+def _bytes(feature: Feature) -> Feature:
+    if feature.encoding == "quantized":
+        return Feature(BYTES, (None,), required=feature.required)
+    if feature.encoding in ("tensor", "raw") and not feature.fixed:
+        return Feature(BYTES, (), required=feature.required)
+    return feature
+
+
+def _packed(name: str, feature: Feature, spec: Spec) -> Feature:
+    """With what this run does to it."""
+    if name in spec.quantize:
+        return Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
+    if name in spec.cast:
+        feature = _cast(feature, spec.cast[name])
+    if name not in spec.tensors or name in spec.bare or feature.encoding:
+        return feature
+    numbers = feature.kind != BYTES and feature.fixed
+    return Feature(BYTES, feature.shape if numbers else None, feature.dtype if numbers else "", encoding="tensor")
+
+
+def _cast(feature: Feature, dtype: str) -> Feature:
+    kind = feature.kind if feature.encoding else INT64 if dtypes.named(dtype).numpy.kind in "iub" else FLOAT
+    return replace(feature, kind=kind, dtype=dtype, default=None)
+
+
+def check_casts(spec: Spec) -> None:
+    """That numbers are cast, and nothing else."""
+    for name, feature in travelling(spec).items() if spec.cast else ():
+        if name in spec.cast and feature.dtype == "string":
+            raise EncodeError("strings, and tensors of no fixed shape, go as they are; cast= is for numbers", tensor=name)

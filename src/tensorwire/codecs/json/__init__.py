@@ -1,0 +1,116 @@
+"""json: text that people and other languages read, and that loses nothing.
+
+Python's dicts, lists, strings, numbers, True, False and None are themselves. What JSON has no word for is an object with a key that begins
+with "$"; so a key of your own that begins with "$" gets one more.
+
+    {"$tensor": "float32", "shape": [2, 2], "data": [[1.0, 2.5], ["NaN", -0.0]]}     dtypes by name, and "text" and "bytes" (in base64)
+    {"$sparse": {"indices": [[0, 1]], "values": TENSOR, "dense_shape": [2, 2]}}
+    {"$ragged": {"values": TENSOR, "splits_dtype": "int64", "row_splits": [[0, 2, 2]], "uniform": [null]}}
+    {"$quantized": {"scheme": "int8", "dtype": "float32", "axis": 0, "codes": TENSOR, "scale": TENSOR, "zero_point": TENSOR}}
+    {"$bundle": {"name": TENSOR}, "metadata": {...}, "tensor_metadata": {"name": {...}}}
+    {"$dict": [[0, ANYTHING], ["lr", 0.1]]}    a dict with a key that is an int
+    {"$tuple": [1, 2]}    {"$bytes": "AAE="}    {"$float": "nan"}    {"$same": "/layers/0/w"}    {"$value": ANYTHING, "metadata": {...}}
+
+Every number has the fewest digits that are read back as the same number of its own dtype. "NaN" is the usual NaN of the dtype; where one
+has other bits, `"nan": {"at": [3], "bits": [2143289345]}` says so, by its place among all numbers. Complex numbers are pairs. A tensor of
+no elements has the data [].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ... import lowering
+from ..._errors import DecodeError, EncodeError, LimitError
+from ..._limits import DEFAULT, Budget, Limits
+from ...core import dtypes
+from ...core.tensors import Bundle
+from ...storage.files import Source
+from ...wire import json as jsontext
+from ..container import Container
+from .reader import Reader
+from .tokens import FORMAT
+from .writer import Plain, Wrapped
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """Readable text.
+
+    >>> import numpy as np
+    >>> print(b"".join(Json().encode({"x": np.float32([[0.1, np.inf]]), "step": 7})).decode())
+    {"x":{"$tensor":"float32","shape":[1,2],"data":[[0.1,"Infinity"]]},"step":7}
+    >>> print(b"".join(Json(plain=True).encode({"x": np.float32([[0.1, 2]])})).decode())
+    {"x":[[0.1,2.0]]}
+    >>> Json(dtype="float32").decode(memoryview(b'{"x": [[0.1, 2.0]], "step": 7}'))
+    {'x': array([[0.1, 2. ]], dtype=float32), 'step': 7}
+    """
+
+    plain: bool = False
+    """Write lists and numbers without a word about kinds and dtypes: sparse as {"indices", "values", "dense_shape"}, ragged as nested
+    lists, bytes as {"b64": ...}. When reading, keys with "$" mean nothing."""
+    indent: int | None = None
+    """Write a line for every member of a dict and every row of a tensor."""
+    bare_nonfinite: bool = False
+    """Write NaN, Infinity and -Infinity in tensors as they are, which is not JSON, but what TensorFlow Serving writes and reads. Both are
+    always read."""
+    dtype: Any = None
+    """Read plain lists of numbers as arrays of this dtype (or of strings), and plain sparse objects as sparse tensors. {"x": "float32",
+    "inputs/y": "int64"} does so by name only."""
+    ragged: bool = False
+    """Whether those lists may be ragged; then lists of lists always become a Ragged."""
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+        if self.indent is not None and not 0 <= self.indent <= 64:
+            raise EncodeError(f"indent is a number of spaces from 0 to 64, not {self.indent}", format=FORMAT)
+        spec, parts = lowering.lower(value, strings=True)
+        if metadata and isinstance(value, Bundle):
+            spec["metadata"] = value.metadata | metadata
+        elif metadata and self.plain:
+            raise EncodeError("plain JSON has no place for metadata; drop_metadata=True leaves them out", format=FORMAT)
+        if self.plain:
+            document = Plain(parts, self.bare_nonfinite, self.limits.tensor).node(spec, "")
+        elif metadata and not isinstance(value, Bundle):
+            document = {"$value": Wrapped(parts).node(spec, "/$value"), "metadata": metadata}
+        else:
+            document = Wrapped(parts).node(spec, "")
+        return jsontext.document(document, self.indent, self.bare_nonfinite)
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        return self._read(self._reader(data, copy, self.limits.call(len(data))))
+
+    def open(self, source: Source, copy: bool | None = None) -> Container:
+        """Reads all of it: text has no places that are known beforehand."""
+        budget = self.limits.call(source.size)
+        reader = self._reader(source.read_at(0, source.size), copy, budget)
+        reader.lost = {}
+        value = self._read(reader)
+        container = Container.of(value, budget)
+        container.metadata = container.metadata or reader.metadata
+        lost = {key: part for key, (_, part) in reader.lost.items()}
+        container.parts = [lost.get(id(part.read()), part) for part in container.parts]
+        return container
+
+    def _reader(self, data: memoryview, copy: bool | None, budget: Budget) -> Reader:
+        dtype = {name: _row(kind) for name, kind in self.dtype.items()} if isinstance(self.dtype, Mapping) else _row(self.dtype)
+        return Reader(data, budget, copy, self.plain, dtype, self.ragged)
+
+    def _read(self, reader: Reader) -> Any:
+        try:
+            return reader.document()
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+        except RecursionError:
+            raise LimitError("values nested too deep", format=FORMAT, offset=0) from None
+
+
+def _row(dtype: Any) -> Any:
+    """What the reader takes: a row of the table, "text", "bytes" or None."""
+    if dtype is None:
+        return None
+    if dtype is str or getattr(dtype, "name", dtype) in ("text", "str"):
+        return "text"
+    return "bytes" if dtypes.is_string(dtype) else dtypes.named(dtype)

@@ -1,0 +1,206 @@
+"""A spec and its parts as a JSON document: every kind in its own form, or plain, as programs expect that know nothing of ours."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._errors import EncodeError
+from ...core import dtypes
+from ...core.tensors import Array, Strings
+from ...lowering.names import DENSE, members
+from ...wire.json import NANS, Numbers, Text
+from .tokens import FORMAT
+
+FLOATS = {"7ff8000000000000": "nan", "7ff0000000000000": "inf", "fff0000000000000": "-inf"}
+"""Python's floats that JSON has no number for; any other NaN by its bits."""
+
+
+def pointer(way: str, step: str | int) -> str:
+    """One step further into a document, as JSON Pointer writes it.
+
+    >>> pointer("/layers/2", "w/b")
+    '/layers/2/w~1b'
+    """
+    return f"{way}/{str(step).replace('~', '~0').replace('/', '~1')}"
+
+
+class Wrapped:
+    """What JSON has no word for is an object whose first key begins with "$", so any other key that does gets one more."""
+
+    def __init__(self, parts: Sequence[Array | Strings]) -> None:
+        self.parts, self.next = parts, 0
+        self.ways: dict[int, str] = {}
+        """Where the tensor stands that a part was the first of, for those that are the same."""
+
+    def take(self) -> Any:
+        self.next += 1
+        return self.parts[self.next - 1]
+
+    def node(self, node: Any, way: str) -> Any:
+        if not isinstance(node, dict):
+            return node
+        kind = next(iter(node), "tensor")
+        if kind not in _KINDS:
+            raise EncodeError(f"JSON has no form for a {kind} value", format=FORMAT)
+        return getattr(self, "tensor" if kind == "text" else kind)(node, way)
+
+    def list(self, node: Any, way: str) -> Any:
+        items = node["list"]
+        return [self.node(item, pointer(way, i)) for i, item in enumerate([DENSE] * items if isinstance(items, int) else items)]
+
+    def tuple(self, node: Any, way: str) -> Any:
+        return {"$tuple": self.list({"list": node["tuple"]}, f"{way}/$tuple")}
+
+    def dict(self, node: Any, way: str) -> Any:
+        if isinstance(node["dict"], list):
+            pairs = enumerate(node["dict"])
+            return {"$dict": [[key, self.node(x, f"{way}/$dict/{i}/1")] for i, (key, x) in pairs]}
+        escaped = {f"${key}" if key[:1] == "$" else key: item for key, item in node["dict"].items()}
+        return {key: self.node(item, pointer(way, key)) for key, item in escaped.items()}
+
+    def bundle(self, node: Any, way: str) -> Any:
+        texts = {key: node[key] for key in ("metadata", "tensor_metadata") if key in node}
+        return {"$bundle": self.dict({"dict": node["bundle"]}, f"{way}/$bundle"), **texts}
+
+    def float(self, node: Any, way: str) -> Any:
+        return {"$float": FLOATS.get(node["float"], node["float"])}
+
+    def bytes(self, node: Any, way: str) -> Any:
+        return {"$bytes": node["bytes"]}
+
+    def same(self, node: Any, way: str) -> Any:
+        return {"$same": self.ways[node["same"]]}
+
+    def tensor(self, node: Any, way: str) -> Any:
+        self.ways.setdefault(self.next, way)
+        part = self.take()
+        if isinstance(part, Strings):
+            return {"$tensor": "text" if part.text else "bytes", "shape": list(part.shape), "data": self.strings(part) if part.size else []}
+        data = numbers(part)
+        found = {"$tensor": dtypes.of(part.dtype).name, "shape": list(part.shape), "data": data if part.size else []}
+        odd = _odd_nans(data.array)
+        return found if odd is None else found | {"nan": odd}
+
+    def strings(self, part: Strings) -> Any:
+        return part.tolist() if part.text else _each(part.tolist(), lambda item: base64.b64encode(item).decode())
+
+    def quantized(self, node: Any, way: str) -> Any:
+        said = {key: node[key] for key in ("scheme", "dtype", "axis") if key in node}
+        parts = ("codes", "scale", "zero_point") if "axis" in node else ("codes",)
+        return {"$quantized": said | {key: self.tensor(DENSE, way) for key in parts}}
+
+    def sparse(self, node: Any, way: str) -> Any:
+        indices = self.take()
+        values = self.node(node["sparse"], f"{way}/$sparse/values")
+        return {"$sparse": {"indices": numbers(indices) if indices.size else [], "values": values, "dense_shape": numbers(self.take())}}
+
+    def ragged(self, node: Any, way: str) -> Any:
+        values = self.node(node["ragged"], f"{way}/$ragged/values")
+        splits = [self.take() for _ in range(node["splits"])]
+        found = {"values": values, "splits_dtype": splits[0].dtype.name, "row_splits": [numbers(part) for part in splits]}
+        return {"$ragged": found | ({"uniform": node["uniform"]} if "uniform" in node else {})}
+
+
+_KINDS = {"tensor", "text", "list", "tuple", "dict", "bundle", "float", "bytes", "same", "quantized", "sparse", "ragged"}
+"""The first keys of a spec's nodes, for each of which there is a method; a node without any key is a tensor."""
+
+
+class Plain(Wrapped):
+    """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as TensorFlow Serving reads them."""
+
+    def __init__(self, parts: Sequence[Array | Strings], bare: bool, limit: int) -> None:
+        super().__init__(parts)
+        self.bare, self.limit = bare, limit
+
+    def tuple(self, node: Any, way: str) -> Any:
+        return self.list({"list": node["tuple"]}, way)
+
+    def dict(self, node: Any, way: str) -> Any:
+        found: Any = {}
+        for key, item in members(node):
+            if str(key) in found:
+                why = f"plain JSON has only text as keys, and {key!r} and '{key}' are both there"
+                raise EncodeError(why, format=FORMAT)
+            found[str(key)] = self.node(item, pointer(way, key))
+        return found
+
+    def bundle(self, node: Any, way: str) -> Any:
+        if "metadata" in node or "tensor_metadata" in node:
+            raise EncodeError("plain JSON has no place for metadata; drop_metadata=True leaves them out", format=FORMAT)
+        return self.dict({"dict": node["bundle"]}, way)
+
+    def float(self, node: Any, way: str) -> Any:
+        word = {"inf": "Infinity", "-inf": "-Infinity"}.get(FLOATS.get(node["float"], ""), "NaN")
+        return Text(word) if self.bare else word
+
+    def bytes(self, node: Any, way: str) -> Any:
+        return {"b64": node["bytes"]}
+
+    def same(self, node: Any, way: str) -> Any:
+        return self.dense(self.parts[node["same"]])
+
+    def tensor(self, node: Any, way: str) -> Any:
+        part = self.take()
+        return self.strings(part) if isinstance(part, Strings) else self.dense(part)
+
+    def dense(self, part: Array) -> Any:
+        if not part.size and math.prod(dim or 1 for dim in part.shape) * 3 > self.limit:
+            raise EncodeError(f"the lists of {part.shape} would take more than {self.limit} bytes, and hold nothing", format=FORMAT)
+        return numbers(part)
+
+    def strings(self, part: Strings) -> Any:
+        return part.tolist() if part.text else _each(part.tolist(), _b64)
+
+    def quantized(self, node: Any, way: str) -> Any:
+        raise EncodeError("plain JSON has no form for quantized tensors", format=FORMAT)
+
+    def sparse(self, node: Any, way: str) -> Any:
+        indices = self.take()
+        return {"indices": numbers(indices), "values": self.node(node["sparse"], way), "dense_shape": numbers(self.take())}
+
+    def ragged(self, node: Any, way: str) -> Any:
+        if "quantized" in node["ragged"]:
+            self.quantized(node, way)
+        values, splits = self.take(), [self.take().astype(np.int64) for _ in range(node["splits"])]
+        if not isinstance(values, Strings):
+            inner = numbers(values)
+            return inner._replace(levels=(len(splits[0]) - 1, *splits, *inner.levels[1:]))
+        rows = self.strings(values)
+        for part in reversed(splits):
+            bounds = part.tolist()
+            rows = [rows[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+        return rows
+
+
+def numbers(array: Array) -> Numbers:
+    """An array as nested lists by its shape; complex numbers are pairs."""
+    if array.dtype.kind == "c":
+        array = array.reshape(*array.shape, 1).view(np.dtype(f"f{array.dtype.itemsize // 2}"))
+    return Numbers(array, array.shape)
+
+
+def _b64(item: bytes) -> Any:
+    return {"b64": base64.b64encode(item).decode()}
+
+
+def _each(items: Any, make: Callable[[Any], Any]) -> Any:
+    return [_each(item, make) for item in items] if isinstance(items, list) else make(items)
+
+
+def _odd_nans(array: Array) -> Any:
+    """Where NaNs are that have other bits than those that "NaN" is read as, and which; None if there are none."""
+    usual = NANS.get(dtypes.of(array.dtype).name)
+    if not usual:
+        return None
+    flat = array.reshape(-1)
+    bits = flat.view(f"u{array.dtype.itemsize}")
+    nans = np.isnan(flat)
+    if not nans.any():
+        return None
+    at = np.flatnonzero(nans & (bits != usual))
+    return {"at": Numbers(at, at.shape), "bits": Numbers(bits[at], at.shape)} if len(at) else None

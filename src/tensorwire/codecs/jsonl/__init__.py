@@ -1,0 +1,281 @@
+"""JSON lines: an object a record, plain or compressed as a whole.
+
+Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has
+no
+number for are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN with other bits. A
+feature that a record does not have is not there (null is read as that, too).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from ... import storage
+from ..._errors import DecodeError, EncodeError, LimitError, SchemaError, TensorwireError
+from ..._limits import DEFAULT
+from ...records import blocks as _blocks
+from ...records import pack, sidecar
+from ...records.batch import Batch
+from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
+from ...transforms import compression as compressions
+from ...wire import json as jsontext
+from .. import example_features
+from ..conversion_spec import Spec
+from ..rows import ROWS, Counted, Damage, Part, Reading
+from . import values as jsonl_values
+from .values import FORMAT
+
+_MARK = b"\xef\xbb\xbf"
+"""What some put in front of UTF-8."""
+_PIECE = 1 << 20
+_SAMPLE = 8 << 20
+"""Bytes that a sample reads of each of a few files."""
+_FILES = 16
+_COMPRESSIONS = ("gzip", "zstd", "lz4")
+"""Those that a file's first bytes say; nothing else does."""
+
+
+def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterator[tuple[int, bytes]]:
+    """Each line that has something in it, and where it begins (in the content, if that is compressed)."""
+    with storage.opened(path, ahead=True) as source:
+        name = _compression(source)
+        stream: Any = _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
+        buffer = np.empty(_PIECE, np.uint8)
+        rest, at = b"", offset
+        while got := stream.fill(buffer):
+            if reading is not None:
+                reading.reach(stream.at / source.size)
+            piece = buffer[:got].tobytes()
+            if not at and not rest and piece.startswith(_MARK):
+                piece, at = piece.removeprefix(_MARK), len(_MARK)
+            whole, newline, tail = (rest + piece).rpartition(b"\n")
+            if not newline:
+                rest = tail
+                if len(rest) > DEFAULT.record:
+                    raise LimitError(f"a line of more than the {DEFAULT.record} bytes that Limits(record=...) allows", path=path, offset=at)
+                continue
+            for line in whole.split(b"\n"):
+                if line.strip():
+                    yield at, line
+                at += len(line) + 1
+            rest = tail
+        stream.finish()
+        if rest.strip():
+            yield at, rest
+
+
+def _compression(source: storage.Readable) -> str | None:
+    head = bytes(source.read_at(0, min(64, source.size)))
+    return compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
+
+
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+    """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it is found here."""
+    with storage.opened(path) as source:
+        packed = _compression(source) is not None
+    offsets, step, records = [], 1, 0
+    for at, line in _lines(path):
+        if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
+            continue
+        if records % step == 0:
+            offsets.append(at)
+            if len(offsets) > 4 * max(1, marks):  # twice as far apart
+                offsets, step = offsets[::2], 2 * step
+        records += 1
+    if packed or spec.skips or not records:
+        return Counted(records, [])
+    return Counted(records, offsets, step)
+
+
+def _parsed(line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None) -> dict[str, Any] | None:
+    try:
+        found = jsontext.parse(line, FORMAT, offset)
+        if not isinstance(found, dict):
+            raise DecodeError(f"a line is an object, not {type(found).__name__}", format=FORMAT, offset=offset)
+        return found
+    except DecodeError as error:
+        error.add(path=path, record=record)
+        if damage is None:
+            raise
+        damage.append(Damage(path, str(error), len(line)))
+        return None
+
+
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
+    unknown, lists = set(names), set[str]()
+    for path in _some(paths) if names else ():
+        for number, (at, line) in enumerate(_lines(path)):
+            if at > _SAMPLE or not unknown:
+                break
+            row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
+            known = {name for name in unknown if row.get(name) is not None}
+            lists |= {name for name in known if _is_lists(row[name])}
+            unknown -= known
+    return [name for name in names if name not in lists]
+
+
+def _is_lists(value: Any) -> bool:
+    """Whether a value is a list, and not of bytes, as what is quantized."""
+    return isinstance(value, list) and not (value and isinstance(value[0], dict))
+
+
+def _some(paths: Sequence[str]) -> list[str]:
+    """A few files, spread over all of them."""
+    count = min(len(paths), _FILES)
+    return [paths[i * len(paths) // count] for i in range(count)]
+
+
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+    number, offset = part.mark or (0, 0)
+    held: list[dict[str, Any]] = []
+    size, first = 0, number
+    for at, line in _lines(part.path, offset, reading):
+        behind = part.stop is not None and number >= part.stop
+        if behind and not spec.skips:
+            break
+        wanted = number >= part.first
+        row = _parsed(line, part.path, number, at, reading.damage if spec.skips else None) if wanted or spec.skips else None
+        if row is None and spec.skips:  # behind the last record, too: nobody else may come by
+            continue
+        if behind:
+            break
+        if wanted and row is not None:
+            if not held:
+                first = number
+            held.append(row)
+            size += len(line)
+        number += 1
+        if len(held) == ROWS or size >= 4 * _PIECE:
+            yield _batch(held, spec, part.path, first)
+            held, size = [], 0
+    if held:
+        yield _batch(held, spec, part.path, first)
+
+
+def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Batch:
+    assert spec.schema is not None
+    if spec.strict:
+        for number, row in enumerate(rows):
+            if strangers := {name for name, value in row.items() if value is not None} - set(spec.schema):
+                why = "a feature that the schema does not have, and that would be lost; columns= says what to keep"
+                raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
+    columns, present = {}, {}
+    for name, feature in example_features.travelling(spec).items():
+        values = [row.get(name) for row in rows]
+        there = np.fromiter((value is not None for value in values), np.bool_, len(values))
+        try:
+            columns[name] = jsonl_values.to_column(values, there, feature)
+        except TensorwireError as error:
+            error.record = first + (error.record or 0)
+            raise error.add(tensor=name, path=path) from None
+        present[name] = there
+    return Batch(columns, present, len(rows))
+
+
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+    return sidecar.known(sources, lambda without: _sampled(without, spec))
+
+
+def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
+    """What the first lines of a few files are."""
+    found: dict[str, Feature] = {}
+    for path in _some(sources):
+        for number, (at, line) in enumerate(_lines(path)):
+            if at > _SAMPLE:
+                break
+            row = _parsed(line, path, number, at, [] if spec.skips else None)
+            for name, value in (row or {}).items():
+                if value is not None and (spec.reads is None or name in spec.reads):
+                    try:
+                        _grow(found, name, _feature(value, _width(name, spec)))
+                    except TensorwireError as error:
+                        raise error.add(path=path, record=number, tensor=name) from None
+    return Schema(found)
+
+
+def _width(name: str, spec: Spec) -> str:
+    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is made into something else later."""
+    return "float32" if spec.target == "tfrecord" and name not in spec.tensors and name not in spec.cast else "float64"
+
+
+def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None:
+    if feature is None:  # an empty list: of what, the next will say
+        return
+    known = found.get(name)
+    if known is None or known == feature:
+        found[name] = feature
+        return
+    if {known.kind, feature.kind} == {FLOAT, INT64} and "bool" not in (known.dtype, feature.dtype):
+        width = known.dtype if known.kind == FLOAT else feature.dtype
+        known, feature = Feature(FLOAT, known.shape, width), Feature(FLOAT, feature.shape, width)
+    if known.kind == BYTES:
+        text = known.text and feature.text
+        known, feature = Feature(known.kind, known.shape, text=text), Feature(feature.kind, feature.shape, text=text)
+    found[name] = pack.merge(known, feature)
+
+
+def _feature(value: Any, width: str) -> Feature | None:
+    if isinstance(value, list):
+        inner = [found for item in value if (found := _feature(item, width)) is not None]
+        if any(found.shape != () for found in inner) or None in value:
+            raise SchemaError("lists of lists, or with null in them, are no feature; schema= says what they are, columns= leaves them out")
+        merged: dict[str, Feature] = {}
+        for found in inner:
+            _grow(merged, "", found)
+        return Feature(merged[""].kind, (None,), merged[""].dtype, text=merged[""].text) if merged else None
+    if isinstance(value, bool):
+        return Feature(INT64, (), "bool")
+    if isinstance(value, int):
+        return Feature(INT64, ())
+    if isinstance(value, float):
+        return Feature(FLOAT, (), width)
+    if isinstance(value, str):
+        return Feature(BYTES, (), text=True) if not jsonl_values.is_number(value) else Feature(FLOAT, (), width)
+    if isinstance(value, dict) and value.keys() == {"b64"}:
+        return Feature(BYTES, ())
+    raise SchemaError("an object is no feature; columns= leaves it out")
+
+
+class Writer:
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._file = file
+        name = _blocks.compression_named(spec.compression)
+        self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
+
+    def add(self, batch: Batch) -> None:
+        columns = {}
+        for name, column in batch.items():
+            try:
+                columns[name] = jsonl_values.from_column(column)
+            except EncodeError as error:
+                raise error.add(tensor=name) from None
+        present = {name: there.tolist() for name, there in batch.present.items()}
+        encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+        lines = [
+            encode({name: values[row] for name, values in columns.items() if present[name][row]}).encode() + b"\n"
+            for row in range(batch.size)
+        ]
+        data = b"".join(lines)
+        for chunk in self._compressor.write(data) if self._compressor is not None else [data]:
+            self._file.write(chunk)
+
+    def close(self) -> None:
+        for chunk in self._compressor.finish() if self._compressor is not None else ():
+            self._file.write(chunk)
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+def check_target(spec: Spec) -> None:
+    name = _blocks.compression_named(spec.compression)
+    if name is not None and name not in _COMPRESSIONS:
+        raise EncodeError(f"JSON lines in {name} could not be read back: compression= is {', '.join(_COMPRESSIONS)}", format=FORMAT)
+    if spec.quantize:
+        raise EncodeError("JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)

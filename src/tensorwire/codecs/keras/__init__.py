@@ -1,0 +1,158 @@
+"""keras: the weights of `.keras` archives, of `.weights.h5`, and of the older `.h5` files. They are only read.
+
+A `.keras` file is a zip of metadata.json, config.json and model.weights.h5. The config is text to us, and becomes metadata: no layer, no
+Lambda and no function in it is ever made, so there is nothing that could be executed. Weights are called as Keras calls them
+(`hidden/kernel`) where the config tells, else by their place in the file (`layers/dense/vars/0`), which `tensor_metadata` has in any case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..._errors import ChecksumError, DecodeError, EncodeError, LimitError
+from ..._limits import DEFAULT, Budget, Limits
+from ...storage.files import BytesSource, Source
+from ...transforms.compression import deflate
+from ...wire import json as jsontext
+from ...wire import zip as archive
+from ...wire.zip import STORED, Member
+from ..array_part import little
+from ..container import Container
+from ..zip_member import InflatedSource
+from . import names as keras_names
+from .hdf5 import MAGIC, Hdf5
+
+FORMAT = "keras"
+WEIGHTS = "model.weights.h5"
+CONFIG = "config.json"
+METADATA = "metadata.json"
+_TEXT = 64 << 20
+"""Bytes of the config."""
+_LEGACY = "model_weights/"
+
+
+@dataclass(frozen=True, slots=True)
+class Keras:
+    """The weights of a Keras model, by name."""
+
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any) -> list[Any]:
+        raise EncodeError("files of Keras are only read; load the weights in Keras and save them there", format=FORMAT)
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        if copy is False:
+            raise DecodeError("copy=False, but HDF5 copies what it reads; leave copy out", format=FORMAT, offset=0)
+        return self.open(BytesSource(data), copy).value()
+
+    def open(self, source: Source, copy: bool | None = None) -> Container:
+        """Reads the names and shapes, and each array when it is asked for."""
+        budget = self.limits.call(source.size)
+        try:
+            head = bytes(source.read_at(0, min(8, source.size)))
+            if head == MAGIC:
+                return _weights(source, {}, None, copy, budget)
+            texts, config, weights = _archive(source, budget)
+            return _weights(weights, texts, config, copy, budget)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+
+
+def _archive(source: Source, budget: Budget) -> tuple[dict[str, str], Any, Source]:
+    """(metadata, config, where the weights are) of a .keras file"""
+    members = {member.name: member for member in archive.members(little(source), source.size, budget.names)}
+    if WEIGHTS.encode() not in members:
+        raise DecodeError(f"a zip without {WEIGHTS}: no .keras file", offset=0)
+    texts: dict[str, str] = {}
+    about = _parsed(_text(source, members.get(METADATA.encode()), METADATA, budget))
+    if isinstance(about, dict):
+        texts |= {key: text for key, text in about.items() if isinstance(text, str)}
+    config = _text(source, members.get(CONFIG.encode()), CONFIG, budget)
+    if config is not None:
+        texts["config"] = config
+    return texts, _parsed(config), _inside(source, members[WEIGHTS.encode()], budget)
+
+
+def _text(source: Source, member: Member | None, name: str, budget: Budget) -> str | None:
+    if member is None:
+        return None
+    if member.size > _TEXT:
+        raise LimitError(f"{name} has {member.size} bytes, and {_TEXT} are allowed", offset=member.at)
+    inside = _inside(source, member, budget)
+    text = bytes(inside.read_at(0, member.size))
+    if member.method == STORED and deflate.backend().crc32(text) != member.crc:
+        raise ChecksumError(f"{name} does not match its checksum", offset=member.at)
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise DecodeError(f"{name} is not UTF-8", offset=member.at) from None
+
+
+class _Weights(Container):
+    """Weights, and the process that reads some of them."""
+
+    file: Hdf5
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def _weights(source: Source, texts: dict[str, str], config: Any, copy: bool | None, budget: Budget) -> Container:
+    file = Hdf5(source, budget, FORMAT, copy)
+    listing = file.list()
+    legacy = listing.texts.pop("model_config", None)
+    texts |= listing.texts
+    if legacy is not None:
+        texts["config"] = legacy
+        named = _legacy(list(listing.datasets))
+    else:
+        named = keras_names.names(list(listing.datasets), listing.layers, config)
+    tree: Any = {"dict": {named.get(path, path): {} for path in listing.datasets}}
+    container = _Weights(tree, list(listing.datasets.values()), texts, budget)
+    container.file = file
+    container.tensor_metadata = {name: {"path": path} for path, name in named.items() if name != path}
+    return container
+
+
+def _parsed(text: str | None) -> Any:
+    """What a text of JSON says. It only tells names, so one that cannot be read (Python writes NaN, which is no JSON) says nothing."""
+    try:
+        return None if text is None else jsontext.parse(text.encode(), FORMAT)
+    except DecodeError:
+        return None
+
+
+def _inside(source: Source, member: Member, budget: Budget) -> Source:
+    """What a member holds, as a source."""
+    at = archive.data_at(little(source), member)
+    if member.method == STORED:
+        return Stored(source, at, member.size)
+    inflated = InflatedSource(source, at, member, budget)
+    return BytesSource(inflated.read_at(0, member.size))  # HDF5 goes here and there: all of it, once
+
+
+class Stored:
+    """A run of a source's bytes as a source."""
+
+    def __init__(self, source: Source, at: int, size: int) -> None:
+        self.size, self.path, self._source, self._at = size, source.path, source, at
+        if hasattr(source, "read_into"):
+            self.read_into = self._read_into
+
+    def _read_into(self, offset: int, buffer: Any) -> None:
+        self._source.read_into(self._at + offset, buffer)  # type: ignore[attr-defined]
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        return self._source.read_at(self._at + offset, count)
+
+    def close(self) -> None:
+        """The archive is open as long as its owner wants."""
+
+
+def _legacy(paths: list[str]) -> dict[str, str]:
+    """`model_weights/dense/dense/kernel:0` of the older files is `dense/kernel`, if that is no other's name."""
+    short = {path: path.removeprefix(_LEGACY).partition("/")[2].removesuffix(":0") for path in paths if path.startswith(_LEGACY)}
+    others = {path for path in paths if path not in short}
+    plain = all(short.values()) and len(set(short.values())) == len(short) and not others & set(short.values())
+    return short if plain else {}

@@ -1,0 +1,105 @@
+"""Codecs by name, and bytes or files opened by the codec that they are in."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from .._errors import DecodeError, TensorwireError, UnknownFormatError, UsageError, choices
+from .._limits import DEFAULT, Limits
+from ..core import memory
+from ..storage import files
+from . import FORMATS, Codec
+from .container import Container
+from .recognition import HEAD, compressed, has_checksum, recognise
+
+_classes: dict[str, Any] = {}
+_plain: dict[str, Codec] = {}
+_PACKING = ("compression", "level", "threads", "per_tensor", "shuffle", "quantize", "axis", "nonfinite", "metadata", "keep_device")
+"""Options that do not depend on the format, for suggestions."""
+
+
+def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> Codec:
+    """The codec of a format, with these options."""
+    if not options and limits is None and name in _plain:
+        return _plain[name]
+    if name not in FORMATS:
+        raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
+    if name not in _classes:
+        module, _, kind = FORMATS[name].where.partition(":")
+        _classes[name] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
+    kind = _classes[name]
+    if not options and limits is not None:
+        return kind(limits=limits)  # type: ignore[no-any-return]
+    known = [field.name for field in fields(kind) if field.name != "limits"]
+    strangers = [option for option in options if option not in known]
+    if strangers:
+        known = list(dict.fromkeys([*known, *_PACKING]))
+        raise UsageError(f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}", format=name)
+    made = kind(**options, limits=limits or DEFAULT)
+    if not options and limits is None:
+        _plain[name] = made
+    return made  # type: ignore[no-any-return]
+
+
+def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:
+    from ..transforms.compression import oneshot
+
+    return memory.flat(oneshot.decompress(view, compression, limits))
+
+
+def decode(view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits, options: dict[str, Any]) -> Any:
+    name = _named(format, view, len(view))
+    try:
+        return codec(name, options, limits).decode(view, copy)
+    except TensorwireError as error:
+        raise error.add(format=name) from None
+
+
+class Opened(NamedTuple):
+    """What `open_container` found."""
+
+    container: Container
+    format: str
+    compression: str | None
+    checksums: bool
+    """Whether any change of the data is noticed."""
+    lazy: bool
+    """Whether tensors are read when they are asked for; else all was read."""
+
+
+def open_container(
+    source: files.Source, format: str | tuple[str, ...] | None, compression: str | None, limits: Limits | None, options: dict[str, Any]
+) -> Opened:
+    """A container that is lazy where the format and the file allow it."""
+    budget = (limits or DEFAULT).call(source.size)
+    head = source.read_at(0, min(source.size, HEAD))
+    packed = compression or compressed(head, format)
+    sums = has_checksum(packed, head)
+    if packed is not None:
+        source = files.BytesSource(decompress(source.read_at(0, source.size), packed, budget), source.path)
+        head = source.read_at(0, min(source.size, HEAD))
+    name = _named(format, head, source.size)
+    opener: Any = codec(name, options, budget)
+    try:
+        if hasattr(opener, "open"):
+            container = opener.open(source)
+            lazy = FORMATS[name].lazy and packed is None
+            return Opened(container, name, packed, sums or container.checksums, lazy)
+        value = opener.decode(source.read_at(0, source.size))
+    except DecodeError as error:
+        raise error.add(format=name, offset=0) from None
+    except TensorwireError as error:
+        raise error.add(format=name) from None
+    return Opened(Container.of(value, budget), name, packed, sums, False)
+
+
+def _named(format: str | tuple[str, ...] | None, head: memoryview, size: int) -> str:
+    """The format that was named, or that the bytes are in if that is allowed."""
+    if isinstance(format, str):
+        return format
+    name = recognise(head, size)
+    if format is not None and name not in format:
+        raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+    return name

@@ -1,0 +1,242 @@
+"""protobuf: the message of tensor_data.proto, which ships with the package, for programs in other languages.
+
+A dense tensor is one flat message. Sparse, ragged, nested values and bundles have their pieces as `parts`; only what protobuf cannot say
+(Python's own values, tied weights, quantized tensors) is JSON, with the spec of `lowering`. Fields are written in the order of their
+numbers and defaults are left out, so the bytes are also those of any protobuf runtime that writes the same message again.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ... import lowering
+from ..._errors import DecodeError, EncodeError
+from ..._limits import DEFAULT, Limits
+from ...core import dtypes, memory
+from ...core.tensors import Array, Bundle, Strings
+from ...storage.files import BytesSource, Source
+from ...wire import json as jsontext
+from ...wire import kernels, protobuf
+from ...wire.status import MAX_MESSAGE
+from ..container import Container
+from .message import FORMAT, MAGIC, RANK
+from .read import read
+
+_ALIGN = 64
+_TAGS = {number: protobuf.varint(number << 3 | 2) for number in range(1, 17)}
+
+
+@dataclass(frozen=True, slots=True)
+class Protobuf:
+    """Our own message, for other languages.
+
+    >>> import numpy as np
+    >>> Protobuf().encode(np.int8([1, 2]))
+    [b'\\n\\x0ctensorwire/1\\x12\\x05dense\\x1a\\x04int8"\\x01\\x02z\\x02\\x01\\x02']
+    """
+
+    limits: Limits = DEFAULT
+
+    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+        spec, parts = lowering.lower(value, strings=True)
+        texts = (spec.pop("metadata", {}) if isinstance(value, Bundle) else {}) | (metadata or {})
+        whole = _Drafts(parts).whole(spec, texts)
+        if whole.size > MAX_MESSAGE:
+            why = f"{whole.size} bytes do not fit a protobuf message, which ends at 2 GiB; safetensors has no such limit"
+            raise EncodeError(why, format=FORMAT)
+        return list(_joined(_chunks(whole, 0)))
+
+    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
+        budget = self.limits.call(len(data))
+        try:
+            found = read(BytesSource(data), copy, budget)
+            return lowering.lift(found.node, [part.read() for part in found.parts], budget)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
+
+    def open(self, source: Source, copy: bool | None = None) -> Container:
+        """Walks over the message, and reads each tensor when it is asked for. What is said about tensors is its tensor_metadata."""
+        budget = self.limits.call(source.size)
+        try:
+            node, parts, metadata, about = read(source, copy, budget)
+            container = Container(node, parts, metadata, budget)
+        except DecodeError as error:
+            raise error.add(format=FORMAT, offset=0) from None
+        container.tensor_metadata = about
+        return container
+
+
+class _About(NamedTuple):
+    """What a message says beside its value."""
+
+    key: str | int | None = None
+    own: Mapping[str, str] = {}
+    """Text about the tensor; `name` and `device` have fields of their own."""
+    texts: Mapping[str, str] = {}
+    """Text about all of it."""
+    top: bool = False
+
+
+class _Draft(NamedTuple):
+    """A message whose size is known, before it is known where it stands."""
+
+    head: bytes
+    """All fields before the parts."""
+    parts: list[_Draft]
+    tail: bytes
+    """The fields between the parts and the data."""
+    data: Array | None
+    shape: tuple[int, ...]
+    size: int
+
+
+class _Drafts:
+    """A spec and its parts as messages."""
+
+    def __init__(self, parts: list[Array | Strings]) -> None:
+        self._parts = iter(parts)
+
+    def whole(self, spec: Any, texts: Mapping[str, str]) -> _Draft:
+        about = _About(texts=texts, top=True)
+        if isinstance(spec, dict) and len(spec.get("bundle", ())) == 1:
+            ((key, node),) = spec["bundle"].items()
+            own = spec.get("tensor_metadata", {}).get(key, {})
+            if own.keys() <= {"name", "device"}:  # the message of the tensor has room for all that is said
+                spec, about = node, _About(key, own, texts, True)
+        return self.draft(spec, about) or _draft("value", about, spec=spec)
+
+    def draft(self, node: Any, about: _About) -> _Draft | None:
+        """None for what has no tensors in it, which is a value as a whole."""
+        if not isinstance(node, dict):
+            return None
+        kind = next(iter(node), None)
+        if kind is None or kind == "text":
+            return self.tensor(about, kind == "text")
+        if kind == "sparse":
+            parts = [self.tensor(_About("indices")), self.inner(node["sparse"], "values")]
+            shape: Any = next(self._parts)
+            return _draft("sparse", about, shape=tuple(shape.tolist()), parts=parts)
+        if kind == "ragged":
+            values = self.inner(node["ragged"], "values")
+            splits = [self.tensor(_About(f"row_splits/{i}")) for i in range(node["splits"])]
+            lengths = [-1 if length is None else length for length in node.get("uniform", [None] * len(splits))]
+            return _draft("ragged", about, shape=(splits[0].shape[0] - 1, *lengths, *values.shape[1:]), parts=[values, *splits])
+        if kind in lowering.CONTAINERS:
+            return self.container(node, kind, about)
+        names = lowering.names(node, sys.maxsize)
+        if not names:
+            return None
+        parts = [self.tensor(_About(name)) for name in names]
+        return _draft("value", about, shape=parts[0].shape, spec=node, parts=parts)
+
+    def inner(self, node: Any, key: str) -> _Draft:
+        found = self.draft(node, _About(key))
+        assert found is not None  # the values of a tensor are tensors
+        return found
+
+    def container(self, node: Any, kind: str, about: _About) -> _Draft | None:
+        own = node.get("tensor_metadata", {})
+        named = kind in ("dict", "bundle")
+        items = [(key if named else None, item) for key, item in lowering.members(node)]
+        parts = [self.draft(item, _About(key, own.get(key, {}))) for key, item in items]
+        if kind == "bundle":
+            about = about._replace(texts={**node.get("metadata", {}), **about.texts})
+        elif all(part is None for part in parts):
+            return None
+        made = [part or _draft("value", _About(key), spec=item) for (key, item), part in zip(items, parts, strict=True)]
+        return _draft(kind, about, shape=(len(made),), parts=made)
+
+    def tensor(self, about: _About, text: bool = False) -> _Draft:
+        part = next(self._parts)
+        if isinstance(part, Strings):
+            return _draft("strings", about, "text" if text else "bytes", part.shape, strings=part)
+        return _draft("dense", about, dtypes.of(part.dtype).name, part.shape, data=part)
+
+
+def _draft(
+    kind: str,
+    about: _About,
+    dtype: str | None = None,
+    shape: tuple[int, ...] = (),
+    *,
+    strings: Strings | None = None,
+    spec: Any = ...,
+    parts: list[_Draft] | None = None,
+    data: Array | None = None,
+) -> _Draft:
+    if len(shape) > RANK:
+        raise EncodeError(f"a shape of {len(shape)} dims; {RANK} is the most", format=FORMAT)
+    head = _text(1, MAGIC) if about.top else b""
+    head += _text(2, kind)
+    head += b"" if dtype is None else _text(3, dtype)
+    if shape and kind != "value":
+        head += _block(4, b"".join(protobuf.varint(dim & 0xFFFFFFFFFFFFFFFF) for dim in shape))
+    tail = b""
+    if isinstance(about.key, int):
+        tail = protobuf.varint(12 << 3) + protobuf.varint(about.key & 0xFFFFFFFFFFFFFFFF)
+    key = about.key if isinstance(about.key, str) else None
+    named = {5: key, 6: about.own.get("name"), 7: about.own.get("device")}
+    head += b"".join(_text(number, text) for number, text in named.items() if text is not None)
+    if strings is not None:
+        head = kernels.string_vals(head, strings.data, strings.offsets)
+    rest = b"" if spec is ... else _block(9, jsontext.write(spec))
+    texts = {key: text for key, text in about.own.items() if key not in ("name", "device")} | dict(about.texts)
+    rest += b"".join(_block(10, _text(1, key) + _text(2, text)) for key, text in texts.items())
+    size = len(head) + len(rest) + len(tail)
+    size += sum(1 + len(protobuf.varint(part.size)) + part.size for part in parts or ())
+    if data is not None and data.nbytes:
+        size += 1 + len(protobuf.varint(data.nbytes)) + data.nbytes + (5 + _ALIGN + 1 if data.nbytes > memory.TINY else 0)
+    return _Draft(head + rest if rest else head, parts or [], tail, data, shape, size)
+
+
+def _text(number: int, text: str) -> bytes:
+    try:
+        return _block(number, text.encode())
+    except UnicodeEncodeError:
+        raise EncodeError(f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold", format=FORMAT) from None
+
+
+def _block(number: int, data: bytes) -> bytes:
+    return _TAGS[number] + protobuf.varint(len(data)) + data
+
+
+def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
+    """A message that begins at byte `at`. Data that could be used in place start at a multiple of 64."""
+    yield draft.head
+    at += len(draft.head)
+    for part in draft.parts:
+        tag = _TAGS[11] + protobuf.varint(part.size)
+        yield tag
+        yield from _chunks(part, at + len(tag))
+        at += len(tag) + part.size
+    if draft.tail:
+        yield draft.tail
+        at += len(draft.tail)
+    if draft.data is None or not draft.data.nbytes:
+        return
+    tag = _TAGS[15] + protobuf.varint(draft.data.nbytes)
+    if draft.data.nbytes <= memory.TINY:
+        yield tag + draft.data.tobytes()
+        return
+    room = -(at + 2 + len(tag)) % _ALIGN or _ALIGN  # never none: an empty field would be left out by whoever writes the message again
+    yield _block(14, bytes(room)) + tag
+    yield memory.chunk(draft.data)
+    yield _block(16, bytes(_ALIGN + 1 - room))
+
+
+def _joined(chunks: Iterator[Any]) -> Iterator[Any]:
+    """The same with all that is small in one piece."""
+    small: list[bytes] = []
+    for chunk in chunks:
+        if type(chunk) is bytes and len(chunk) <= memory.INLINE:
+            small.append(chunk)
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        yield chunk
+    if small:
+        yield b"".join(small)

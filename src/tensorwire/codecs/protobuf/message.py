@@ -1,0 +1,222 @@
+"""The fields of a TensorData message (tensor_data.proto): found by a walk over their tags, which reads no data on the way.
+
+Strict where two readings are possible: a field that may stand once and stands twice is refused (two messages joined are one to protobuf),
+and so are known fields of another wire type, keys that stand twice, text that is not UTF-8, and strings with something else between them.
+Unknown fields are stepped over, as protobuf promises to whoever extends a message. Otherwise the order of fields is free, and `shape` may
+be packed or not.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..._errors import DecodeError, LimitError
+from ..._limits import Limits
+from ...storage.files import BytesSource, Source
+from ...wire import kernels
+from ...wire import protobuf as wire
+from ...wire.status import MIXED_FIELDS, REPEATED, TOO_MANY_DIMS, UNKNOWN_FIELD, problem
+
+FORMAT = "protobuf"
+MAGIC = "tensorwire/1"
+RANK = 254
+_SHAPE, _STRINGS, _METADATA, _PARTS, _INT_KEY = 4, 8, 10, 11, 12
+_TEXTS = {1: "magic", 2: "kind", 3: "dtype", 5: "key", 6: "name", 7: "device"}
+_BYTES = {9: "spec", 14: "padding", 15: "data", 16: "filler"}
+_ONCE = _TEXTS | _BYTES
+_KNOWN = {*_ONCE, _SHAPE, _STRINGS, _METADATA, _PARTS, _INT_KEY}
+_BLOCK = 16 << 10
+
+
+class Message(NamedTuple):
+    """What a scan found."""
+
+    start: int
+    stop: int
+    texts: dict[str, str]
+    """The fields that are text."""
+    shape: list[int]
+    strings: list[int]
+    """How many, and from where to where."""
+    metadata: dict[str, str]
+    places: array[int]
+    """Of the parts: from, to, from, to ... There can be very many, and they are not looked into."""
+    spans: dict[str, tuple[int, int]]
+    """From where to where: spec, data."""
+    int_keys: list[int]
+    """The int that is this part's key; at most one."""
+
+    @property
+    def key(self) -> str | int | None:
+        """What this part is called in the message that it is a part of."""
+        return self.int_keys[0] if self.int_keys else self.texts.get("key")
+
+    @property
+    def kind(self) -> str:
+        return self.texts.get("kind", "")
+
+    @property
+    def parts(self) -> Iterator[tuple[int, int]]:
+        return zip(self.places[::2], self.places[1::2], strict=True)
+
+    @property
+    def placed(self) -> dict[str, str]:
+        """The tensor's own name and device."""
+        return {key: self.texts[key] for key in ("name", "device") if key in self.texts}
+
+    def said(self) -> set[str]:
+        """Which of the fields that make up a value are there; to protobuf an empty one is not."""
+        found = {name for name, (start, stop) in self.spans.items() if stop > start} & {"spec", "data"}
+        if self.texts.get("dtype"):
+            found.add("dtype")
+        if self.shape:
+            found.add("shape")
+        if self.strings[0]:
+            found.add("strings")
+        if self.places:
+            found.add("parts")
+        return found
+
+
+class Scanner:
+    """Messages of one source."""
+
+    def __init__(self, source: Source, limits: Limits) -> None:
+        self.view: Any = source.view if isinstance(source, BytesSource) else _Window(source)
+        self._limits, self._messages = limits, 1
+
+    def scan(self, start: int, stop: int) -> Message:
+        """The fields of one message; its parts are not looked into."""
+        try:
+            return self._scan(start, stop)
+        except wire.Fault as fault:
+            raise problem(fault.status, fault.offset, FORMAT) from None
+
+    def _scan(self, start: int, stop: int) -> Message:
+        found = Message(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
+        texts, spans, view, at = found.texts, found.spans, self.view, start
+        while at < stop:
+            begin = at
+            byte = view[at]
+            if byte & 0x87 == wire.LEN and byte >= 8:  # the usual tag
+                number, at = byte >> 3, at + 1
+            else:
+                number, kind, at = wire.tag(view, at, stop)
+                if kind != wire.LEN:
+                    at = self._other(found, number, kind, begin, at, stop)
+                    continue
+            byte = view[at] if at < stop else 0x80
+            size, first = (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
+            at = first + size
+            name = _ONCE.get(number)
+            if name is not None:
+                if name in texts or name in spans:
+                    raise wire.Fault(REPEATED, begin)
+                if number in _TEXTS:
+                    texts[name] = self._text(first, at)
+                else:
+                    spans[name] = first, at
+            elif number == _PARTS:
+                found.places.extend((first, at))
+                self._messages += 1
+                if self._messages > self._limits.names:
+                    raise self._too_many(begin)
+            elif number == _SHAPE:
+                self._packed(found.shape, first, at, begin)
+            elif number == _INT_KEY:
+                raise wire.Fault(UNKNOWN_FIELD, begin)
+            elif number == _METADATA:
+                self._entry(found.metadata, first, at)
+            elif number == _STRINGS:
+                if found.strings[0]:
+                    raise wire.Fault(MIXED_FIELDS, begin)
+                count, at = self._run(begin, stop)
+                found.strings[:] = count, begin, at
+        return found
+
+    def _other(self, found: Message, number: int, kind: int, begin: int, at: int, stop: int) -> int:
+        """The position after a field without a length: a dimension, an int_key, or unknown."""
+        if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
+            value, at = wire.read_varint(self.view, at, stop)
+            if number == _SHAPE:
+                self._dims(found.shape, [value], begin)
+            elif found.int_keys:
+                raise wire.Fault(REPEATED, begin)
+            else:
+                found.int_keys.append(_signed(value))
+            return at
+        if number in _KNOWN:
+            raise wire.Fault(UNKNOWN_FIELD, begin)
+        return wire.skip(self.view, at, stop, number, kind)
+
+    def _too_many(self, offset: int) -> LimitError:
+        return LimitError(f"more than {self._limits.names} parts or texts; Limits(names=...) allows more", offset=offset)
+
+    def _packed(self, shape: list[int], at: int, stop: int, begin: int) -> None:
+        if stop - at > 10 * RANK:
+            raise wire.Fault(TOO_MANY_DIMS, begin)
+        dims = []
+        while at < stop:
+            dim, at = wire.read_varint(self.view, at, stop)
+            dims.append(dim)
+        self._dims(shape, dims, begin)
+
+    def _dims(self, shape: list[int], dims: list[int], begin: int) -> None:
+        shape += map(_signed, dims)
+        if len(shape) > RANK:
+            raise wire.Fault(TOO_MANY_DIMS, begin)
+
+    def _run(self, start: int, stop: int) -> tuple[int, int]:
+        """(how many strings follow each other from here on, where the last one ends)"""
+        code, at, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
+        if code and code != MIXED_FIELDS:
+            raise wire.Fault(code, start + at)
+        return count, start + at
+
+    def _text(self, start: int, stop: int) -> str:
+        try:
+            return str(self.view[start:stop], "utf-8")
+        except UnicodeDecodeError as error:
+            raise DecodeError(f"text that is not UTF-8 ({error.reason})", format=FORMAT, offset=start + error.start) from None
+
+    def _entry(self, metadata: dict[str, str], start: int, stop: int) -> None:
+        """One pair of a map."""
+        pair: dict[int, str] = {}
+        for number, kind, value, begin in wire.fields(self.view, FORMAT, start, stop):
+            if number not in (1, 2):
+                continue
+            if kind != wire.LEN or not isinstance(value, tuple):
+                raise wire.Fault(UNKNOWN_FIELD, begin)
+            if number in pair:
+                raise wire.Fault(REPEATED, begin)
+            pair[number] = self._text(*value)
+        key = pair.get(1, "")
+        if key in metadata:
+            raise DecodeError(f"the metadata key {key!r:.60} stands twice", format=FORMAT, offset=start)
+        metadata[key] = pair.get(2, "")
+        if len(metadata) > self._limits.names:
+            raise self._too_many(start)
+
+
+def _signed(value: int) -> int:
+    """An int64, which is two's complement in a varint."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+class _Window:
+    """A file as if it were bytes, read block by block: the walk touches little of it."""
+
+    def __init__(self, source: Source) -> None:
+        self._source, self._first, self._block = source, 0, memoryview(b"")
+
+    def __len__(self) -> int:
+        return self._source.size
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self._source.read_at(key.start, key.stop - key.start)
+        if not self._first <= key < self._first + len(self._block):
+            self._first, self._block = key, self._source.read_at(key, min(_BLOCK, len(self) - key))
+        return self._block[key - self._first]

@@ -1,0 +1,248 @@
+"""TensorData messages to the spec and parts of `lowering`. What a message says and its kind has no use for is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import lowering
+from ..._errors import DecodeError, LimitError, TruncatedError
+from ..._limits import Limits
+from ...core import dtypes, memory, validate
+from ...core.tensors import Strings, trusted
+from ...storage.files import Source
+from ...wire import json as jsontext
+from ...wire import kernels
+from ...wire.status import problem
+from ..array_part import StoredPart
+from ..container import MemoryPart, Part, Rows, UnreadablePart
+from .message import FORMAT, MAGIC, Message, Scanner
+
+_USES = {
+    "dense": {"dtype", "shape", "data"},
+    "strings": {"dtype", "shape", "strings"},
+    "sparse": {"shape", "parts"},
+    "ragged": {"shape", "parts"},
+    "list": {"shape", "parts"},
+    "tuple": {"shape", "parts"},
+    "dict": {"shape", "parts"},
+    "bundle": {"shape", "parts"},
+    "value": {"spec", "parts"},
+}
+"""The fields that make up each kind; all may have a key, a name, a device and metadata."""
+_CONTAINERS = {"list", "tuple", "dict", "bundle"}
+
+
+class Read(NamedTuple):
+    """What a message says, before any tensor is read."""
+
+    node: Any
+    parts: list[Part]
+    metadata: dict[str, str]
+    about: dict[str, dict[str, str]]
+    """Text about tensors, bundle or not, by the way to them."""
+
+
+def read(source: Source, copy: bool | None, limits: Limits) -> Read:
+    """The whole message."""
+    walk = _Walk(source, copy, limits)
+    top = walk.scan(0, source.size)
+    if top.texts.get("magic") != MAGIC:
+        raise DecodeError(f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}", offset=0)
+    key = top.texts.get("key")
+    node = walk.node(top, key, 0)
+    if top.int_keys:
+        raise DecodeError("the outermost message has an int_key, which only a part of a dict has", offset=0)
+    if key is not None:
+        node = {"bundle": {key: node}} | ({"tensor_metadata": {key: top.placed}} if top.placed else {})
+    if isinstance(node, dict) and "bundle" in node and top.metadata:
+        node = {**node, "metadata": top.metadata}
+    if top.placed and top.kind not in _CONTAINERS:
+        walk.about["tensor" if key is None else key] = top.placed
+    return Read(node, walk.parts, top.metadata, walk.about)
+
+
+class _Walk:
+    def __init__(self, source: Source, copy: bool | None, limits: Limits) -> None:
+        self._source, self._copy, self._limits = source, copy, limits
+        self._scanner = Scanner(source, limits)
+        self.scan = self._scanner.scan
+        self.parts: list[Part] = []
+        self.about: dict[str, dict[str, str]] = {}
+        """Text about tensors, by the way to them."""
+
+    def node(self, found: Message, way: str | None, depth: int) -> Any:
+        """A node of the spec; the parts that it takes are added to ours."""
+        if depth > self._limits.json_depth + 2:
+            raise LimitError(f"a value nested more than {self._limits.json_depth} deep", offset=found.start)
+        uses = _USES.get(found.kind)
+        if uses is None:
+            raise DecodeError(f"the kind {found.kind!r:.40} is none of {', '.join(_USES)}", offset=found.start)
+        for extra in found.said() - uses:
+            raise DecodeError(f"a message of kind {found.kind} has no {extra}", offset=found.start)
+        if depth and way is not None and found.kind not in _CONTAINERS and (about := found.metadata | found.placed):
+            self.about.setdefault(way, about)
+        return _KINDS[found.kind](self, found, way, depth)
+
+    def dense(self, found: Message, way: str | None, depth: int) -> Any:
+        dtype = found.texts.get("dtype", "")
+        row = dtypes.BY_NAME.get(dtype)
+        if row is None or row.reading_only:
+            why, name = f"the unknown dtype {dtype!r:.40}", way or "tensor"
+            if not dtype:
+                raise DecodeError(why, offset=found.start)
+            shape = tuple(found.shape)
+            validate.elements(shape, DecodeError)
+            start, stop = found.spans.get("data", (found.stop, found.stop))
+            refusal = DecodeError(why, format=FORMAT, tensor=name, offset=found.start)
+            self.parts.append(UnreadablePart(dtype, shape, stop - start, refusal))
+            return {}
+        size = validate.elements(found.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
+        start, stop = found.spans.get("data", (found.stop, found.stop))
+        if stop - start != size:
+            error = TruncatedError if stop - start < size else DecodeError
+            raise error(f"{row.name} {found.shape} takes {size} bytes of data, not {stop - start}", offset=start)
+        self.parts.append(StoredPart(self._source, start, row, tuple(found.shape), self._copy, format=FORMAT, name=way or "tensor"))
+        return {}
+
+    def strings(self, found: Message, way: str | None, depth: int) -> Any:
+        dtype = found.texts.get("dtype") or "bytes"
+        if dtype not in ("bytes", "text"):
+            raise DecodeError(f"the dtype of strings is bytes or text, not {dtype!r:.40}", offset=found.start)
+        count, start, stop = found.strings
+        size = validate.elements(found.shape, DecodeError)
+        if size != count:
+            error = TruncatedError if count < size else DecodeError
+            raise error(f"{count} strings for the shape {found.shape}", offset=found.start)
+        if 8 * count > stop - start and 8 * count > self._limits.tensor:
+            raise LimitError(f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes of offsets", offset=start)
+        self.parts.append(_StringsPart(self._source, way or "tensor", tuple(found.shape), found.strings, self._copy))
+        return {"text": True} if dtype == "text" else {}
+
+    def sparse(self, found: Message, way: str | None, depth: int) -> Any:
+        parts = self._named(found, ["indices", "values"])
+        self._numbers(parts["indices"])
+        values = self.node(parts["values"], None, depth + 1)
+        shape = np.array(found.shape, np.int64)
+        self.parts.append(MemoryPart(shape if self._copy else memory.read_only(shape)))
+        return {"sparse": values}
+
+    def ragged(self, found: Message, way: str | None, depth: int) -> Any:
+        count = len(found.places) // 2 - 1
+        if count < 1:
+            raise DecodeError("a ragged tensor has values and at least one row_splits", offset=found.start)
+        names = [f"row_splits/{i}" for i in range(count)]
+        parts = self._named(found, ["values", *names])
+        first = len(self.parts)
+        node = {"ragged": self.node(parts["values"], None, depth + 1), "splits": count}
+        splits = len(self.parts)
+        for name in names:
+            self._numbers(parts[name])
+        if not found.shape:
+            return node
+        rows, lengths, rest = found.shape[0], found.shape[1 : count + 1], tuple(found.shape[count + 1 :])
+        fits = self.parts[splits].shape == (rows + 1,) and rest == (self.parts[first].shape[1:] if first < splits else ())
+        if not fits or len(lengths) < count or min(lengths) < -1:
+            raise DecodeError(f"the shape {found.shape} is not that of the parts of the ragged tensor", offset=found.start)
+        return node | ({"uniform": [None if length < 0 else length for length in lengths]} if max(lengths) >= 0 else {})
+
+    def sequence(self, found: Message, way: str | None, depth: int) -> Any:
+        nodes = [node for _, node in self._inside(found, way, depth)]
+        return {found.kind: nodes if any(node != {} for node in nodes) else len(nodes)}
+
+    def mapping(self, found: Message, way: str | None, depth: int) -> Any:
+        nodes: dict[str | int, Any] = {}
+        about: dict[str, dict[str, str]] = {}
+        for part, node in self._inside(found, way, depth):
+            key = part.key
+            if key is None or key in nodes:
+                why = "a part without a key" if key is None else f"the key {key!r:.60} twice"
+                raise DecodeError(f"a {found.kind} with {why}", offset=part.start)
+            if part.int_keys and (found.kind == "bundle" or "key" in part.texts):
+                raise DecodeError(f"a {found.kind} with an int_key", offset=part.start)
+            nodes[key] = node
+            if texts := part.metadata | part.placed:
+                about[str(key)] = texts
+        if found.kind == "dict":
+            text = all(isinstance(key, str) for key in nodes)
+            return {"dict": nodes if text else [[key, node] for key, node in nodes.items()]}
+        said = {"metadata": found.metadata, "tensor_metadata": about}
+        return {"bundle": nodes} | {name: texts for name, texts in said.items() if texts}
+
+    def value(self, found: Message, way: str | None, depth: int) -> Any:
+        start, stop = found.spans.get("spec", (found.stop, found.stop))
+        node = jsontext.parse(self._scanner.view[start:stop], FORMAT, start)
+        names = lowering.names(node, len(found.places) // 2)
+        parts = [self.scan(*span) for span in found.parts]
+        if [part.texts.get("key") for part in parts] != names:
+            raise DecodeError("the parts of a value are not those of its spec", offset=start)
+        for part in parts:
+            if part.kind not in ("dense", "strings"):
+                raise DecodeError(f"a part of a value is {part.kind!r:.40}, and must be dense or strings", offset=part.start)
+            self.node(part, None, depth + 1)
+        return node
+
+    def _inside(self, found: Message, way: str | None, depth: int) -> Iterator[tuple[Message, Any]]:
+        """The parts of a message with their nodes, in order."""
+        count = len(found.places) // 2
+        if found.shape != [count] and (found.shape or not count):  # one of nothing must say so: it may be one that was cut
+            error = TruncatedError if found.shape > [count] or not found.shape else DecodeError
+            raise error(f"a {found.kind} of the shape {found.shape} has {count} parts", offset=found.start)
+        for i, span in enumerate(found.parts):
+            part = self.scan(*span)
+            step = str(i if part.key is None else part.key)
+            yield part, self.node(part, step if way is None else f"{way}/{step}", depth + 1)
+
+    def _named(self, found: Message, wanted: list[str]) -> dict[str, Message]:
+        """The parts of a tensor by their keys, which are all there, once."""
+        parts = {part.texts.get("key", ""): part for part in (self.scan(*span) for span in found.parts)}
+        if parts.keys() != set(wanted) or len(wanted) != len(found.places) // 2:
+            raise DecodeError(
+                f"a {found.kind} tensor has the parts {', '.join(wanted):.80}, not {', '.join(parts):.80}", offset=found.start
+            )
+        return parts
+
+    def _numbers(self, found: Message) -> None:
+        """A part that must be dense."""
+        if found.kind != "dense":
+            raise DecodeError(f"{found.texts['key']} is {found.kind!r:.40}, and must be dense", offset=found.start)
+        self.node(found, None, 0)
+
+
+_KINDS: dict[str, Callable[[_Walk, Message, str | None, int], Any]] = {
+    "dense": _Walk.dense,
+    "strings": _Walk.strings,
+    "sparse": _Walk.sparse,
+    "ragged": _Walk.ragged,
+    "list": _Walk.sequence,
+    "tuple": _Walk.sequence,
+    "dict": _Walk.mapping,
+    "bundle": _Walk.mapping,
+    "value": _Walk.value,
+}
+
+
+class _StringsPart:
+    """The strings of one message, read on demand."""
+
+    __slots__ = ("_copy", "_run", "_source", "dtype", "name", "nbytes", "shape")
+
+    def __init__(self, source: Source, name: str, shape: tuple[int, ...], run: list[int], copy: bool | None) -> None:
+        self.name, self.dtype, self.shape, self.nbytes = name, "bytes", shape, run[2] - run[1]
+        self._source, self._run, self._copy = source, run, copy
+
+    def read(self, rows: Rows = None) -> Any:
+        count, start, _ = self._run
+        if self._copy is False:
+            why = "copy=False, but strings are always gathered into one buffer; leave copy out"
+            raise DecodeError(why, tensor=self.name, format=FORMAT, offset=start)
+        view = self._source.read_at(start, self.nbytes)
+        code, at, _, used, data, offsets = kernels.parse_string_vals(view, 0, True, count, len(view))
+        if code:  # only if the file changed since it was opened
+            raise problem(code, start + at, FORMAT)
+        if not self._copy:
+            data, offsets = memory.read_only(data), memory.read_only(offsets)
+        found = trusted(Strings, data[:used], offsets, self.shape, False)
+        return found if rows is None else found[rows[0] : rows[1]]

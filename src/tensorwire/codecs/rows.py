@@ -1,0 +1,176 @@
+"""The formats that datasets are in: each a module that counts, reads and writes records as batches of columns.
+
+    count(path, marks, spec, reading)  how many records, and where some of them begin
+    read(part, spec, reading)      batches of the records of a part
+    schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
+    bare(names, sources, spec)     which of these features, that are no columns, are bytes in the files
+    remembers(path)                whether a file knows of which Examples it was made
+    names(path, spec), blank(path, spec)   where files themselves say what columns they have: which, and a batch of them without rows
+    Writer(file, spec)             add(batch) ..., close()
+
+Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, NamedTuple, Protocol
+
+from .. import storage
+from .._errors import UnknownFormatError, choices
+from ..records.batch import Batch
+from ..records.paths import RECORD_SUFFIXES, is_record_name
+from ..records.schema import Schema
+from ..transforms.compression import SUFFIXES as _PACKED
+from . import FORMATS
+from .conversion_spec import Spec
+
+ROWS = 8192
+BYTES = 16 << 20
+"""A batch ends at so many rows, or bytes."""
+
+SUFFIXES = {
+    "tfrecord": RECORD_SUFFIXES,
+    "parquet": FORMATS["parquet"].suffixes,
+    "arrow": (*FORMATS["arrow"].suffixes, ".arrows"),
+    "jsonl": (".jsonl", ".ndjson"),
+    "npz": FORMATS["npz"].suffixes,
+    "safetensors": FORMATS["safetensors"].suffixes,
+}
+STREAMS = ("tfrecord", "jsonl", "safetensors")
+"""Those that can be compressed as a whole."""
+_MODULES = {
+    "tfrecord": "tfrecord",
+    "parquet": "parquet.rows",
+    "arrow": "arrow.rows",
+    "jsonl": "jsonl",
+    "npz": "tensor_rows",
+    "safetensors": "tensor_rows",
+}
+
+
+class Part(NamedTuple):
+    """Records of one source."""
+
+    path: str
+    size: int
+    stamp: str
+    number: int
+    """Of the source among all."""
+    first: int = 0
+    stop: int | None = None
+    mark: tuple[int, int] | None = None
+    """A record at or before the first one, and where in the file it begins."""
+    base: int = 0
+    """How many records all sources before this one have, where that matters."""
+    ranks: dict[str, int] = {}
+    """For a sample: how many records of each stratum come before this source."""
+
+
+class Counted(NamedTuple):
+    """The number of records, and where every `step`-th of them begins, if that is known."""
+
+    records: int
+    marks: list[int]
+    step: int = 1
+
+
+class Damage(NamedTuple):
+    """Something of a source that could not be read."""
+
+    path: str
+    why: str
+    nbytes: int = 0
+
+
+@dataclass
+class Reading:
+    """What a format says while it reads a part."""
+
+    damage: list[Damage] = field(default_factory=list)
+    """What it passed over."""
+    share: float = 0.0
+    """How much of the part it has read (0 to 1), as far as it knows."""
+
+    def reach(self, share: float) -> None:
+        self.share = share
+
+
+class Writer(Protocol):
+    def add(self, batch: Batch) -> None: ...
+    def close(self) -> None: ...
+
+
+class Format(Protocol):
+    def count(self, path: str, marks: int, spec: Spec, reading: Reading) -> Counted: ...
+    def read(self, part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]: ...
+    def schema(self, paths: Sequence[str], spec: Spec, nbytes: int) -> Schema | None: ...
+    def bare(self, names: list[str], paths: Sequence[str], spec: Spec) -> list[str]: ...
+    def writer(self, file: IO[bytes], spec: Spec) -> Writer: ...
+
+
+def named(name: str) -> Any:
+    """The module of a format.
+
+    >>> named("jsonl").__name__
+    'tensorwire.codecs.jsonl'
+    """
+    if name not in _MODULES:
+        raise UnknownFormatError(f"no format of datasets {name!r}{choices(name, _MODULES)}")
+    return importlib.import_module(f"{__package__}.{_MODULES[name]}")
+
+
+def load(name: str) -> None:
+    """Imports all that a format needs, so that it is there when it is used; what is missing is said then."""
+    named(name)
+    with contextlib.suppress(ImportError):
+        importlib.import_module({"parquet": "pyarrow.parquet", "arrow": "pyarrow"}.get(name, "numpy"))
+
+
+def of_name(path: str) -> str | None:
+    """The format that a name says; compressed record files and JSON lines too.
+
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("mnist-train.tfrecord-00000-of-00001")
+    ('tfrecord', 'tfrecord')
+    >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
+    ('parquet', None, None)
+    """
+    _, *endings = path.rpartition("/")[2].split(".")
+    return _of_endings(*endings[-2:])
+
+
+@functools.lru_cache(256)
+def _of_endings(*endings: str) -> str | None:
+    name = "".join(f".{ending}" for ending in endings)
+    if is_record_name(f"name{name}"):
+        return "tfrecord"
+    for packed in _PACKED:
+        name = name.removesuffix(packed)
+    return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)
+
+
+def suffix(spec: Spec) -> str:
+    """What the names of shards end with."""
+    own = SUFFIXES[spec.target][0]
+    if spec.target not in ("tfrecord", "jsonl") or not spec.compression:
+        return own
+    return own + next((ending for ending, kind in _PACKED.items() if kind == spec.compression), "." + spec.compression)
+
+
+@contextlib.contextmanager
+def local(path: str) -> Iterator[str]:
+    """The path of a local file with these bytes: an object is copied to a temporary one, for those who must jump about in it."""
+    if not storage.is_url(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
+        with storage.reader(path) as source:
+            shutil.copyfileobj(source, file, 1 << 20)
+        file.flush()
+        yield file.name

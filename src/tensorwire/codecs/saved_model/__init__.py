@@ -1,0 +1,1 @@
+"""SavedModels: their signatures, functions, variables and assets, without TensorFlow."""

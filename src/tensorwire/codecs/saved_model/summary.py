@@ -1,0 +1,278 @@
+"""What is in a SavedModel: what `saved_model_cli show --all` shows, its variables and its assets, without TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..._errors import DecodeError
+from ..._limits import DEFAULT, Limits
+from ...storage import files
+from ...storage.files import Source
+from ...wire.messages import Reader, Span
+from .objects import Function, Object, Objects, shown
+from .signatures import order
+from .specs import TensorInfo, tensor_info
+from .variables import FILE, FORMAT, folder_of, open_saved_model
+
+_WHOLE = 64 << 20
+"""Bytes of a saved_model.pb that is read at once; of a larger one only what is needed, and its ops are not counted."""
+_HASHES = {
+    1: "saved_model_checksum",
+    2: "graph_def_program_hash",
+    3: "signature_def_hash",
+    4: "saved_object_graph_hash",
+    5: "checkpoint_hash",
+}
+
+
+@dataclass(frozen=True)
+class SignatureSummary:
+    """A signature as the SavedModel has it."""
+
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    method: str
+
+    def json(self) -> dict[str, Any]:
+        return {"inputs": _infos(self.inputs), "outputs": _infos(self.outputs), "method": self.method}
+
+
+@dataclass(frozen=True)
+class MetaGraphSummary:
+    """One MetaGraph, which its tags tell from the others."""
+
+    tags: list[str]
+    tensorflow_version: str
+    tensorflow_git_version: str
+    stripped_default_attrs: bool
+    producer: int
+    """The version of the graph's form."""
+    min_consumer: int
+    signatures: dict[str, SignatureSummary]
+    functions: list[Function]
+    objects: list[Object]
+    ops: list[str] | None
+    """The kinds of its operations; None if the graph is too large to be looked at."""
+    assets: dict[str, str]
+    """File name -> the tensor that gets its path."""
+
+
+@dataclass(frozen=True)
+class VariableSummary:
+    """A variable, not read."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+    nbytes: int
+    called: str = ""
+    """What it was called when it was made."""
+    trainable: bool | None = None
+
+
+@dataclass(frozen=True)
+class SavedModelSummary:
+    """A SavedModel at a glance. `json()` is for machines, `str()` for people."""
+
+    path: str
+    size: int
+    """Bytes of all its files."""
+    graphs: list[MetaGraphSummary]
+    variables: list[VariableSummary]
+    assets: dict[str, int]
+    """The files in its folder of assets, with their sizes."""
+    fingerprint: dict[str, Any]
+    format: str = FORMAT
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return {
+            **vars(self),
+            "graphs": [_graph_json(graph) for graph in self.graphs],
+            "variables": [{**vars(one), "shape": list(one.shape)} for one in self.variables],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: SavedModel, {self.size:,} bytes, {len(self.variables)} variables, {len(self.assets)} assets"]
+        for graph in self.graphs:
+            lines += _graph_lines(graph)
+        if self.variables:
+            lines.append("  variables")
+            width = max(len(one.name) for one in self.variables)
+            for one in self.variables:
+                dims = ", ".join(map(str, one.shape))
+                notes = ("" if one.trainable is None or one.trainable else ", not trainable") + (f"  {one.called}" if one.called else "")
+                lines.append(f"    {one.name:{width}}  {one.dtype} ({dims})  {one.nbytes:,} bytes{notes}")
+        if self.assets:
+            lines.append("  assets")
+            lines += [f"    {name}  {size:,} bytes" for name, size in self.assets.items()]
+        if "uuid" in self.fingerprint:
+            lines.append(f"  fingerprint {self.fingerprint['uuid']}")
+        return "\n".join(lines)
+
+
+def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> SavedModelSummary:
+    """Looks at everything but the values of variables."""
+    limits = limits or DEFAULT
+    folder = folder_of(where)
+    path = os.path.join(folder, FILE)
+    source: Source = files.source(path)
+    try:
+        if source.size <= _WHOLE:
+            source, small = files.BytesSource(source.read_at(0, source.size), path), source
+            small.close()
+        reader = Reader(source, FORMAT, limits)
+        spans = reader.take((0, reader.size), many=(2,))[2]
+        if not spans:
+            raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
+        graphs = [_graph(reader, span, source.size <= _WHOLE) for span in spans]
+        return SavedModelSummary(
+            folder, _size(folder), graphs, _variables(folder, graphs, limits), _assets(folder), _fingerprint(folder, limits)
+        )
+    except DecodeError as error:
+        raise error.add(format=FORMAT, path=path, offset=0) from None
+    finally:
+        source.close()
+
+
+def _graph(reader: Reader, span: Span, small: bool) -> MetaGraphSummary:
+    parts = reader.take(span, once=(1, 2, 7), many=(5, 6))
+    about = reader.take(parts[1] or (0, 0), once=(5, 6), many=(4,), numbers=(7,))
+    entries = reader.entries(parts[5])
+    producer, consumer, ops = _body(reader, parts[2], small)
+    objects = Objects(reader, parts[7])
+    assets = {}
+    for asset in parts[6]:
+        said = reader.take(asset, once=(1, 2))
+        info = tensor_info(reader, said[1]) if said[1] is not None else None
+        assets[reader.text(said[2])] = info.tensors[0] if info is not None and info.tensors else ""
+    return MetaGraphSummary(
+        [reader.text(tag) for tag in about[4]], reader.text(about[5]), reader.text(about[6]), bool(about[7]), producer, consumer,
+        {name: _signature(reader, entries[name]) for name in sorted(entries, key=order)},
+        objects.functions(), objects.objects(), ops, assets,
+    )  # fmt: skip
+
+
+def _signature(reader: Reader, span: Span) -> SignatureSummary:
+    about = reader.take(span, once=(3,), many=(1, 2))
+    return SignatureSummary(_tensors(reader, about[1]), _tensors(reader, about[2]), reader.text(about[3]))
+
+
+def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
+    entries = reader.entries(spans)
+    return {name: tensor_info(reader, entries[name]) for name in sorted(entries, key=order)}
+
+
+def _body(reader: Reader, span: Span | None, small: bool) -> tuple[int, int, list[str] | None]:
+    """(producer, min_consumer, ops) of a graph. Of a node only what stands before its op is looked at."""
+    if span is None:
+        return 0, 0, []
+    if not small:
+        versions = reader.take(span, once=(4,))[4]
+        said = reader.take(versions or (0, 0), numbers=(1, 2))
+        return said[1], said[2], None
+    found = reader.take(span, once=(2, 4), many=(1,))
+    ops = {_op(reader, node) for node in found[1]}
+    for function in reader.take(found[2], many=(1,))[1] if found[2] is not None else []:
+        ops |= {_op(reader, node) for node in reader.take(function, many=(3,))[3]}
+    said = reader.take(found[4] or (0, 0), numbers=(1, 2))
+    return said[1], said[2], sorted(ops - {""})
+
+
+def _op(reader: Reader, node: Span) -> str:
+    for field in reader.fields(node):
+        if field.number == 2 and isinstance(field.value, tuple):
+            return reader.text(field.value)
+    return ""
+
+
+def _variables(folder: str, graphs: list[MetaGraphSummary], limits: Limits) -> list[VariableSummary]:
+    known = {one.path: one.variable for graph in graphs for one in graph.objects if one.variable is not None}
+    source, container = open_saved_model(folder, limits=limits)
+    try:
+        found = []
+        for name in list(container.keys()):
+            spec, said = container.spec(name), known.get(name)
+            about = (said.name, said.trainable) if said is not None else ("", None)
+            found.append(VariableSummary(name, spec.dtype, spec.shape, spec.nbytes, *about))
+        return found
+    finally:
+        source.close()
+
+
+def _assets(folder: str) -> dict[str, int]:
+    base = os.path.join(folder, "assets")
+    found = {}
+    for place, _, names in os.walk(base):
+        for name in names:
+            path = os.path.join(place, name)
+            found[os.path.relpath(path, base)] = os.lstat(path).st_size
+    return dict(sorted(found.items()))
+
+
+def _size(folder: str) -> int:
+    return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in os.walk(folder) for name in names)
+
+
+def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
+    """What fingerprint.pb says, as TensorFlow 2.11 and later write it."""
+    path = os.path.join(folder, "fingerprint.pb")
+    if not os.path.exists(path):
+        return {}
+    source = files.source(path)
+    try:
+        reader = Reader(source, FORMAT, limits)
+        said = reader.take((0, reader.size), once=(7,), numbers=tuple(_HASHES))
+        return {name: said[number] for number, name in _HASHES.items()} | ({"uuid": reader.text(said[7])} if said[7] is not None else {})
+    except DecodeError as error:
+        raise error.add(format=FORMAT, path=path, offset=0) from None
+    finally:
+        source.close()
+
+
+def _infos(tensors: dict[str, TensorInfo]) -> dict[str, Any]:
+    return {
+        name: {"dtype": one.dtype, "shape": None if one.shape is None else list(one.shape), "kind": one.kind, "tensors": list(one.tensors)}
+        for name, one in tensors.items()
+    }
+
+
+def _graph_json(graph: MetaGraphSummary) -> dict[str, Any]:
+    return {
+        **vars(graph),
+        "signatures": {name: one.json() for name, one in graph.signatures.items()},
+        "functions": [one.json() for one in graph.functions],
+        "objects": [{"path": one.path, "kind": one.kind, "about": one.about} for one in graph.objects],
+    }
+
+
+def _graph_lines(graph: MetaGraphSummary) -> list[str]:
+    version = f"TensorFlow {graph.tensorflow_version}" if graph.tensorflow_version else "an unknown TensorFlow"
+    lines = [f"  tags {', '.join(graph.tags) or 'none'}: saved by {version}, graph version {graph.producer}"]
+    for name, signature in graph.signatures.items():
+        lines.append(f"    signature {name}: {signature.method or 'no method'}")
+        for what, tensors in (("input", signature.inputs), ("output", signature.outputs)):
+            for alias, info in tensors.items():
+                dims = "of any shape" if info.shape is None else f"({', '.join('?' if dim is None else str(dim) for dim in info.shape)})"
+                kind = "" if info.kind == "dense" else f"{info.kind} "
+                lines.append(f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}")
+    for function in graph.functions:
+        for call in function.calls:
+            names = [*function.arguments, *[""] * len(call.arguments)]
+            words = [f"{name}: {shown(one)}" if name else shown(one) for name, one in zip(names, call.arguments, strict=False)]
+            words += [f"{name}={shown(one)}" for name, one in call.named.items()]
+            lines.append(f"    function {function.name}({', '.join(words)}) -> {shown(call.gives)}")
+    kinds: dict[str, int] = {}
+    for one in graph.objects:
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
+    if kinds:
+        lines.append(f"    objects: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
+    if graph.ops:
+        lines.append(f"    ops: {', '.join(graph.ops)}")
+    return lines
+
+
+__all__ = ["MetaGraphSummary", "SavedModelSummary", "SignatureSummary", "VariableSummary", "describe"]

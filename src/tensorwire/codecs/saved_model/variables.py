@@ -1,0 +1,98 @@
+"""A SavedModel as something to open: its variables, by the names of the object graph, with what it says of itself as metadata."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..._errors import DecodeError
+from ..._limits import DEFAULT, Limits
+from ...storage import files
+from ...storage.files import Source
+from ..container import Container
+
+# What reads a SavedModel is imported where it is used: everybody who opens a file comes by here.
+FORMAT = "saved_model"
+FILE = "saved_model.pb"
+_FORMS = (FILE, "saved_model.pbtxt", "saved_model.cpb")
+
+
+def is_saved_model(where: Any, format: str | tuple[str, ...] | None = None) -> bool:
+    """Whether a path means a SavedModel: its folder, one with folders of versions, or its saved_model.pb."""
+    if format is not None and format != FORMAT and FORMAT not in format:
+        return False
+    if not isinstance(where, (str, os.PathLike)):
+        return False
+    path = os.fspath(where)
+    if os.path.isdir(path):
+        inner = os.path.dirname(_located(path))
+        return any(os.path.exists(os.path.join(inner, name)) for name in _FORMS)
+    return os.path.basename(path) == FILE and os.path.exists(path)
+
+
+def _located(path: str) -> str:
+    from .signatures import locate
+
+    try:
+        return locate(path)
+    except DecodeError as error:  # a form that is not read, but a SavedModel
+        return os.path.join(error.path or path, FILE)
+
+
+def folder_of(path: str | os.PathLike[str]) -> str:
+    """The folder of a SavedModel; DecodeError for a form that is not read."""
+    from .signatures import locate
+
+    return os.path.dirname(locate(path)) or "."
+
+
+def open_saved_model(path: str | os.PathLike[str], mmap: bool = False, limits: Limits | None = None) -> tuple[Source, Container]:
+    """Its variables, each read when it is asked for. A model without any is an empty container."""
+    from ..checkpoint import bundle
+    from ..checkpoint.data import index_path
+
+    folder = folder_of(path)
+    texts = metadata(folder, limits or DEFAULT)
+    prefix = os.path.join(folder, "variables", "variables")
+    if not os.path.exists(index_path(prefix)):
+        return _Folder(folder), Container({"dict": {}}, [], texts, (limits or DEFAULT).call(0))
+    source, container = bundle.open_prefix(prefix, mmap, True, limits)
+    container.metadata = texts
+    source.path = folder
+    return source, container
+
+
+def metadata(folder: str, limits: Limits) -> dict[str, str]:
+    """Tags and version, from the first bytes of each MetaGraph."""
+    from ...wire.messages import Reader
+
+    source = files.source(os.path.join(folder, FILE))
+    try:
+        reader = Reader(source, FORMAT, limits)
+        tags, versions = [], []
+        for span in reader.take((0, reader.size), many=(2,))[2]:
+            about = reader.take(span, once=(1,))[1]
+            if about is not None:
+                said = reader.take(about, once=(5,), many=(4,))
+                tags.append(",".join(reader.text(tag) for tag in said[4]))
+                versions.append(reader.text(said[5]))
+        found = {"tags": "; ".join(tags), "tensorflow_version": next(filter(None, versions), "")}
+        return {key: text for key, text in found.items() if text}
+    except DecodeError as error:
+        raise error.add(format=FORMAT, path=source.path, offset=0) from None
+    finally:
+        source.close()
+
+
+class _Folder:
+    """A SavedModel without variables: nothing to read."""
+
+    def __init__(self, path: str) -> None:
+        self.path: str | None = path
+        self.size = os.path.getsize(os.path.join(path, FILE))
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        raise DecodeError("a SavedModel is not one run of bytes", format=FORMAT, path=self.path, offset=offset)
+
+    def close(self) -> None:
+        """Nothing is open."""

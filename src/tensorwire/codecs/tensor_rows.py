@@ -1,0 +1,193 @@
+"""npz and safetensors: a file of columns that share their first dimension. A shard is held whole while it is read or written.
+
+A column of which some records have nothing has a second one beside it, "NAME/present", that says which do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from .. import storage
+from .._errors import EncodeError, LimitError, SchemaError, TensorwireError
+from ..core import memory
+from ..core.quantized import has_codes
+from ..core.tensors import Sparse
+from ..records import batches, gather, pack
+from ..records.batch import Batch
+from ..records.schema import Schema
+from ..transforms.compression import oneshot
+from ..transforms.quantization import tree
+from . import FORMATS
+from .arrow import columnar
+from .container import Container
+from .conversion_spec import Spec
+from .opening import codec, open_container
+from .recognition import of_name
+from .rows import ROWS, Counted, Part, Reading, local
+
+PRESENT = "/present"
+
+
+def _rows(shapes: dict[str, Any], path: str) -> int:
+    counts = {shape[0] if shape else -1 for shape in shapes.values()}
+    if len(counts) != 1 or -1 in counts:
+        raise SchemaError(f"a shard has columns of one length, and these are {dict(list(shapes.items())[:6])}", path=path)
+    return int(counts.pop())
+
+
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+    """From the header."""
+
+    def rows() -> int:
+        with local(path) as place, _opened(place, spec) as container:
+            return _rows(container.shapes(), path)
+
+    return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
+
+
+def _load(path: str, spec: Spec) -> Batch:
+    with local(path) as place, _opened(place, spec) as container:
+        value = _floats(container.value(), container)
+        memory.make_writable(value)
+        return _batch(value, path)
+
+
+def _floats(value: Any, container: Container) -> Any:
+    return tree.dequantized(value, True, container.budget) if has_codes(value) else value
+
+
+@contextlib.contextmanager
+def _opened(path: str, spec: Spec) -> Iterator[Container]:
+    """The tensors of a file of rows."""
+    source = storage.source_of(path)
+    try:
+        yield open_container(source, spec.source, of_name(path)[1], None, {}).container
+    except TensorwireError as error:
+        raise error.add(path=path) from None
+    finally:
+        source.close()
+
+
+def _batch(found: Any, path: str) -> Batch:
+    if not hasattr(found, "items"):
+        raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
+    columns = {name: column for name, column in found.items() if not _is_flag(name, found)}
+    if any(isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()):
+        raise SchemaError("a column is dense, ragged or of strings", path=path)
+    rows = _rows({name: column.shape for name, column in columns.items()}, path)
+    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, found)}
+    present = {name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_) for name in columns}
+    if any(there.shape != (rows,) for there in present.values()):
+        raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
+    return Batch(columns, present, rows)
+
+
+def _is_flag(name: str, found: Any) -> bool:
+    """Whether a column says which records have another one."""
+    return (
+        name in found and name.endswith(PRESENT) and name.removesuffix(PRESENT) in found and getattr(found[name], "dtype", None) == np.bool_
+    )
+
+
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+    return columnar.schema_of_files(sources, spec, lambda path: schema_of(path, spec))
+
+
+def schema_of(path: str, spec: Spec) -> Schema:
+    asked = columnar.cast(_blank(path, spec), spec)
+    if spec.reads is not None:
+        asked = batches.select(asked, [name for name in spec.reads if name in asked])
+    try:
+        columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
+    except TensorwireError as error:
+        raise error.add(path=path) from None
+    return Schema({name: column.feature for name, column in columns.items()})
+
+
+def _blank(path: str, spec: Spec) -> Batch:
+    """The columns of a file, without rows."""
+    with _opened(path, spec) as container:
+        _rows(container.shapes(), path)
+        return _batch({name: _floats(container.read(name, (0, 0)), container) for name in container}, path)
+
+
+def names(path: str, spec: Spec) -> list[str]:
+    return list(_blank(path, spec))
+
+
+def blank(path: str, spec: Spec) -> Batch:
+    return _chosen(_blank(path, spec), spec.names)
+
+
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    return []  # numbers, all of them
+
+
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+    if part.size > spec.memory:
+        raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
+    found = columnar.opened(part.path, spec, reading, lambda: _load(part.path, spec))
+    if found is None:
+        return
+    columnar.check_columns(found, spec, part.path)
+    found = _chosen(found, spec.names)
+    stop = found.size if part.stop is None else min(part.stop, found.size)
+    for start in range(part.first, stop, ROWS):
+        reading.reach(min(stop, start + ROWS) / found.size)
+        yield batches.cut(found, start, min(stop, start + ROWS))
+
+
+def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
+    """Columns that are read, as far as the file has them; see task._Complete."""
+    return found if names is None else batches.select(found, [name for name in names if name in found])
+
+
+class Writer:
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._file, self._spec = file, spec
+        self._held: list[Batch] = []
+        self._size = 0
+
+    def add(self, batch: Batch) -> None:
+        self._held.append(batch)
+        self._size += batches.nbytes(batch)
+        if self._size > self._spec.memory:
+            raise EncodeError(f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more shards=, or memory=")
+
+    def close(self) -> None:
+        blank = columnar.empty(self._spec)
+        if not self._held and blank is None:
+            raise EncodeError("no rows, and so no columns", format=self._spec.target)
+        whole = batches.join(self._held or [blank])  # type: ignore[list-item]
+        columns: dict[str, Any] = {}
+        for name, column in whole.items():
+            if name.endswith(PRESENT):
+                raise EncodeError(f"names that end in {PRESENT!r} say which records have a column", tensor=name)
+            columns[name] = column
+            if not whole.present[name].all():
+                columns[name + PRESENT] = whole.present[name]
+        value, expanded = columns, 0
+        if self._spec.quantize:
+            value = tree.quantized(columns, self._spec.quantize)
+            expanded = tree.expanded(value)
+        compresses = bool(FORMATS[self._spec.target].compressions)
+        own = {"compression": self._spec.compression} if compresses and self._spec.compression else {}
+        chunks: Iterable[Any] = codec(self._spec.target, own).encode(value)
+        if self._spec.compression and not compresses:
+            chunks = oneshot.compress(chunks, self._spec.compression, None, None, expanded)
+        for chunk in chunks:
+            self._file.write(chunk)
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+def check_target(spec: Spec) -> None:
+    """The codec looks at the other options when it is made, for the first shard."""
+    if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
+        raise EncodeError(f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4", format=spec.target)

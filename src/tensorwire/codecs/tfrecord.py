@@ -1,0 +1,302 @@
+"""TFRecord: records as they are, or Examples as columns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import numpy as np
+
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .._limits import DEFAULT
+from ..core import memory
+from ..records import batches, coverage, infer, pack, sidecar
+from ..records import blocks as _blocks
+from ..records import columns as _columns
+from ..records import index as _index
+from ..records import resync as _damage
+from ..records.batch import Batch
+from ..records.blocks import Block
+from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
+from ..records.write import ExampleSink
+from ..transforms import compression as compressions
+from ..wire import example, kernels
+from . import example_features
+from .conversion_spec import Spec
+from .rows import BYTES as MOST_BYTES
+from .rows import ROWS, Counted, Damage, Part, Reading
+
+RECORD = "\x00record"
+"""The column of records that are only moved."""
+_HELD = 256 << 10
+_LEAST, _SHARE = 8 << 20, 64
+"""Bytes that a sample has at least, and its share of all."""
+
+
+def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+    """From the headers, or from the index beside the file. A damaged file has as many records as can be read."""
+    if spec.skips:
+        return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
+    index = _index.load(path) or _index.build(path)
+    records = len(index)
+    if index.compression is not None or not records:
+        return Counted(records, [])
+    step = -(-records // max(1, marks))
+    return Counted(records, index.offsets[:-1:step].tolist(), step)
+
+
+def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
+    sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
+
+    def sampled(without: list[str]) -> Schema:
+        return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
+
+    return sidecar.known(sources, sampled, spec.cast)
+
+
+def moved(spec: Spec) -> bool:
+    """Whether records are only moved, never looked into."""
+    return spec.features is None
+
+
+def blocks(part: Part, spec: Spec, reading: Reading, check: bool) -> Iterator[Block]:
+    """The records of a part as they lie in memory."""
+    stop = part.stop if part.stop is not None else 1 << 62
+    if spec.skips:
+        found = _good(part.path, reading)
+    else:
+        first, offset = part.mark or (0, 0)
+        found = _blocks.blocks(part.path, offset=offset, first=first, check=check)
+    for block in found:
+        if block.read:
+            reading.reach(block.read / part.size)
+        low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
+        if low < high:
+            whole = low == 0 and high == len(block.starts)
+            yield block if whole else block._replace(starts=block.starts[low:high], sizes=block.sizes[low:high], first=block.first + low)
+        if block.first + len(block.starts) >= stop and not spec.skips:
+            return
+        del block
+
+
+def _good(path: str, reading: Reading) -> Iterator[Block]:
+    with _damage.contents(path, None, DEFAULT) as (source, lost, _):
+        for item in itertools.chain(lost, _damage.scan_source(source, DEFAULT, path)):
+            if isinstance(item, Block):
+                reading.reach((item.offset + len(item.data)) / source.size)
+                yield item
+            else:
+                reading.damage.append(Damage(path, str(item), item.length))
+
+
+def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+    return names
+
+
+def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+    if moved(spec):
+        yield from _records(blocks(part, spec, reading, True))
+    else:
+        yield from _examples(part, spec, reading)
+
+
+def _records(found: Iterator[Block]) -> Iterator[Batch]:
+    for block in found:
+        yield Batch({RECORD: batches.gathered(block.data, block.starts, block.sizes)}, size=len(block.starts))
+
+
+def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
+    """A feature as it is in this file, before a cast: of another kind of number."""
+    default = feature.default
+    if default is not None and kind == INT64:
+        whole = np.asarray(default)
+        if not np.array_equal(whole, np.rint(whole)):
+            raise SchemaError(f"the default {default!r:.60} is not an integer, and the feature is one in this file", tensor=name)
+        default = whole.astype(np.int64).tolist()
+    return Feature(kind, feature.shape, required=feature.required, default=default)
+
+
+class _Decoding:
+    """Examples into batches of some rows."""
+
+    def __init__(self, spec: Spec, damage: list[Damage], kinds: dict[str, str]) -> None:
+        self._features, self._skips, self._damage = example_features.travelling(spec), spec.skips, damage
+        for name, kind in kinds.items():
+            self._features[name] = _as_kind(self._features[name], kind, name)
+        self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
+        self._pool = memory.Pool()
+        self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
+        self._held = 0
+        self.strange = False
+        """Whether the block that was added last has features that the schema has not."""
+        self._from: list[tuple[int, Block, int]] = []
+        """Where the rows are from: from a row on, those of a block (without its data) from a record on."""
+
+    def add(self, block: Block) -> Iterator[Batch]:
+        at, total = 0, len(block.starts)
+        ends = np.cumsum(block.sizes)
+        bare = block.bare()
+        self.strange = False
+        while at < total:
+            before = int(ends[at - 1]) if at else 0
+            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._held)) + 1 - at
+            stop = at + max(1, min(total - at, ROWS - self._columns.row, fits))
+            self._from.append((self._columns.row, bare, at))
+            at = self._fill(block, at, stop)
+            self._held += int(ends[at - 1]) - before
+            if self._columns.row == ROWS or self._held >= MOST_BYTES:
+                yield self.take()
+
+    def _fill(self, block: Block, at: int, stop: int) -> int:
+        row = self._columns.row
+        try:
+            self._columns.fill(block.data, block.starts[:stop], block.sizes[:stop], at, self._skips)
+            return stop
+        except TensorwireError as error:
+            bad = error.record if error.record is not None else at
+            record, offset = block.where(bad)
+            error.record = record
+            error.add(path=block.path, offset=offset, base=offset)
+            if not self._skips or not isinstance(error, DecodeError):
+                raise
+            self._damage.append(Damage(block.path, str(error), int(block.sizes[bad])))
+            assert self._columns.row == row + bad - at
+            return bad + 1
+        finally:
+            self.strange |= self._columns.strange
+            self._columns.strange = False
+
+    def take(self) -> Batch:
+        columns, rows = self._columns, self._columns.row
+        try:
+            return _columns.batch(self._features, columns.take(), rows)
+        except TensorwireError as error:
+            raise self._located(error) from None
+        finally:
+            self._columns = example.Columns(self._decoder, ROWS, pool=self._pool, like=columns)
+            self._held, self._from = 0, []
+
+    def _located(self, error: TensorwireError) -> TensorwireError:
+        """An error that knows its row in the batch, with the file and the record there."""
+        row = error.record or 0
+        first, block, at = next(run for run in reversed(self._from) if run[0] <= row)
+        error.offset = None
+        if error.record is not None:
+            error.record, error.offset = block.where(at + row - first)
+        return error.add(path=block.path)
+
+    @property
+    def rows(self) -> int:
+        return self._columns.row
+
+
+def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+    decoding = None
+    for block in blocks(part, spec, reading, False):
+        if decoding is None:
+            decoding = _Decoding(spec, reading.damage, _kinds(block, spec))
+        yield from decoding.add(block)
+        if decoding.strange and spec.strict:
+            _check_names(block, spec)
+        del block
+    if decoding is not None and decoding.rows:
+        yield decoding.take()
+
+
+def _kinds(block: Block, spec: Spec) -> dict[str, str]:
+    """Features to cast that are integers in this file, where the schema of all files says floats,
+    or the other way round.
+    """
+    numbers = {
+        name: feature.kind
+        for name, feature in example_features.travelling(spec).items()
+        if name in spec.cast and not feature.encoding and feature.kind in (INT64, FLOAT)
+    }
+    if not numbers:
+        return {}
+    survey = kernels.ExampleSurvey(DEFAULT.names)
+    survey.add(block.data, block.starts, block.sizes, True)
+    changed = {}
+    for name, is_list, _, (_, *counts), *_ in survey.result()[2]:
+        shown = name.decode(errors="backslashreplace")
+        seen = [kind for kind, count in zip((BYTES, FLOAT, INT64), counts, strict=True) if count]
+        if not is_list and shown in numbers and len(seen) == 1 and seen[0] in (INT64, FLOAT) and seen[0] != numbers[shown]:
+            changed[shown] = seen[0]
+    return changed
+
+
+def _check_names(block: Block, spec: Spec) -> None:
+    """That no feature is lost because the sample, from which the schema was inferred, did not have it."""
+    assert spec.schema is not None
+    try:
+        coverage.check(spec.schema, block.data, block.starts, block.sizes)
+    except SchemaError as error:
+        hint = "schema=tw.infer_schema(path, full=True) looks at all records"
+        error.args = (f"{error.message}; {hint}",)
+        error.record, error.offset = block.where(error.record or 0)
+        raise error.add(path=block.path) from None
+
+
+class Writer:
+    """Frames records, or encodes Examples, and compresses them."""
+
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self._out = _Framed(file, spec)
+        self._sink: ExampleSink | None = None
+        if not moved(spec):
+            kept = None if spec.schema is None else example_features.in_examples(spec)
+            tensors = [name for name in spec.tensors if kept is None or kept[name].encoding == "tensor"]
+            self._sink = ExampleSink(self._out, pack.Options(tensors, (), spec.quantize or None, kept), None)  # type: ignore[arg-type]
+
+    def add(self, batch: Batch) -> None:
+        if self._sink is not None:
+            self._sink.add(batch)
+            return
+        records: Any = batch[RECORD]
+        self._out.put_framed(0, kernels.frames(records.data, records.offsets), records.size)
+
+    def close(self) -> None:
+        self._out.close()
+
+
+def writer(file: IO[bytes], spec: Spec) -> Writer:
+    return Writer(file, spec)
+
+
+class _Framed:
+    """What an ExampleSink writes to: one file, through a compressor."""
+
+    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+        self.paths, self.records = [""], 0
+        name = _blocks.compression_named(spec.compression)
+        self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
+        self._file, self._held, self._size = file, [], 0  # type: IO[bytes], list[Any], int
+
+    def put_framed(self, shard: int, data: Any, count: int) -> None:
+        self._held.append(data)
+        self._size += len(data)
+        self.records += count
+        if self._size >= _HELD:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        held, self._held, self._size = self._held, [], 0
+        if self._compressor is not None and held:
+            held = self._compressor.write(kernels.join(held))
+        for chunk in held:
+            self._file.write(chunk)
+
+    def close(self) -> None:
+        self._pass_on()
+        if self._compressor is not None:
+            for chunk in self._compressor.finish():
+                self._file.write(chunk)
+
+
+def check_target(spec: Spec) -> None:
+    """What can be known before any record is read."""
+    if spec.compression is not None:
+        _blocks.compression_named(spec.compression)
+    if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
+        raise EncodeError("records that are only moved keep what they hold; pass schema= or columns= as well")

@@ -1,0 +1,300 @@
+"""What is written of one tensor: its node in the new spec, and its parts, whose sizes are known before they are made.
+
+Dense tensors are read, cast and written in blocks where the file has no checksum of them; else whole, since only so it can be checked.
+Other kinds are read twice, one tensor at a time: first for the sizes of their parts, then to be written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ... import lowering
+from ..._errors import DecodeError, EncodeError
+from ..._limits import Budget
+from ...codecs.array_part import BitsPart, StoredPart
+from ...codecs.container import Part, Rows
+from ...core import dtypes
+from ...core.quantized import Quantized
+from ...core.tensors import Array, Ragged, Sparse, Strings, trusted
+from ...lowering.lower import stored
+from ...transforms.quantization import FLOATS, SCHEMES, dequantize, quantize
+
+BLOCK = 8 << 20
+"""Bytes that are read, cast and written at a time."""
+STRINGS = "strings"
+
+
+class Target(NamedTuple):
+    """What a format can hold by itself."""
+
+    holds: Callable[[dtypes.DType], bool]
+    strings: bool
+    """Whether it has string tensors."""
+
+
+class Change(NamedTuple):
+    """What is to become of a tensor."""
+
+    dtype: str | None = None
+    named: bool = False
+    """Whether the tensor was named for the dtype; a pattern casts floats only to floats, and integers to integers."""
+    scheme: str | None = None
+    """To be quantized by."""
+    axis: int | None = None
+
+
+class Out(NamedTuple):
+    """One array of the new file."""
+
+    dtype: str
+    """As it is stored; "strings" for a string tensor."""
+    shape: tuple[int, ...]
+    chunks: Callable[[], Iterator[Any]]
+    """Its data: arrays whose bytes follow each other. A string tensor comes in one."""
+    whole: Callable[[], Any] | None = None
+    """All of it at once, where that costs less than putting the chunks together."""
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * dtypes.BY_NAME[self.dtype].numpy.itemsize
+
+    def empty(self) -> Array:
+        """An array that has its shape, dtype and size, and takes no memory."""
+        return np.broadcast_to(np.zeros((), dtypes.BY_NAME[self.dtype].numpy), self.shape)
+
+    def read(self) -> Any:
+        """All of it."""
+        if self.whole is not None:
+            return self.whole()
+        found = np.empty(self.shape, dtypes.BY_NAME[self.dtype].numpy)
+        flat, at = found.reshape(-1), 0
+        for piece in self.chunks():
+            flat[at : at + piece.size] = piece.reshape(-1)
+            at += piece.size
+        return found
+
+
+class Converted(NamedTuple):
+    """The plan for one tensor."""
+
+    node: Any
+    parts: list[Out]
+    dtype: str
+    """What it is to the reader."""
+    was: str
+
+
+class Held:
+    """The parts of the tensor that was made last: they are often written one after the other. No more than one tensor is held."""
+
+    def __init__(self) -> None:
+        self._name: str | None = None
+        self._parts: list[Any] = []
+
+    def take(self, name: str, number: int, make: Callable[[], list[Any]]) -> Any:
+        """One part, which is not held any longer."""
+        if self._name != name or self._parts[number] is None:
+            self._name, self._parts = None, []  # before there is another
+            self._parts, self._name = make(), name
+        found, self._parts[number] = self._parts[number], None
+        return found
+
+
+class Leaf(NamedTuple):
+    """A tensor as the source has it."""
+
+    name: str
+    node: Any
+    parts: list[Part]
+    read: Callable[[], Any]
+    """All of it, checked; codes of a quantized tensor stay codes."""
+    held: Held
+    budget: Budget
+
+    def array(self, rows: Rows = None) -> Array:
+        """A dense tensor, or some rows of it. One tensor is in memory at a time, so each read has a budget of its own."""
+        self.budget.start()
+        array: Array = lowering.lift(self.node, [self.parts[0].read(rows)])
+        return array
+
+
+def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
+    """What is written of one tensor."""
+    row = _dense_row(leaf)
+    if row is None:
+        return _other(leaf, target, change)
+    goal = cast_to(row, change, leaf.name)
+    if _is_to_quantize(goal, change):
+        return _quantized(leaf, row, goal, target, change)
+    node, kept = _form(goal, _shape(leaf, row), target)
+
+    def chunks() -> Iterator[Array]:
+        for block in blocks(leaf):
+            made = cast(block, goal, leaf.name) if goal is not row else block
+            yield made if node == {} else stored(made)
+
+    def whole() -> Array:
+        array = leaf.array()
+        return array if node == {} else stored(array)
+
+    return Converted(node, [Out(*kept, chunks, None if goal is not row else whole)], goal.name, row.name)
+
+
+def blocks(leaf: Leaf) -> Iterator[Array]:
+    """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a checksum to be checked."""
+    part, shape = leaf.parts[0], leaf.parts[0].shape
+    by_rows = isinstance(part, (StoredPart, BitsPart)) and not part.checksum
+    if not by_rows or not shape or part.nbytes <= BLOCK:
+        yield from sliced(leaf.array())
+        return
+    rows = max(1, BLOCK * shape[0] // part.nbytes)
+    for start in range(0, shape[0], rows):
+        yield from sliced(leaf.array((start, min(start + rows, shape[0]))))
+
+
+def sliced(array: Array) -> Iterator[Array]:
+    """An array in pieces of a block, without a copy."""
+    if array.nbytes <= BLOCK or not array.flags.c_contiguous:
+        yield np.ascontiguousarray(array).reshape(array.shape)
+        return
+    flat, step = array.reshape(-1), BLOCK // array.itemsize
+    for start in range(0, len(flat), step):
+        yield flat[start : start + step]
+
+
+def _dense_row(leaf: Leaf) -> dtypes.DType | None:
+    """The dtype of a dense tensor; None for what is none."""
+    kind, part = next(iter(leaf.node), None), leaf.parts[0]
+    if kind not in (None, "dtype") or part.dtype in ("bytes", "text"):
+        return None
+    row = dtypes.BY_NAME[leaf.node["dtype"] if kind else part.dtype]
+    return dtypes.of(row.numpy) if row.reading_only else row  # TensorFlow's quantized types are the integers that they are
+
+
+def _shape(leaf: Leaf, row: dtypes.DType) -> tuple[int, ...]:
+    return leaf.parts[0].shape[:-1] if leaf.node and row.numpy.kind == "c" else leaf.parts[0].shape
+
+
+def _form(row: dtypes.DType, shape: tuple[int, ...], target: Target) -> tuple[Any, tuple[str, tuple[int, ...]]]:
+    """The node of a dense tensor, and the dtype and shape of its part."""
+    if target.holds(row):
+        return {}, (row.name, shape)
+    if row.numpy.kind == "c":
+        return {"dtype": row.name}, (f"float{row.numpy.itemsize * 4}", (*shape, 2))
+    return {"dtype": row.name}, (f"uint{row.numpy.itemsize * 8}", shape)
+
+
+def cast_to(row: dtypes.DType, change: Change, name: str) -> dtypes.DType:
+    """The dtype that a tensor of `row` is to have."""
+    if change.dtype is None:
+        return row
+    goal = dtypes.named(change.dtype)
+    if goal.reading_only:
+        raise EncodeError(f"nothing is written as {goal.name}", tensor=name)
+    met = _family(row) == _family(goal) and _family(row) in ("float", "int")
+    return goal if goal is not row and (change.named or met) else row
+
+
+def _family(row: dtypes.DType) -> str:
+    if "float" in row.name:
+        return "float"
+    return "int" if row.name.startswith(("int", "uint")) else row.name
+
+
+def cast(array: Array, goal: dtypes.DType, name: str) -> Array:
+    """Floats may lose digits, because that was asked for; integers must stay what they are.
+
+    >>> cast(np.array([1.0, 2.5]), dtypes.named("float16"), "x").dtype
+    dtype('float16')
+    """
+    if array.dtype.kind == "c" and goal.numpy.kind != "c":
+        raise EncodeError(f"{array.dtype} has an imaginary part, and {goal.name} has no room for it", tensor=name)
+    with np.errstate(all="ignore"):
+        made = array.astype(goal.numpy)
+        if _family(goal) == "float" or goal.numpy.kind == "c" or np.array_equal(made.astype(array.dtype), array):
+            return made
+    raise EncodeError(f"numbers that {goal.name} cannot hold; only floats may lose digits in a cast", tensor=name)
+
+
+def _is_to_quantize(row: dtypes.DType, change: Change) -> bool:
+    """Only floats are, and nothing is saved by a cast to what it is already."""
+    if change.scheme is None or row.name not in FLOATS:
+        return False
+    return change.scheme not in SCHEMES or SCHEMES[change.scheme].affine or SCHEMES[change.scheme].dtype != row.numpy
+
+
+def _quantized(leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target, change: Change) -> Converted:
+    """A dense tensor to be stored in fewer bits: the sizes of its parts follow from its shape."""
+    shape = _shape(leaf, row)
+    axis = change.axis if len(shape) > 1 else None
+    pattern = quantize(np.zeros((0,) * len(shape), goal.numpy), change.scheme or "", axis)  # which says what is wrong, if anything is
+    inner, kept = _form(dtypes.of(pattern.codes.dtype), shape, target)
+    node: dict[str, Any] = {"quantized": inner, "scheme": pattern.scheme, "dtype": goal.name}
+    kinds = [kept]
+    if pattern.scale is not None:
+        along = () if pattern.axis is None else (shape[pattern.axis],)
+        node["axis"] = pattern.axis
+        kinds += [(dtypes.of(pattern.scale.dtype).name, along), ("int64", along)]
+
+    def make() -> Quantized:
+        array = leaf.array()
+        return quantize(cast(array, goal, leaf.name) if goal is not row else array, pattern.scheme, axis)
+
+    return Converted(node, _outs(kinds, make, target, leaf), goal.name, row.name)
+
+
+def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
+    """Strings, sparse and ragged tensors, and what is quantized already."""
+    was, now = list[str](), list[str]()
+
+    def make() -> Any:
+        leaf.budget.start()
+        value = leaf.read()
+        inner = value.values if isinstance(value, (Sparse, Ragged)) else value
+        if isinstance(inner, Strings):
+            was[:] = now[:] = ["text" if inner.text else "bytes"]
+            return value
+        row = dtypes.named(inner.original) if isinstance(inner, Quantized) else dtypes.of(inner.dtype)
+        goal = cast_to(row, change, leaf.name)
+        was[:], now[:] = [row.name], [goal.name]
+        if goal is not row:
+            inner = cast(dequantize(inner) if isinstance(inner, Quantized) else inner, goal, leaf.name)
+        if not isinstance(inner, Quantized) and _is_to_quantize(goal, change):
+            inner = quantize(inner, change.scheme or "")
+        if isinstance(value, Sparse):
+            return trusted(Sparse, value.indices, inner, value.dense_shape)
+        return trusted(Ragged, inner, value.row_splits, value.uniform) if isinstance(value, Ragged) else inner
+
+    lowered = lowering.lower(make(), holds=target.holds, strings=target.strings)
+    kinds = [(STRINGS if isinstance(part, Strings) else dtypes.of(part.dtype).name, part.shape) for part in lowered.parts]
+    return Converted(lowered.spec, _outs(kinds, make, target, leaf), now[0], was[0])
+
+
+def _outs(kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], target: Target, leaf: Leaf) -> list[Out]:
+    """The parts of a tensor that is made whole."""
+
+    def parts() -> list[Any]:
+        try:
+            return lowering.lower(make(), holds=target.holds, strings=target.strings).parts
+        except EncodeError as error:
+            raise error.add(tensor=leaf.name) from None
+
+    def whole(number: int) -> Any:
+        dtype, shape = kinds[number]
+        found = leaf.held.take(leaf.name, number, parts)
+        said = STRINGS if isinstance(found, Strings) else dtypes.of(found.dtype).name
+        if (said, found.shape) != (dtype, shape):
+            why = f"it was {dtype} {list(shape)} and is {said} {list(found.shape)}: the file changes while it is read"
+            raise DecodeError(why, tensor=leaf.name)
+        return found
+
+    def chunks(number: int) -> Iterator[Any]:
+        found = whole(number)
+        yield from (found,) if isinstance(found, Strings) else sliced(found)
+
+    return [Out(*kind, partial(chunks, number), partial(whole, number)) for number, kind in enumerate(kinds)]

@@ -1,0 +1,170 @@
+"""Whether a dataset's folder holds what its manifest says.
+
+Every shard, with its size and checksum, and no other data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .. import storage
+from .._errors import DecodeError, TensorwireError, TransportError
+from ..codecs import rows
+from ..codecs.conversion_spec import Spec
+from ..records.paths import BOOKS
+from . import planner
+from .manifest import Line, Manifest
+from .shard_plan import Plan, Split
+from .task import checksum
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class DatasetVerification:
+    """Whether a dataset is whole.
+
+    `ok`, and if not, what is wrong. It is true or false by itself.
+    """
+
+    ok: bool
+    path: str
+    format: str | None
+    shards: int
+    """Read, and equal to what the manifest says."""
+    records: int
+    """In these shards, as the manifest says."""
+    nbytes: int
+    checksums: bool
+    problems: list[str]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def json(self) -> dict[str, Any]:
+        """Plain dicts and lists."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        state = "whole" if self.ok else "NOT whole"
+        sums = f"{self.shards:,} shards, {self.records:,} records, {self.nbytes:,} bytes read"
+        lines = [f"{self.path}: {state}, {sums}, with checksums", *self.problems[:_SHOWN]]
+        if len(self.problems) > _SHOWN:
+            lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
+        return "\n  ".join(lines)
+
+
+def has_manifest(where: Any) -> bool:
+    """Whether a path or URL is the folder of a dataset that was written here."""
+    if not isinstance(where, (str, os.PathLike)):
+        return False
+    path = os.fspath(where)
+    if not isinstance(path, str) or (storage.is_url(path) and rows.of_name(path) is not None):
+        return False
+    try:
+        return storage.stat(_manifest(path)) is not None
+    except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
+        if not storage.is_url(path):
+            raise
+        return False
+
+
+def _manifest(folder: str) -> str:
+    return storage.join(folder, f"{BOOKS}/manifest.json")
+
+
+def verify_dataset(
+    where: str | os.PathLike[str],
+    progress: Callable[[int, int], None] | None = None,
+) -> DatasetVerification:
+    """Reads every shard of a dataset, and compares its size and CRC32C with the manifest."""
+    folder = storage.normal(os.fspath(where))
+    manifest = Manifest(folder)
+    lines = manifest.read()
+    try:
+        names, format = _shards(manifest, folder, len(lines))
+    except TransportError:
+        raise
+    except TensorwireError as error:
+        problem = str(error.add(path=storage.shown(_manifest(folder))))
+        return DatasetVerification(False, storage.shown(folder), None, 0, 0, 0, True, [problem])
+    problems = _unfinished(manifest, names, lines)
+    prefix = folder.rstrip("/") + "/"
+    entries = {entry.path.removeprefix(prefix): entry for entry in storage.listing(folder)}
+    total = sum(entries[name].size for name in names if name in entries)
+    shards = records = nbytes = 0
+    for name in names:
+        line = lines.get(name)
+        if line is None or name not in entries:
+            problems.append(f"{name} {'is missing' if line is not None else 'has no line in the manifest'}")
+            continue
+        difference, size = _compared(storage.join(folder, name), line)
+        nbytes += size
+        if difference is None:
+            shards, records = shards + 1, records + line.records
+        else:
+            problems.append(f"{name} {difference}")
+        if progress is not None:
+            progress(nbytes, max(total, nbytes))
+    for name in sorted(entries.keys() - set(names)):
+        if rows.of_name(name) is not None and not name.startswith(("_", ".")) and "/" not in name:
+            problems.append(f"{name} is not a shard of this dataset, and readers of the folder would read it")
+    return DatasetVerification(not problems, storage.shown(folder), format, shards, records, nbytes, True, problems)
+
+
+def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]:
+    """(the names of the shards, their format), as manifest.json says."""
+    about = manifest.about()
+    try:
+        if about is None:
+            raise ValueError("there is none")
+        spec = Spec.from_json(about["spec"])
+        splits = tuple(Split(*split) for split in about.get("splits", []))
+        count, name = about["shards"], about.get("name", "part")
+        if not isinstance(count, int) or not 0 < count <= most:
+            raise ValueError(f"{count!r} shards, and lines for {most}")
+        for part in (name, *(split.name for split in splits)):
+            planner.check_name(part)
+        plan = Plan(spec, folder, [], count // max(1, len(splits)), name, splits=splits)
+        return [plan.shard(number) for number in range(len(plan))], spec.target
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        if isinstance(error, TensorwireError):
+            raise
+        raise DecodeError(f"the manifest is damaged: {error}", format="manifest", offset=0) from None
+
+
+def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, Line]) -> list[str]:
+    """What _SUCCESS says that the manifest does not, if it is there at all."""
+    sums = manifest.finished()
+    if sums is None:
+        return ["the dataset is not finished: it has no _SUCCESS; run its conversion again"]
+    made = [lines[name] for name in names if name in lines]
+    found = {
+        "shards": len(made),
+        "records": sum(line.records for line in made),
+        "bytes": sum(line.size for line in made),
+    }
+    return [
+        f"_SUCCESS says {sums.get(name)!r:.40} {name}, and the manifest {count:,}"
+        for name, count in found.items()
+        if sums.get(name) != count
+    ]
+
+
+def _compared(path: str, line: Line) -> tuple[str | None, int]:
+    """(what differs from the manifest, bytes read)"""
+    try:
+        found = checksum(path)
+    except TransportError:
+        raise
+    except (OSError, TensorwireError) as error:
+        return f"cannot be read: {error}", 0
+    size: int = found["bytes"]
+    if size != line.size:
+        return f"has {size:,} bytes, and the manifest says {line.size:,}", size
+    if found["crc32c"] != line.crc32c:
+        return f"has the checksum {found['crc32c']}, and the manifest says {line.crc32c!r:.20}", size
+    return None, size

@@ -1,0 +1,64 @@
+"""A file of tensors, as `show` prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._limits import Limits
+from . import figures, selection, tree, values
+from .sampling import Opened
+from .values import PLAIN, Look, Shown
+
+MOST = 8
+"""Tensors that are shown when none is named."""
+
+
+def contents(
+    where: Any,
+    names: Sequence[str] = (),
+    *,
+    format: str | None = None,
+    most: int | None = MOST,
+    look: Look = PLAIN,
+    limits: Limits | None = None,
+) -> Shown:
+    """The tensors of a file that are named (or the first `most`), each with its values; of nested values the tree too.
+
+    >>> import numpy as np
+    >>> from tensorwire import dumps
+    >>> print(*contents(dumps({"x": np.float32([[1, 2], [3, 4]]), "step": 7})).lines, sep="\\n")
+    bytes: safetensors, 208 bytes, 1 tensor
+    dict of 2
+    ├─ x: float32 (2, 2)
+    └─ step: 7
+    <BLANKLINE>
+    x  float32 (2, 2)  16 bytes
+      min 1   max 4   mean 2.5   NaN 0   zeros 0 (0 %)
+      [[1. 2.]
+       [3. 4.]]
+    """
+    with Opened(where, format, limits) as opened:
+        file = opened.file
+        chosen = selection.chosen(file, names, file.path) if names else list(file)
+        shown = chosen if names or most is None else chosen[:most]
+        about: dict[str, Any] = {"path": file.path, "format": file.format, "size": file.size, "metadata": file.metadata}
+        lines: list[str] = []
+        if not names:
+            lines.append(_head(opened, len(chosen)))
+            lines += [f"  {figures.safe(key)}: {figures.safe(figures.short(text, 120))}" for key, text in file.metadata.items()]
+            about["values"] = figures.for_json(tree.python_values(file))
+            if tree.is_nested(file):
+                lines += tree.lines(file)
+        blocks = [values.tensor(opened, name, look) for name in shown]
+        for block in blocks:
+            lines += [*([""] if lines else []), *block.lines]
+        if len(shown) < len(chosen):
+            lines += ["", f"... {len(chosen) - len(shown):,} more tensors: name them, or -n 0 for all"]
+        return Shown(lines, about | {"tensors": [block.json for block in blocks], "more": len(chosen) - len(shown)})
+
+
+def _head(opened: Opened, count: int) -> str:
+    file = opened.file
+    packed = f" in {file.compression}" if file.compression else ""
+    return f"{figures.safe(file.path or 'bytes')}: {file.format}{packed}, {figures.size(file.size)}, {count:,} tensor{'s' * (count != 1)}"

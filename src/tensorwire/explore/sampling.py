@@ -1,0 +1,189 @@
+"""Reading as much of a tensor as is shown, and no more."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from .._limits import Limits
+from ..api import lazy
+from ..core.tensors import Array, Sparse
+from .statistics import Statistics, statistics
+
+BUDGET = 8 << 20
+"""Bytes that are read of one tensor, unless all of it is asked for."""
+_SPARSE = 64 << 20
+"""The same for sparse ones, of which only all the indices together show the pattern."""
+_RUNS = 64
+"""Places of a tensor that are looked at."""
+_THIN = 1 << 14
+"""Elements of a row that is too long to be read."""
+
+
+class Opened:
+    """An open file, and the same file mapped, for tensors of which a single row is more than is to be read.
+
+    A mapping dies with its process if somebody cuts the file meanwhile, so it is made only when there is no other way.
+    """
+
+    def __init__(self, where: Any, format: str | None = None, limits: Limits | None = None) -> None:
+        self._where, self._format, self._limits = where, format, limits
+        self.file = lazy.open_file(where, format, limits=limits)
+        self._mapped: lazy.File | None = None
+
+    def wide(self, name: str) -> lazy.LazyTensor:
+        if self._mapped is None:
+            self._mapped = lazy.open_file(self._where, self._format, mmap=isinstance(self._where, str), limits=self._limits)
+            mapping = getattr(getattr(self._mapped.source, "view", None), "obj", None)
+            if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
+                mapping.madvise(mmap.MADV_RANDOM)  # a page for each element, not sixteen
+        return self._mapped[name]
+
+    def close(self) -> None:
+        self.file.close()
+        if self._mapped is not None:
+            self._mapped.close()
+
+    def __enter__(self) -> Opened:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def nbytes(tensor: lazy.LazyTensor) -> int:
+    """Bytes of a dense tensor in memory."""
+    count = 1
+    for dim in tensor.shape:
+        count *= dim or 0
+    return count * int(tensor.dtype.itemsize)
+
+
+def dense(opened: Opened, name: str) -> tuple[Array, bool]:
+    """(a dense tensor, or evenly spread rows of it; whether that is all)"""
+    tensor = opened.file[name]
+    size = nbytes(tensor)
+    if size <= BUDGET:
+        return tensor.read(), True
+    rows = tensor.shape[0] or 0
+    row = size // rows
+    if row > BUDGET // 2:
+        return thin(opened.wide(name)[: min(rows, 64)]), False
+    count = BUDGET // max(row, 1)
+    runs = min(_RUNS, count)
+    length = max(1, count // runs)
+    starts = [i * (rows - length) // max(runs - 1, 1) for i in range(runs)]
+    return np.concatenate([tensor[start : start + length] for start in starts]), False
+
+
+def thin(array: Array) -> Array:
+    """Some elements of a mapped array, evenly spread along every dimension: only their pages are touched.
+
+    >>> thin(np.zeros((2, 100_000, 30))).shape
+    (2, 273, 30)
+    """
+    longest = sorted(range(array.ndim), key=lambda axis: -array.shape[axis])
+    shape = list(array.shape)
+    for axis in longest:
+        others = int(np.prod([dim for i, dim in enumerate(shape) if i != axis], dtype=np.float64))
+        shape[axis] = min(shape[axis], max(_THIN // max(others, 1), min(shape[axis], 2 if axis != longest[-1] else 1)))
+    keys = np.ix_(*(np.arange(kept) * dim // kept for kept, dim in zip(shape, array.shape, strict=True)))
+    found: Array = array[keys]
+    return found
+
+
+def corners(opened: Opened, name: str, edge: int) -> Array:
+    """The first and last rows of a large tensor, and of each the first and last items: what is left has its corners where it had them."""
+    tensor = opened.file[name]
+    rows = tensor.shape[0] or 0
+    if nbytes(tensor) // max(rows, 1) * (2 * edge + 1) > BUDGET:
+        tensor = opened.wide(name)
+    if rows > 2 * edge + 1:
+        pieces = [_narrow(tensor[: edge + 1], edge), _narrow(tensor[rows - edge :], edge)]
+        return np.concatenate(pieces)
+    return _narrow(tensor[:rows], edge)
+
+
+def _narrow(array: Array, edge: int) -> Array:
+    for axis in range(1, array.ndim):
+        length = array.shape[axis]
+        if length > 2 * edge + 1:
+            array = array.take([*range(edge + 1), *range(length - edge, length)], axis)
+    return array
+
+
+def sliced(opened: Opened, name: str, key: tuple[Any, ...]) -> Any:
+    """What a key asks for; through the mapping if it asks for a little of many rows."""
+    tensor = opened.file[name]
+    if not key:
+        return tensor.read()
+    if tensor.kind == "dense" and nbytes(tensor) > BUDGET:
+        rows = tensor.shape[0] or 1
+        first = key[0]
+        wanted = len(range(rows)[first]) if isinstance(first, slice) else 1
+        if wanted * (nbytes(tensor) // rows) > BUDGET:
+            tensor = opened.wide(name)
+    return tensor[key if len(key) > 1 else key[0]]
+
+
+def all_statistics(opened: Opened, name: str) -> Statistics:
+    """Of every element, some megabytes at a time."""
+    tensor = opened.file[name]
+    parts = [statistics(chunk) for chunk in _chunks(tensor)]
+    finite = [part.elements - part.nans - part.infinite for part in parts]
+    known = [part for part in parts if part.least is not None and part.largest is not None]
+    total = sum(count * (part.mean or 0.0) for count, part in zip(finite, parts, strict=True))
+    return Statistics(
+        sum(part.elements for part in parts),
+        min((part.least for part in known if part.least is not None), default=None),
+        max((part.largest for part in known if part.largest is not None), default=None),
+        total / sum(finite) if sum(finite) else None,
+        sum(part.nans for part in parts),
+        sum(part.infinite for part in parts),
+        sum(part.zeros for part in parts),
+    )
+
+
+def _chunks(tensor: lazy.LazyTensor) -> Iterator[Array]:
+    size = nbytes(tensor)
+    if size <= BUDGET or not tensor.shape:
+        yield np.asarray(tensor.read())
+        return
+    rows = tensor.shape[0] or 0
+    step = max(1, BUDGET * rows // size)
+    for start in range(0, rows, step):
+        yield tensor[start : min(rows, start + step)]
+
+
+def rows_of(tensor: lazy.LazyTensor, least: int, whole: bool) -> tuple[Any, bool]:
+    """(strings or a ragged tensor, or its first rows; whether that is all)"""
+    rows = tensor.shape[0] if tensor.shape else None
+    if whole or not rows or tensor.nbytes <= BUDGET:
+        return tensor.read(), True
+    wanted = max(min(least, rows), BUDGET * rows // tensor.nbytes)
+    return tensor[: min(wanted, rows)], False
+
+
+def sparse(tensor: lazy.LazyTensor, whole: bool) -> tuple[Sparse, bool]:
+    """(a sparse tensor, or some of its rows, where they were; whether that is all)"""
+    rows = tensor.shape[0] if tensor.shape else None
+    if whole or not rows or tensor.nbytes <= _SPARSE or rows < 8:
+        return tensor.read(), True
+    length = max(1, rows * (_SPARSE // 4) // tensor.nbytes)
+    starts = [i * (rows - length) // 3 for i in range(4)]
+    parts = [tensor[start : start + length] for start in starts]
+    indices = np.concatenate([_moved(part.indices, start) for start, part in zip(starts, parts, strict=True)])
+    first = parts[0].values
+    values = first if not isinstance(first, np.ndarray) else np.concatenate([part.values for part in parts])
+    if len(values) != len(indices):  # strings: the first rows' alone
+        indices = parts[0].indices
+    return Sparse(indices, values, tensor.shape), False
+
+
+def _moved(indices: Array, rows: int) -> Array:
+    moved = indices.copy()
+    moved[:, 0] += rows
+    return moved

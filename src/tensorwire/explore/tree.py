@@ -1,0 +1,106 @@
+"""A nested value as a tree: dicts, lists, tensors by their shape, and the numbers and text between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from .. import lowering
+from .._errors import TensorwireError
+from ..api.lazy import File
+from . import figures
+
+_NAMES, _ITEMS = 40, 8
+"""Children that are shown of a dict, and of a list, whose items mostly are alike."""
+_DEEP = 8
+
+
+def is_nested(file: File) -> bool:
+    """Whether there is more to a file's value than tensors by name."""
+    node = file.container.tree
+    if _kind(node) not in ("dict", "bundle"):
+        return _kind(node) in lowering.CONTAINERS or not isinstance(node, dict)
+    children = [child for _, child in lowering.members(node)]
+    return any(_kind(child) in lowering.CONTAINERS or _is_python(child) for child in children)
+
+
+def lines(file: File) -> list[str]:
+    """The tree.
+
+    >>> import numpy as np
+    >>> import tensorwire as tw
+    >>> print(*lines(tw.open(tw.dumps({"x": [np.zeros(3), np.ones(2)], "step": 7}))), sep="\\n")
+    dict of 2
+    ├─ x: list of 2
+    │  ├─ 0: float64 (3,)
+    │  └─ 1: float64 (2,)
+    └─ step: 7
+    """
+    names = iter(file)
+
+    def tensor() -> str:
+        found = file[next(names)]
+        return f"{'' if found.kind == 'dense' else found.kind + ' '}{found.dtype} {figures.shape(found.shape)}"
+
+    return list(_lines(file.container.tree, "", 0, tensor))
+
+
+def python_values(file: File) -> dict[str, Any]:
+    """What is no tensor, by its way."""
+    return dict(_values(file.container.tree, "", 0))
+
+
+def _kind(node: Any) -> str | None:
+    return next(iter(node), None) if isinstance(node, dict) else None
+
+
+def _is_python(node: Any) -> bool:
+    return not isinstance(node, dict) or _kind(node) in ("float", "bytes")
+
+
+def _children(node: Any) -> list[tuple[str, Any]]:
+    return [(str(key), child) for key, child in lowering.members(node)]
+
+
+def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iterator[str]:
+    """The first line is without its beginning, which the caller knows. Every tensor is taken in turn, shown or not."""
+    if _is_python(node):
+        yield _shown(node)
+        return
+    if _kind(node) not in lowering.CONTAINERS:
+        yield tensor()
+        return
+    children = _children(node)
+    yield f"{_kind(node)} of {len(children)}"
+    most = _NAMES if _kind(node) in ("dict", "bundle") else _ITEMS
+    hidden = len(children) - most if len(children) > most + 1 else 0
+    for number, (name, child) in enumerate(children):
+        inner = list(_lines(child, "", depth + 1, tensor))  # taken even if it is not shown: the next one's turn follows
+        if depth >= _DEEP or number >= len(children) - hidden:
+            continue
+        last = number == len(children) - 1
+        yield f"{start}{'└─' if last else '├─'} {figures.safe(name)}: {inner[0]}"
+        yield from (f"{start}{'   ' if last else '│  '}{line}" for line in inner[1:])
+    if hidden and depth < _DEEP:
+        yield f"{start}└─ ... {hidden:,} more"
+
+
+def _shown(node: Any) -> str:
+    value = _python(node)
+    return figures.quoted(value) if isinstance(value, (str, bytes)) else repr(value)
+
+
+def _python(node: Any) -> Any:
+    """The value that a leaf of the spec stands for."""
+    try:
+        return lowering.lift(node, [])
+    except TensorwireError:
+        return node
+
+
+def _values(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if _is_python(node):
+        yield way or "value", _python(node)
+    elif _kind(node) in lowering.CONTAINERS and depth < 100:
+        for name, child in _children(node):
+            yield from _values(child, f"{way}/{name}" if way else name, depth + 1)

@@ -1,0 +1,283 @@
+"""What is said when, without I/O: a conversation yields a Call to send or a Pause to wait for, and gets the Answer.
+
+Tried again, at most three times in all: a server that could not be reached, and 429 and 503 (by gRPC RESOURCE_EXHAUSTED and UNAVAILABLE).
+In between passes a time of chance ("full jitter") that grows, or what Retry-After says, if there is time for it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple, TypeVar
+
+from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError, choices
+from ..._limits import DEFAULT, Limits
+from .. import composite
+from ..lower import Plan, as_given, plan
+from ..lower.lift import outputs_together
+from ..rest import LAYOUTS
+from ..rpc.messages import VersionStatus
+from ..signature import DEFAULT as DEFAULT_NAME
+from ..signature import Signature
+from ..transports import Answer, Call, ConnectError, Deadline
+from .address import VERBS
+from .protocols import Metadata, Spoken, Tensors, check_redirect
+from .protocols.kserve import KServe
+from .protocols.rest import Rest
+
+BUSY = (429, 503)
+MISFITS = (400, 422)
+"""What servers answer to inputs that are not those of the model."""
+NOT_BINARY = (400, 415, 422, 500)
+"""What KServe servers without the binary extension answer to bytes behind the JSON."""
+_FIRST, _MOST = 0.1, 5.0
+"""Seconds that may pass before the second attempt, and before any other."""
+
+T = TypeVar("T")
+
+
+class Pause(NamedTuple):
+    """Nothing is to be sent for so many seconds."""
+
+    seconds: float
+
+
+Talk = Generator[Call | Pause, Any, T]
+
+
+@dataclass
+class Conversation:
+    """All that a client can say to one model."""
+
+    spoken: Spoken
+    signature: str | Signature = DEFAULT_NAME
+    """A signature, or the name of one that the server knows."""
+    limits: Limits = DEFAULT
+    attempts: int = 3
+    chance: Callable[[], float] = field(default=random.random, repr=False)
+    known: dict[str, Signature] = field(default_factory=dict, repr=False)
+    """What the server has told; asked for once."""
+
+    def predict(
+        self,
+        inputs: Any,
+        deadline: Deadline,
+        *,
+        outputs: tuple[str, ...] = (),
+        prefer: str | Mapping[str, str] | None = None,
+        layout: str = "auto",
+        cast: bool = False,
+    ) -> Talk[dict[str, Any]]:
+        def prepared(signature: Signature) -> tuple[Plan, tuple[str, ...]]:
+            return self.fit(inputs, signature, prefer, cast), _wanted(outputs, signature)
+
+        cached = self.cached
+        try:
+            planned, wanted = prepared((yield from self.find(deadline)))
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            cached, (planned, wanted) = None, prepared(changed)
+        answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+        if answer.status in MISFITS and (changed := (yield from self._changed(cached, deadline))):
+            cached, (planned, wanted) = None, prepared(changed)
+            answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+        try:
+            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
+        except (SchemaError, DecodeError) as error:
+            changed = None if isinstance(error, LimitError) else (yield from self._changed(cached, deadline))
+            if changed is None:
+                raise
+            # The model has answered: the request is not sent again, but its answer is read again.
+            planned, wanted = replace(planned, signature=changed), _wanted(outputs, changed)
+            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
+        return {name: whole[name] for name in outputs} if outputs and set(outputs) <= whole.keys() else whole
+
+    def _read(
+        self,
+        answer: Answer,
+        spoken: Spoken,
+        planned: Plan,
+        wanted: tuple[str, ...],
+        layout: str,
+        deadline: Deadline,
+    ) -> dict[str, Any]:
+        signature = planned.signature
+        try:
+            found = spoken.read_predict(answer, signature, self.limits, deadline.left)
+        except ModelError as error:
+            advice = spoken.advice(planned, layout) if error.status in MISFITS else ""
+            raise ModelError(error.status, f"{error.args[1]}; {advice}") if advice else error from None
+        return outputs_together(_chosen(found, wanted or tuple(signature.outputs)), signature)
+
+    def _infer(self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline) -> Talk[tuple[Answer, Spoken]]:
+        """The answer to a request, and how it was asked for.
+
+        A KServe server without the binary extension is asked once more, in JSON, and from then on in
+        JSON only.
+        """
+        spoken = self.spoken  # another thread may change it
+        answer = yield from self.ask(self.build(planned, wanted, layout, spoken), deadline)
+        if not isinstance(spoken, KServe) or not spoken.binary or spoken.confirmed:
+            return answer, spoken
+        if answer.status == 200:
+            self.spoken = replace(spoken, confirmed=True)
+        if answer.status not in NOT_BINARY or spoken.lists_binary((yield from self.ask(spoken.server(), deadline))):
+            return answer, spoken
+        plain = replace(spoken, binary=False)
+        try:
+            call = plain.predict(planned, wanted, layout)
+        except EncodeError:  # there are values that JSON cannot hold
+            return answer, spoken
+        answer = yield from self.ask(call, deadline)
+        if answer.status == 200:
+            self.spoken = plain
+        return answer, plain
+
+    @property
+    def cached(self) -> Signature | None:
+        """The signature that the server told at an earlier call."""
+        return self.known.get(self.signature) if isinstance(self.signature, str) else None
+
+    def _changed(self, cached: Signature | None, deadline: Deadline) -> Talk[Signature | None]:
+        """The signature that the server has now, if it differs from the cached one."""
+        if cached is None:
+            return None
+        try:
+            answer = yield self.spoken.metadata()
+            self.known = dict(self.spoken.read_metadata(answer, self.limits).signatures)
+        except TensorwireError:
+            return None
+        return None if self.cached == cached else self.cached
+
+    def fit(self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool) -> Plan:
+        if self.spoken.open_inputs and not signature.inputs:
+            return as_given(inputs, signature)
+        return plan(inputs, signature, prefer, cast=cast, partial=self.spoken.open_inputs)
+
+    def plan(self, inputs: Any, deadline: Deadline, *, prefer: str | Mapping[str, str] | None = None, cast: bool = False) -> Talk[Plan]:
+        cached = self.cached
+        try:
+            return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            return self.fit(inputs, changed, prefer, cast)
+
+    def build(
+        self,
+        planned: Plan,
+        outputs: tuple[str, ...] = (),
+        layout: str = "auto",
+        spoken: Spoken | None = None,
+    ) -> Call:
+        if layout not in LAYOUTS:
+            raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}")
+        return (spoken or self.spoken).predict(planned, outputs, layout)
+
+    def build_examples(self, verb: str, examples: Any, context: Any) -> Call:
+        name = self.signature if isinstance(self.signature, str) else self.signature.name
+        return self.spoken.examples(verb, examples, context, None if name == DEFAULT_NAME else name)
+
+    def examples(self, verb: str, examples: Any, context: Any, deadline: Deadline) -> Talk[Tensors]:
+        answer = yield from self.ask(self.build_examples(verb, examples, context), deadline)
+        return self.spoken.read_examples(verb, answer, self.limits, deadline.left)
+
+    def raw(self, body: Any, verb: str, deadline: Deadline) -> Talk[Tensors]:
+        """A body that somebody else made, as it is."""
+        if not isinstance(self.spoken, Rest):
+            raise EncodeError("a body of your own goes to TensorFlow Serving by REST: Client('http://...')")
+        if verb not in VERBS:
+            raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}")
+        signature = (yield from self.find(deadline)) if verb == "predict" else None
+        answer = yield from self.ask(self.spoken.raw(verb, [body]), deadline)
+        if signature is None:
+            return self.spoken.read_examples(verb, answer, self.limits, deadline.left)
+        return self.spoken.read_predict(answer, signature, self.limits, deadline.left)
+
+    def metadata(self, deadline: Deadline) -> Talk[Metadata]:
+        answer = yield from self.ask(self.spoken.metadata(), deadline)
+        found = self.spoken.read_metadata(answer, self.limits)
+        self.known = dict(found.signatures)
+        return found
+
+    def status(self, deadline: Deadline) -> Talk[tuple[VersionStatus, ...]]:
+        answer = yield from self.ask(self.spoken.status(), deadline)
+        return self.spoken.read_status(answer, self.limits)
+
+    def find(self, deadline: Deadline) -> Talk[Signature]:
+        """The signature: the one that was given, or the server's of that name."""
+        if isinstance(self.signature, Signature):
+            return self.signature
+        if self.signature not in self.known:
+            yield from self.metadata(deadline)
+        if self.signature not in self.known:
+            raise SchemaError(f"the model has no signature {self.signature!r}{choices(self.signature, self.known)}; pass signature=")
+        return self.known[self.signature]
+
+    def ask(self, call: Call, deadline: Deadline) -> Talk[Answer]:
+        """One answer, by as many attempts as it takes and as are allowed."""
+        for attempt in range(1, self.attempts + 1):
+            deadline.left()
+            try:
+                answer: Answer = yield call
+            except ConnectError:
+                if attempt == self.attempts or not (pause := self._pause(attempt, None, deadline)):
+                    raise
+            else:
+                if answer.status not in BUSY or attempt == self.attempts or not (pause := self._pause(attempt, answer, deadline)):
+                    return check_redirect(answer)
+            yield pause
+        raise EncodeError(f"attempts={self.attempts}; at least one is needed")
+
+    def _pause(self, attempt: int, answer: Answer | None, deadline: Deadline) -> Pause | None:
+        """How long to wait before the next attempt; None if there is no time for that, so that what is known now is the end of it."""
+        seconds = self.chance() * min(_MOST, _FIRST * 2 ** (attempt - 1))
+        if answer is not None and (asked := _retry_after(answer.headers)) is not None:
+            seconds = max(seconds, asked)
+        return Pause(seconds) if seconds < deadline.left() else None
+
+
+def _wanted(outputs: tuple[str, ...], signature: Signature) -> tuple[str, ...]:
+    """The signature's outputs that are asked for: those of that name, or the parts of the tensor of that name."""
+    if not signature.outputs:
+        return outputs
+    found = []
+    for name in outputs:
+        parts = [name] if name in signature.outputs else _parts(name, signature)
+        if not parts:
+            raise EncodeError(f"the signature has no output {name!r}{choices(name, signature.outputs)}")
+        found += parts
+    return tuple(found)
+
+
+def _parts(name: str, signature: Signature) -> list[str]:
+    found = [group for group in composite.by_role(signature.outputs.values()) if group.name == name]
+    return list(found[0].parts.values()) if found else []
+
+
+def _chosen(found: Tensors, wanted: tuple[str, ...]) -> Tensors:
+    """The outputs in the order of the signature or of the wish: REST cannot be told which to leave out, and gRPC knows no order."""
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise SchemaError(f"the answer has no output {missing[0]!r}{choices(missing[0], found)}")
+    return {name: found[name] for name in wanted} if wanted else found
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that the server asks for: a number, or a date; None if it says nothing that can be understood."""
+    said = headers.get("retry-after", "").strip()
+    if said.isascii() and said.isdigit():
+        return float(said[:9])
+    if not said:
+        return None
+    try:
+        date = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return max(0.0, (date.replace(tzinfo=date.tzinfo or UTC) - datetime.now(UTC)).total_seconds())

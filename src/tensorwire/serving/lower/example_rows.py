@@ -1,0 +1,159 @@
+"""Rows of tensors as strings, for signatures that take strings: as tf.train.Examples, or each tensor's rows as TensorProtos.
+
+In an Example, an input x is
+
+    dense     the list x
+    ragged    the list x, and for each further ragged dimension the row's own row_splits: x_row_splits_1, ...
+    sparse    x_values and x_indices (x_indices_0, x_indices_1, ... if a row has more than one dimension), and x_dense_shape
+
+which is what `export` reads. Bools and integers are int64 lists, floats up to 32 bits float lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ... import io
+from ..._errors import EncodeError, TensorwireError
+from ...core.frozen import trusted
+from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ...records import gather, pack
+from ...wire import example, kernels, protobuf, status
+from ...wire.example_order import key_order
+
+FORMAT = "example"
+
+
+def examples(tensors: Mapping[str, Any]) -> Strings:
+    """Tensors that share their first dimension, each row of all of them as one message.
+
+    >>> examples({"a": np.array([[5, 3]])})[0].hex(" ")
+    '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
+    """
+    features: dict[str, Any] = {}
+    for name, tensor in tensors.items():
+        for feature, column in columns(name, tensor).items():
+            if feature in features:
+                raise EncodeError(f"two inputs have the feature {feature!r}", tensor=name, format=FORMAT)
+            features[feature] = column
+    try:
+        made, count = gather.from_columns(features, pack.Options(), 0, {})
+    except TensorwireError as error:
+        error.args = (error.message.replace(pack.EXACTLY, ""),)
+        raise error.add(format=FORMAT) from None
+    return _encoded([made[name.decode()].input(name) for name in key_order([name.encode() for name in made])], count)
+
+
+def _encoded(inputs: list[Any], count: int) -> Strings:
+    offsets: Array = np.zeros(count + 1, np.int64)
+    size = sum(part.nbytes for column in inputs for part in column if isinstance(part, np.ndarray))
+    room: Array = np.empty(max(4096, 2 * size), np.uint8)
+    done = used = 0
+    while True:
+        code, more, size, wanted = kernels.example_encode(inputs, False, done, 1, count - done, False, room[used:], offsets[done + 1 :])
+        offsets[done + 1 : done + 1 + more] += used
+        done, used = done + more, used + size
+        if done == count:
+            return trusted(Strings, room[:used], offsets, (count,), False)
+        if code != status.NO_SPACE:
+            raise EncodeError("an Example ends at 2 GiB", record=done, format=FORMAT)
+        larger: Array = np.empty(2 * len(room) + wanted, np.uint8)
+        larger[:used] = room[:used]
+        room = larger
+
+
+def columns(name: str, tensor: Any) -> dict[str, Any]:
+    """The features of one tensor, each with a row for each row."""
+    if not tensor.shape:
+        raise EncodeError("a scalar has no rows that Examples could be", tensor=name, format=FORMAT)
+    if isinstance(tensor, Sparse):
+        return _sparse_columns(name, tensor)
+    return _ragged_columns(name, tensor) if isinstance(tensor, Ragged) else {name: tensor}
+
+
+def words(name: str, tensor: Any) -> str:
+    """Which features those are.
+
+    >>> words("x", Sparse([[0, 0]], np.float32([1]), (1, 2)))
+    'the features x_values, x_indices, x_dense_shape'
+    """
+    names = list(columns(name, tensor))
+    return f"the feature{'s' * (len(names) > 1)} {', '.join(names)}"
+
+
+def _sparse_columns(name: str, tensor: Sparse) -> dict[str, Any]:
+    sparse = tensor.sort()
+    rank = sparse.indices.shape[1]
+    if rank < 2 or sparse.values.ndim != 1:
+        raise EncodeError(f"the rows of a {describe(tensor)} do not go into Examples", tensor=name, format=FORMAT)
+    count = int(sparse.dense_shape[0])
+    splits = np.searchsorted(sparse.indices[:, 0], np.arange(count + 1)).astype(np.int64)
+    found: dict[str, Any] = {f"{name}_values": Ragged(sparse.values, splits)}
+    for axis in range(1, rank):
+        key = f"{name}_indices" if rank == 2 else f"{name}_indices_{axis - 1}"
+        found[key] = Ragged(np.ascontiguousarray(sparse.indices[:, axis]), splits)
+    return {**found, f"{name}_dense_shape": np.tile(sparse.dense_shape[1:], (count, 1))}
+
+
+def _ragged_columns(name: str, ragged: Ragged) -> dict[str, Any]:
+    width = math.prod(ragged.values.shape[1:])
+    bounds = _bounds(ragged)
+    found: dict[str, Any] = {name: Ragged(ragged.values.reshape(-1), bounds[-1] * width)}
+    for level in range(1, len(ragged.row_splits)):
+        splits, rows = _own_splits(ragged, bounds, level)
+        last = level == len(ragged.row_splits) - 1
+        found[f"{name}_row_splits_{level}"] = Ragged(splits * width if last else splits, rows)
+    return found
+
+
+def _bounds(ragged: Ragged) -> list[Array]:
+    """Where the rows begin among the rows of each level, and at last among the values."""
+    found = [ragged.row_splits[0].astype(np.int64)]
+    for splits in ragged.row_splits[1:]:
+        found.append(splits.astype(np.int64)[found[-1]])
+    return found
+
+
+def _own_splits(ragged: Ragged, bounds: list[Array], level: int) -> tuple[Array, Array]:
+    """(for each row its own row_splits of a level, one after the other; where each row's begin)"""
+    starts = bounds[level - 1]
+    lengths = np.diff(starts) + 1
+    rows = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=rows[1:])
+    places = np.arange(rows[-1]) + np.repeat(starts[:-1] - rows[:-1], lengths)
+    splits = ragged.row_splits[level].astype(np.int64)
+    return splits[places] - np.repeat(splits[starts[:-1]], lengths), rows
+
+
+def ragged_rows(ragged: Ragged) -> Strings:
+    """Each row as a serialized TensorProto [N]; with further ragged dimensions [N, ragged_rank], its values and then its own row_splits.
+
+    >>> [io.parse_tensor(row, "int64").tolist() for row in ragged_rows(Ragged.of([[1, 2], []]))]
+    [[1, 2], []]
+    """
+    bounds, depth = _bounds(ragged), len(ragged.row_splits)
+    own = [_own_splits(ragged, bounds, level) for level in range(1, depth)]
+    strings = []
+    for row in range(len(ragged)):
+        strings.append(io.serialize_tensor(ragged.values[int(bounds[-1][row]) : int(bounds[-1][row + 1])]))
+        for splits, rows in own:
+            strings.append(io.serialize_tensor(splits[rows[row] : rows[row + 1]].astype(ragged.row_splits[0].dtype)))
+    return Strings.of(strings, (len(ragged),) if depth == 1 else (len(ragged), depth), text=False)
+
+
+def serialize(features: Mapping[str, Array | Strings]) -> bytes:
+    """One tf.train.Example of vectors of float32, int64 and strings."""
+    lists: list[tuple[bytes, int, Array, Array | None]] = []
+    for name, values in features.items():
+        if isinstance(values, Strings):
+            lists.append((name.encode(), example.BYTES, values.data, values.offsets))
+        else:
+            lists.append((name.encode(), example.FLOAT if values.dtype == np.float32 else example.INT64, values, None))
+    found = example.features(lists) if lists else memoryview(b"")
+    if found is None:
+        raise EncodeError("an Example ends at 2 GiB", format=FORMAT)
+    return b"\x0a" + protobuf.varint(len(found)) + bytes(found)

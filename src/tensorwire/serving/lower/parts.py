@@ -1,0 +1,74 @@
+"""A sparse or ragged tensor as the parts that stand for it, by role."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._errors import EncodeError
+from ...core.tensors import Array, Ragged, Sparse, Strings
+from ..composite import Group
+from ..spec import Input
+
+UNSORTED = "the indices were put in order"
+
+
+def of_sparse(sparse: Sparse) -> tuple[dict[str, Any], list[str]]:
+    """Indices in order, because many operations count on that.
+
+    >>> of_sparse(Sparse([[1], [0]], np.float32([5, 6]), (2,)))[0]["values"]
+    array([6., 5.], dtype=float32)
+    """
+    ordered = sparse.sort()
+    parts = {"indices": ordered.indices, "values": ordered.values, "dense_shape": ordered.dense_shape}
+    return parts, [] if ordered is sparse else [UNSORTED]
+
+
+def can_be_ragged(tensor: Any, group: Group, same_name: Input | None) -> bool:
+    """Whether lists or a dense tensor stand for a ragged one, and not for its values alone, which may have the same name."""
+    if same_name is None and isinstance(tensor, (list, tuple)):
+        return True  # [] says no depth
+    depth = _depth(tensor)
+    values = None if same_name is None or same_name.shape is None else len(same_name.shape)
+    return not isinstance(tensor, Sparse) and depth > len(group.splits) and depth != values
+
+
+def _depth(tensor: Any) -> int:
+    if isinstance(tensor, (list, tuple)):
+        return 1 + max(map(_depth, tensor), default=0)
+    return len(getattr(tensor, "shape", ()))
+
+
+def of_ragged(tensor: Any, group: Group) -> dict[str, Any]:
+    """A Ragged, nested lists (whose values are still a list, to be typed), or a dense tensor, whose rows are equally long."""
+    depth = len(group.splits)
+    if isinstance(tensor, Ragged):
+        if len(tensor.row_splits) != depth:
+            splits = ", ".join(group.splits)
+            raise EncodeError(f"the signature has {depth} row_splits ({splits}), and this tensor has {len(tensor.row_splits)}")
+        values, found = tensor.values, list(tensor.row_splits)
+    elif isinstance(tensor, (list, tuple)):
+        values, found = _from_lists(tensor, depth)
+    else:
+        values, found = _from_dense(tensor, depth)
+    return {"values": values, **{f"row_splits_{level}": splits for level, splits in enumerate(found)}}
+
+
+def _from_lists(rows: Any, depth: int) -> tuple[Any, list[Array]]:
+    splits = []
+    for _ in range(depth):
+        if not all(isinstance(row, (list, tuple)) for row in rows):
+            raise EncodeError("the lists end at different depths")
+        bounds = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(row) for row in rows], out=bounds[1:])
+        splits.append(bounds)
+        rows = [item for row in rows for item in row]
+    return rows, splits
+
+
+def _from_dense(tensor: Array | Strings, depth: int) -> tuple[Any, list[Array]]:
+    shape = tensor.shape
+    splits = [np.arange(math.prod(shape[: level + 1]) + 1, dtype=np.int64) * shape[level + 1] for level in range(depth)]
+    return tensor.reshape((math.prod(shape[: depth + 1]), *shape[depth + 1 :])), splits

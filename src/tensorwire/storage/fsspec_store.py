@@ -1,0 +1,111 @@
+"""Every other kind of URL, by fsspec: as good as what it has for that scheme."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from .._errors import EncodeError
+from .._optional import require
+from ..core.memory import flat
+from .errors import told
+from .urls import Entry, shown
+
+_STAMPS = ("ETag", "etag", "e_tag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_SPOOLED = 8 << 20
+
+
+class OtherStore:
+    """Any file system of fsspec."""
+
+    def _place(self, url: str) -> tuple[Any, str]:
+        core = require("fsspec.core", extra="cloud")
+        scheme = url.partition("://")[0]
+        registry = require("fsspec.registry", extra="cloud")
+        if scheme.rpartition("::")[2] not in {*registry.known_implementations, *registry.registry}:
+            raise EncodeError(f"nothing here knows {scheme}://: s3, gs, az, http, https, and what fsspec knows", path=shown(url))
+        with told(url):
+            return core.url_to_fs(url)  # type: ignore[no-any-return]
+
+    def _entry(self, info: Any, url: str) -> Entry:
+        stamp = next((str(info[name]) for name in _STAMPS if info.get(name)), str(info["size"]))
+        return Entry(url, int(info["size"] or 0), stamp)
+
+    def stat(self, url: str) -> Entry | None:
+        fs, path = self._place(url)
+        try:
+            with told(url):
+                info = fs.info(path)
+        except FileNotFoundError:
+            return None
+        return None if info["type"] == "directory" else self._entry(info, url)
+
+    def get_into(self, entry: Entry, start: int, buffer: memoryview) -> int:
+        fs, path = self._place(entry.path)
+        with told(entry.path):
+            data = fs.cat_file(path, start=start, end=start + len(buffer))
+        count = min(len(data), len(buffer))
+        buffer[:count] = flat(data)[:count]
+        return count
+
+    def put(self, url: str, data: memoryview, if_absent: bool) -> None:
+        fs, path = self._place(url)
+        with told(url):
+            if if_absent and fs.exists(path):
+                raise FileExistsError(path)
+            self._folders(fs, path)
+            fs.pipe_file(path, bytes(data))
+
+    def upload(self, url: str, parts: Iterable[Any]) -> None:
+        fs, path = self._place(url)
+        with tempfile.SpooledTemporaryFile(_SPOOLED, prefix="tensorwire-") as file:  # so that nothing is there before all of it is
+            for part in parts:
+                file.write(part)
+            file.seek(0)
+            with told(url):
+                self._folders(fs, path)
+                try:
+                    with fs.open(path, "wb") as target:
+                        shutil.copyfileobj(file, target, _SPOOLED)
+                except BaseException:
+                    with contextlib.suppress(Exception):
+                        fs.rm_file(path)
+                    raise
+
+    def _folders(self, fs: Any, path: str) -> None:
+        """File systems need the folder; stores have none to make."""
+        with contextlib.suppress(Exception):
+            fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+
+    def delete(self, url: str) -> None:
+        fs, path = self._place(url)
+        with contextlib.suppress(FileNotFoundError), told(url):
+            fs.rm_file(path)
+
+    def level(self, url: str) -> tuple[list[str], list[Entry]]:
+        fs, path = self._place(url)
+        try:
+            with told(url):
+                found = fs.ls(path, detail=True)
+        except FileNotFoundError:
+            return [], []
+        folders = [_below(url, path, info["name"]) for info in found if info["type"] == "directory"]
+        return folders, [self._entry(info, _below(url, path, info["name"])) for info in found if info["type"] != "directory"]
+
+    def walk(self, url: str) -> Iterator[Entry]:
+        fs, path = self._place(url)
+        with told(url):
+            found = fs.find(path, detail=True)
+        return (self._entry(info, _below(url, path, info["name"])) for info in found.values())
+
+
+def _below(url: str, path: str, name: str) -> str:
+    """The URL of a name that was found below a folder, spelt as the folder's is.
+
+    >>> _below("memory://data", "/data", "/data/a")
+    'memory://data/a'
+    """
+    return url.rstrip("/") + name.strip("/")[len(path.strip("/")) :]

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core import memory
+from ..status import MAX_MESSAGE
+from .protobuf import to_varint
+from .tensor_scan import tensor_scan
+
+
+class Row(NamedTuple):
+    dtype: np.dtype[Any]
+    enum: int
+    safetensors: str
+    writes: bool
+    checked: bool
+
+
+class _Rows:
+    """The dtype table, as dtypes.py gives it."""
+
+    def __init__(self) -> None:
+        self.all: list[Row] = []
+
+    def of(self, dtype: np.dtype[Any]) -> Row | None:
+        return next((row for row in self.all if row.writes and row.dtype == dtype), None)
+
+    def enum(self, enum: int) -> Row | None:
+        return next((row for row in self.all if row.enum == enum and enum), None)
+
+    def named(self, safetensors: str) -> Row | None:
+        return next((row for row in self.all if row.safetensors == safetensors and safetensors), None)
+
+
+rows = _Rows()
+
+
+def register_dtype(dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool) -> None:
+    rows.all.append(Row(dtype, tf_enum, safetensors, writes, checked))
+
+
+def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
+    dims = b""
+    for dim in shape:
+        body = b"\x08" + to_varint(dim) if dim else b""
+        dims += b"\x12" + to_varint(len(body)) + body
+    head = b"\x08" + to_varint(dtype) + b"\x12" + to_varint(len(dims)) + dims
+    return head if content < 0 else head + b"\x22" + to_varint(content)
+
+
+def encode_dense(array: Any) -> bytes | None:
+    if type(array) is not np.ndarray:
+        return None
+    row = rows.of(array.dtype)
+    if row is None or not row.enum or not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
+        return None
+    head = dense_header(row.enum, array.shape, array.nbytes or -1)
+    return None if len(head) + array.nbytes > MAX_MESSAGE else head + array.tobytes()
+
+
+def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
+    view = memory.flat(data)
+    code, _, enum, shape, _, _, _, has_content, at, size, _ = tensor_scan(view, True, True)
+    row = rows.enum(enum)
+    if code or row is None or row.checked or len(shape) > 32:
+        return None
+    if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
+        return None  # NumPy refuses such a shape, empty or not
+    # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content at the very end.
+    head = dense_header(enum, shape, size if has_content else -1)
+    if bytes(view[: len(head)]) != head or len(view) != len(head) + size or math.prod(shape) * row.dtype.itemsize != size:
+        return None
+    return memory.dense(view, at, row.dtype, shape, copy or None)

@@ -1,0 +1,155 @@
+"""Which features Examples have. A message is gathered first and counted when whole: a name that stands twice counts once, as the last."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ...core.memory import flat
+from .. import status
+from .example_protobuf import BYTES, FLOAT, INT64, LISTS, fields, messages
+from .protobuf import Fault
+from .tfrecord import FOOTER, holds
+
+Array = np.ndarray[Any, Any]
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass
+class Instance:
+    """A Feature: its kind (0: no list), its number of values, and their extremes."""
+
+    kind: int = 0
+    count: int = 0
+    numbers: tuple[int, int] = (INT64_MAX, INT64_MIN)
+    floats: tuple[float, float] = (math.inf, -math.inf)
+    nans: int = 0
+    sizes: tuple[float, int] = (math.inf, 0)
+
+
+@dataclass
+class Stats:
+    records: int = 0
+    kinds: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    counts: tuple[float, int] = (math.inf, 0)
+    values: int = 0
+    numbers: tuple[int, int] = (INT64_MAX, INT64_MIN)
+    floats: tuple[float, float] = (math.inf, -math.inf)
+    nans: int = 0
+    sizes: tuple[float, int] = (math.inf, 0)
+    steps: tuple[float, int] = (math.inf, 0)
+
+
+Key = tuple[bool, bytes]
+
+
+class ExampleSurvey:
+    def __init__(self, most_names: int) -> None:
+        self.most_names = most_names
+        self.records = 0
+        self.with_lists = 0
+        self.others = 0
+        self.features: dict[Key, Stats] = {}
+
+    def add(self, data: Any, starts: Array, sizes: Array, checked: bool) -> tuple[int, int, int]:
+        view = flat(data)
+        for done, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+            if start < 0 or size < 0 or start + size + (0 if checked else FOOTER) > len(view):
+                return status.TRUNCATED, start, done
+            if not checked and not holds(view, start, start + size):
+                return status.BAD_DATA_CRC, start, done
+            try:
+                self._message(view, start, start + size)
+            except Fault as fault:
+                return fault.status, fault.offset, done
+        return 0, 0, len(starts)
+
+    def _message(self, view: memoryview, at: int, end: int) -> None:
+        found: dict[Key, list[Instance]] = {}
+        lists, undefined, names = False, False, len(self.features)
+        for number, start, stop in fields(view, at, end, every=True):
+            if number not in (1, 2) or start < 0:
+                undefined = True
+                continue
+            lists |= number == 2
+            for part, entry, entry_end in fields(view, start, stop, every=True):
+                if part != 1 or entry < 0:
+                    undefined = True
+                    continue
+                name, values = b"", []
+                for inner, inside, behind in fields(view, entry, entry_end):
+                    if inner == 1:
+                        name = bytes(view[inside:behind])
+                    elif inner == 2:
+                        values.append((inside, behind))
+                key = (number == 2, name)
+                names += key not in self.features and key not in found
+                if names > self.most_names:
+                    raise Fault(status.TOO_MANY, entry)
+                if number == 2:
+                    found[key] = [instance(view, [step[1:]]) for value in values for step in messages(view, *value, 1)]
+                else:
+                    found[key] = [instance(view, values)]
+        for key, instances in found.items():
+            count(self.features.setdefault(key, Stats()), key[0], instances)
+        self.records += 1
+        self.with_lists += lists
+        self.others += undefined and not found
+
+    def result(self) -> tuple[int, int, list[Any]]:
+        def bound(pair: tuple[float, int]) -> tuple[int, int]:
+            return (0 if pair[0] == math.inf else int(pair[0])), pair[1]
+
+        rows = []
+        for (is_list, name), s in sorted(self.features.items()):
+            counted = (s.records, tuple(s.kinds), *bound(s.counts), s.values, s.numbers, s.floats, s.nans, bound(s.sizes), bound(s.steps))
+            rows.append((name, is_list, *counted))
+        return self.records, self.with_lists, rows
+
+
+def instance(view: memoryview, spans: list[tuple[int, int]]) -> Instance:
+    """A Feature that may stand in several places, which are merged. Of a oneof the last list counts, and adds to others of its kind."""
+    seen = Instance()
+    for span in spans:
+        for kind, at, end in fields(view, *span):
+            if kind not in (BYTES, FLOAT, INT64):
+                continue
+            if kind != seen.kind:
+                seen = Instance(kind)
+            for value in LISTS[kind](view, at, end):
+                seen.count += 1
+                if kind == BYTES:
+                    seen.sizes = wider(seen.sizes, len(value), len(value))
+                elif kind == INT64:
+                    seen.numbers = wider(seen.numbers, value, value)
+                else:
+                    number = struct.unpack("<f", value)[0]
+                    seen.nans += math.isnan(number)
+                    seen.floats = wider(seen.floats, number, number)
+    return seen
+
+
+def count(stats: Stats, is_list: bool, instances: list[Instance]) -> None:
+    if not is_list and not instances[0].kind:
+        stats.kinds[0] += 1
+        return
+    stats.records += 1
+    if is_list:
+        stats.steps = wider(stats.steps, len(instances), len(instances))
+    for seen in instances:
+        stats.kinds[seen.kind] += 1
+        stats.counts = wider(stats.counts, seen.count, seen.count)
+        stats.values += seen.count
+        stats.numbers = wider(stats.numbers, *seen.numbers)
+        stats.floats = wider(stats.floats, *seen.floats)
+        stats.nans += seen.nans
+        stats.sizes = wider(stats.sizes, *seen.sizes)
+
+
+def wider(pair: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """The range that holds these too; NaN is in none."""
+    return low if low < pair[0] else pair[0], high if high > pair[1] else pair[1]

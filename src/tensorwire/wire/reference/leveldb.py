@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...core.memory import flat
+from .. import status
+from .protobuf import FIXED32, LEN, VARINT, Fault, fixed, length, skip, tag, varint
+
+Array = np.ndarray[Any, Any]
+
+_INT64_MAX = (1 << 63) - 1
+_RANK = 254
+_WIRES = {1: VARINT, 2: LEN, 3: VARINT, 4: VARINT, 5: VARINT, 6: FIXED32, 7: LEN}
+
+
+def table_block(data: Any, room: int) -> tuple[Any, ...]:
+    view = flat(data)
+    try:
+        end, count = _measure(view, room)
+        keys, starts, sizes = _read(view, end, count)
+    except Fault as fault:
+        return fault.status, fault.offset, None
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.array([len(key) for key in keys], np.int64), out=offsets[1:])
+    return 0, end, b"".join(keys), offsets, np.array(starts, np.int64), np.array(sizes, np.int64)
+
+
+def _restarts(view: memoryview) -> tuple[int, list[int]]:
+    """Where the entries end, and where those with a whole key begin."""
+    size = len(view)
+    if size < 4:
+        raise Fault(status.TRUNCATED, size)
+    count = int.from_bytes(view[size - 4 :], "little")
+    if not 0 < count <= (size - 4) // 4:
+        raise Fault(status.BAD_RESTARTS, size - 4)
+    end = size - 4 - 4 * count
+    return end, [int.from_bytes(view[at : at + 4], "little") for at in range(end, size - 4, 4)]
+
+
+def _head(view: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
+    """(bytes shared with the key before, bytes added to them, bytes of the value, where the added ones are)"""
+    start = at
+    shared, at = varint(view, at, end)
+    added, at = varint(view, at, end)
+    value, at = varint(view, at, end)
+    if added + value > end - at:
+        raise Fault(status.TRUNCATED, start)
+    return shared, added, value, at
+
+
+def _measure(view: memoryview, room: int) -> tuple[int, int]:
+    """Where the entries end, and how many there are."""
+    end, restarts = _restarts(view)
+    at = found = last = total = count = 0
+    while at < end:
+        start = at
+        restart = found < len(restarts) and restarts[found] == at
+        found += restart
+        shared, added, value, at = _head(view, at, end)
+        if shared > last:
+            raise Fault(status.BAD_PREFIX, start)
+        if (restart and shared) or (start == 0 and not restart):
+            raise Fault(status.BAD_RESTARTS, start)
+        last = shared + added
+        total += last
+        if total > room:
+            raise Fault(status.OVER_LIMIT, start)
+        count += 1
+        at += added + value
+    if not count and restarts == [0]:  # a block of nothing has one all the same
+        found = 1
+    if found != len(restarts):
+        raise Fault(status.BAD_RESTARTS, end + 4 * found)
+    return end, count
+
+
+def _walk(view: memoryview, end: int, count: int) -> Iterator[tuple[int, bytes, int, int]]:
+    """(number, key, where the value begins, its size)"""
+    at, last = 0, b""
+    for i in range(count):
+        start = at
+        shared, added, value, at = _head(view, at, end)
+        key = last[:shared] + bytes(view[at : at + added])
+        if i and key <= last:
+            raise Fault(status.KEY_ORDER, start)
+        last, at = key, at + added
+        yield i, key, at, value
+        at += value
+
+
+def _read(view: memoryview, end: int, count: int) -> tuple[list[bytes], list[int], list[int]]:
+    rows = list(_walk(view, end, count))
+    return [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]
+
+
+def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: bytes, shards: int) -> tuple[Any, ...]:
+    view = flat(block)
+    if len(itemsizes) != 256:
+        raise ValueError("256 item sizes")
+    try:
+        end, count = _measure(view, room)
+    except Fault as fault:
+        return fault.status, fault.offset, None
+    if first > count:
+        raise ValueError("fewer entries than are to be left out")
+    names: list[str | bytes] = []
+    shapes, places, crcs, kinds, key = [], [], [], [], b""
+    walk = _walk(view, end, count)
+    while True:
+        try:
+            number, key, start, size = next(walk, (count, key, 0, 0))
+        except Fault as fault:
+            return fault.status, fault.offset, None
+        if number == count:
+            break
+        if number < first:
+            continue
+        stripped = bool(suffix) and key[:1] != b"\0" and key.endswith(suffix)
+        try:
+            (dtype, shard, offset, length, crc, elements, slices), shape = _entry(view, start, start + size)
+            _check(dtype, shard, length, elements, slices, itemsizes, shards, start)
+            names.append(key if key[:1] == b"\0" else key[: len(key) - len(suffix) * stripped].decode())
+        except Fault as fault:
+            return fault.status, fault.offset, key
+        except UnicodeDecodeError:
+            return status.BAD_UTF8, start, key
+        shapes.append(shape)
+        places.append((shard, offset, length))
+        crcs.append(crc)
+        kinds.append((dtype, stripped, slices != 0, b"." in key[: len(key) - len(suffix) * stripped]))
+    columns = np.array(places, np.int64).reshape(-1, 3).T.reshape(-1), np.array(kinds, np.uint8).reshape(-1, 4).T.reshape(-1)
+    return 0, end, key, names, shapes, columns[0], np.array(crcs, np.uint32), columns[1]
+
+
+def _check(dtype: int, shard: int, size: int, elements: int, slices: int, itemsizes: bytes, shards: int, at: int) -> None:
+    itemsize = itemsizes[dtype] if dtype < 256 else 0
+    if itemsize == 0:
+        raise Fault(status.NO_DTYPE, at)
+    if shard >= shards:
+        raise Fault(status.NO_SHARD, at)
+    if size if slices else itemsize != 255 and size != elements * itemsize:
+        raise Fault(status.WRONG_SIZE, at)
+
+
+def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int, ...]]:
+    """dtype, shard, offset, size, crc, elements, slices; and the shape"""
+    found, elements, slices, at = dict.fromkeys((1, 3, 4, 5, 6), 0), 1, 0, start
+    shape: tuple[int, ...] = ()
+    seen = set()
+    while at < end:
+        begin = at
+        field, wire, at = tag(view, at, end)
+        if field not in _WIRES:  # what newer versions may have added
+            at = skip(view, at, end, field, wire)
+            continue
+        if wire != _WIRES[field]:
+            raise Fault(status.UNKNOWN_FIELD, begin)
+        if field in seen and field != 7:
+            raise Fault(status.REPEATED, begin)
+        seen.add(field)
+        if wire == FIXED32:
+            after = fixed(4, at, end)
+            found[field] = int.from_bytes(view[at:after], "little")
+        elif wire == VARINT:
+            found[field], after = varint(view, at, end)
+            if found[field] > _INT64_MAX:
+                raise Fault(status.OUT_OF_RANGE, begin)
+        else:
+            size, at = length(view, at, end)
+            after = at + size
+            if field == 2:
+                shape, elements = _shape(view, at, after)
+            slices += field == 7
+        at = after
+    if found[4] + found[5] > _INT64_MAX:
+        raise Fault(status.OUT_OF_RANGE, start)
+    return [*found.values(), elements, slices], shape
+
+
+def _shape(view: memoryview, at: int, end: int) -> tuple[tuple[int, ...], int]:
+    start = at
+    dims: list[int] = []
+    while at < end:
+        begin = at
+        field, wire, at = tag(view, at, end)
+        if (field, wire) == (2, LEN):
+            size, at = length(view, at, end)
+            dim = _dim(view, at, at + size)
+            if len(dims) == _RANK:
+                raise Fault(status.TOO_MANY_DIMS, at)
+            dims.append(dim)
+            at += size
+        elif (field, wire) == (3, VARINT):
+            unknown, at = varint(view, at, end)
+            if unknown:
+                raise Fault(status.NEGATIVE_DIM, begin)
+        else:
+            at = skip(view, at, end, field, wire)
+    bound = elements = 1
+    for dim in dims:
+        bound, elements = bound * (dim or 1), elements * dim
+        if bound > _INT64_MAX:
+            raise Fault(status.TOO_LARGE, start)
+    return tuple(dims), elements
+
+
+def _dim(view: memoryview, at: int, end: int) -> int:
+    start, value, seen = at, 0, False
+    while at < end:
+        begin = at
+        field, wire, at = tag(view, at, end)
+        if (field, wire) == (1, VARINT):
+            if seen:
+                raise Fault(status.REPEATED, begin)
+            seen = True
+            value, at = varint(view, at, end)
+        else:
+            at = skip(view, at, end, field, wire)
+    if value > _INT64_MAX:
+        raise Fault(status.NEGATIVE_DIM, start)
+    return value

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core.memory import flat
+from .. import status
+from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, fixed, length, skip, tag, varint
+
+Array = np.ndarray[Any, Any]
+BOOL, FLOAT8 = 11, 18
+FIXED = {5: (4, FIXED32), 9: (4, FIXED32), 6: (8, FIXED64), 12: (8, FIXED64)}
+
+
+def typed_vals(data: Any, field: int, strict: bool, width: int, lowest: int, highest: int, room: int) -> tuple[int, int, int, Array]:
+    if room > len(flat(data)) or FIXED.get(field, (width,))[0] != width or (field == FLOAT8 and width != 1):
+        raise ValueError("more values than bytes, or no such width in this field")
+    view, out, values = flat(data), np.empty(width * room, np.uint8), []  # values: little-endian, `width` bytes each
+    size, wire_type = FIXED.get(field, (1, LEN if field == FLOAT8 else VARINT))
+    end = len(view)
+
+    def number(at: int, stop: int) -> int:
+        value, after = varint(view, at, stop, strict)
+        if field == BOOL and not strict:
+            value = int(value != 0)
+        if strict:
+            plain = value - (1 << 64) if lowest < 0 and value >> 63 else value
+            if not lowest <= plain <= highest:
+                raise Fault(status.BAD_BOOL if field == BOOL else status.OUT_OF_RANGE, at)
+        values.append((value & (1 << 8 * width) - 1).to_bytes(width, "little"))
+        return after
+
+    code, offset, at = 0, 0, 0
+    try:
+        while at < end:
+            seen, wire, at = tag(view, at, end)
+            if seen != field or wire not in (LEN, wire_type):
+                at = skip(view, at, end, seen, wire)
+            elif wire == LEN:
+                count, at = length(view, at, end)
+                stop = at + count
+                if wire_type == VARINT:
+                    while at < stop:
+                        at = number(at, stop)
+                else:
+                    if field == FLOAT8:
+                        values.clear()
+                    values.extend(bytes(view[i : i + size]) for i in range(at, stop - size + 1, size))
+                at = stop
+            elif wire_type == VARINT:
+                at = number(at, end)
+            else:
+                at = fixed(size, at, end)
+                values.append(bytes(view[at - size : at]))
+    except Fault as fault:
+        code, offset = fault.status, fault.offset
+    kept = b"".join(values[:room])
+    out[: len(kept)] = np.frombuffer(kept, np.uint8)
+    return code, offset, min(len(values), room), out
