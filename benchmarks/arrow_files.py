@@ -1,8 +1,10 @@
-"""arrow against pyarrow itself: a table in memory to the bytes of an IPC file and back, and how long it takes to open one for a row.
+"""arrow against pyarrow itself: a table in memory to the bytes of an IPC file and back, and how
+long it takes to open one for a row.
 
-pyarrow starts from NumPy arrays, as we do (for strings and lists from its own arrays over the same memory), writes into its own growing
-buffer, and ends with NumPy arrays (for strings with its own array). It believes what it reads; "validated" asks it to look, as we do,
-because it crashes on bytes that lie. Of a compressed file it inflates in threads, and so do we.
+pyarrow starts from NumPy arrays, as we do (for strings and lists from its own arrays over the same
+memory), writes into its own growing buffer, and ends with NumPy arrays (for strings with its own
+array). It believes what it reads; "validated" asks it to look, as we do, because it crashes on
+bytes that lie. Of a compressed file it inflates in threads, and so do we.
 """
 
 from __future__ import annotations
@@ -36,7 +38,11 @@ def small() -> Table:
 def features(rows: int) -> Table:
     """What a training set has: a vector, a label, a weight, and whether to use it."""
     rng = np.random.default_rng(21)
-    labels = {"label": rng.integers(0, 1000, rows), "weight": rng.random(rows), "use": rng.random(rows) < 0.9}
+    labels = {
+        "label": rng.integers(0, 1000, rows),
+        "weight": rng.random(rows),
+        "use": rng.random(rows) < 0.9,
+    }
     return {"x": rng.random((rows, 64), np.float32)} | labels
 
 
@@ -67,13 +73,20 @@ def tokens(rows: int) -> Table:
 def rounded(rows: int) -> Table:
     """Numbers that can be compressed."""
     rng = np.random.default_rng(26)
-    return {"x": np.round(rng.standard_normal((rows, 32)) * 100).astype(np.float32), "id": np.arange(rows)}
+    return {
+        "x": np.round(rng.standard_normal((rows, 32)) * 100).astype(np.float32),
+        "id": np.arange(rows),
+    }
 
 
 VALUES: dict[str, tuple[str, Callable[[int], Table], str | None]] = {
     "small": ("one column of 8 float32", lambda rows: small(), None),
     "columns": ("{rows:,} rows of 10 float32 columns", columns, None),
-    "features": ("{rows:,} rows: a vector of 64 float32, a label, a weight, a bool", features, None),
+    "features": (
+        "{rows:,} rows: a vector of 64 float32, a label, a weight, a bool",
+        features,
+        None,
+    ),
     "wide": ("500 columns of 100 rows of 8 float32", lambda rows: wide(), None),
     "words": ("{rows:,} strings of 5 to 40 bytes", words, None),
     "tokens": ("{rows:,} lists of 1 to 19 int32", tokens, None),
@@ -85,7 +98,10 @@ VALUES: dict[str, tuple[str, Callable[[int], Table], str | None]] = {
 
 def _prepared(x: Table) -> Table:
     """Strings and lists as pyarrow's own arrays, over the same memory; the rest stays NumPy's."""
-    return {name: tw.to(column, "arrow") if isinstance(column, (tw.Strings, tw.Ragged)) else column for name, column in x.items()}
+    return {
+        name: tw.to(column, "arrow") if isinstance(column, (tw.Strings, tw.Ragged)) else column
+        for name, column in x.items()
+    }
 
 
 def _column(x: Any) -> Any:
@@ -97,7 +113,9 @@ def _column(x: Any) -> Any:
 def _dumps(x: Table, compression: str | None) -> Any:
     table = pa.table({name: _column(column) for name, column in x.items()})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+    with pa.ipc.new_file(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
+    ) as writer:
         writer.write_table(table)
     return sink.getvalue()
 
@@ -106,7 +124,10 @@ def _loads(blob: Any, validate: bool = False) -> Table:
     table = pa.ipc.open_file(blob).read_all()
     if validate:
         table.validate(full=True)
-    return {name: _array(column.chunk(0)) for name, column in zip(table.column_names, table.columns, strict=True)}
+    return {
+        name: _array(column.chunk(0))
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    }
 
 
 def _array(column: Any) -> Any:
@@ -114,13 +135,23 @@ def _array(column: Any) -> Any:
         return column.to_numpy_ndarray()
     if pa.types.is_large_list(column.type):
         return column.values.to_numpy(), column.offsets.to_numpy()
-    return column if pa.types.is_large_string(column.type) else column.to_numpy(zero_copy_only=column.type != pa.bool_())
+    return (
+        column
+        if pa.types.is_large_string(column.type)
+        else column.to_numpy(zero_copy_only=column.type != pa.bool_())
+    )
 
 
 def _restored(x: Table) -> Table:
     """What pyarrow gives, as our own."""
-    made = {name: tw.Ragged(*column) if isinstance(column, tuple) else column for name, column in x.items()}
-    return {name: tw.tensor(column) if isinstance(column, pa.Array) else column for name, column in made.items()}
+    made = {
+        name: tw.Ragged(*column) if isinstance(column, tuple) else column
+        for name, column in x.items()
+    }
+    return {
+        name: tw.tensor(column) if isinstance(column, pa.Array) else column
+        for name, column in made.items()
+    }
 
 
 def _differences(given: Table, back: Table) -> str:
@@ -134,17 +165,33 @@ def in_bytes(case: str, rows: int) -> Contenders:
     _, make, compression = VALUES[case]
     ours = {"tw_dumps": tw.dumps, "tw_loads": tw.loads, "compression": compression}
     theirs = {"pa_dumps": _dumps, "pa_loads": _loads, "compression": compression}
-    write = 'tw_dumps(x, "arrow", compression=compression)' if compression else 'tw_dumps(x, "arrow")'
+    write = (
+        'tw_dumps(x, "arrow", compression=compression)' if compression else 'tw_dumps(x, "arrow")'
+    )
     ways = [
         Way(OURS, write, 'tw_loads(blob, "arrow")', ours, role="ours"),
         Way(COPIED, write, 'tw_loads(blob, "arrow", copy=True)', ours, role="ours"),
         Way(PYARROW, "pa_dumps(x, compression)", "pa_loads(blob)", theirs, _prepared, _restored),
-        Way(VALIDATED, "pa_dumps(x, compression)", "pa_loads(blob, True)", theirs, _prepared, _restored),
+        Way(
+            VALIDATED,
+            "pa_dumps(x, compression)",
+            "pa_loads(blob, True)",
+            theirs,
+            _prepared,
+            _restored,
+        ),
     ]
     found = prove(ways, make(rows), _differences)
     write = write.replace("tw_dumps", "tw_buffers")
-    buffers = Contender(BUFFERS, write, found["dumps"][0].names | {"tw_buffers": tw.buffers}, "ours", note="nothing is copied")
-    found["dumps"] = [found["dumps"][0], buffers, found["dumps"][2]]  # the others differ in how they read
+    buffers = Contender(
+        BUFFERS,
+        write,
+        found["dumps"][0].names | {"tw_buffers": tw.buffers},
+        "ours",
+        note="nothing is copied",
+    )
+    # the others differ in how they read
+    found["dumps"] = [found["dumps"][0], buffers, found["dumps"][2]]
     return found
 
 
@@ -155,11 +202,15 @@ def _row(path: str) -> Any:
 
 def _mapped_row(path: str) -> Any:
     with pa.memory_map(path) as file:
-        return pa.ipc.open_file(file).get_batch(0).column("x").slice(3, 1).to_numpy_ndarray()[0].copy()
+        return (
+            pa.ipc.open_file(file).get_batch(0).column("x").slice(3, 1).to_numpy_ndarray()[0].copy()
+        )
 
 
 def opening(small: int = 1 << 8, large: int = 1 << 16) -> Contenders:
-    """`open`: a small file and a large one, each opened anew for one row of 1024 float32. Ours should not feel the difference."""
+    """`open`: a small file and a large one, each opened anew for one row of 1024 float32. Ours
+    should not feel the difference.
+    """
     folder = tempfile.TemporaryDirectory(prefix=PREFIX)
     found = []
     for rows, word in ((small, "small"), (large, "large")):
@@ -177,7 +228,8 @@ def opening(small: int = 1 << 8, large: int = 1 << 16) -> Contenders:
 def targets(found: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
     """(what, measured, at most) of the cases that were run, by name: "dumps arrow small" and so on.
 
-    Reading is held against pyarrow as it is, but where the look costs as much as the data is long: strings and lists.
+    Reading is held against pyarrow as it is, but where the look costs as much as the data is long:
+    strings and lists.
     """
     for case in VALUES:
         for verb in VERBS["bytes"]:

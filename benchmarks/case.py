@@ -20,8 +20,9 @@ SHAPES = {
     64 * MiB: (4096, 4096),
     256 * MiB: (4096, 16384),
 }
-"""The float32 content of a TensorProto lies at a multiple of 4 for about one shape in four, and is read in place there. None of
-the large shapes here is that lucky: [8192, 8192] would be, and would flatter us."""
+"""The float32 content of a TensorProto lies at a multiple of 4 for about one shape in four, and is
+read in place there. None of the large shapes here is that lucky: [8192, 8192] would be, and would
+flatter us."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Plan:
     blobs: int = 20_000
     """Of 100 KB."""
     gzipped: int = 200_000
-    """Small Examples, gzipped: packing a million takes TensorFlow's writer a quarter of a minute."""
+    """Small Examples, gzipped: packing a million takes TensorFlow's writer a quarter of a minute.
+    """
     rounds: int = 15
     large_rounds: int = 9
     """For large tensors, strings and sparse tensors, where one measurement may be one call."""
@@ -97,7 +99,13 @@ class Case:
     race: Callable[[list[Contender], int, float], list[Timing]] = race
 
     def run(self) -> Result:
-        return Result(self.name, self.about, self.size, self.records, self.race(self.build(), self.rounds, self.seconds))
+        return Result(
+            self.name,
+            self.about,
+            self.size,
+            self.records,
+            self.race(self.build(), self.rounds, self.seconds),
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,11 @@ class Result:
         return [timing for timing in self.timings if timing.contender.role == "ours"]
 
     def self_describing_rivals(self) -> list[Timing]:
-        return [timing for timing in self.timings if timing.contender.role == "rival" and timing.contender.self_describing]
+        return [
+            timing
+            for timing in self.timings
+            if timing.contender.role == "rival" and timing.contender.self_describing
+        ]
 
 
 def size_name(size: int) -> str:

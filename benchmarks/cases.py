@@ -1,4 +1,6 @@
-"""What is measured, case by case. A case is built only when it runs, so that one case's gigabytes are gone before the next."""
+"""What is measured, case by case. A case is built only when it runs, so that one case's gigabytes
+are gone before the next.
+"""
 
 from __future__ import annotations
 
@@ -61,28 +63,53 @@ def cases(plan: Plan) -> Iterator[Case]:
 
 
 def _both(
-    name: str, what: str, build: Callable[[], dict[str, list[Contender]]], rounds: int, seconds: float = 0, size: int = 0
+    name: str,
+    what: str,
+    build: Callable[[], dict[str, list[Contender]]],
+    rounds: int,
+    seconds: float = 0,
+    size: int = 0,
 ) -> Iterator[Case]:
     """A case for each direction; they share one proof, which is forgotten with the second."""
     proved = cache(build)
     for which in DIRECTIONS:
-        yield Case(f"{which} {name}", f"{which} of {what}", lambda which=which: proved()[which], rounds, seconds, size)  # type: ignore[misc]
+        yield Case(
+            f"{which} {name}",
+            f"{which} of {what}",
+            lambda which=which: proved()[which],
+            rounds,
+            seconds,
+            size,
+        )  # type: ignore[misc]
 
 
 @cache
 def _dense_ways() -> list[Way]:
     """Asked once what happens to bfloat16, so that the notes can say it."""
-    return [with_bfloat16(way) for way in [*rivals.ours(), *rivals.tensorflow(), *rivals.libraries(), *rivals.floor()]]
+    return [
+        with_bfloat16(way)
+        for way in [*rivals.ours(), *rivals.tensorflow(), *rivals.libraries(), *rivals.floor()]
+    ]
 
 
 def _dense(plan: Plan, size: int) -> Iterator[Case]:
     def build() -> dict[str, list[Contender]]:
         x = dense_tensor(size)
         copies = limits.copies(x) if size >= MiB else []
-        return {which: found + copies for which, found in prove(_dense_ways(), x, dense_differences).items()}
+        return {
+            which: found + copies
+            for which, found in prove(_dense_ways(), x, dense_differences).items()
+        }
 
     what = f"one float32 tensor {list(SHAPES[size])}, {size_name(size)}"
-    return _both(size_name(size), what, build, plan.large_rounds if size >= MiB else plan.rounds, plan.seconds, size)
+    return _both(
+        size_name(size),
+        what,
+        build,
+        plan.large_rounds if size >= MiB else plan.rounds,
+        plan.seconds,
+        size,
+    )
 
 
 def _many(plan: Plan) -> Iterator[Case]:
@@ -91,7 +118,11 @@ def _many(plan: Plan) -> Iterator[Case]:
         return [random.random(size, np.float32) for size in random.integers(4, 65, plan.tensors)]
 
     def one_by_one() -> dict[str, list[Contender]]:
-        ways = [kinds.one_by_one(way) for way in _dense_ways() if way.name != "TensorFlow, NumPy and bytes"]
+        ways = [
+            kinds.one_by_one(way)
+            for way in _dense_ways()
+            if way.name != "TensorFlow, NumPy and bytes"
+        ]
         return prove(ways, tensors(), kinds.list_differences)
 
     def one_list() -> dict[str, list[Contender]]:
@@ -120,10 +151,19 @@ def _sparse(plan: Plan) -> Iterator[Case]:
         columns = 10_000
         flat = np.sort(random.choice(plan.nonzeros * 10, plan.nonzeros, replace=False))
         indices = np.column_stack([flat // columns, flat % columns]).astype(np.int64)
-        sparse = tw.Sparse(indices, random.random(plan.nonzeros, np.float32), (plan.nonzeros * 10 // columns, columns))
+        sparse = tw.Sparse(
+            indices,
+            random.random(plan.nonzeros, np.float32),
+            (plan.nonzeros * 10 // columns, columns),
+        )
         return prove(kinds.sparse(), sparse, kinds.sparse_differences)
 
-    return _both("sparse", f"one sparse float32 matrix with {plan.nonzeros:,} nonzeros", build, plan.large_rounds)
+    return _both(
+        "sparse",
+        f"one sparse float32 matrix with {plan.nonzeros:,} nonzeros",
+        build,
+        plan.large_rounds,
+    )
 
 
 def _buffers(plan: Plan, size: int) -> Case:
@@ -136,10 +176,15 @@ def _buffers(plan: Plan, size: int) -> Case:
         return [
             Contender(rivals.OURS, 'tw_buffers(x, "tensorproto")', names, "ours"),
             Contender(rivals.OURS_SAFETENSORS, "tw_buffers(x)", names, "ours"),
-            Contender("pickle 5, out of band", "pickle_dumps(x, 5, buffer_callback=[].append)", names),
+            Contender(
+                "pickle 5, out of band", "pickle_dumps(x, 5, buffer_callback=[].append)", names
+            ),
         ]
 
-    about = f"buffers of one float32 tensor {list(SHAPES[size])}, {size_name(size)}; large data is not copied"
+    about = (
+        f"buffers of one float32 tensor {list(SHAPES[size])}, {size_name(size)}; large data is not"
+        " copied"
+    )
     return Case(f"buffers {size_name(size)}", about, build, plan.rounds, plan.seconds, size)
 
 
@@ -158,61 +203,191 @@ def _checksums(plan: Plan, size: int) -> Case:
 
 
 def _stores(plan: Plan) -> Iterator[Case]:
-    def several(name: str, what: str, build: Callable[[], dict[str, list[Contender]]], verbs: str, rounds: int, seconds: float = 0) -> Any:
+    def several(
+        name: str,
+        what: str,
+        build: Callable[[], dict[str, list[Contender]]],
+        verbs: str,
+        rounds: int,
+        seconds: float = 0,
+    ) -> Any:
         proved = cache(build)
         for which in verbs.split():
-            run = race if seconds else {"save": stores.write_race, "load": stores.read_race, "touch": stores.read_race}.get(which, race)
-            yield Case(f"{which} {name}", f"{which}: {what}", lambda which=which: proved()[which], rounds, seconds, race=run)  # type: ignore[misc]
+            run = (
+                race
+                if seconds
+                else {
+                    "save": stores.write_race,
+                    "load": stores.read_race,
+                    "touch": stores.read_race,
+                }.get(which, race)
+            )
+            yield Case(
+                f"{which} {name}",
+                f"{which}: {what}",
+                lambda which=which: proved()[which],
+                rounds,
+                seconds,
+                race=run,
+            )  # type: ignore[misc]
 
     one, tiny = "float32[8] as {'x': x}", f"a dict of {plan.tensors:,} float32[4]"
     state = f"{stores.TENSORS} tensors, float32 and bfloat16, {plan.state / 1e6:,.0f} MB"
     slow = plan.large_rounds
-    yield from several("store small", one, lambda: stores.in_bytes(stores.small()), "dumps loads", plan.rounds, plan.seconds)
-    yield from several("store small", f"{one}, a file", lambda: stores.in_files(stores.small()), "save load", plan.rounds, plan.seconds)
-    yield from several("store many", tiny, lambda: stores.in_bytes(stores.tiny(plan.tensors), False), "dumps loads", slow)
-    yield from several("store many", f"{tiny}, a file", lambda: stores.in_files(stores.tiny(plan.tensors), False), "save load", slow)
-    yield from several("store state", state, lambda: stores.in_files(stores.state(plan.state)), "save load touch", plan.state_rounds)
-    table = f"float32 [{plan.table:,}, 256] in a file; 1,000 rows, 100 slices of 64 rows, or opened anew for one row"
-    yield from several("store table", table, lambda: rows.contenders(plan.table), "rows slices open", plan.rounds, plan.seconds)
+    yield from several(
+        "store small",
+        one,
+        lambda: stores.in_bytes(stores.small()),
+        "dumps loads",
+        plan.rounds,
+        plan.seconds,
+    )
+    yield from several(
+        "store small",
+        f"{one}, a file",
+        lambda: stores.in_files(stores.small()),
+        "save load",
+        plan.rounds,
+        plan.seconds,
+    )
+    yield from several(
+        "store many",
+        tiny,
+        lambda: stores.in_bytes(stores.tiny(plan.tensors), False),
+        "dumps loads",
+        slow,
+    )
+    yield from several(
+        "store many",
+        f"{tiny}, a file",
+        lambda: stores.in_files(stores.tiny(plan.tensors), False),
+        "save load",
+        slow,
+    )
+    yield from several(
+        "store state",
+        state,
+        lambda: stores.in_files(stores.state(plan.state)),
+        "save load touch",
+        plan.state_rounds,
+    )
+    table = (
+        f"float32 [{plan.table:,}, 256] in a file; 1,000 rows, 100 slices of 64 rows, or opened"
+        " anew for one row"
+    )
+    yield from several(
+        "store table",
+        table,
+        lambda: rows.contenders(plan.table),
+        "rows slices open",
+        plan.rounds,
+        plan.seconds,
+    )
 
 
 def _records(plan: Plan) -> Iterator[Case]:
-    def case(name: str, what: str, count: int, build: Callable[[], list[Contender]], **more: Any) -> Case:
-        return Case(f"records {name}", what, build, plan.file_rounds, records=count, **({"race": records.quiet_race} | more))
+    def case(
+        name: str, what: str, count: int, build: Callable[[], list[Contender]], **more: Any
+    ) -> Case:
+        return Case(
+            f"records {name}",
+            what,
+            build,
+            plan.file_rounds,
+            records=count,
+            **({"race": records.quiet_race} | more),
+        )
 
     many, blobs, gzipped = plan.examples, records.room_for(plan.blobs), plan.gzipped
     small = f"{many:,} small Examples"
     absent = record_rivals.missing()
-    yield case("columns, 1 thread", f"{small} to columns, 1 thread{absent}", many, lambda: records.columns(many, 1))
-    yield case("columns, 2 threads", f"{small} to columns, 2 threads against 2", many, lambda: records.columns(many, 2))
+    yield case(
+        "columns, 1 thread",
+        f"{small} to columns, 1 thread{absent}",
+        many,
+        lambda: records.columns(many, 1),
+    )
+    yield case(
+        "columns, 2 threads",
+        f"{small} to columns, 2 threads against 2",
+        many,
+        lambda: records.columns(many, 2),
+    )
     long = f"{plan.long_examples:,} Examples of float[1024] to columns"
-    yield case("columns, long", long, plan.long_examples, lambda: records.long_columns(plan.long_examples))
-    yield case("columns, blobs", f"{blobs:,} Examples of 100 KB bytes to columns", blobs, lambda: records.blob_columns(blobs))
-    yield case("columns, gzip", f"{gzipped:,} small Examples, gzipped, to columns", gzipped, lambda: records.gzip_columns(gzipped))
-    yield case("one by one", f"{small} as Python bytes, one by one{absent}", many, lambda: records.one_by_one(many))
-    yield case("write", f"{small} from columns{absent}", many, lambda: records.writing(many), race=stores.write_race)
-    yield case("by number", f"{records.NUMBERS:,} of {small} by number", records.NUMBERS, lambda: records.by_number(many))
-    yield case("shuffled", f"{small}, all of them in a random order", many, lambda: records.shuffled(many))
-    yield case("about", f"{small}: what is found out about the file", many, lambda: records.about_files(many))
+    yield case(
+        "columns, long", long, plan.long_examples, lambda: records.long_columns(plan.long_examples)
+    )
+    yield case(
+        "columns, blobs",
+        f"{blobs:,} Examples of 100 KB bytes to columns",
+        blobs,
+        lambda: records.blob_columns(blobs),
+    )
+    yield case(
+        "columns, gzip",
+        f"{gzipped:,} small Examples, gzipped, to columns",
+        gzipped,
+        lambda: records.gzip_columns(gzipped),
+    )
+    yield case(
+        "one by one",
+        f"{small} as Python bytes, one by one{absent}",
+        many,
+        lambda: records.one_by_one(many),
+    )
+    yield case(
+        "write",
+        f"{small} from columns{absent}",
+        many,
+        lambda: records.writing(many),
+        race=stores.write_race,
+    )
+    yield case(
+        "by number",
+        f"{records.NUMBERS:,} of {small} by number",
+        records.NUMBERS,
+        lambda: records.by_number(many),
+    )
+    yield case(
+        "shuffled", f"{small}, all of them in a random order", many, lambda: records.shuffled(many)
+    )
+    yield case(
+        "about",
+        f"{small}: what is found out about the file",
+        many,
+        lambda: records.about_files(many),
+    )
 
 
 IMPORTS = {
     "numpy, ml_dtypes": "import numpy, ml_dtypes",
     "tensorwire": "import numpy, ml_dtypes, tensorwire",
-    "tensorwire, first use": "import numpy, ml_dtypes, tensorwire; tensorwire.dumps, tensorwire.loads, tensorwire.io",
+    "tensorwire, first use": (
+        "import numpy, ml_dtypes, tensorwire; tensorwire.dumps, tensorwire.loads, tensorwire.io"
+    ),
     "tensorflow": "import tensorflow",
 }
 
 
 def _imports(plan: Plan) -> Case:
-    compiled = tempfile.TemporaryDirectory()  # everyone's modules compiled, whatever this environment says about writing bytecode
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": compiled.name}
+    # everyone's modules compiled, whatever this environment says about writing bytecode
+    compiled = tempfile.TemporaryDirectory()
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": compiled.name,
+    }
 
     def run(code: str) -> None:
         subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
     def build() -> list[Contender]:
-        found = [Contender(name, f"run({code!r})", {"run": run, "kept": compiled}) for name, code in IMPORTS.items()]
-        return [replace(one, role="ours") if one.name.startswith("tensorwire") else one for one in found]
+        found = [
+            Contender(name, f"run({code!r})", {"run": run, "kept": compiled})
+            for name, code in IMPORTS.items()
+        ]
+        return [
+            replace(one, role="ours") if one.name.startswith("tensorwire") else one for one in found
+        ]
 
     return Case("import", "a new Python process that imports and ends", build, plan.import_rounds)

@@ -1,7 +1,9 @@
-"""Checkpoints that TensorFlow wrote, read by TensorFlow and by us: listed, one tensor, some rows of one, and all of them.
+"""Checkpoints that TensorFlow wrote, read by TensorFlow and by us: listed, one tensor, some rows of
+one, and all of them.
 
-TensorFlow's reader is `tf.train.load_checkpoint`, which gives NumPy arrays as we do, and its own op, RestoreV2, which gives its tensors.
-Both check every CRC, and so do we. Importing TensorFlow is not counted. The files are in the page cache for everyone.
+TensorFlow's reader is `tf.train.load_checkpoint`, which gives NumPy arrays as we do, and its own
+op, RestoreV2, which gives its tensors. Both check every CRC, and so do we. Importing TensorFlow is
+not counted. The files are in the page cache for everyone.
 """
 
 from __future__ import annotations
@@ -25,11 +27,15 @@ READER, OP = "TensorFlow, load_checkpoint", "TensorFlow, RestoreV2"
 VARIABLES = 5_000
 """As many as a large model with its optimizer has."""
 LISTED, SHAPES, READ, MAPPED_READ = 5.0, 5.0, 1.0, 3.0
-"""How many times faster than TensorFlow we are at least: to list names, names and shapes, to read all by pread, and by a mapping."""
+"""How many times faster than TensorFlow we are at least: to list names, names and shapes, to read
+all by pread, and by a mapping.
+"""
 
 
 def shapes(size: int) -> list[tuple[int, ...]]:
-    """Of `VARIABLES` variables of about `size` bytes in all: kernels, biases, and the scalars that optimizers keep."""
+    """Of `VARIABLES` variables of about `size` bytes in all: kernels, biases, and the scalars that
+    optimizers keep.
+    """
     width = max(4, int((size / 4 / (VARIABLES / 2)) ** 0.5))
     return [((width, width), (width,), (width, width), ())[i % 4] for i in range(VARIABLES)]
 
@@ -40,9 +46,17 @@ def written(folder: str, size: int) -> str:
 
     rng = np.random.default_rng(40)
     prefix = os.path.join(folder, "model.ckpt-1000")
-    names = [f"encoder/layer_{i // 20}/block_{i % 20}/kernel/.ATTRIBUTES/VARIABLE_VALUE" for i in range(VARIABLES)]
-    tensors = [rng.random(shape, np.float32) if shape else np.float32(i) for i, shape in enumerate(shapes(size))]
-    tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
+    names = [
+        f"encoder/layer_{i // 20}/block_{i % 20}/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+        for i in range(VARIABLES)
+    ]
+    tensors = [
+        rng.random(shape, np.float32) if shape else np.float32(i)
+        for i, shape in enumerate(shapes(size))
+    ]
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
+    )
     return prefix
 
 
@@ -98,7 +112,10 @@ def all_by_op(prefix: str) -> list[Any]:
 
     names = list(tf.train.load_checkpoint(prefix).get_variable_to_shape_map())
     found: list[Any] = tf.raw_ops.RestoreV2(
-        prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), dtypes=[tf.float32] * len(names)
+        prefix=prefix,
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        dtypes=[tf.float32] * len(names),
     )
     return found
 
@@ -114,7 +131,12 @@ def contenders(size: int) -> dict[str, list[Contender]]:
     _prove(prefix)
     name = "encoder/layer_3/block_4/kernel"
     # `path` is what stores.read_race makes room before; the folder lives as long as someone has it.
-    names: dict[str, Any] = {"prefix": prefix, "name": name, "folder": folder, "path": f"{prefix}.data-00000-of-00001"}
+    names: dict[str, Any] = {
+        "prefix": prefix,
+        "name": name,
+        "folder": folder,
+        "path": f"{prefix}.data-00000-of-00001",
+    }
     listing = (list_theirs, list_ours, names_ours, pairs_theirs)
     reading = (one_theirs, one_ours, rows_ours, all_theirs, all_by_op, all_ours)
     names |= {function.__name__: function for function in (*listing, *reading)}
@@ -123,7 +145,9 @@ def contenders(size: int) -> dict[str, list[Contender]]:
             Contender(OURS, "list_ours(prefix)", names, "ours", note="names and shapes"),
             Contender(NAMES, "names_ours(prefix)", names, "ours", note="names alone"),
             Contender(READER, "list_theirs(prefix)", names, note="names and shapes"),
-            Contender("TensorFlow, list_variables", "pairs_theirs(prefix)", names, note="sorted pairs"),
+            Contender(
+                "TensorFlow, list_variables", "pairs_theirs(prefix)", names, note="sorted pairs"
+            ),
         ],
         "one": [
             Contender(OURS, "one_ours(prefix, name)", names, "ours"),
@@ -157,15 +181,28 @@ def _prove(prefix: str) -> None:
 
 def cases(plan: Plan) -> Iterator[Case]:
     proved = cache(lambda: contenders(plan.state))
-    what = f"a checkpoint of {VARIABLES:,} variables, {plan.state / 1e6:,.0f} MB, written by TensorFlow"
-    about = {"list": f"opening and listing {what}", "one": f"one tensor of {what}, opened anew", "all": f"all of {what}"}
+    what = (
+        f"a checkpoint of {VARIABLES:,} variables, {plan.state / 1e6:,.0f} MB, written by"
+        " TensorFlow"
+    )
+    about = {
+        "list": f"opening and listing {what}",
+        "one": f"one tensor of {what}, opened anew",
+        "all": f"all of {what}",
+    }
 
     def build(which: str) -> Callable[[], list[Contender]]:
         return lambda: proved()[which]
 
     yield Case("checkpoint list", about["list"], build("list"), plan.rounds, plan.seconds)
     yield Case("checkpoint one", about["one"], build("one"), plan.rounds, plan.seconds)
-    yield Case("checkpoint all", about["all"], build("all"), plan.state_rounds, race=read_race if plan.state > 1 << 28 else race)
+    yield Case(
+        "checkpoint all",
+        about["all"],
+        build("all"),
+        plan.state_rounds,
+        race=read_race if plan.state > 1 << 28 else race,
+    )
 
 
 def targets(found: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
@@ -174,7 +211,11 @@ def targets(found: Mapping[str, Any]) -> Iterator[tuple[str, float, float]]:
     if listed is not None:
         for name, what, needed in ((NAMES, "names", LISTED), (OURS, "names and shapes", SHAPES)):
             ratio = listed.timing(READER).median / listed.timing(name).median
-            yield f"checkpoint: listing {what} of {VARIABLES:,} variables over {READER}", ratio, needed
+            yield (
+                f"checkpoint: listing {what} of {VARIABLES:,} variables over {READER}",
+                ratio,
+                needed,
+            )
     if read is not None:
         for name, needed in ((OURS, READ * NOISE), (MAPPED, MAPPED_READ)):
             ratio = read.timing(READER).median / read.timing(name).median

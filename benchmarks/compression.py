@@ -1,9 +1,10 @@
-"""One tensor alone, shuffled and compressed with zstd, against blosc2, which does the same; whole streams against the libraries' own
-functions for that; and the byte shuffle against a copy.
+"""One tensor alone, shuffled and compressed with zstd, against blosc2, which does the same; whole
+streams against the libraries' own functions for that; and the byte shuffle against a copy.
 
-Everyone has as many threads as there are cores, starts from the bytes of an array in memory and ends with new memory. blosc2's clevel 1 is
-zstd's level 1, and its default, clevel 5, is zstd's level 9; ours are compared at the levels that make about as much of the data, 1 and 5.
-Ours has a checksum, blosc2's has none.
+Everyone has as many threads as there are cores, starts from the bytes of an array in memory and
+ends with new memory. blosc2's clevel 1 is zstd's level 1, and its default, clevel 5, is zstd's
+level 9; ours are compared at the levels that make about as much of the data, 1 and 5. Ours has a
+checksum, blosc2's has none.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _CLEVELS = {BLOSC: 5, BLOSC_QUICK: 1}
 
 
 def weights(size: int) -> Array:
-    return (np.random.default_rng(11).standard_normal(size // 2, np.float32) * 0.02).astype(ml_dtypes.bfloat16)
+    return (np.random.default_rng(11).standard_normal(size // 2, np.float32) * 0.02).astype(
+        ml_dtypes.bfloat16
+    )
 
 
 def normal(size: int) -> Array:
@@ -71,34 +74,79 @@ DATA: dict[str, tuple[Callable[[int], Array], str]] = {
 
 
 def packed(name: str, size: int) -> Contenders:
-    """`pack` and `unpack` of so many bytes of one of the kinds of data; a contender's size is that of what it made."""
+    """`pack` and `unpack` of so many bytes of one of the kinds of data; a contender's size is that
+    of what it made.
+    """
     x = DATA[name][0](size).reshape(-1)
     data, item, threads = x.view(np.uint8), x.itemsize, os.cpu_count() or 1
     found: Contenders = {"pack": [], "unpack": []}
 
-    def add(who: str, role: Role, packs: str, unpacks: str, names: dict[str, Any], length: Callable[[Any], int]) -> None:
+    def add(
+        who: str,
+        role: Role,
+        packs: str,
+        unpacks: str,
+        names: dict[str, Any],
+        length: Callable[[Any], int],
+    ) -> None:
         made = eval(packs, names)
         back = eval(unpacks, names | {"made": made})
         if bytes(back) != data.tobytes():
             raise WrongResult(f"{who}: other bytes came back")
         note = f"{len(data) / length(made):.3f} times smaller"
         found["pack"].append(Contender(who, packs, names, role, False, note, size=length(made)))
-        found["unpack"].append(Contender(who, unpacks, names | {"made": made}, role, False, note, size=length(made)))
+        found["unpack"].append(
+            Contender(who, unpacks, names | {"made": made}, role, False, note, size=length(made))
+        )
 
-    ours = {"data": data, "item": item, "pack": packing.pack, "how": packing.how, "Packing": packing.Packing, "threads": threads}
+    ours = {
+        "data": data,
+        "item": item,
+        "pack": packing.pack,
+        "how": packing.how,
+        "Packing": packing.Packing,
+        "threads": threads,
+    }
     for who, level in _LEVELS.items():
         packs = f'pack(data, item, Packing("zstd", {level}, threads, shuffle=True))'
-        add(who, "ours", packs, "how(made.info, len(data), item).unpack(made.data)", ours, lambda made: len(made.data))
-    theirs = {"data": data, "compress": blosc2.compress2, "decompress": blosc2.decompress2, "threads": threads}
+        add(
+            who,
+            "ours",
+            packs,
+            "how(made.info, len(data), item).unpack(made.data)",
+            ours,
+            lambda made: len(made.data),
+        )
+    theirs = {
+        "data": data,
+        "compress": blosc2.compress2,
+        "decompress": blosc2.decompress2,
+        "threads": threads,
+    }
     for who, clevel in _CLEVELS.items():
-        how = {"codec": blosc2.Codec.ZSTD, "clevel": clevel, "typesize": item, "filters": [blosc2.Filter.SHUFFLE], "filters_meta": [0]}
+        how = {
+            "codec": blosc2.Codec.ZSTD,
+            "clevel": clevel,
+            "typesize": item,
+            "filters": [blosc2.Filter.SHUFFLE],
+            "filters_meta": [0],
+        }
         names = theirs | {"how": how}
-        add(who, "rival", "compress(data, nthreads=threads, **how)", "decompress(made, nthreads=threads)", names, len)
+        add(
+            who,
+            "rival",
+            "compress(data, nthreads=threads, **how)",
+            "decompress(made, nthreads=threads)",
+            names,
+            len,
+        )
     return found
 
 
 def streams(size: int) -> Contenders:
-    """`compress` and `decompress` of the bytes of a random walk, by tensorwire and by each library's function for that."""
+    """`compress` and `decompress` of the bytes of a random walk, by tensorwire and by each
+    library's function for that.
+    """
     data = walk(size).view(np.uint8).tobytes()
     found: Contenders = {"compress": [], "decompress": []}
 
@@ -109,19 +157,39 @@ def streams(size: int) -> Contenders:
             raise WrongResult(f"{who}: other bytes came back")
         note = f"{len(data) / len(made):.3f} times smaller"
         found["compress"].append(Contender(who, packs, names, role, False, note, size=len(made)))
-        found["decompress"].append(Contender(who, unpacks, names | {"made": made}, role, False, note, size=len(made)))
+        found["decompress"].append(
+            Contender(who, unpacks, names | {"made": made}, role, False, note, size=len(made))
+        )
 
     ours = {"compress": oneshot.compress, "decompress": oneshot.decompress}
     for name in ("zstd", "gzip", "lz4", "snappy"):
-        add(f"tensorwire, {name}", "ours", f'b"".join(compress([data], "{name}"))', f'decompress(made, "{name}")', ours)
+        add(
+            f"tensorwire, {name}",
+            "ours",
+            f'b"".join(compress([data], "{name}"))',
+            f'decompress(made, "{name}")',
+            ours,
+        )
     checked = {backports.zstd.CompressionParameter.checksum_flag: 1}
     zstd = {"zstd": backports.zstd, "checked": checked}
-    add("backports.zstd", "rival", "zstd.compress(data, options=checked)", "zstd.decompress(made)", zstd)
+    add(
+        "backports.zstd",
+        "rival",
+        "zstd.compress(data, options=checked)",
+        "zstd.decompress(made)",
+        zstd,
+    )
     add("gzip, level 1", "rival", "gzip.compress(data, 1)", "gzip.decompress(made)", {"gzip": gzip})
     add("isal", "rival", "igzip.compress(data)", "igzip.decompress(made)", {"igzip": igzip})
     frame = "lz4.compress(data, content_checksum=True)"
     add("lz4.frame", "rival", frame, "lz4.decompress(made)", {"lz4": lz4.frame})
-    add("cramjam, snappy", "rival", "snappy.compress_raw(data)", "snappy.decompress_raw(made)", {"snappy": cramjam.snappy})
+    add(
+        "cramjam, snappy",
+        "rival",
+        "snappy.compress_raw(data)",
+        "snappy.decompress_raw(made)",
+        {"snappy": cramjam.snappy},
+    )
     return found
 
 
@@ -129,14 +197,30 @@ def shuffling(size: int, item: int) -> list[Contender]:
     """The byte shuffle of items of so many bytes, there and back, against a copy of the same bytes."""
     data = np.random.default_rng(15).integers(0, 256, size, np.uint8)
     out, block = np.zeros_like(data), packing.PLANE * item
-    names = {"data": data, "out": out, "item": item, "block": block, "shuffle": kernels.shuffle, "unshuffle": kernels.unshuffle}
+    names = {
+        "data": data,
+        "out": out,
+        "item": item,
+        "block": block,
+        "shuffle": kernels.shuffle,
+        "unshuffle": kernels.unshuffle,
+    }
     kernels.shuffle(data, item, block, out)
     if not np.array_equal(out[:block].reshape(item, -1).T.reshape(-1), data[:block]):
         raise WrongResult("that is not the transpose")
-    numpy = {"data": data[: len(data) // item * item], "item": item, "contiguous": np.ascontiguousarray}
+    numpy = {
+        "data": data[: len(data) // item * item],
+        "item": item,
+        "contiguous": np.ascontiguousarray,
+    }
     return [
         Contender("tensorwire, shuffle", "shuffle(data, item, block, out)", names, "ours"),
         Contender("tensorwire, unshuffle", "unshuffle(data, item, block, out)", names, "ours"),
-        Contender("NumPy, transposed", "contiguous(data.reshape(-1, item).T)", numpy, note="of all at once"),
+        Contender(
+            "NumPy, transposed",
+            "contiguous(data.reshape(-1, item).T)",
+            numpy,
+            note="of all at once",
+        ),
         *limits.copies(data),
     ]

@@ -11,7 +11,11 @@ def duration(seconds: float) -> str:
     """
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds / scale >= 100 else f"{seconds / scale:#.3g} {unit}"
+            return (
+                f"{seconds / scale:.3g} {unit}"
+                if seconds / scale >= 100
+                else f"{seconds / scale:#.3g} {unit}"
+            )
     return f"{seconds * 1e9:.0f} ns"
 
 
@@ -21,7 +25,9 @@ def rate(a_second: float) -> str:
     >>> rate(4_930_000), rate(33_100), rate(12)
     ('4.93 M/s', '33.1 k/s', '12.0 /s')
     """
-    unit, scale = ("M/s", 1e6) if a_second >= 1e6 else ("k/s", 1e3) if a_second >= 1e3 else ("/s", 1)
+    unit, scale = (
+        ("M/s", 1e6) if a_second >= 1e6 else ("k/s", 1e3) if a_second >= 1e3 else ("/s", 1)
+    )
     value = a_second / scale
     return f"{value:.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}"
 
@@ -34,4 +40,12 @@ def ratio(value: float) -> str:
     """
     if value >= 10_000:
         return f"{value / 1000:.0f}k"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.005 else "<0.01"
+    return (
+        f"{value:.0f}"
+        if value >= 100
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+        if value >= 0.005
+        else "<0.01"
+    )

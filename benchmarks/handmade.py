@@ -1,6 +1,8 @@
-"""A TensorProto by hand, as people write it who want neither TensorFlow nor a library: varints in Python, exact bytes.
+"""A TensorProto by hand, as people write it who want neither TensorFlow nor a library: varints in
+Python, exact bytes.
 
-It is faster than it should be: it trusts its input, and gives an array wherever the content lies, aligned or not.
+It is faster than it should be: it trusts its input, and gives an array wherever the content lies,
+aligned or not.
 """
 
 from __future__ import annotations
@@ -38,7 +40,15 @@ def dumps(x: np.ndarray[Any, Any]) -> bytes:
     for dim in x.shape:
         size = b"\x08" + _varint(dim)
         shape += b"\x12" + _varint(len(size)) + size
-    head = b"\x08" + _varint(ENUMS[x.dtype]) + b"\x12" + _varint(len(shape)) + shape + b"\x22" + _varint(x.nbytes)
+    head = (
+        b"\x08"
+        + _varint(ENUMS[x.dtype])
+        + b"\x12"
+        + _varint(len(shape))
+        + shape
+        + b"\x22"
+        + _varint(x.nbytes)
+    )
     content = x.tobytes() if x.dtype.kind == "V" else x.data  # bfloat16 has no buffer format
     return b"".join((head, content))
 

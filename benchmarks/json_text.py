@@ -1,7 +1,8 @@
 """Tensors as JSON text, written and read.
 
-Ours is raced in two forms: bare nested lists, which is all that the others have, and the one that says dtype and shape too. What the others
-lose on the way is proved before they run, and stands in their notes.
+Ours is raced in two forms: bare nested lists, which is all that the others have, and the one that
+says dtype and shape too. What the others lose on the way is proved before they run, and stands in
+their notes.
 """
 
 from __future__ import annotations
@@ -53,8 +54,18 @@ def _as_buffer(text: bytes) -> Any:
 
 
 def ways(dtype: str, shape: tuple[int, ...]) -> list[Way]:
-    names = {"tw_dumps": tw.dumps, "tw_loads": tw.loads, "array": np.array, "dtype": np.dtype(dtype)}
-    numpy = {**names, "orjson_dumps": orjson.dumps, "orjson_loads": orjson.loads, "NUMPY": orjson.OPT_SERIALIZE_NUMPY}
+    names = {
+        "tw_dumps": tw.dumps,
+        "tw_loads": tw.loads,
+        "array": np.array,
+        "dtype": np.dtype(dtype),
+    }
+    numpy = {
+        **names,
+        "orjson_dumps": orjson.dumps,
+        "orjson_loads": orjson.loads,
+        "NUMPY": orjson.OPT_SERIALIZE_NUMPY,
+    }
     plain: dict[str, Any] = {"self_describing": False}
     ours: dict[str, Any] = {"role": "ours"}
     return [
@@ -78,17 +89,28 @@ def contenders(dtype: str, shape: tuple[int, ...]) -> dict[str, list[Contender]]
     """Standard normal numbers, the same for everyone."""
     x = np.random.default_rng(6).standard_normal(shape).astype(dtype)
     found = prove(ways(dtype, shape), x, dense_differences)
-    return {"dumps": [one for one in found["dumps"] if one.name != SIMDJSON], "loads": found["loads"]}
+    return {
+        "dumps": [one for one in found["dumps"] if one.name != SIMDJSON],
+        "loads": found["loads"],
+    }
 
 
 def cases(case: Callable[..., Any], rounds: int, seconds: float) -> Iterator[Any]:
-    """`case` is `cases.Case`, by whose module this one is imported; `seconds` is how long one measurement should take at least."""
+    """`case` is `cases.Case`, by whose module this one is imported; `seconds` is how long one
+    measurement should take at least.
+    """
     for name, shape in SHAPES.items():
         for dtype in DTYPES:
             proved = cache(lambda dtype=dtype, shape=shape: contenders(dtype, shape))
             for verb in ("dumps", "loads"):
                 about = f"{verb}: JSON text of {dtype} {list(shape)}, standard normal"
-                yield case(f"{verb} json {dtype} {name}", about, lambda proved=proved, verb=verb: proved()[verb], rounds, seconds)
+                yield case(
+                    f"{verb} json {dtype} {name}",
+                    about,
+                    lambda proved=proved, verb=verb: proved()[verb],
+                    rounds,
+                    seconds,
+                )
 
 
 NEEDED = (("dumps", ORJSON, 1.3), ("loads", ORJSON, 3.0), ("loads", SIMDJSON, 1.0))
@@ -103,4 +125,8 @@ def targets(found: dict[str, Any], target: Callable[..., Any], noise: float) -> 
                 result = found.get(f"{verb} json {dtype} {name}")
                 if result is not None:
                     ratio = result.timing(rival).median / result.timing(OURS).median
-                    yield target(f"{result.name}: {OURS} over {rival}", ratio, needed if needed > 1 else noise)
+                    yield target(
+                        f"{result.name}: {OURS} over {rival}",
+                        ratio,
+                        needed if needed > 1 else noise,
+                    )

@@ -1,6 +1,7 @@
 """The ways for what is not one dense tensor: many small ones, strings, sparse tensors.
 
-Each library starts from its own object and ends at it; what it costs to get there from ours is not timed.
+Each library starts from its own object and ends at it; what it costs to get there from ours is not
+timed.
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ def lists() -> list[Way]:
         Way(OURS, 'tw_dumps(x, "tensorproto")', "tw_loads(blob)", OURS_NAMES, role="ours"),
         Way(OURS_SAFETENSORS, "tw_dumps(x)", "tw_loads(blob)", OURS_NAMES, role="ours"),
         Way("pickle 5", "pickle_dumps(x, 5)", "pickle_loads(blob)", PICKLE_NAMES),
-        Way("msgpack-numpy", "packb(x, default=encode)", "unpackb(blob, object_hook=decode)", MSGPACK_NAMES),
+        Way(
+            "msgpack-numpy",
+            "packb(x, default=encode)",
+            "unpackb(blob, object_hook=decode)",
+            MSGPACK_NAMES,
+        ),
         Way(
             "safetensors",
             "save({str(i): item for i, item in enumerate(x)})",
@@ -94,8 +100,22 @@ def strings() -> list[Way]:
     from_batch: Any = lambda batch: batch.column(0).to_pylist()  # noqa: E731
     no_shape = "loses the shape"
     return [
-        Way(OURS, 'tw_dumps(x, "tensorproto")', "tw_loads(blob)", OURS_NAMES, restore=tw.Strings.tolist, role="ours"),
-        Way(OURS_SAFETENSORS, "tw_dumps(x)", "tw_loads(blob)", OURS_NAMES, restore=tw.Strings.tolist, role="ours"),
+        Way(
+            OURS,
+            'tw_dumps(x, "tensorproto")',
+            "tw_loads(blob)",
+            OURS_NAMES,
+            restore=tw.Strings.tolist,
+            role="ours",
+        ),
+        Way(
+            OURS_SAFETENSORS,
+            "tw_dumps(x)",
+            "tw_loads(blob)",
+            OURS_NAMES,
+            restore=tw.Strings.tolist,
+            role="ours",
+        ),
         Way(
             "tensorwire tensorproto, list of bytes",
             'tw_dumps(Strings.of(x), "tensorproto")',
@@ -108,16 +128,49 @@ def strings() -> list[Way]:
             TENSORFLOW,
             "serialize_tensor(x)",
             "parse_tensor(blob, string)",
-            {"serialize_tensor": tf.io.serialize_tensor, "parse_tensor": tf.io.parse_tensor, "string": tf.string},
+            {
+                "serialize_tensor": tf.io.serialize_tensor,
+                "parse_tensor": tf.io.parse_tensor,
+                "string": tf.string,
+            },
             prepare=lambda x: tf.constant(x.tolist()),
             restore=lambda tensor: tensor.numpy().tolist(),
             self_describing=False,
             note="must be told the dtype",
         ),
-        Way("pyarrow binary", "arrow_dumps(x)", "arrow_loads(blob)", arrow, make_batch, from_batch, note="offsets not checked"),
-        Way("pyarrow binary, checked", "arrow_dumps(x)", "arrow_checked(blob)", arrow, make_batch, from_batch),
-        Way("msgpack list", "packb(x)", "unpackb(blob)", MSGPACK_NAMES, prepare=tw.Strings.tolist, note=no_shape),
-        Way("pickle 5 list", "pickle_dumps(x, 5)", "pickle_loads(blob)", PICKLE_NAMES, prepare=tw.Strings.tolist, note=no_shape),
+        Way(
+            "pyarrow binary",
+            "arrow_dumps(x)",
+            "arrow_loads(blob)",
+            arrow,
+            make_batch,
+            from_batch,
+            note="offsets not checked",
+        ),
+        Way(
+            "pyarrow binary, checked",
+            "arrow_dumps(x)",
+            "arrow_checked(blob)",
+            arrow,
+            make_batch,
+            from_batch,
+        ),
+        Way(
+            "msgpack list",
+            "packb(x)",
+            "unpackb(blob)",
+            MSGPACK_NAMES,
+            prepare=tw.Strings.tolist,
+            note=no_shape,
+        ),
+        Way(
+            "pickle 5 list",
+            "pickle_dumps(x, 5)",
+            "pickle_loads(blob)",
+            PICKLE_NAMES,
+            prepare=tw.Strings.tolist,
+            note=no_shape,
+        ),
         Way(
             "tenso StringTensor",
             "x.dumps()",
@@ -174,11 +227,21 @@ def sparse() -> list[Way]:
             "deserialize_many_sparse(expand_dims(blob, 0), float32)",
             theirs,
             prepare=lambda x: tf.SparseTensor(x.indices, x.values, x.dense_shape),
-            restore=lambda t: tw.Sparse(t.indices.numpy()[:, 1:], t.values.numpy(), t.dense_shape.numpy()[1:]),
+            restore=lambda t: tw.Sparse(
+                t.indices.numpy()[:, 1:], t.values.numpy(), t.dense_shape.numpy()[1:]
+            ),
             self_describing=False,
             note="has no parse_sparse; deserialize_many_sparse of one adds a dimension",
         ),
-        Way("pickle 5", "pickle_dumps(x, 5)", "pickle_loads(blob)", PICKLE_NAMES, _parts, _whole, note=parts),
+        Way(
+            "pickle 5",
+            "pickle_dumps(x, 5)",
+            "pickle_loads(blob)",
+            PICKLE_NAMES,
+            _parts,
+            _whole,
+            note=parts,
+        ),
         Way(
             "npz",
             "npz_dumps(x)",

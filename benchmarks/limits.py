@@ -1,8 +1,10 @@
-"""What the machine can do: copying the same bytes into memory that is warm, and into memory that is new; and reading a file.
+"""What the machine can do: copying the same bytes into memory that is warm, and into memory that is
+new; and reading a file.
 
-New memory costs page faults. NumPy asks for huge pages when it makes a large array, `bytes` does not, so `x.copy()` and
-`x.tobytes()` are the two sides of that. A file is read from the page cache piece by piece into the same buffer, so that a piece is still
-in the second cache when it is checked and copied. All of these race in the same rounds as the cases that they are compared with.
+New memory costs page faults. NumPy asks for huge pages when it makes a large array, `bytes` does
+not, so `x.copy()` and `x.tobytes()` are the two sides of that. A file is read from the page cache
+piece by piece into the same buffer, so that a piece is still in the second cache when it is checked
+and copied. All of these race in the same rounds as the cases that they are compared with.
 """
 
 from __future__ import annotations
@@ -55,8 +57,15 @@ def table(results: list[Result]) -> list[list[str]]:
 def readings(sample: Sample) -> list[Contender]:
     """A file read into a reused buffer, and checked, and copied besides, as contenders."""
     names = {"read": _read, "path": sample.path, "sample": sample}
-    calls = {READ: "read(path)", READ_CRC: "read(path, check=True)", READ_CRC_COPY: "read(path, check=True, copy=True)"}
-    return [Contender(name, call, names, "floor", self_describing=False, size=sample.size) for name, call in calls.items()]
+    calls = {
+        READ: "read(path)",
+        READ_CRC: "read(path, check=True)",
+        READ_CRC_COPY: "read(path, check=True, copy=True)",
+    }
+    return [
+        Contender(name, call, names, "floor", self_describing=False, size=sample.size)
+        for name, call in calls.items()
+    ]
 
 
 def _read(path: str, check: bool = False, copy: bool = False) -> None:
@@ -71,14 +80,25 @@ def _read(path: str, check: bool = False, copy: bool = False) -> None:
 
 
 def files_table(results: list[Result]) -> list[list[str]]:
-    """For each case that goes through a file: GB/s of the file by CPU time, and how many plain readings of it that is."""
+    """For each case that goes through a file: GB/s of the file by CPU time, and how many plain
+    readings of it that is.
+    """
     rows = [["", "GB/s of CPU", *(f"x {name}" for name in (READ, READ_CRC, READ_CRC_COPY))]]
     for result in results:
         found = {timing.name: timing.cpu_median for timing in result.timings}
         for timing in result.timings:
             if READ in found and timing.contender.size:
-                ratios = [f"{timing.cpu_median / found[name]:.2f}" for name in (READ, READ_CRC, READ_CRC_COPY)]
-                rows.append([f"{result.name}: {timing.name}", f"{timing.contender.size / timing.cpu_median / 1e9:.1f}", *ratios])
+                ratios = [
+                    f"{timing.cpu_median / found[name]:.2f}"
+                    for name in (READ, READ_CRC, READ_CRC_COPY)
+                ]
+                rows.append(
+                    [
+                        f"{result.name}: {timing.name}",
+                        f"{timing.contender.size / timing.cpu_median / 1e9:.1f}",
+                        *ratios,
+                    ]
+                )
     return rows
 
 

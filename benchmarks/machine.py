@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 DISTRIBUTIONS = (
-    "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso safetensors protobuf torch h5py joblib "
-    "tfrecord tfrecords tfx-bsl isal cramjam"
+    "tensorwire numpy ml_dtypes tensorflow tensorflow-cpu pyarrow msgpack msgpack-numpy tenso"
+    " safetensors protobuf torch h5py joblib tfrecord tfrecords tfx-bsl isal cramjam"
 )
 
 
 def cpu() -> str:
     """The CPU's name, as the system tells it."""
     info = Path("/proc/cpuinfo")
-    found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE) if info.exists() else None
+    found = (
+        re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.MULTILINE)
+        if info.exists()
+        else None
+    )
     return found[1].strip() if found else platform.processor() or platform.machine()
 
 
@@ -32,7 +36,11 @@ def huge_pages() -> str:
 def memory_available() -> int:
     """Bytes that can be had without swapping."""
     info = Path("/proc/meminfo")
-    found = re.search(r"^MemAvailable:\s*(\d+) kB$", info.read_text(), re.MULTILINE) if info.exists() else None
+    found = (
+        re.search(r"^MemAvailable:\s*(\d+) kB$", info.read_text(), re.MULTILINE)
+        if info.exists()
+        else None
+    )
     return int(found[1]) << 10 if found else 1 << 62
 
 

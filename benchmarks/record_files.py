@@ -1,7 +1,8 @@
-"""The files of the records cases: Examples that are small, long or large, what is in them, and the proof that someone reads just that.
+"""The files of the records cases: Examples that are small, long or large, what is in them, and the
+proof that someone reads just that.
 
-Our own writer writes them, into a temporary folder that goes with the last who needs it. Everyone reads the same file, from a warm page
-cache, because the proof has read it just before.
+Our own writer writes them, into a temporary folder that goes with the last who needs it. Everyone
+reads the same file, from a warm page cache, because the proof has read it just before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ BLOB = 100_000
 """Bytes of a large one."""
 ID = 12
 _STEP = 64
-"""From the start of one blob to that of the next in the noise that they are cut from; and what tells rows apart."""
+"""From the start of one blob to that of the next in the noise that they are cut from; and what
+tells rows apart.
+"""
 _WRITTEN = 200
 """Blobs written at once."""
 
@@ -78,22 +81,36 @@ def strings(rows: Array) -> tw.Strings:
 
 
 def _feature(x: Array) -> Any:
-    return tf.io.FixedLenFeature([], tf.string) if x.dtype == np.uint8 else tf.io.FixedLenFeature(x.shape[1:], x.dtype)
+    return (
+        tf.io.FixedLenFeature([], tf.string)
+        if x.dtype == np.uint8
+        else tf.io.FixedLenFeature(x.shape[1:], x.dtype)
+    )
 
 
 def _sample(name: str, columns: dict[str, Array], batch: int) -> Sample:
     folder = tempfile.TemporaryDirectory(prefix=PREFIX)
     spec = {name: _feature(x) for name, x in columns.items()}
     sample = Sample(f"{folder.name}/{name}.tfrecord", columns, spec, batch, folder)
-    lots = ({name: x[start : start + _WRITTEN] for name, x in columns.items()} for start in range(0, sample.rows, _WRITTEN))
-    data = (Sample("", lot, {}, 0).to_write() for lot in lots) if columns["x"].dtype == np.uint8 else sample.to_write()
-    tw.write_examples(sample.path, data, batched=True, schema_file=False)  # durable: nothing is left to be written while others are timed
+    lots = (
+        {name: x[start : start + _WRITTEN] for name, x in columns.items()}
+        for start in range(0, sample.rows, _WRITTEN)
+    )
+    data = (
+        (Sample("", lot, {}, 0).to_write() for lot in lots)
+        if columns["x"].dtype == np.uint8
+        else sample.to_write()
+    )
+    # durable: nothing is left to be written while others are timed
+    tw.write_examples(sample.path, data, batched=True, schema_file=False)
     return sample
 
 
 @cache
 def small(rows: int) -> Sample:
-    """An int64 label, float[16], an id of 12 bytes, int64[8] up to 2^40: about 195 bytes a record. Several cases share the file."""
+    """An int64 label, float[16], an id of 12 bytes, int64[8] up to 2^40: about 195 bytes a record.
+    Several cases share the file.
+    """
     random = np.random.default_rng(11)
     columns = {
         "label": random.integers(0, 100, rows),
@@ -112,13 +129,17 @@ def long(rows: int) -> Sample:
 def blobs(rows: int) -> Sample:
     """100 KB of noise each, all different."""
     noise = np.random.default_rng(13).integers(0, 256, BLOB + _STEP * (rows - 1), np.uint8)
-    return _sample("blobs", {"x": np.lib.stride_tricks.sliding_window_view(noise, BLOB)[::_STEP]}, 32)
+    return _sample(
+        "blobs", {"x": np.lib.stride_tricks.sliding_window_view(noise, BLOB)[::_STEP]}, 32
+    )
 
 
 def gzipped(rows: int) -> Sample:
     """The small ones, by TensorFlow's writer: one member."""
     plain = small(rows)
-    sample = Sample(plain.beside("small.tfrecord.gz"), plain.columns, plain.spec, plain.batch, plain.folder)
+    sample = Sample(
+        plain.beside("small.tfrecord.gz"), plain.columns, plain.spec, plain.batch, plain.folder
+    )
     with tf.io.TFRecordWriter(sample.path, "GZIP") as writer:
         for record in tw.RecordReader(plain.path):
             writer.write(record)
@@ -136,7 +157,9 @@ def _bytes(column: Any) -> bytes:
 
 
 def check(name: str, sample: Sample, batches: Iterable[Mapping[str, Any]], rows: int) -> None:
-    """Whether batches of `rows` rows are just what is in the file; those who were asked for speed may give them in another order."""
+    """Whether batches of `rows` rows are just what is in the file; those who were asked for speed
+    may give them in another order.
+    """
     starts = {sample.columns["x"][at].tobytes()[:_STEP]: at for at in range(0, sample.rows, rows)}
     for batch in batches:
         start = starts.pop(_bytes(batch["x"])[:_STEP], None)
@@ -149,7 +172,9 @@ def check(name: str, sample: Sample, batches: Iterable[Mapping[str, Any]], rows:
         raise WrongResult(f"{name} leaves out {len(starts)} batches")
 
 
-def same_records(name: str, sample: Sample, records: Iterator[Any], restore: Callable[[Any], bytes] = bytes) -> None:
+def same_records(
+    name: str, sample: Sample, records: Iterator[Any], restore: Callable[[Any], bytes] = bytes
+) -> None:
     """Whether records are those of the file, as TensorFlow reads them."""
     theirs = tf.compat.v1.io.tf_record_iterator(sample.path)
     if not all(restore(mine) == record for mine, record in zip(records, theirs, strict=True)):

@@ -1,12 +1,15 @@
-"""Those who read and write TFRecord files: TensorFlow, tfrecord, tfrecords, tfx-bsl; each called the fastest way that we found.
+"""Those who read and write TFRecord files: TensorFlow, tfrecord, tfrecords, tfx-bsl; each called
+the fastest way that we found.
 
-TensorFlow: of batches of 128 to 16,384 rows, buffers of 256 KiB to 8 MiB, `map` in sequence or in parallel, with `prefetch` or not, nothing
-used less CPU than what is here, but for noise. With two threads the parallel `map` was better in some runs, worse in others: both run, and
-the better one counts. Autotuning is off, because its teardown stalls. Batches are left as eager tensors.
+TensorFlow: of batches of 128 to 16,384 rows, buffers of 256 KiB to 8 MiB, `map` in sequence or in
+parallel, with `prefetch` or not, nothing used less CPU than what is here, but for noise. With two
+threads the parallel `map` was better in some runs, worse in others: both run, and the better one
+counts. Autotuning is off, because its teardown stalls. Batches are left as eager tensors.
 
-They do not live well together in one process. tfrecord's message classes have the names of TensorFlow's, so it is given TensorFlow's
-(the same runtime parses them). tfrecords has TensorFlow's C++ symbols, and is loaded with its own in front. tfx-bsl cannot be installed
-beside protobuf 7, but works with it: see requirements.txt.
+They do not live well together in one process. tfrecord's message classes have the names of
+TensorFlow's, so it is given TensorFlow's (the same runtime parses them). tfrecords has TensorFlow's
+C++ symbols, and is loaded with its own in front. tfx-bsl cannot be installed beside protobuf 7, but
+works with it: see requirements.txt.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ def _tfrecord() -> Any:
     if _PROTOS not in sys.modules:
         sys.modules[_PROTOS] = types.ModuleType(_PROTOS)
         for source in (feature_pb2, example_pb2):
-            vars(sys.modules[_PROTOS]).update({name: kind for name, kind in vars(source).items() if name[0].isupper()})
+            vars(sys.modules[_PROTOS]).update(
+                {name: kind for name, kind in vars(source).items() if name[0].isupper()}
+            )
     importlib.import_module("tfrecord.tools.tfrecord2idx")
     return importlib.import_module("tfrecord")
 
@@ -72,18 +77,31 @@ tfrecord, tfrecords, tfx_bsl = map(_installed, (_tfrecord, _tfrecords, _tfx_bsl)
 
 def missing() -> str:
     """Who is not there, in words."""
-    names = {"tfrecord": tfrecord, "tfrecords": tfrecords, "tfx-bsl (see benchmarks/requirements.txt)": tfx_bsl}
+    names = {
+        "tfrecord": tfrecord,
+        "tfrecords": tfrecords,
+        "tfx-bsl (see benchmarks/requirements.txt)": tfx_bsl,
+    }
     absent = [name for name, module in names.items() if module is None]
     return f"; not installed: {', '.join(absent)}" if absent else ""
 
 
-def dataset(path: str, spec: dict[str, Any], batch: int, threads: int, compression: str = "", parallel: bool = False) -> Any:
+def dataset(
+    path: str,
+    spec: dict[str, Any],
+    batch: int,
+    threads: int,
+    compression: str = "",
+    parallel: bool = False,
+) -> Any:
     """Batches of dicts of eager tensors; `parallel` parses several at once, in any order."""
     options = tf.data.Options()
     options.autotune.enabled = False
     options.threading.private_threadpool_size = threads
     options.threading.max_intra_op_parallelism = threads
-    several: dict[str, Any] = {"num_parallel_calls": threads, "deterministic": False} if parallel else {}
+    several: dict[str, Any] = (
+        {"num_parallel_calls": threads, "deterministic": False} if parallel else {}
+    )
     records = tf.data.TFRecordDataset(path, compression).batch(batch)
     return records.map(lambda lot: tf.io.parse_example(lot, spec), **several).with_options(options)
 
@@ -113,7 +131,12 @@ def tfrecord_write(path: str, columns: dict[str, Array], description: dict[str, 
     writer = tfrecord.TFRecordWriter(path)
     lists = [_values(x) for x in columns.values()]
     for row in zip(*lists, strict=True):
-        writer.write({name: (value, kind) for value, (name, kind) in zip(row, description.items(), strict=True)})
+        writer.write(
+            {
+                name: (value, kind)
+                for value, (name, kind) in zip(row, description.items(), strict=True)
+            }
+        )
     writer.close()
 
 
@@ -127,7 +150,9 @@ def _protobuf_feature(x: Array) -> Any:
     if x.dtype == np.uint8:
         return lambda value: train.Feature(bytes_list=train.BytesList(value=[value]))
     if x.dtype == np.float32:
-        return lambda value: train.Feature(float_list=train.FloatList(value=[value] if one else value))
+        return lambda value: train.Feature(
+            float_list=train.FloatList(value=[value] if one else value)
+        )
     return lambda value: train.Feature(int64_list=train.Int64List(value=[value] if one else value))
 
 
@@ -137,8 +162,12 @@ def tensorflow_write(path: str, columns: dict[str, Array]) -> None:
     lists = [_values(x) for x in columns.values()]
     with tf.io.TFRecordWriter(path) as writer:
         for row in zip(*lists, strict=True):
-            feature = {name: make(value) for value, (name, make) in zip(row, makers.items(), strict=True)}
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+            feature = {
+                name: make(value) for value, (name, make) in zip(row, makers.items(), strict=True)
+            }
+            writer.write(
+                tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+            )
 
 
 def tfx_decoder(sample: Sample) -> Any:
@@ -157,13 +186,19 @@ def tfx_batches(decoder: Any, records: Iterator[bytes], rows: int) -> Iterator[A
 
 def arrow_as_arrays(batch: Any) -> dict[str, Any]:
     found = {name: batch.column(name).flatten() for name in batch.schema.names}
-    return {name: x.to_pylist() if x.type == pa.large_binary() else x.to_numpy() for name, x in found.items()}
+    return {
+        name: x.to_pylist() if x.type == pa.large_binary() else x.to_numpy()
+        for name, x in found.items()
+    }
 
 
 def record_batches(columns: dict[str, Array]) -> list[Any]:
     """The columns as tfx-bsl takes them, lists in every row."""
     count = len(next(iter(columns.values())))
-    return [_record_batch({name: x[at : at + _ROWS] for name, x in columns.items()}) for at in range(0, count, _ROWS)]
+    return [
+        _record_batch({name: x[at : at + _ROWS] for name, x in columns.items()})
+        for at in range(0, count, _ROWS)
+    ]
 
 
 def _record_batch(columns: dict[str, Array]) -> Any:
@@ -176,7 +211,9 @@ def _lists(x: Array) -> Any:
     if x.dtype != np.uint8:
         return pa.LargeListArray.from_arrays(pa.array(offsets * width), pa.array(x.reshape(-1)))
     buffers = [None, pa.py_buffer(offsets * width), pa.py_buffer(np.ascontiguousarray(x))]
-    return pa.LargeListArray.from_arrays(pa.array(offsets), pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers))
+    return pa.LargeListArray.from_arrays(
+        pa.array(offsets), pa.LargeBinaryArray.from_buffers(pa.large_binary(), count, buffers)
+    )
 
 
 def tfx_write(path: str, encoder: Any, batches: list[Any]) -> None:

@@ -1,7 +1,9 @@
-"""TFRecord files: Examples to columns and back, records one by one, by number, and what is found out about a file without decoding it.
+"""TFRecord files: Examples to columns and back, records one by one, by number, and what is found
+out about a file without decoding it.
 
-A contender goes through a whole file; what it reads is dropped as soon as it has the next. Who is too slow for that is given the first rows
-alone, and its times are scaled (its name says to how many records). CPU is that of all threads of the process.
+A contender goes through a whole file; what it reads is dropped as soon as it has the next. Who is
+too slow for that is given the first rows alone, and its times are scaled (its name says to how many
+records). CPU is that of all threads of the process.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _REST = 0.02
 
 
 def quiet_race(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Timing]:
-    """A race with a pause before each measurement: threads of the last contender's may still be ending, and their CPU would count."""
+    """A race with a pause before each measurement: threads of the last contender's may still be
+    ending, and their CPU would count.
+    """
     return race(contenders, rounds, seconds, before=lambda: time.sleep(_REST))
 
 
@@ -44,7 +48,13 @@ def room_for(rows: int) -> int:
 
 
 def _reading(
-    name: str, batches: str, names: dict[str, Any], sample: Sample, normal: Callable[[Any], Any] = dict, role: Role = "rival", **more: Any
+    name: str,
+    batches: str,
+    names: dict[str, Any],
+    sample: Sample,
+    normal: Callable[[Any], Any] = dict,
+    role: Role = "rival",
+    **more: Any,
 ) -> Contender:
     """A contender that goes through batches, proved. `normal` makes a dict of columns of a batch."""
     rows = more.pop("rows", sample.batch)
@@ -61,11 +71,20 @@ def _ours(sample: Sample, workers: int, **more: Any) -> list[Contender]:
         found += [(VIEWS, ', views=["x"])'), (MAPPED_VIEWS, ', views=["x"], mmap=True)')]
     elif not sample.path.endswith(".gz"):
         found.append((MAPPED, ", reuse=True, mmap=True)"))
-    return [_reading(name, call + end, names, sample, role="ours", size=sample.size, **more) for name, end in found]
+    return [
+        _reading(name, call + end, names, sample, role="ours", size=sample.size, **more)
+        for name, end in found
+    ]
 
 
-def _tensorflow(sample: Sample, threads: int, compression: str = "", parallel: bool = False) -> Contender:
-    names = {"dataset": rivals.dataset(sample.path, sample.spec, sample.batch, threads, compression, parallel)}
+def _tensorflow(
+    sample: Sample, threads: int, compression: str = "", parallel: bool = False
+) -> Contender:
+    names = {
+        "dataset": rivals.dataset(
+            sample.path, sample.spec, sample.batch, threads, compression, parallel
+        )
+    }
     name = f"{TENSORFLOW}, parallel map" if parallel else TENSORFLOW
     return _reading(name, "dataset", names, sample, rivals.tensors_as_arrays, note="eager tensors")
 
@@ -85,14 +104,34 @@ def columns(rows: int, threads: int) -> list[Contender]:
     if threads > 1:
         return [*found, _tensorflow(sample, threads, parallel=True)]
     if rivals.tfx_bsl:
-        names = {"batches": rivals.tfx_batches, "decoder": rivals.tfx_decoder(sample), "tf_record_iterator": rivals.v1_iterator}
+        names = {
+            "batches": rivals.tfx_batches,
+            "decoder": rivals.tfx_decoder(sample),
+            "tf_record_iterator": rivals.v1_iterator,
+        }
         call = f"batches(decoder, tf_record_iterator(path), {sample.batch})"
-        found.append(_reading("tfx-bsl, v1 iterator", call, names, sample, rivals.arrow_as_arrays, note="RecordBatches"))
+        found.append(
+            _reading(
+                "tfx-bsl, v1 iterator",
+                call,
+                names,
+                sample,
+                rivals.arrow_as_arrays,
+                note="RecordBatches",
+            )
+        )
     if rivals.tfrecord:
-        names = {"tfrecord_loader": rivals.tfrecord.tfrecord_loader, "description": rivals.tfrecord_description(sample)}
+        names = {
+            "tfrecord_loader": rivals.tfrecord.tfrecord_loader,
+            "description": rivals.tfrecord_description(sample),
+        }
         call = "tfrecord_loader(path, None, description)"
         note = "rows, no checksums; tfrecords reads no Examples"
-        found.append(_reading(_scaled("tfrecord", few), call, names, few, rows=1, note=note, scale=rows / few.rows))
+        found.append(
+            _reading(
+                _scaled("tfrecord", few), call, names, few, rows=1, note=note, scale=rows / few.rows
+            )
+        )
     return [*found, *limits.readings(sample)]
 
 
@@ -118,10 +157,19 @@ def one_by_one(rows: int) -> list[Contender]:
     """Records as Python bytes."""
     sample, few = small(rows), _few(rows)
 
-    def records(name: str, call: str, names: dict[str, Any], among: Sample = sample, role: Role = "rival", note: str = "") -> Contender:
+    def records(
+        name: str,
+        call: str,
+        names: dict[str, Any],
+        among: Sample = sample,
+        role: Role = "rival",
+        note: str = "",
+    ) -> Contender:
         names = {"path": among.path, "sample": among} | names
         same_records(name, among, iter(eval(call, names)))
-        return Contender(name, f"for record in {call}: pass", names, role, note=note, scale=rows / among.rows)
+        return Contender(
+            name, f"for record in {call}: pass", names, role, note=note, scale=rows / among.rows
+        )
 
     found = [
         records(OURS, "RecordReader(path)", {"RecordReader": tw.RecordReader}, role="ours"),
@@ -129,35 +177,77 @@ def one_by_one(rows: int) -> list[Contender]:
     ]
     if rivals.tfrecords:
         names = {"tf_record_iterator": rivals.tfrecords.tf_record_iterator}
-        found.append(records("tfrecords", "tf_record_iterator(path, with_share_memory=True)", names))
+        found.append(
+            records("tfrecords", "tf_record_iterator(path, with_share_memory=True)", names)
+        )
     if rivals.tfrecord:
         names = {"tfrecord_iterator": rivals.tfrecord.reader.tfrecord_iterator}
-        found.append(records("tfrecord", "map(bytes, tfrecord_iterator(path))", names, note="no checksums"))
+        found.append(
+            records("tfrecord", "map(bytes, tfrecord_iterator(path))", names, note="no checksums")
+        )
     names = {"dataset": rivals.record_dataset(few.path)}
-    return [*found, records(_scaled("TensorFlow, tf.data", few), "dataset.as_numpy_iterator()", names, few)]
+    return [
+        *found,
+        records(_scaled("TensorFlow, tf.data", few), "dataset.as_numpy_iterator()", names, few),
+    ]
 
 
 def writing(rows: int) -> list[Contender]:
     """Columns to Examples. Each writes a file of its own, which is read back for the proof."""
     sample, few = small(rows), _few(rows)
 
-    def written(name: str, call: str, names: dict[str, Any], among: Sample = sample, role: Role = "rival", note: str = "") -> Contender:
+    def written(
+        name: str,
+        call: str,
+        names: dict[str, Any],
+        among: Sample = sample,
+        role: Role = "rival",
+        note: str = "",
+    ) -> Contender:
         names = {"path": among.beside(f"{len(found)}.written"), "sample": among} | names
         eval(call, names)
-        check(name, among, tw.read_examples(names["path"], among.spec, batch_size=among.batch), among.batch)
+        check(
+            name,
+            among,
+            tw.read_examples(names["path"], among.spec, batch_size=among.batch),
+            among.batch,
+        )
         return Contender(name, call, names, role, note=note, scale=rows / among.rows)
 
     found: list[Contender] = []
     names: dict[str, Any] = {"write_examples": tw.write_examples, "columns": sample.to_write()}
-    found.append(written(OURS, "write_examples(path, columns, durable=False, schema_file=False)", names, role="ours"))
+    found.append(
+        written(
+            OURS,
+            "write_examples(path, columns, durable=False, schema_file=False)",
+            names,
+            role="ours",
+        )
+    )
     if rivals.tfx_bsl:
-        names = {"encoder": rivals.tfx_bsl.RecordBatchToExamplesEncoder(), "batches": rivals.record_batches(sample.columns)}
-        found.append(written(TFX_WRITE, "write(path, encoder, batches)", names | {"write": rivals.tfx_write}, note="from RecordBatches"))
+        names = {
+            "encoder": rivals.tfx_bsl.RecordBatchToExamplesEncoder(),
+            "batches": rivals.record_batches(sample.columns),
+        }
+        found.append(
+            written(
+                TFX_WRITE,
+                "write(path, encoder, batches)",
+                names | {"write": rivals.tfx_write},
+                note="from RecordBatches",
+            )
+        )
     names = {"write": rivals.tensorflow_write, "columns": few.columns}
     found.append(written(_scaled(TENSORFLOW_WRITE, few), "write(path, columns)", names, few))
     if rivals.tfrecord:
-        names = {"write": rivals.tfrecord_write, "columns": few.columns, "description": rivals.tfrecord_description(few)}
-        found.append(written(_scaled("tfrecord", few), "write(path, columns, description)", names, few))
+        names = {
+            "write": rivals.tfrecord_write,
+            "columns": few.columns,
+            "description": rivals.tfrecord_description(few),
+        }
+        found.append(
+            written(_scaled("tfrecord", few), "write(path, columns, description)", names, few)
+        )
     return found
 
 
@@ -173,7 +263,9 @@ def by_number(rows: int) -> list[Contender]:
         offsets, few = random.read_offsets(0), numbers[: NUMBERS // FEW]
         theirs = {"reader": random, "offsets": [offsets[i][0] for i in few], "sample": sample}
         call, note = "[reader.read(at)[0] for at in offsets]", "is told the offsets"
-        found.append(Contender(f"tfrecords, scaled from {len(few):,}", call, theirs, note=note, scale=FEW))
+        found.append(
+            Contender(f"tfrecords, scaled from {len(few):,}", call, theirs, note=note, scale=FEW)
+        )
         if [reader[i] for i in few] != eval(call, theirs):
             raise WrongResult("tfrecords reads other records by number")
     return found
@@ -183,7 +275,13 @@ def shuffled(rows: int) -> list[Contender]:
     """All records in a random order: any order, not that of a buffer of some thousands."""
     sample = small(rows)
     path = sample.again("numbered.tfrecord")
-    names = {"reader": tw.RecordReader(path), "read_examples": tw.read_examples, "path": path, "spec": sample.spec, "sample": sample}
+    names = {
+        "reader": tw.RecordReader(path),
+        "read_examples": tw.read_examples,
+        "path": path,
+        "spec": sample.spec,
+        "sample": sample,
+    }
     if sorted(names["reader"].shuffle(1)) != sorted(tw.RecordReader(path)):
         raise WrongResult("shuffled records are not those of the file")
     call = f"read_examples(path, spec, batch_size={sample.batch}, workers=0, reuse=True, shuffle=1)"
@@ -226,11 +324,28 @@ def about_files(rows: int) -> list[Contender]:
         raise WrongResult(f"{counted} records counted and {reported.records} left of {rows}")
     if rivals.tfrecords:
         theirs = names | {"tfrecords": rivals.tfrecords}
-        found.append(Contender("tfrecords, count", "tfrecords.tf_record_iterator(path).read_count(0)", theirs))
-        found.append(Contender("tfrecords, offsets", "tfrecords.tf_record_random_reader(path).read_offsets(0)", theirs))
+        found.append(
+            Contender(
+                "tfrecords, count", "tfrecords.tf_record_iterator(path).read_count(0)", theirs
+            )
+        )
+        found.append(
+            Contender(
+                "tfrecords, offsets",
+                "tfrecords.tf_record_random_reader(path).read_offsets(0)",
+                theirs,
+            )
+        )
         if eval(found[-2].statement, theirs) != rows:
             raise WrongResult("tfrecords counts other records")
     if rivals.tfrecord:
         theirs = names | {"create_index": rivals.tfrecord.tools.tfrecord2idx.create_index}
-        found.append(Contender(_scaled("tfrecord, index", few), "create_index(few, few_idx)", theirs, scale=rows / few.rows))
+        found.append(
+            Contender(
+                _scaled("tfrecord, index", few),
+                "create_index(few, few_idx)",
+                theirs,
+                scale=rows / few.rows,
+            )
+        )
     return [*found, *limits.readings(sample)]

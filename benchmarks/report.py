@@ -32,12 +32,20 @@ The floor (x.tobytes, memcpy, plain read) says neither dtype nor shape: nothing 
 def opening() -> str:
     facts = machine.facts()
     rivals = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    where = f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.1f}, {facts['system']}"
-    return f"{OPENING}\n{HOW}\n\nMachine: {where}, huge pages: {facts['huge_pages']}\nPython {facts['python']}: {rivals}\n"
+    where = (
+        f"{facts['cpu']}, {facts['cores']} cores, load {facts['load_average']:.1f},"
+        f" {facts['system']}"
+    )
+    return (
+        f"{OPENING}\n{HOW}\n\nMachine: {where}, huge pages: {facts['huge_pages']}\nPython"
+        f" {facts['python']}: {rivals}\n"
+    )
 
 
 def case_table(result: Result) -> str:
-    """Each contender against our first way in four columns, and against our others in one, unless they are many."""
+    """Each contender against our first way in four columns, and against our others in one, unless
+    they are many.
+    """
     main, *others = result.ours()
     others = others if len(others) <= _OTHERS else []
     head = [
@@ -55,7 +63,11 @@ def case_table(result: Result) -> str:
     rows = [head]
     for timing in result.timings:
         row = [timing.name, duration(timing.median), duration(timing.worst)]
-        row += [rate(result.records / took) for took in (timing.median, timing.cpu_median)] if result.records else []
+        row += (
+            [rate(result.records / took) for took in (timing.median, timing.cpu_median)]
+            if result.records
+            else []
+        )
         row += [*map(ratio, _ratios(timing, main))]
         row += [ratio(timing.median / one.median) for one in others]
         left = f"{len(timing.wall)} rounds" if len(timing.wall) < len(main.wall) else ""
@@ -99,12 +111,17 @@ def limits_section(results: list[Result]) -> str:
     files = [[*row, ""] for row in limits.files_table(results)]
     if len(files) == 1:
         return found
-    return f"{found}\n\n## Limits of files: speed, and CPU time in times of a plain reading (medians, same rounds)\n{columns(files)}"
+    return (
+        f"{found}\n\n## Limits of files: speed, and CPU time in times of a plain reading (medians,"
+        f" same rounds)\n{columns(files)}"
+    )
 
 
 def targets_section(targets: list[Target]) -> str:
     missed = sum(not target.met for target in targets)
-    head = f"## Targets: {len(targets) - missed} met, {missed} missed (those whose cases were run)\n"
+    head = (
+        f"## Targets: {len(targets) - missed} met, {missed} missed (those whose cases were run)\n"
+    )
     return head + "\n".join(map(str, targets))
 
 
@@ -116,7 +133,10 @@ def statements_section(results: list[Result]) -> str:
         groups.setdefault(pairs, []).append(result.name)
     lines = ["## What was timed"]
     for pairs, names in groups.items():
-        lines += ["; ".join(names), columns([["  " + name, "", statement] for name, statement in pairs])]
+        lines += [
+            "; ".join(names),
+            columns([["  " + name, "", statement] for name, statement in pairs]),
+        ]
     return "\n".join(lines)
 
 

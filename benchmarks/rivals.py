@@ -1,7 +1,7 @@
 """The ways for one dense tensor: ours, the rivals', and the floor under all of them.
 
-Everyone reads back what its own `dumps` gave, in the form that it gave it (pyarrow its Buffer, tenso its memoryview), and is
-called the cheapest way its documentation shows.
+Everyone reads back what its own `dumps` gave, in the form that it gave it (pyarrow its Buffer,
+tenso its memoryview), and is called the cheapest way its documentation shows.
 """
 
 from __future__ import annotations
@@ -75,8 +75,14 @@ def ours() -> list[Way]:
 
 
 def tensorflow() -> list[Way]:
-    """TensorFlow, once as its op alone, eager tensor to eager tensor, and once as a caller with arrays and bytes meets it."""
-    names = {"serialize_tensor": tf.io.serialize_tensor, "parse_tensor": tf.io.parse_tensor, "float32": tf.float32}
+    """TensorFlow, once as its op alone, eager tensor to eager tensor, and once as a caller with
+    arrays and bytes meets it.
+    """
+    names = {
+        "serialize_tensor": tf.io.serialize_tensor,
+        "parse_tensor": tf.io.parse_tensor,
+        "float32": tf.float32,
+    }
     told = "must be told the dtype"
     return [
         Way(
@@ -103,8 +109,18 @@ def tensorflow() -> list[Way]:
 def libraries() -> list[Way]:
     """The self-describing rivals."""
     return [
-        Way("npy", "npy_dumps(x)", "npy_loads(blob)", {"npy_dumps": _npy_dumps, "npy_loads": _npy_loads}),
-        Way("pickle 5", "pickle_dumps(x, 5)", "pickle_loads(blob)", {"pickle_dumps": pickle.dumps, "pickle_loads": pickle.loads}),
+        Way(
+            "npy",
+            "npy_dumps(x)",
+            "npy_loads(blob)",
+            {"npy_dumps": _npy_dumps, "npy_loads": _npy_loads},
+        ),
+        Way(
+            "pickle 5",
+            "pickle_dumps(x, 5)",
+            "pickle_loads(blob)",
+            {"pickle_dumps": pickle.dumps, "pickle_loads": pickle.loads},
+        ),
         Way(
             "pyarrow tensor",
             "arrow_dumps(x)",
@@ -122,19 +138,43 @@ def libraries() -> list[Way]:
                 "decode": msgpack_numpy.decode,
             },
         ),
-        Way("tenso", "tenso_dumps(x)", "tenso_loads(blob)", {"tenso_dumps": tenso.dumps, "tenso_loads": tenso.loads}),
+        Way(
+            "tenso",
+            "tenso_dumps(x)",
+            "tenso_loads(blob)",
+            {"tenso_dumps": tenso.dumps, "tenso_loads": tenso.loads},
+        ),
         Way(
             "safetensors",
             'save({"x": x})',
             'load(blob)["x"]',
             {"save": safetensors.numpy.save, "load": safetensors.numpy.load},
         ),
-        Way("protobuf by hand", "by_hand(x)", "from_hand(blob)", {"by_hand": handmade.dumps, "from_hand": handmade.loads}),
-        Way("protobuf runtime", "pb_dumps(x)", "pb_loads(blob)", {"pb_dumps": _protobuf_dumps, "pb_loads": _protobuf_loads}),
+        Way(
+            "protobuf by hand",
+            "by_hand(x)",
+            "from_hand(blob)",
+            {"by_hand": handmade.dumps, "from_hand": handmade.loads},
+        ),
+        Way(
+            "protobuf runtime",
+            "pb_dumps(x)",
+            "pb_loads(blob)",
+            {"pb_dumps": _protobuf_dumps, "pb_loads": _protobuf_loads},
+        ),
     ]
 
 
 def floor() -> list[Way]:
     """Bytes that say nothing of what they are: nobody can be faster and useful."""
     names = {"frombuffer": np.frombuffer, "float32": np.float32}
-    return [Way(TOBYTES, "x.tobytes()", "frombuffer(blob, float32)", names, role="floor", self_describing=False)]
+    return [
+        Way(
+            TOBYTES,
+            "x.tobytes()",
+            "frombuffer(blob, float32)",
+            names,
+            role="floor",
+            self_describing=False,
+        )
+    ]

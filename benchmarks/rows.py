@@ -1,4 +1,6 @@
-"""Some rows of a large tensor in a file: through one open handle, and opened anew for a single row. The page cache is warm."""
+"""Some rows of a large tensor in a file: through one open handle, and opened anew for a single row.
+The page cache is warm.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,20 @@ def contenders(count: int) -> dict[str, list[Contender]]:
     plain: tuple[Any, ...] = (
         (OURS, tw.open(paths["safetensors"])["x"], _ours, "safetensors", ""),
         (MAPPED, tw.open(paths["safetensors"], mmap=True)["x"], _ours_mapped, "safetensors", view),
-        (SAFE_OPEN, safe_open(paths["safetensors"], "np").get_slice("x"), _safe_open, "safetensors", same),
-        (f"{SAFE_OPEN}, pread", None, _safe_open_pread, "safetensors", "its slices read the whole tensor, so only here"),
+        (
+            SAFE_OPEN,
+            safe_open(paths["safetensors"], "np").get_slice("x"),
+            _safe_open,
+            "safetensors",
+            same,
+        ),
+        (
+            f"{SAFE_OPEN}, pread",
+            None,
+            _safe_open_pread,
+            "safetensors",
+            "its slices read the whole tensor, so only here",
+        ),
         ("h5py", h5py.File(paths["h5"], "r")["x"], _h5py, "h5", "contiguous"),
         ("np.load, mmap", np.load(paths["npy"], mmap_mode="r"), _npy, "npy", view),
     )

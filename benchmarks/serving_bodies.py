@@ -1,7 +1,9 @@
-"""Bodies for TensorFlow Serving's REST: a predict request built, and its answer read, without any network.
+"""Bodies for TensorFlow Serving's REST: a predict request built, and its answer read, without any
+network.
 
-Everyone starts from the same array in memory and ends with bytes that Serving takes, or with a float32 array. Ours goes by the model's
-signature, which checks dtype and shape on the way. Each body is proved to say the very same numbers before anyone is timed.
+Everyone starts from the same array in memory and ends with bytes that Serving takes, or with a
+float32 array. Ours goes by the model's signature, which checks dtype and shape on the way. Each
+body is proved to say the very same numbers before anyone is timed.
 """
 
 from __future__ import annotations
@@ -33,10 +35,24 @@ NEEDED = (("request", OURS, STANDARD, 20.0), ("request", OURS_COLUMNS, STANDARD,
 def contenders(shape: tuple[int, int] = SHAPE) -> dict[str, list[Contender]]:
     """`request` and `answer`, of numbers between 0 and 1."""
     x = np.random.default_rng(11).random(shape, np.float32)
-    signature = Signature.given({"x": ("float32", [None, shape[1]])}, {"y": ("float32", [None, shape[1]])})
+    signature = Signature.given(
+        {"x": ("float32", [None, shape[1]])}, {"y": ("float32", [None, shape[1]])}
+    )
     ours = {"x": x, "signature": signature, "build": rest.build, "parse_answer": rest.parse_answer}
-    names = {"x": x, "dumps": json.dumps, "loads": json.loads, "array": np.array, "float32": np.float32}
-    numpy = {"x": x, "orjson_dumps": orjson.dumps, "NUMPY": orjson.OPT_SERIALIZE_NUMPY, "orjson_loads": orjson.loads, "array": np.array}
+    names = {
+        "x": x,
+        "dumps": json.dumps,
+        "loads": json.loads,
+        "array": np.array,
+        "float32": np.float32,
+    }
+    numpy = {
+        "x": x,
+        "orjson_dumps": orjson.dumps,
+        "NUMPY": orjson.OPT_SERIALIZE_NUMPY,
+        "orjson_loads": orjson.loads,
+        "array": np.array,
+    }
     answer = b"".join(rest.build_answer({"y": x}, "rows"))
     nan = "NaN becomes null, which Serving refuses" if orjson.dumps(float("nan")) == b"null" else ""
     found = {
@@ -48,8 +64,17 @@ def contenders(shape: tuple[int, int] = SHAPE) -> dict[str, list[Contender]]:
         ],
         "answer": [
             Contender(OURS, "parse_answer(body, signature)", {**ours, "body": answer}, "ours"),
-            Contender(ORJSON, 'array(orjson_loads(body)["predictions"], dtype="float32")', {**numpy, "body": answer}, note="refuses NaN"),
-            Contender(STANDARD, 'array(loads(body)["predictions"], dtype=float32)', {**names, "body": answer}),
+            Contender(
+                ORJSON,
+                'array(orjson_loads(body)["predictions"], dtype="float32")',
+                {**numpy, "body": answer},
+                note="refuses NaN",
+            ),
+            Contender(
+                STANDARD,
+                'array(loads(body)["predictions"], dtype=float32)',
+                {**names, "body": answer},
+            ),
         ],
     }
     for one in found["request"]:
@@ -63,7 +88,9 @@ def contenders(shape: tuple[int, int] = SHAPE) -> dict[str, list[Contender]]:
 def _check_request(one: Contender, x: Array) -> None:
     made = eval(one.statement, dict(one.names))
     body = json.loads(b"".join(made) if isinstance(made, list) else made)
-    _check_same(one, np.array(body["inputs"]["x"] if "inputs" in body else body["instances"], np.float32), x)
+    _check_same(
+        one, np.array(body["inputs"]["x"] if "inputs" in body else body["instances"], np.float32), x
+    )
 
 
 def _check_same(one: Contender, back: Array, x: Array) -> None:
@@ -74,9 +101,14 @@ def _check_same(one: Contender, back: Array, x: Array) -> None:
 def cases(case: Callable[..., Any], rounds: int) -> Iterator[Any]:
     """`case` is `cases.Case`."""
     proved = cache(contenders)
-    what = {"request": f"the body of a predict request with float32 {list(SHAPE)}", "answer": "the body of the answer to an array"}
+    what = {
+        "request": f"the body of a predict request with float32 {list(SHAPE)}",
+        "answer": "the body of the answer to an array",
+    }
     for verb in VERBS:
-        yield case(f"serving {verb}", f"{verb}: {what[verb]}", lambda verb=verb: proved()[verb], rounds)  # type: ignore[misc]
+        yield case(
+            f"serving {verb}", f"{verb}: {what[verb]}", lambda verb=verb: proved()[verb], rounds
+        )  # type: ignore[misc]
 
 
 def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
@@ -84,4 +116,8 @@ def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
     for verb, ours, rival, needed in NEEDED:
         result = found.get(f"serving {verb}")
         if result is not None:
-            yield target(f"{result.name}: {ours} over {rival}", result.timing(rival).median / result.timing(ours).median, needed)
+            yield target(
+                f"{result.name}: {ours} over {rival}",
+                result.timing(rival).median / result.timing(ours).median,
+                needed,
+            )

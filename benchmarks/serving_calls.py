@@ -1,9 +1,11 @@
-"""A predict call end to end on loopback: an array of 16 MiB goes to a server, one as large comes back.
+"""A predict call end to end on loopback: an array of 16 MiB goes to a server, one as large comes
+back.
 
-The server is a process of its own that only moves bytes: it takes whatever request it gets and gives the answer that it has made before, so
-that nobody waits for a model. By gRPC the answer has its values in a typed field, as TensorFlow Serving writes it, or in tensor_content.
-Each contender's request and answer are proved to hold the very same numbers before anyone is timed. "grpcio alone" sends a finished request
-and leaves the answer as it is: no client of grpcio can be faster.
+The server is a process of its own that only moves bytes: it takes whatever request it gets and
+gives the answer that it has made before, so that nobody waits for a model. By gRPC the answer has
+its values in a typed field, as TensorFlow Serving writes it, or in tensor_content. Each contender's
+request and answer are proved to hold the very same numbers before anyone is timed. "grpcio alone"
+sends a finished request and leaves the answer as it is: no client of grpcio can be faster.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ Array = np.ndarray[Any, Any]
 
 SHAPE = (4096, 1024)
 """16 MiB of float32, as one batch."""
-OURS, STUBS, FLOOR = "tensorwire, gRPC", "tensorflow-serving-api, make_tensor_proto, make_ndarray", "grpcio alone"
+OURS, STUBS, FLOOR = (
+    "tensorwire, gRPC",
+    "tensorflow-serving-api, make_tensor_proto, make_ndarray",
+    "grpcio alone",
+)
 FORMS = ("typed", "content")
 NEEDED = 2.0
 """How many times as fast as the official stubs."""
@@ -45,12 +51,15 @@ def numbers(shape: tuple[int, int] = SHAPE) -> Array:
 
 
 def answers(x: Array) -> dict[str, bytes]:
-    """The same PredictResponse in both forms. The content lies at no multiple of 4, as for three names in four, so it is not read in place:
-    that would flatter us."""
+    """The same PredictResponse in both forms. The content lies at no multiple of 4, as for three
+    names in four, so it is not read in place: that would flatter us."""
     content = b"".join(messages.build_predict_answer(ModelSpec("m", 1), {"scores": x}))
     shape = b"".join(_block(2, b"\x08" + varint(dim)) for dim in x.shape)
     tensor = b"\x08\x01" + _block(2, shape) + _block(5, x.tobytes())
-    return {"content": content, "typed": _block(1, _block(1, b"scores") + _block(2, tensor)) + _block(2, _block(1, b"m"))}
+    return {
+        "content": content,
+        "typed": _block(1, _block(1, b"scores") + _block(2, tensor)) + _block(2, _block(1, b"m")),
+    }
 
 
 def _block(number: int, data: bytes) -> bytes:
@@ -80,7 +89,9 @@ def serve() -> None:
 @cache
 def _port() -> int:
     command = [sys.executable, "-c", "from benchmarks.serving_calls import serve; serve()"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    )
     atexit.register(process.kill)
     assert process.stdout is not None
     return int(process.stdout.readline())
@@ -95,8 +106,12 @@ def contenders(form: str) -> list[Contender]:
     from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
     x = numbers()
-    signature = Signature.given({"x": ("float32", [None, SHAPE[1]])}, {"scores": ("float32", [None, SHAPE[1]])})
-    client = Client(f"grpc://127.0.0.1:{_port()}", model="m", signature=signature, headers={"form": form})
+    signature = Signature.given(
+        {"x": ("float32", [None, SHAPE[1]])}, {"scores": ("float32", [None, SHAPE[1]])}
+    )
+    client = Client(
+        f"grpc://127.0.0.1:{_port()}", model="m", signature=signature, headers={"form": form}
+    )
     channel = grpc.insecure_channel(f"127.0.0.1:{_port()}", options=_UNBOUNDED)
     request = b"".join(messages.build_predict(ModelSpec("m"), {"x": x}))
     metadata = (("form", form),)
@@ -108,14 +123,28 @@ def contenders(form: str) -> list[Contender]:
         "make_ndarray": tf.make_ndarray,
         "metadata": metadata,
     }
-    asking = 'request = Request(); request.model_spec.name = "m"; request.inputs["x"].CopyFrom(make_tensor_proto(x)); '
+    asking = (
+        'request = Request(); request.model_spec.name = "m";'
+        ' request.inputs["x"].CopyFrom(make_tensor_proto(x)); '
+    )
     found = [
-        Contender(OURS, 'y = client.predict({"x": x})["scores"]', {"x": x, "client": client}, "ours"),
-        Contender(STUBS, asking + 'y = make_ndarray(Predict(request, timeout=60, metadata=metadata).outputs["scores"])', stubs),
+        Contender(
+            OURS, 'y = client.predict({"x": x})["scores"]', {"x": x, "client": client}, "ours"
+        ),
+        Contender(
+            STUBS,
+            asking
+            + 'y = make_ndarray(Predict(request, timeout=60, metadata=metadata).outputs["scores"])',
+            stubs,
+        ),
         Contender(
             FLOOR,
             "y = call(request, timeout=60, metadata=metadata)",
-            {"call": channel.unary_unary(messages.PREDICT), "request": request, "metadata": metadata},
+            {
+                "call": channel.unary_unary(messages.PREDICT),
+                "request": request,
+                "metadata": metadata,
+            },
             "floor",
         ),
     ]
@@ -124,16 +153,24 @@ def contenders(form: str) -> list[Contender]:
         exec(one.statement, names)
         if names["y"].dtype != x.dtype or not np.array_equal(names["y"], x):
             raise WrongResult(f"{one.name} reads other numbers")
-        if "request" in names and names["request"] != predict_pb2.PredictRequest.FromString(request):
+        if "request" in names and names["request"] != predict_pb2.PredictRequest.FromString(
+            request
+        ):
             raise WrongResult("the requests say other things")
     return found
 
 
 def cases(case: Callable[..., Any], rounds: int) -> Iterator[Any]:
     """`case` is `cases.Case`."""
-    what = {"typed": "values in a typed field, as TensorFlow Serving answers", "content": "values in tensor_content"}
+    what = {
+        "typed": "values in a typed field, as TensorFlow Serving answers",
+        "content": "values in tensor_content",
+    }
     for form in FORMS:
-        about = f"a predict call by gRPC on loopback, float32 {list(SHAPE)} there and back; the answer has its {what[form]}"
+        about = (
+            f"a predict call by gRPC on loopback, float32 {list(SHAPE)} there and back; the answer"
+            f" has its {what[form]}"
+        )
         yield case(f"serving call, gRPC, {form}", about, lambda form=form: contenders(form), rounds)  # type: ignore[misc]
 
 
@@ -142,4 +179,8 @@ def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
     for form in FORMS:
         result = found.get(f"serving call, gRPC, {form}")
         if result is not None:
-            yield target(f"{result.name}: {OURS} over {STUBS}", result.timing(STUBS).median / result.timing(OURS).median, NEEDED)
+            yield target(
+                f"{result.name}: {OURS} over {STUBS}",
+                result.timing(STUBS).median / result.timing(OURS).median,
+                NEEDED,
+            )

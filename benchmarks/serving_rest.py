@@ -1,8 +1,10 @@
-"""A predict call by REST, end to end on loopback: 16 MiB of float32 go to a model, and as many come back, or one number for each row.
+"""A predict call by REST, end to end on loopback: 16 MiB of float32 go to a model, and as many come
+back, or one number for each row.
 
-The server is `tensorwire serve` in a process of its own, the same for all: what it takes to read the body, to run the model and to write
-the answer is in everyone's time. The others are what people write: `requests` with the standard library's JSON, and with orjson. Everyone
-ends with a float32 array, and all of them are proved equal before anyone is timed.
+The server is `tensorwire serve` in a process of its own, the same for all: what it takes to read
+the body, to run the model and to write the answer is in everyone's time. The others are what people
+write: `requests` with the standard library's JSON, and with orjson. Everyone ends with a float32
+array, and all of them are proved equal before anyone is timed.
 """
 
 from __future__ import annotations
@@ -44,8 +46,22 @@ tw.serving.export(lambda x: {"y": tf.reduce_sum(x, 1)}, sys.argv[1] + "/sum", sp
 def _url() -> str:
     folder = tempfile.mkdtemp()
     subprocess.run([sys.executable, "-c", _EXPORT, folder], check=True, stderr=subprocess.DEVNULL)
-    command = [sys.executable, "-m", "tensorwire", "serve", f"{folder}/double", f"{folder}/sum", "--rest", "0", "--grpc", "none", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "tensorwire",
+        "serve",
+        f"{folder}/double",
+        f"{folder}/sum",
+        "--rest",
+        "0",
+        "--grpc",
+        "none",
+        "--json",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     atexit.register(process.kill)
     assert process.stdout is not None
     return str(json.loads(process.stdout.readline())["rest"])
@@ -53,12 +69,29 @@ def _url() -> str:
 
 def contenders(model: str) -> list[Contender]:
     x = np.random.default_rng(11).random(SHAPE, np.float32)
-    target, client, session = f"{_url()}/v1/models/{model}:predict", Client(_url(), model=model), requests.Session()
+    target, client, session = (
+        f"{_url()}/v1/models/{model}:predict",
+        Client(_url(), model=model),
+        requests.Session(),
+    )
     asked = {"headers": {"Content-Type": "application/json"}, "timeout": 60}
-    theirs = {"x": x, "post": session.post, "url": target, "asked": asked, "array": np.array, "float32": np.float32}
+    theirs = {
+        "x": x,
+        "post": session.post,
+        "url": target,
+        "asked": asked,
+        "array": np.array,
+        "float32": np.float32,
+    }
     written = {"dumps": orjson.dumps, "loads": orjson.loads, "NUMPY": orjson.OPT_SERIALIZE_NUMPY}
-    standard = 'array(post(url, data=dumps({"instances": x.tolist()}), **asked).json()["predictions"], float32)'
-    quick = 'array(loads(post(url, data=dumps({"instances": x}, option=NUMPY), **asked).content)["predictions"], float32)'
+    standard = (
+        'array(post(url, data=dumps({"instances": x.tolist()}), **asked).json()["predictions"],'
+        " float32)"
+    )
+    quick = (
+        'array(loads(post(url, data=dumps({"instances": x}, option=NUMPY),'
+        ' **asked).content)["predictions"], float32)'
+    )
     found = [
         Contender(OURS, 'client.predict({"x": x})["y"]', {"client": client, "x": x}, "ours"),
         Contender(STANDARD, standard, {**theirs, "dumps": json.dumps}),
@@ -73,8 +106,13 @@ def contenders(model: str) -> list[Contender]:
 def cases(case: Callable[..., Any], rounds: int) -> Iterator[Any]:
     """`case` is `cases.Case`."""
     for model, what in MODELS.items():
-        about = f"a predict call by REST on loopback to a model in `tensorwire serve`, float32 {list(SHAPE)}; {what}"
-        yield case(f"serving call, REST, {model}", about, lambda model=model: contenders(model), rounds)  # type: ignore[misc]
+        about = (
+            "a predict call by REST on loopback to a model in `tensorwire serve`, float32"
+            f" {list(SHAPE)}; {what}"
+        )
+        yield case(
+            f"serving call, REST, {model}", about, lambda model=model: contenders(model), rounds
+        )  # type: ignore[misc]
 
 
 def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
@@ -82,4 +120,8 @@ def targets(found: dict[str, Any], target: Callable[..., Any]) -> Iterator[Any]:
     for model in MODELS:
         result = found.get(f"serving call, REST, {model}")
         if result is not None:
-            yield target(f"{result.name}: {OURS} over {STANDARD}", result.timing(STANDARD).median / result.timing(OURS).median, NEEDED)
+            yield target(
+                f"{result.name}: {OURS} over {STANDARD}",
+                result.timing(STANDARD).median / result.timing(OURS).median,
+                NEEDED,
+            )

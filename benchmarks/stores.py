@@ -1,7 +1,8 @@
 """Named tensors in bytes and in files: one small tensor, the state of a model, very many tiny ones.
 
-Everyone starts from its own tensors in memory (NumPy's or PyTorch's, over the same bytes) and reads what its own `save` wrote, from a warm
-page cache. Who answers with a lazy mapping has read nothing yet: its note says so, and "touch" reads a byte of every page besides.
+Everyone starts from its own tensors in memory (NumPy's or PyTorch's, over the same bytes) and reads
+what its own `save` wrote, from a warm page cache. Who answers with a lazy mapping has read nothing
+yet: its note says so, and "touch" reads a byte of every page besides.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ def _to_torch(arrays: Arrays) -> Arrays:
     """The same memory as PyTorch's tensors."""
     narrow = np.dtype(ml_dtypes.bfloat16)
     return {
-        name: torch.from_numpy(x.view(np.int16)).view(torch.bfloat16) if x.dtype == narrow else torch.from_numpy(x)
+        name: (
+            torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+            if x.dtype == narrow
+            else torch.from_numpy(x)
+        )
         for name, x in arrays.items()
     }
 
@@ -76,7 +81,11 @@ def _to_torch(arrays: Arrays) -> Arrays:
 def _array(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         return x
-    return x.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if x.dtype == torch.bfloat16 else x.numpy()
+    return (
+        x.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        if x.dtype == torch.bfloat16
+        else x.numpy()
+    )
 
 
 def _to_numpy(tensors: Arrays) -> Arrays:
@@ -86,7 +95,11 @@ def _to_numpy(tensors: Arrays) -> Arrays:
 
 def _mappings() -> list[tuple[int, int]]:
     """Where files of ours are mapped."""
-    lines = Path("/proc/self/maps").read_text().splitlines() if os.path.exists("/proc/self/maps") else []
+    lines = (
+        Path("/proc/self/maps").read_text().splitlines()
+        if os.path.exists("/proc/self/maps")
+        else []
+    )
     spans = [line.split()[0].split("-") for line in lines if PREFIX in line]
     return [(int(start, 16), int(stop, 16)) for start, stop in spans]
 
@@ -98,7 +111,13 @@ def differences(given: Arrays, back: Arrays) -> str:
     spans = _mappings()
     lost = {dense_differences(x, back[name]) for name, x in given.items()} - {""}
     lazy = any(start <= x.ctypes.data < stop for x in back.values() for start, stop in spans)
-    return ", ".join([*sorted(lost), *(["another order"] if list(back) != list(given) else []), *([LAZY] if lazy else [])])
+    return ", ".join(
+        [
+            *sorted(lost),
+            *(["another order"] if list(back) != list(given) else []),
+            *([LAZY] if lazy else []),
+        ]
+    )
 
 
 def _to_bytes(write: Callable[[Any, Any], Any]) -> Callable[[Any], bytes]:
@@ -158,31 +177,98 @@ def _safe_open_all(path: str) -> Arrays:
 
 
 def _file_ways(folder: Any) -> list[Way]:
-    """Each with a path of its own, or that of the one whose file it reads. Ours first, then safetensors and pickle, then the others."""
+    """Each with a path of its own, or that of the one whose file it reads. Ours first, then
+    safetensors and pickle, then the others.
+    """
 
-    def way(name: str, file: str, save: str, load: str, names: dict[str, Any], *torch_too: Any, role: Any = "rival", note: str = "") -> Way:
-        place = {"folder": folder, "path": f"{folder.name}/{file}"}  # the folder lives as long as someone needs it
+    def way(
+        name: str,
+        file: str,
+        save: str,
+        load: str,
+        names: dict[str, Any],
+        *torch_too: Any,
+        role: Any = "rival",
+        note: str = "",
+    ) -> Way:
+        # the folder lives as long as someone needs it
+        place = {"folder": folder, "path": f"{folder.name}/{file}"}
         return Way(name, save, load, names | place, *torch_too, role=role, note=note)
 
     ours = {"tw_save": tw.save, "tw_load": tw.load, "tw_open": tw.open}
     st = {"save_file": safetensors.numpy.save_file, "load_file": safetensors.numpy.load_file}
-    st_torch = {"torch_save_file": safetensors.torch.save_file, "torch_load_file": safetensors.torch.load_file}
+    st_torch = {
+        "torch_save_file": safetensors.torch.save_file,
+        "torch_load_file": safetensors.torch.load_file,
+    }
     npz = {"savez": np.savez, "npz_load": _npz_read}
     pickles = {"pickle_save": _pickle_write, "pickle_load": _pickle_read}
     both = (_to_torch, _to_numpy)
     return [
         way(OURS, "a.safetensors", "tw_save(path, x)", "tw_load(path)", ours, role="ours"),
-        way(NOT_DURABLE, "b.safetensors", "tw_save(path, x, durable=False)", "tw_load(path)", ours, role="ours"),
-        way(MAPPED, "a.safetensors", _NOTHING, "tw_open(path, mmap=True).load()", ours, role="ours"),
+        way(
+            NOT_DURABLE,
+            "b.safetensors",
+            "tw_save(path, x, durable=False)",
+            "tw_load(path)",
+            ours,
+            role="ours",
+        ),
+        way(
+            MAPPED, "a.safetensors", _NOTHING, "tw_open(path, mmap=True).load()", ours, role="ours"
+        ),
         way(SAFETENSORS, "c.safetensors", "save_file(x, path)", "load_file(path)", st),
-        way(f"{SAFETENSORS}, pread", "c.safetensors", _NOTHING, 'load_file(path, backend="pread")', st),
-        way("safetensors safe_open", "c.safetensors", _NOTHING, "safe_open_all(path)", {"safe_open_all": _safe_open_all}),
+        way(
+            f"{SAFETENSORS}, pread",
+            "c.safetensors",
+            _NOTHING,
+            'load_file(path, backend="pread")',
+            st,
+        ),
+        way(
+            "safetensors safe_open",
+            "c.safetensors",
+            _NOTHING,
+            "safe_open_all(path)",
+            {"safe_open_all": _safe_open_all},
+        ),
         way("pickle 5", "d.pickle", "pickle_save(x, path)", "pickle_load(path)", pickles),
-        way("tensorwire, torch", "e.safetensors", "tw_save(path, x)", 'tw_load(path, to="torch")', ours, *both, role="ours"),
-        way("safetensors.torch", "f.safetensors", "torch_save_file(x, path)", "torch_load_file(path)", st_torch, *both),
-        way("safetensors.torch, pread", "f.safetensors", _NOTHING, 'torch_load_file(path, backend="pread")', st_torch, *both),
-        way("torch.save", "g.pt", "torch.save(x, path)", "torch.load(path)", {"torch": torch}, *both),
-        way("torch.load, mmap", "g.pt", _NOTHING, "torch.load(path, mmap=True)", {"torch": torch}, *both),
+        way(
+            "tensorwire, torch",
+            "e.safetensors",
+            "tw_save(path, x)",
+            'tw_load(path, to="torch")',
+            ours,
+            *both,
+            role="ours",
+        ),
+        way(
+            "safetensors.torch",
+            "f.safetensors",
+            "torch_save_file(x, path)",
+            "torch_load_file(path)",
+            st_torch,
+            *both,
+        ),
+        way(
+            "safetensors.torch, pread",
+            "f.safetensors",
+            _NOTHING,
+            'torch_load_file(path, backend="pread")',
+            st_torch,
+            *both,
+        ),
+        way(
+            "torch.save", "g.pt", "torch.save(x, path)", "torch.load(path)", {"torch": torch}, *both
+        ),
+        way(
+            "torch.load, mmap",
+            "g.pt",
+            _NOTHING,
+            "torch.load(path, mmap=True)",
+            {"torch": torch},
+            *both,
+        ),
         way("np.savez", "h.npz", "savez(path, **x)", "npz_load(path)", npz),
         way("joblib", "i.joblib", "joblib.dump(x, path)", "joblib.load(path)", {"joblib": joblib}),
     ]
@@ -193,13 +279,27 @@ def in_files(value: Arrays, everyone: bool = True) -> Contenders:
     folder = tempfile.TemporaryDirectory(prefix=PREFIX)
     ways = _file_ways(folder)
     found = prove(ways if everyone else ways[:7], value, differences)
-    save = [replace(one, note=one.note.removesuffix(LAZY).removesuffix(", ")) for one in found["dumps"] if one.statement != _NOTHING]
+    save = [
+        replace(one, note=one.note.removesuffix(LAZY).removesuffix(", "))
+        for one in found["dumps"]
+        if one.statement != _NOTHING
+    ]
     seen: dict[str, Contender] = {}
-    for one in found["loads"]:  # two of ours differ in how they were written, not in how they are read
+    # two of ours differ in how they were written, not in how they are read
+    for one in found["loads"]:
         seen.setdefault(one.statement, one)
     floors = _floors(tw.buffers(value), folder)
     load = [*seen.values(), floors.pop()]
-    touch = [Contender(one.name, f"touch({one.statement})", one.names | {"touch": _touch}, one.role, note=one.note) for one in load]
+    touch = [
+        Contender(
+            one.name,
+            f"touch({one.statement})",
+            one.names | {"touch": _touch},
+            one.role,
+            note=one.note,
+        )
+        for one in load
+    ]
     return {"save": [*save, *floors], "load": load, "touch": touch}
 
 
@@ -229,20 +329,36 @@ def _plain_read(path: str) -> Any:
 
 def _floors(chunks: list[Any], folder: Any) -> list[Contender]:
     """The same bytes as ours, ready made, written and read by those who do nothing else."""
-    names = {"folder": folder, "path": f"{folder.name}/plain", "chunks": chunks, "write": _plain_write, "read": _plain_read}
+    names = {
+        "folder": folder,
+        "path": f"{folder.name}/plain",
+        "chunks": chunks,
+        "write": _plain_write,
+        "read": _plain_read,
+    }
     written = names | {"path": f"{folder.name}/a.safetensors"}
     _plain_write(f"{folder.name}/plain", chunks, False)
-    if not np.array_equal(_plain_read(f"{folder.name}/plain"), _plain_read(f"{folder.name}/a.safetensors")):
+    if not np.array_equal(
+        _plain_read(f"{folder.name}/plain"), _plain_read(f"{folder.name}/a.safetensors")
+    ):
         raise WrongResult("the plain file is another one")
     return [
         Contender(PLAIN_FSYNC, "write(path, chunks, True)", names, "floor", self_describing=False),
-        Contender(PLAIN, "write(path, chunks, False)", names | {"path": f"{folder.name}/plain2"}, "floor", self_describing=False),
+        Contender(
+            PLAIN,
+            "write(path, chunks, False)",
+            names | {"path": f"{folder.name}/plain2"},
+            "floor",
+            self_describing=False,
+        ),
         Contender(PLAIN_READ, "read(path)", written, "floor", self_describing=False),
     ]
 
 
 def write_race(contenders: list[Contender], rounds: int, seconds: float) -> list[Timing]:
-    """A race of those who write: before each one its old file is removed, and what the others left unwritten is on the disk."""
+    """A race of those who write: before each one its old file is removed, and what the others left
+    unwritten is on the disk.
+    """
     return _race(contenders, rounds, seconds, _settle)
 
 
@@ -251,7 +367,9 @@ def read_race(contenders: list[Contender], rounds: int, seconds: float) -> list[
     return _race(contenders, rounds, seconds, _new_memory)
 
 
-def _race(contenders: list[Contender], rounds: int, seconds: float, before: Callable[[str], None]) -> list[Timing]:
+def _race(
+    contenders: list[Contender], rounds: int, seconds: float, before: Callable[[str], None]
+) -> list[Timing]:
     """The usual race, with something to do before each call, which is not timed."""
     found: dict[str, Timing] = {}
     order, shuffle = list(contenders), random.Random(20).shuffle
@@ -279,8 +397,9 @@ def _settle(path: str) -> None:
 
 
 def _new_memory(path: str) -> None:
-    """Freed memory goes back to the kernel, as in a process that loads once. And the kernel has as much as will be needed: a virtual
-    machine may have to ask its host for it, ten times slower, and that would hit whoever comes first after a pause."""
+    """Freed memory goes back to the kernel, as in a process that loads once. And the kernel has as
+    much as will be needed: a virtual machine may have to ask its host for it, ten times slower, and
+    that would hit whoever comes first after a pause."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)

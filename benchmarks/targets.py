@@ -1,4 +1,6 @@
-"""What we promised, checked on this run. Ratios are their median over ours, so that stalls count for us as for them."""
+"""What we promised, checked on this run. Ratios are their median over ours, so that stalls count
+for us as for them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,16 @@ from tensorwire.case import DIRECTIONS, NOISE, KiB, MiB, Result, size_name
 from tensorwire.rivals import OURS, OURS_SAFETENSORS, TENSORFLOW, TOBYTES
 from tensorwire.timing import Timing
 
-from tensorwire import checkpoints, format_cases, machine, records, serving_bodies, serving_calls, serving_rest, stores
+from tensorwire import (
+    checkpoints,
+    format_cases,
+    machine,
+    records,
+    serving_bodies,
+    serving_calls,
+    serving_rest,
+    stores,
+)
 
 IMPORT_SECONDS = 0.040
 
@@ -36,11 +47,35 @@ class Target:
 def check(results: list[Result]) -> list[Target]:
     """Every target whose cases were run."""
     found = {result.name: result for result in results}
-    usual = [*_small(found), *_strings(found), *_loads(found), *_large_dumps(found), *_buffers(found), *_imports(found)]
-    formats = [Target(what, measured, needed, at_most) for what, measured, needed, at_most in format_cases.targets(found)]
-    serving = [each for one in (serving_bodies, serving_calls, serving_rest) for each in one.targets(found, Target)]
-    restored = [Target(what, measured, needed) for what, measured, needed in checkpoints.targets(found)]
-    return [*usual, *_stores(found), *_state(found), *formats, *serving, *restored, *_records(found)]
+    usual = [
+        *_small(found),
+        *_strings(found),
+        *_loads(found),
+        *_large_dumps(found),
+        *_buffers(found),
+        *_imports(found),
+    ]
+    formats = [
+        Target(what, measured, needed, at_most)
+        for what, measured, needed, at_most in format_cases.targets(found)
+    ]
+    serving = [
+        each
+        for one in (serving_bodies, serving_calls, serving_rest)
+        for each in one.targets(found, Target)
+    ]
+    restored = [
+        Target(what, measured, needed) for what, measured, needed in checkpoints.targets(found)
+    ]
+    return [
+        *usual,
+        *_stores(found),
+        *_state(found),
+        *formats,
+        *serving,
+        *restored,
+        *_records(found),
+    ]
 
 
 def _fastest(timings: list[Timing]) -> Timing:
@@ -51,16 +86,26 @@ def _small(found: dict[str, Result]) -> Iterator[Target]:
     for name in [f"{which} {size_name(size)}" for size in (32, KiB) for which in DIRECTIONS]:
         if name in found:
             ours = found[name].timing(OURS).median
-            yield Target(f"{name}: tensorproto over TensorFlow's bare op", found[name].timing(TENSORFLOW).median / ours, 15)
+            yield Target(
+                f"{name}: tensorproto over TensorFlow's bare op",
+                found[name].timing(TENSORFLOW).median / ours,
+                15,
+            )
             best = _fastest(found[name].self_describing_rivals())
-            yield Target(f"{name}: tensorproto over the best self-describing rival, {best.name}", best.median / ours, 3)
+            yield Target(
+                f"{name}: tensorproto over the best self-describing rival, {best.name}",
+                best.median / ours,
+                3,
+            )
 
 
 def _strings(found: dict[str, Result]) -> Iterator[Target]:
     for name in [f"{which} strings" for which in DIRECTIONS]:
         if name in found:
             ratio = found[name].timing(TENSORFLOW).median / found[name].timing(OURS).median
-            yield Target(f"{name}: from and to Strings, tensorproto over TensorFlow's bare op", ratio, 15)
+            yield Target(
+                f"{name}: from and to Strings, tensorproto over TensorFlow's bare op", ratio, 15
+            )
 
 
 def _loads(found: dict[str, Result]) -> Iterator[Target]:
@@ -68,7 +113,11 @@ def _loads(found: dict[str, Result]) -> Iterator[Target]:
     for name, result in found.items():
         if name.startswith("loads") and not name.split()[1].startswith(format_cases.NAMES):
             ours, best = _fastest(result.ours()), _fastest(result.self_describing_rivals())
-            yield Target(f"{name}: never slower; {ours.name} over {best.name}", best.median / ours.median, NOISE)
+            yield Target(
+                f"{name}: never slower; {ours.name} over {best.name}",
+                best.median / ours.median,
+                NOISE,
+            )
 
 
 def _large_dumps(found: dict[str, Result]) -> Iterator[Target]:
@@ -80,19 +129,31 @@ def _large_dumps(found: dict[str, Result]) -> Iterator[Target]:
         ours = result.timing(name)
         worst = f"worst rounds {floor.worst / ours.worst:.2f}x"
         if machine.huge_pages() == "madvise":
-            yield Target(f"{result.name}: {name} over tobytes, huge pages by madvise; {worst}", floor.median / ours.median, 1.5)
-        yield Target(f"{result.name}: {name} over tobytes, never under; {worst}", floor.median / ours.median, NOISE)
+            yield Target(
+                f"{result.name}: {name} over tobytes, huge pages by madvise; {worst}",
+                floor.median / ours.median,
+                1.5,
+            )
+        yield Target(
+            f"{result.name}: {name} over tobytes, never under; {worst}",
+            floor.median / ours.median,
+            NOISE,
+        )
 
 
 def _buffers(found: dict[str, Result]) -> Iterator[Target]:
-    """Up to 4 KiB the data is copied next to its header, so the way is another one there; hence two comparisons."""
+    """Up to 4 KiB the data is copied next to its header, so the way is another one there; hence two
+    comparisons.
+    """
     large = found.get(f"buffers {size_name(256 * MiB)}")
     for size in (KiB, 4 * MiB):
         small = found.get(f"buffers {size_name(size)}")
         if small and large:
             for name in (OURS, OURS_SAFETENSORS):
                 ratio = large.timing(name).median / small.timing(name).median
-                yield Target(f"buffers: {name}, 256 MiB over {size_name(size)}", ratio, 2, at_most=True)
+                yield Target(
+                    f"buffers: {name}, 256 MiB over {size_name(size)}", ratio, 2, at_most=True
+                )
 
 
 def _imports(found: dict[str, Result]) -> Iterator[Target]:
@@ -111,7 +172,11 @@ def _imports(found: dict[str, Result]) -> Iterator[Target]:
 
 def _stores(found: dict[str, Result]) -> Iterator[Target]:
     """What safetensors writes is not durable, so files are compared with ours that are not, either."""
-    for name in [f"{which} store {what}" for what in ("small", "many") for which in ("dumps", "loads", "save", "load")]:
+    for name in [
+        f"{which} store {what}"
+        for what in ("small", "many")
+        for which in ("dumps", "loads", "save", "load")
+    ]:
         if name in found:
             ours = stores.NOT_DURABLE if name.startswith("save") else stores.OURS
             ratio = found[name].timing(stores.SAFETENSORS).median / found[name].timing(ours).median
@@ -122,17 +187,32 @@ def _state(found: dict[str, Result]) -> Iterator[Target]:
     save = found.get("save store state")
     if save:
         ratio = save.timing(stores.OURS).median / save.timing(stores.PLAIN_FSYNC).median
-        yield Target(f"{save.name}: {stores.OURS}, durable, over a {stores.PLAIN_FSYNC} of the same bytes", ratio, 1.1, at_most=True)
+        yield Target(
+            f"{save.name}: {stores.OURS}, durable, over a {stores.PLAIN_FSYNC} of the same bytes",
+            ratio,
+            1.1,
+            at_most=True,
+        )
     load, touch = found.get("load store state"), found.get("touch store state")
     if load:
-        theirs = [one for one in load.timings if one.name.startswith("safetensors") and stores.LAZY not in one.contender.note]
+        theirs = [
+            one
+            for one in load.timings
+            if one.name.startswith("safetensors") and stores.LAZY not in one.contender.note
+        ]
         best = _fastest(theirs)
         ratio = best.median / load.timing(stores.OURS).median
-        yield Target(f"{load.name}: never slower into memory; {stores.OURS} over {best.name}", ratio, NOISE)
+        yield Target(
+            f"{load.name}: never slower into memory; {stores.OURS} over {best.name}", ratio, NOISE
+        )
     if touch:
         best = _fastest([one for one in touch.timings if one.name.startswith("safetensors")])
         ratio = best.median / touch.timing(stores.MAPPED).median
-        yield Target(f"{touch.name}: never slower, mapped and read; {stores.MAPPED} over {best.name}", ratio, NOISE)
+        yield Target(
+            f"{touch.name}: never slower, mapped and read; {stores.MAPPED} over {best.name}",
+            ratio,
+            NOISE,
+        )
 
 
 _RECORDS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
@@ -157,4 +237,8 @@ def _records(found: dict[str, Result]) -> Iterator[Target]:
         if result and named:
             theirs = min(named, key=lambda one: one.cpu_median)
             for ours in [one for one in result.ours() if one.name in ways]:
-                yield Target(f"{result.name}: CPU, {ours.name} over {theirs.name}", theirs.cpu_median / ours.cpu_median, needed)
+                yield Target(
+                    f"{result.name}: CPU, {ours.name} over {theirs.name}",
+                    theirs.cpu_median / ours.cpu_median,
+                    needed,
+                )

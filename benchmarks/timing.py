@@ -1,7 +1,9 @@
-"""Contenders race in rounds: in each round everyone runs once, in a new order, so that a noisy minute hits all of them.
+"""Contenders race in rounds: in each round everyone runs once, in a new order, so that a noisy
+minute hits all of them.
 
-A contender is a statement, as a user would type it, and the names that it uses. `timeit` compiles it into a loop: nothing of ours
-stands between the clock and the rival. The garbage collector is off while the clock runs. The time includes freeing the result.
+A contender is a statement, as a user would type it, and the names that it uses. `timeit` compiles
+it into a loop: nothing of ours stands between the clock and the rival. The garbage collector is off
+while the clock runs. The time includes freeing the result.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from typing import Any, Literal, NamedTuple
 Role = Literal["ours", "rival", "floor"]
 
 PATIENCE = 3.0
-"""Seconds of calls in one case after which a contender needs no further round, if it has had `FEWEST` rounds."""
+"""Seconds of calls in one case after which a contender needs no further round, if it has had
+`FEWEST` rounds.
+"""
 FEWEST = 3
 
 
@@ -51,7 +55,9 @@ class Contender:
     """Whether the bytes alone say dtype and shape."""
     note: str = ""
     scale: float = 1
-    """For who is so slow that it was given a smaller job: how many of those make the whole one. Its times are multiplied by it."""
+    """For who is so slow that it was given a smaller job: how many of those make the whole one. Its
+    times are multiplied by it.
+    """
     size: int = 0
     """Bytes that it goes through, where they are what limits it."""
 
@@ -90,13 +96,21 @@ class Timing:
         return min(self.cpu)
 
 
-def race(contenders: Sequence[Contender], rounds: int, seconds: float, before: Callable[[], None] | None = None) -> list[Timing]:
-    """Times every contender in every round; `seconds` is how long one measurement should take at least, 0 for one call.
+def race(
+    contenders: Sequence[Contender],
+    rounds: int,
+    seconds: float,
+    before: Callable[[], None] | None = None,
+) -> list[Timing]:
+    """Times every contender in every round; `seconds` is how long one measurement should take at
+    least, 0 for one call.
 
-    The slowest leave early, when they have used up our patience. What is returned no longer holds the tensors. `before` is called before
-    each measurement, and is not timed.
+    The slowest leave early, when they have used up our patience. What is returned no longer holds
+    the tensors. `before` is called before each measurement, and is not timed.
     """
-    runs = [(Timing(replace(contender, names={}), 1), _runner(contender)) for contender in contenders]
+    runs = [
+        (Timing(replace(contender, names={}), 1), _runner(contender)) for contender in contenders
+    ]
     for timing, run in runs:
         timing.loops = _calibrate(run, seconds) if seconds else 1
     order = list(runs)
@@ -105,7 +119,10 @@ def race(contenders: Sequence[Contender], rounds: int, seconds: float, before: C
     for _ in range(rounds):
         shuffle(order)
         for timing, run in order:
-            if len(timing.wall) >= FEWEST and sum(timing.wall) * timing.loops > PATIENCE * timing.contender.scale:
+            if (
+                len(timing.wall) >= FEWEST
+                and sum(timing.wall) * timing.loops > PATIENCE * timing.contender.scale
+            ):
                 continue
             if before:
                 before()
@@ -116,7 +133,8 @@ def race(contenders: Sequence[Contender], rounds: int, seconds: float, before: C
 
 
 def _runner(contender: Contender) -> Callable[[int], Instant]:
-    # timeit subtracts two readings of the timer, and does not ask what they are; it also switches the garbage collector off.
+    # timeit subtracts two readings of the timer, and does not ask what they are; it also switches
+    # the garbage collector off.
     run: Any = timeit.Timer(contender.statement, timer=now, globals=contender.names).timeit  # type: ignore[arg-type]
     return run  # type: ignore[no-any-return]
 

@@ -1,4 +1,6 @@
-"""One way to serialize: how to write and how to read. A way is proved on the very value it is timed on before anyone times it."""
+"""One way to serialize: how to write and how to read. A way is proved on the very value it is timed
+on before anyone times it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class Way:
     note: str = ""
 
 
-def prove(ways: list[Way], value: Any, differences: Callable[[Any, Any], str]) -> dict[str, list[Contender]]:
+def prove(
+    ways: list[Way], value: Any, differences: Callable[[Any, Any], str]
+) -> dict[str, list[Contender]]:
     """Proves each way on `value` and makes it a contender in both directions, "dumps" and "loads".
 
     `differences` says in words what was lost on the way; if it was the data, it raises.
@@ -48,8 +52,21 @@ def prove(ways: list[Way], value: Any, differences: Callable[[Any, Any], str]) -
         back = way.restore(eval(way.loads, {**way.names, "blob": blob}))
         note = ", ".join(filter(None, [way.note, differences(value, back)]))
         seen = ", ".join(filter(None, [note, "a view" if _is_view(back, blob) else ""]))
-        found["dumps"].append(Contender(way.name, way.dumps, {**way.names, "x": x}, way.role, way.self_describing, note))
-        found["loads"].append(Contender(way.name, way.loads, {**way.names, "blob": blob}, way.role, way.self_describing, seen))
+        found["dumps"].append(
+            Contender(
+                way.name, way.dumps, {**way.names, "x": x}, way.role, way.self_describing, note
+            )
+        )
+        found["loads"].append(
+            Contender(
+                way.name,
+                way.loads,
+                {**way.names, "blob": blob},
+                way.role,
+                way.self_describing,
+                seen,
+            )
+        )
     return found
 
 
@@ -66,8 +83,12 @@ def _is_view(array: Any, blob: Any) -> bool:
 def dense_differences(given: np.ndarray[Any, Any], back: Any) -> str:
     """What a dense tensor lost on the way, in words; empty if nothing."""
     if not isinstance(back, np.ndarray) or back.nbytes != given.nbytes:
-        raise WrongResult(f"{type(back).__name__} of {getattr(back, 'nbytes', '?')} bytes for {given.nbytes}")
-    if not np.array_equal(np.ascontiguousarray(back).reshape(-1).view(np.uint8), given.reshape(-1).view(np.uint8)):
+        raise WrongResult(
+            f"{type(back).__name__} of {getattr(back, 'nbytes', '?')} bytes for {given.nbytes}"
+        )
+    if not np.array_equal(
+        np.ascontiguousarray(back).reshape(-1).view(np.uint8), given.reshape(-1).view(np.uint8)
+    ):
         raise WrongResult("other bits came back")
     lost = [] if back.dtype == given.dtype else [f"{given.dtype} comes back as {back.dtype.str}"]
     lost += [] if back.shape == given.shape else ["loses the shape"]
@@ -76,7 +97,9 @@ def dense_differences(given: np.ndarray[Any, Any], back: Any) -> str:
 
 
 def with_bfloat16(way: Way) -> Way:
-    """The way, with a word on bfloat16 in its note if that does not survive. Those that must be told the dtype are not asked."""
+    """The way, with a word on bfloat16 in its note if that does not survive. Those that must be
+    told the dtype are not asked.
+    """
     if not way.self_describing:
         return way
     given = np.arange(6, dtype=np.float32).astype(ml_dtypes.bfloat16).reshape(2, 3)
@@ -85,4 +108,7 @@ def with_bfloat16(way: Way) -> Way:
         lost = probe.note if "comes back as" in probe.note else ""
     except Exception as error:
         lost = f"refuses bfloat16 ({type(error).__name__})"
-    return replace(way, note=", ".join(filter(None, [way.note, lost.replace(", the array is not aligned", "")])))
+    return replace(
+        way,
+        note=", ".join(filter(None, [way.note, lost.replace(", the array is not aligned", "")])),
+    )

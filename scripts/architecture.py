@@ -1,15 +1,17 @@
-"""The floors of the house: which package may import which. The test and docs/design.md are made from this file.
+"""The floors of the house: which package may import which. The test and docs/design.md are made
+from this file.
 
     .venv/bin/python scripts/architecture.py           print the drawing
     .venv/bin/python scripts/architecture.py --write   put it into docs/design.md
 
 Rules:
 
-1. A package imports packages of lower floors, or of its own floor if no modules import each other in a circle.
+1. A package imports packages of lower floors, or of its own floor if no modules import each other
+   in a circle.
 2. A name that starts with an underscore is used inside its own package only.
 
-An import is `import x`, `from x import y` in every form, anywhere in a file; a name of a module in a table of names that
-are loaded on first use; and the registry of formats.
+An import is `import x`, `from x import y` in every form, anywhere in a file; a name of a module in
+a table of names that are loaded on first use; and the registry of formats.
 """
 
 from __future__ import annotations
@@ -86,7 +88,9 @@ def imports(name: str) -> Iterator[Import]:
 
 
 def _by_name(name: str, package: list[str], node: ast.Constant) -> Iterator[Import]:
-    """A module in a table: "codecs.checkpoint.state", or "safetensors:Safetensors" in the registry of formats."""
+    """A module in a table: "codecs.checkpoint.state", or "safetensors:Safetensors" in the registry
+    of formats.
+    """
     text = str(node.value).partition(":")[0].removeprefix("tensorwire.")
     dotted = "." in text and text.replace(".", "").replace("_", "").isalnum()
     if dotted and text in MODULES:
@@ -115,7 +119,11 @@ def upward_of(name: str) -> Iterator[str]:
     """Imports of one module that go up."""
     for found in imports(name):
         source, target = top(name), top(home(found.target))
-        if source in FRONT or target in FRONT or found.target.startswith(("_native", "__version__")):
+        if (
+            source in FRONT
+            or target in FRONT
+            or found.target.startswith(("_native", "__version__"))
+        ):
             continue
         if FLOOR[target] > FLOOR[source]:
             yield f"{name}:{found.line} imports {found.target}, which is above it"
@@ -166,7 +174,12 @@ def private() -> list[str]:
         for found in imports(name):
             leaf = found.target.rpartition(".")[2]
             inner = home(found.target)
-            if top(inner) != top(name) and leaf.startswith("_") and not leaf.startswith("__") and inner != found.target:
+            if (
+                top(inner) != top(name)
+                and leaf.startswith("_")
+                and not leaf.startswith("__")
+                and inner != found.target
+            ):
                 wrong.append(f"{name}:{found.line} imports {found.target}")
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
@@ -175,14 +188,42 @@ def private() -> list[str]:
         own = {
             n.attr
             for n in ast.walk(tree)
-            if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id in ("self", "cls")
+            if isinstance(n, ast.Attribute)
+            and isinstance(n.value, ast.Name)
+            and n.value.id in ("self", "cls")
         }
-        own |= {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
-        own |= {t.id for n in ast.walk(tree) if isinstance(n, ast.AnnAssign) for t in [n.target] if isinstance(t, ast.Name)}
-        own |= {t.id for n in ast.walk(tree) if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
-        own |= {c.value for n in ast.walk(tree) if isinstance(n, (ast.Tuple, ast.List)) for c in n.elts if isinstance(c, ast.Constant)}
+        own |= {
+            n.name
+            for n in ast.walk(tree)
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        }
+        own |= {
+            t.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.AnnAssign)
+            for t in [n.target]
+            if isinstance(t, ast.Name)
+        }
+        own |= {
+            t.id
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Assign)
+            for t in n.targets
+            if isinstance(t, ast.Name)
+        }
+        own |= {
+            c.value
+            for n in ast.walk(tree)
+            if isinstance(n, (ast.Tuple, ast.List))
+            for c in n.elts
+            if isinstance(c, ast.Constant)
+        }
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+            if (
+                not isinstance(node, ast.Attribute)
+                or not node.attr.startswith("_")
+                or node.attr.startswith("__")
+            ):
                 continue
             if node.attr not in own | ALLOWED | FOREIGN.get(name, set()):
                 wrong.append(f"{name}:{node.lineno} uses {ast.unparse(node)}")
@@ -193,7 +234,14 @@ ALLOWED = {"_asdict", "_replace", "_fields", "_make", "_exit"}
 """Names of Python's own with an underscore, which are public."""
 FOREIGN = {
     "cli.shells": {"_actions"},
-    "frameworks.torch": {"_C", "_functorch", "_indices", "_is_functional_tensor", "_ragged_idx", "_values"},
+    "frameworks.torch": {
+        "_C",
+        "_functorch",
+        "_indices",
+        "_is_functional_tensor",
+        "_ragged_idx",
+        "_values",
+    },
     "serving.server.running": {"_make_callable_from_options"},
 }
 """Private names of argparse, PyTorch and TensorFlow, for which they have no public one."""
@@ -212,8 +260,15 @@ def drawing() -> str:
     for number, names in reversed(list(enumerate(FLOORS, 1))):
         lines.append(f"floor {number}")
         for name in names:
-            below = [other for row in FLOORS for other in row if other in edges[name] and not other.startswith("_")]
-            lines.append(f"  {name:{width}}  {'imports ' + ' '.join(below) if below else ''}".rstrip())
+            below = [
+                other
+                for row in FLOORS
+                for other in row
+                if other in edges[name] and not other.startswith("_")
+            ]
+            lines.append(
+                f"  {name:{width}}  {'imports ' + ' '.join(below) if below else ''}".rstrip()
+            )
     return "\n".join(lines)
 
 
@@ -224,7 +279,9 @@ def page(text: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write docs/design.md")
     args = parser.parse_args()
     if args.write:

@@ -1,17 +1,19 @@
-"""Mutants of every format against every reader: no crash, no hang, no foreign error, no flood of memory.
+"""Mutants of every format against every reader: no crash, no hang, no foreign error, no flood of
+memory.
 
     .venv/bin/python scripts/attack.py [--mutants 100000] [--seed 1] [--only NAME ...] [--json FILE]
 
 How it works:
 
 1. A target is a name, some valid inputs (seeds), and the calls that read such an input.
-2. A mutant is a seed with some changes: flipped bits, cuts, pieces taken out, doubled or spliced in from another seed,
-   and numbers (binary, varint or decimal text) replaced by extreme ones. Where a format has a checksum that would
-   stop every mutant at the door, it is made right again. The same seed number gives the same mutants.
-3. Mutants are read in a child process, which says before each one which it is. What it may answer: a value, a
-   TensorwireError, or for a file an OSError. Everything else is a finding: another exception, a signal, more CPU time
-   than `SECONDS` for all calls together, no answer after ten times as long, or more memory than promise 13 of
-   docs/safety.md allows.
+2. A mutant is a seed with some changes: flipped bits, cuts, pieces taken out, doubled or spliced in
+   from another seed, and numbers (binary, varint or decimal text) replaced by extreme ones. Where a
+   format has a checksum that would stop every mutant at the door, it is made right again. The same
+   seed number gives the same mutants.
+3. Mutants are read in a child process, which says before each one which it is. What it may answer:
+   a value, a TensorwireError, or for a file an OSError. Everything else is a finding: another
+   exception, a signal, more CPU time than `SECONDS` for all calls together, no answer after ten
+   times as long, or more memory than promise 13 of docs/safety.md allows.
 4. A finding is kept as a file in build/attack, and the exit status is 1.
 """
 
@@ -45,9 +47,40 @@ SECONDS = 2.0
 MEMORY = 64 << 20
 """What a call may take beyond what its input and the limits allow."""
 KEPT = Path(__file__).parent.parent / "build" / "attack"
-_NUMBERS = [0, 1, 2, 7, 63, 64, 127, 128, 255, 256, 65535, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32]
+_NUMBERS = [
+    0,
+    1,
+    2,
+    7,
+    63,
+    64,
+    127,
+    128,
+    255,
+    256,
+    65535,
+    1 << 16,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 32) - 1,
+    1 << 32,
+]
 _NUMBERS += [(1 << 63) - 1, 1 << 63, (1 << 64) - 1, (1 << 64) - 8, 100_000_000, 1 << 40]
-_TEXTS = [b"-1", b"0", b"1e999", b"9223372036854775808", b"null", b"true", b'""', b"[]", b"{}", b"-0", b"1.5", b"[[[[[[[[", b"99999999999"]
+_TEXTS = [
+    b"-1",
+    b"0",
+    b"1e999",
+    b"9223372036854775808",
+    b"null",
+    b"true",
+    b'""',
+    b"[]",
+    b"{}",
+    b"-0",
+    b"1.5",
+    b"[[[[[[[[",
+    b"99999999999",
+]
 
 
 class Target(NamedTuple):
@@ -66,15 +99,33 @@ def values() -> list[Any]:
     strings = tw.Strings.of(["", "a", "text with ü", "x" * 70])
     ragged = tw.Ragged.of([[1, 2, 3], [], [4]])
     sparse = tw.Sparse(np.array([[0, 1], [2, 0]]), np.float32([1, 2]), (3, 4))
-    nested = {"a": [np.arange(3), {"b": strings, "n": 7}], "t": (1.5, None, "text", b"bytes", True), "r": ragged, "s": sparse}
+    nested = {
+        "a": [np.arange(3), {"b": strings, "n": 7}],
+        "t": (1.5, None, "text", b"bytes", True),
+        "r": ragged,
+        "s": sparse,
+    }
     return [
         np.arange(12, dtype=np.float32).reshape(3, 4),
-        {"w": rng.random((4, 4)), "b": np.zeros(300, np.int8), "h": rng.random(8).astype(ml_dtypes.bfloat16), "e": np.zeros((0, 3))},
+        {
+            "w": rng.random((4, 4)),
+            "b": np.zeros(300, np.int8),
+            "h": rng.random(8).astype(ml_dtypes.bfloat16),
+            "e": np.zeros((0, 3)),
+        },
         nested,
         {"z": np.zeros(5000), "s": strings},
-        {"f8": rng.random(5).astype(ml_dtypes.float8_e4m3fn), "c": np.complex64([1j, 2]), "i4": np.array([1, -3], ml_dtypes.int4)},
+        {
+            "f8": rng.random(5).astype(ml_dtypes.float8_e4m3fn),
+            "c": np.complex64([1j, 2]),
+            "i4": np.array([1, -3], ml_dtypes.int4),
+        },
         {0: np.arange(2), "state": {1: np.ones(3), "step": 4}},
-        {"n": np.arange(50), "text": tw.Strings.of([f"row {i}" for i in range(50)]), "v": rng.random((50, 3), np.float32)},
+        {
+            "n": np.arange(50),
+            "text": tw.Strings.of([f"row {i}" for i in range(50)]),
+            "v": rng.random((50, 3), np.float32),
+        },
     ]
 
 
@@ -90,7 +141,11 @@ def read_value(format: str | None) -> Callable[[bytes, Path], None]:
         answers(lambda: tw.loads(data, format, copy=True, dequantize=False))
         answers(lambda: str(tw.inspect(data, format)))
         answers(lambda: tw.verify(data, format))
-        with contextlib.suppress(tw.TensorwireError), warnings.catch_warnings(action="ignore"), tw.open(data, format) as file:
+        with (
+            contextlib.suppress(tw.TensorwireError),
+            warnings.catch_warnings(action="ignore"),
+            tw.open(data, format) as file,
+        ):
             for name in list(file)[:20]:
                 answers(lambda name=name: file[name].read())
                 answers(lambda name=name: file[name][:1] if file[name].shape else None)
@@ -109,7 +164,9 @@ def read_records(data: bytes, folder: Path) -> None:
     path.write_bytes(data)
     for mode in ("raise", "skip"):
         answers(lambda mode=mode: list(tw.RecordReader(path, on_corrupt=mode, index=False)))
-        answers(lambda mode=mode: list(tw.read_examples(path, batch_size=7, on_corrupt=mode, workers=0)))
+        answers(
+            lambda mode=mode: list(tw.read_examples(path, batch_size=7, on_corrupt=mode, workers=0))
+        )
     answers(lambda: list(tw.read_examples(path, batch_size=64, reuse=True, workers=0)))
     answers(lambda: list(tw.read_sequence_examples(path, batch_size=7)))
     answers(lambda: str(tw.inspect(path)))
@@ -135,22 +192,36 @@ def read_sidecar(suffix: str, records: bytes) -> Callable[[bytes, Path], None]:
 
 def read_examples(data: bytes, folder: Path) -> None:
     io = tw.io
-    features = {"x": io.FixedLenFeature([], "int64", 0), "v": io.VarLenFeature("float32"), "s": io.RaggedFeature("string")}
+    features = {
+        "x": io.FixedLenFeature([], "int64", 0),
+        "v": io.VarLenFeature("float32"),
+        "s": io.RaggedFeature("string"),
+    }
     lists = {"v": io.FixedLenSequenceFeature([], "float32")}
     for compat in (False, True):
         answers(lambda compat=compat: io.parse_example([data, data], features, tf_compat=compat))
         answers(lambda compat=compat: io.parse_single_example(data, features, tf_compat=compat))
-        answers(lambda compat=compat: io.parse_single_sequence_example(data, {"x": features["x"]}, lists, tf_compat=compat))
+        answers(
+            lambda compat=compat: io.parse_single_sequence_example(
+                data, {"x": features["x"]}, lists, tf_compat=compat
+            )
+        )
 
 
 def read_tensor_proto(data: bytes, folder: Path) -> None:
     for compat in (False, True):
         for dtype in ("float32", "string", "int64"):
-            answers(lambda dtype=dtype, compat=compat: tw.io.parse_tensor(data, dtype, tf_compat=compat))
+            answers(
+                lambda dtype=dtype, compat=compat: tw.io.parse_tensor(data, dtype, tf_compat=compat)
+            )
 
 
-def read_file(name: str, others: dict[str, bytes] | None = None, opened: str | None = None) -> Callable[[bytes, Path], None]:
-    """A file of that name, beside others; `opened` is what is given to the library, if that is not the file."""
+def read_file(
+    name: str, others: dict[str, bytes] | None = None, opened: str | None = None
+) -> Callable[[bytes, Path], None]:
+    """A file of that name, beside others; `opened` is what is given to the library, if that is not
+    the file.
+    """
 
     def read(data: bytes, folder: Path) -> None:
         for other, content in (others or {}).items():
@@ -181,7 +252,9 @@ def mend_records(data: bytes, rng: random.Random) -> bytes:
         size = size if size <= len(data) else rng.randrange(200)
         records.append(data[place + 12 : place + 12 + size])
         place += 16 + size
-    return b"".join(tfrecord.header(len(record)) + record + tfrecord.footer([record]) for record in records)
+    return b"".join(
+        tfrecord.header(len(record)) + record + tfrecord.footer([record]) for record in records
+    )
 
 
 def mend_index(data: bytes, rng: random.Random) -> bytes:
@@ -193,19 +266,41 @@ def mend_index(data: bytes, rng: random.Random) -> bytes:
 
 def targets() -> dict[str, Target]:
     found: dict[str, Target] = {}
-    plain = [row.name for row in tw.formats().values() if row.writes and not row.files and row.name != "raw"]
+    plain = [
+        row.name
+        for row in tw.formats().values()
+        if row.writes and not row.files and row.name != "raw"
+    ]
     for format in plain:
         found[format] = Target(list(encoded(format)), read_value(format))
-    found["recognised"] = Target([seed for format in plain for seed in found[format].seeds], read_value(None))
-    found["checksums"] = Target([*encoded("safetensors", checksum=True), *encoded("npy", checksum=True)], read_value(None))
-    packings = [{"compression": name, "per_tensor": True, "shuffle": name == "zstd"} for name in ("zstd", "lz4", "zlib", "snappy")]
-    found["packed"] = Target([seed for options in packings for seed in encoded("safetensors", **options)], read_value("safetensors"))
+    found["recognised"] = Target(
+        [seed for format in plain for seed in found[format].seeds], read_value(None)
+    )
+    found["checksums"] = Target(
+        [*encoded("safetensors", checksum=True), *encoded("npy", checksum=True)], read_value(None)
+    )
+    packings = [
+        {"compression": name, "per_tensor": True, "shuffle": name == "zstd"}
+        for name in ("zstd", "lz4", "zlib", "snappy")
+    ]
+    found["packed"] = Target(
+        [seed for options in packings for seed in encoded("safetensors", **options)],
+        read_value("safetensors"),
+    )
     streams = ("gzip", "zstd", "lz4")
-    found["streams"] = Target([seed for name in streams for seed in encoded("npy", compression=name)], read_value(None))
-    found["compressed arrow"] = Target(list(encoded("arrow", compression="zstd")), read_value("arrow"))
+    found["streams"] = Target(
+        [seed for name in streams for seed in encoded("npy", compression=name)], read_value(None)
+    )
+    found["compressed arrow"] = Target(
+        list(encoded("arrow", compression="zstd")), read_value("arrow")
+    )
     found["compressed npz"] = Target(list(encoded("npz", compression="zlib")), read_value("npz"))
     found["quantized"] = Target(
-        [tw.dumps(values()[1], format, quantize="int8") for format in ("safetensors", "npz", "json")], read_value(None)
+        [
+            tw.dumps(values()[1], format, quantize="int8")
+            for format in ("safetensors", "npz", "json")
+        ],
+        read_value(None),
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -214,45 +309,76 @@ def targets() -> dict[str, Target]:
 
 
 def _files(folder: Path) -> dict[str, Target]:
-    columns = {"x": np.arange(40), "v": np.linspace(0, 1, 120, dtype=np.float32).reshape(40, 3), "s": [f"row {i}" for i in range(40)]}
+    columns = {
+        "x": np.arange(40),
+        "v": np.linspace(0, 1, 120, dtype=np.float32).reshape(40, 3),
+        "s": [f"row {i}" for i in range(40)],
+    }
     ragged = [{"ids": list(range(i % 4)), "label": i} for i in range(30)]
     records: dict[str, list[bytes]] = {}
     for compression in (None, "gzip", "zstd"):
         tw.write_examples(folder / "a.tfrecord", columns, compression=compression)
         tw.write_examples(folder / "b.tfrecord", ragged, compression=compression, schema_file=False)
-        records[compression or "plain"] = [(folder / name).read_bytes() for name in ("a.tfrecord", "b.tfrecord")]
+        records[compression or "plain"] = [
+            (folder / name).read_bytes() for name in ("a.tfrecord", "b.tfrecord")
+        ]
     tw.write_examples(folder / "a.tfrecord", columns)
     examples = list(tw.RecordReader(folder / "a.tfrecord"))
     len(tw.RecordReader(folder / "a.tfrecord"))
     tw.infer_schema(folder / "a.tfrecord", full=True)
     whole = (folder / "a.tfrecord").read_bytes()
     steps = [{"x": i, "v": [[float(j)] for j in range(i % 3)]} for i in range(9)]
-    tw.write_sequence_examples(folder / "q.tfrecord", [({"x": row["x"]}, {"v": row["v"]}) for row in steps])
+    tw.write_sequence_examples(
+        folder / "q.tfrecord", [({"x": row["x"]}, {"v": row["v"]}) for row in steps]
+    )
     sequences = list(tw.RecordReader(folder / "q.tfrecord"))
     found = {
         "tfrecord": Target([*records["plain"], (folder / "q.tfrecord").read_bytes()], read_records),
         "tfrecord, right checksums": Target(records["plain"], read_records, mend_records),
         "compressed tfrecord": Target([*records["gzip"], *records["zstd"]], read_records),
-        "schema beside a file": Target([(folder / "a.tfrecord.schema.json").read_bytes()], read_sidecar(".schema.json", whole)),
+        "schema beside a file": Target(
+            [(folder / "a.tfrecord.schema.json").read_bytes()], read_sidecar(".schema.json", whole)
+        ),
         "parse_example": Target([*examples[:5], *sequences[3:6]], read_examples),
         "parse_tensor": Target(list(encoded("tensorproto")), read_tensor_proto),
     }
     index = folder / "a.tfrecord.idx"
     if index.exists():
         found["index beside a file"] = Target([index.read_bytes()], read_sidecar(".idx", whole))
-        found["index, right checksum"] = Target([index.read_bytes()], read_sidecar(".idx", whole), mend_index)
-    tw.save(folder / "model.ckpt", {"w": np.arange(6.0), "deep": {"b": np.zeros((2, 2), np.float32), "s": tw.Strings.of(["a", "b"])}})
-    parts = {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("model.ckpt")}
+        found["index, right checksum"] = Target(
+            [index.read_bytes()], read_sidecar(".idx", whole), mend_index
+        )
+    tw.save(
+        folder / "model.ckpt",
+        {
+            "w": np.arange(6.0),
+            "deep": {"b": np.zeros((2, 2), np.float32), "s": tw.Strings.of(["a", "b"])},
+        },
+    )
+    parts = {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name.startswith("model.ckpt")
+    }
     listing = parts.pop("model.ckpt.index")
-    found["checkpoint index"] = Target([listing], read_file("model.ckpt.index", parts, "model.ckpt"))
+    found["checkpoint index"] = Target(
+        [listing], read_file("model.ckpt.index", parts, "model.ckpt")
+    )
     tw.save(folder / "flat.npz", {"w": np.arange(60.0), "b": np.zeros(9, np.float32)})
     tw.convert(folder / "flat.npz", folder / "hub.safetensors.index.json", shard_size=600)
-    shards = {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("hub") and not path.name.endswith(".json")}
+    shards = {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.name.startswith("hub") and not path.name.endswith(".json")
+    }
     hub = (folder / "hub.safetensors.index.json").read_bytes()
     found["index of shards"] = Target([hub], read_file("hub.safetensors.index.json", shards))
     with contextlib.suppress(ImportError):
         found["hdf5"] = Target(_hdf5(folder), read_file("model.weights.h5"), share=0.02)
-    body = {"model_name": "m", "outputs": [{"name": "y", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3.5, 4]}]}
+    body = {
+        "model_name": "m",
+        "outputs": [{"name": "y", "datatype": "FP32", "shape": [2, 2], "data": [1, 2, 3.5, 4]}],
+    }
     bodies = [body, {"predictions": [[1.0, 2.0], [3.0, 4.5]]}, {"outputs": {"a": [1], "b": ["x"]}}]
     found["server answers"] = Target([json.dumps(text).encode() for text in bodies], read_answer)
     return found
@@ -261,10 +387,15 @@ def _files(folder: Path) -> dict[str, Target]:
 def _hdf5(folder: Path) -> list[bytes]:
     import h5py
 
-    for name, options in (("plain", {}), ("chunked", {"chunks": True, "compression": "gzip", "shuffle": True, "fletcher32": True})):
+    for name, options in (
+        ("plain", {}),
+        ("chunked", {"chunks": True, "compression": "gzip", "shuffle": True, "fletcher32": True}),
+    ):
         with h5py.File(folder / f"{name}.h5", "w") as file:
             group = file.create_group("layers/dense/vars")
-            group.create_dataset("0", data=np.arange(600, dtype=np.float32).reshape(20, 30), **options)
+            group.create_dataset(
+                "0", data=np.arange(600, dtype=np.float32).reshape(20, 30), **options
+            )
             group.create_dataset("1", data=np.zeros(30, np.float32), **options)
     return [(folder / f"{name}.h5").read_bytes() for name in ("plain", "chunked")]
 
@@ -290,14 +421,18 @@ def mutant(seeds: list[bytes], rng: random.Random) -> bytes:
         elif kind == 3:
             size = rng.choice((1, 2, 4, 8))
             number = (rng.choice(_NUMBERS) + rng.choice((0, 0, 1, -1))) % (1 << 8 * size)
-            data[place : place + size] = number.to_bytes(size, rng.choice(("little", "little", "big")))
+            data[place : place + size] = number.to_bytes(
+                size, rng.choice(("little", "little", "big"))
+            )
         elif kind == 4:
             data[place : place + rng.randrange(1, 3)] = varint(rng.choice(_NUMBERS))
         elif kind == 5:
             digits = list(re.finditer(rb"-?\d+", bytes(data[:20_000])))
             if digits:
                 chosen = rng.choice(digits)
-                data[chosen.start() : chosen.end()] = rng.choice([*_TEXTS, str(rng.choice(_NUMBERS)).encode()])
+                data[chosen.start() : chosen.end()] = rng.choice(
+                    [*_TEXTS, str(rng.choice(_NUMBERS)).encode()]
+                )
         elif kind == 6:
             del data[place : place + length]
         elif kind == 7:
@@ -324,7 +459,10 @@ def child() -> None:
     with tempfile.TemporaryDirectory(prefix="tensorwire-attack-") as name:
         for target in known.values():  # what is imported and allocated once is no mutant's fault
             target.read(target.seeds[0], Path(name))
-        print(json.dumps({name: [len(target.seeds), target.share] for name, target in known.items()}), flush=True)
+        print(
+            json.dumps({name: [len(target.seeds), target.share] for name, target in known.items()}),
+            flush=True,
+        )
         for line in sys.stdin:
             which, seed = json.loads(line)
             data = made(known[which], seed)
@@ -350,11 +488,16 @@ class Child:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, "--child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, __file__, "--child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
         self.targets: dict[str, Any] = json.loads(self._line(120) or "{}")
         if not self.targets:
-            raise SystemExit("attack: the valid inputs cannot be read; run it with --child to see why")
+            raise SystemExit(
+                "attack: the valid inputs cannot be read; run it with --child to see why"
+            )
 
     def read(self, which: str, seed: str) -> tuple[str | None, bool]:
         """(what is wrong, whether the child can go on)"""
@@ -365,7 +508,11 @@ class Child:
         if line is None:
             self.end()
             status = self._process.returncode
-            return (f"killed by signal {-status}" if status not in (-9, None) else f"no answer after {10 * SECONDS:.0f} s"), False
+            return (
+                f"killed by signal {-status}"
+                if status not in (-9, None)
+                else f"no answer after {10 * SECONDS:.0f} s"
+            ), False
         fault, seconds, _ = json.loads(line)
         if fault is None and seconds > SECONDS:
             fault = f"{seconds:.1f} s"
@@ -388,7 +535,9 @@ class Child:
 def attack(mutants: int, seed: int, only: list[str], tell: Callable[[str], None]) -> dict[str, Any]:
     """Runs it; what was read, and every finding."""
     current = Child()
-    chosen = {name: share for name, (_, share) in current.targets.items() if not only or name in only}
+    chosen = {
+        name: share for name, (_, share) in current.targets.items() if not only or name in only
+    }
     each = mutants / sum(chosen.values())
     report: dict[str, Any] = {"seed": seed, "targets": {}, "findings": []}
     started = time.monotonic()
@@ -411,12 +560,19 @@ def attack(mutants: int, seed: int, only: list[str], tell: Callable[[str], None]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mutants", type=int, default=100_000, help="how many in all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these targets")
     parser.add_argument("--json", metavar="FILE", help="write the report there")
-    parser.add_argument("--show", nargs=2, metavar=("NAME", "MUTANT"), help="write the bytes of one mutant to standard output")
+    parser.add_argument(
+        "--show",
+        nargs=2,
+        metavar=("NAME", "MUTANT"),
+        help="write the bytes of one mutant to standard output",
+    )
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -434,7 +590,10 @@ def main() -> int:
     if args.json:
         Path(args.json).write_text(json.dumps(report, indent=1) + "\n")
     total = sum(report["targets"].values())
-    print(f"{total:,} mutants of {len(report['targets'])} kinds in {report['seconds']:.0f} s: {len(report['findings'])} findings")
+    print(
+        f"{total:,} mutants of {len(report['targets'])} kinds in {report['seconds']:.0f} s:"
+        f" {len(report['findings'])} findings"
+    )
     return 1 if report["findings"] else 0
 
 

@@ -1,10 +1,13 @@
-"""The driver and the books at a million shards, without the data: plan, tasks out, reports in, lines written, and read again.
+"""The driver and the books at a million shards, without the data: plan, tasks out, reports in,
+lines written, and read again.
 
     python scripts/datasets_at_a_million_shards.py [--shards 1000000] [--files]
 
-With --files it is the plan alone, of that many files that are there: found, looked at, and a few of them read.
+With --files it is the plan alone, of that many files that are there: found, looked at, and a few of
+them read.
 
-The engine here answers every task at once with a report of the right form, so what is measured is all that the driver does for a shard.
+The engine here answers every task at once with a report of the right form, so what is measured is
+all that the driver does for a shard.
 """
 
 from __future__ import annotations
@@ -34,7 +37,15 @@ class Answering:
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         for task in tasks:
-            report = {"records": 1000, "bytes": 0, "crc32c": "12345678", "stamp": "0", "damage": [], "read": 1 << 30, "seconds": 1.0}
+            report = {
+                "records": 1000,
+                "bytes": 0,
+                "crc32c": "12345678",
+                "stamp": "0",
+                "damage": [],
+                "read": 1 << 30,
+                "seconds": 1.0,
+            }
             self.out += len(json.dumps(task))
             self.back += len(json.dumps(report))
             yield Outcome(task, report)
@@ -52,11 +63,17 @@ def of_files(count: int) -> None:
         data = Path(folder, "one").read_bytes()
         os.mkdir(f"{folder}/in")
         for i in range(count):
-            with open(f"{folder}/in/train-{i:07d}-of-{count:07d}.tfrecord", "wb", buffering=0) as file:
+            with open(
+                f"{folder}/in/train-{i:07d}-of-{count:07d}.tfrecord", "wb", buffering=0
+            ) as file:
                 file.write(data)
         start = time.perf_counter()
         plan = datasets.plan(f"{folder}/in/*.tfrecord", f"{folder}/out", "parquet")
-        print(f"plan of {len(plan):,} files: {time.perf_counter() - start:.1f} s, {megabytes():.0f} MB", flush=True)
+        print(
+            f"plan of {len(plan):,} files: {time.perf_counter() - start:.1f} s,"
+            f" {megabytes():.0f} MB",
+            flush=True,
+        )
 
 
 def main() -> None:
@@ -69,7 +86,10 @@ def main() -> None:
         return
     count = args.shards
     start = time.perf_counter()
-    sources = [Entry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}") for i in range(count)]
+    sources = [
+        Entry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}")
+        for i in range(count)
+    ]
     with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:
         out = os.path.join(folder, "out")
         plan = Plan(Spec("tfrecord", "parquet"), out, sources, count)
@@ -83,11 +103,17 @@ def main() -> None:
         driver.execute(plan, engine, overwrite=True)
         taken = time.perf_counter() - start
         books = sum(entry.size for entry in storage.listing(os.path.join(out, "_tensorwire")))
-        print(f"driver and manifest: {taken:.1f} s, {count / taken:,.0f} shards/s, {megabytes():.0f} MB, books of {books / 1e6:.0f} MB")
+        print(
+            f"driver and manifest: {taken:.1f} s, {count / taken:,.0f} shards/s, {megabytes():.0f}"
+            f" MB, books of {books / 1e6:.0f} MB"
+        )
         print(f"a task is {engine.out / count:.0f} bytes, a report {engine.back / count:.0f}")
         start = time.perf_counter()
         lines = Manifest(out).read()
-        print(f"reading the books again: {time.perf_counter() - start:.1f} s, {len(lines):,} lines, {megabytes():.0f} MB")
+        print(
+            f"reading the books again: {time.perf_counter() - start:.1f} s, {len(lines):,} lines,"
+            f" {megabytes():.0f} MB"
+        )
 
 
 if __name__ == "__main__":

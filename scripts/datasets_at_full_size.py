@@ -1,9 +1,11 @@
-"""200 shards, 2 million records: TFRecord to Parquet and back, with a worker killed on the way, then with the driver killed.
+"""200 shards, 2 million records: TFRecord to Parquet and back, with a worker killed on the way,
+then with the driver killed.
 
     python scripts/datasets_at_full_size.py [--shards 200] [--records 2000000] [--engine local|ray] [--store disk|s3]
 
-It prints what was measured, and fails if a record is lost, repeated or changed. A few minutes on two cores, some gigabytes of disk; with
-`--store s3` everything lies in a bucket of an S3 server (moto) on this machine, which holds it in memory.
+It prints what was measured, and fails if a record is lost, repeated or changed. A few minutes on
+two cores, some gigabytes of disk; with `--store s3` everything lies in a bucket of an S3 server
+(moto) on this machine, which holds it in memory.
 """
 
 from __future__ import annotations
@@ -47,12 +49,24 @@ def make(folder: str, records: int, shards: int) -> str:
             "id": np.arange(shard * each, (shard + 1) * each),
             "score": rng.random(each, np.float32),
             "vector": rng.random((each, 4), np.float32),
-            "tokens": tw.Ragged(rng.integers(-(2**62), 2**62, int(lengths.sum())), np.concatenate([[0], np.cumsum(lengths)])),
+            "tokens": tw.Ragged(
+                rng.integers(-(2**62), 2**62, int(lengths.sum())),
+                np.concatenate([[0], np.cumsum(lengths)]),
+            ),
             "bytes": tw.Strings.of([b"\xff%d" % i for i in range(each)], text=False),
         }
         some = rng.random(each) < 0.3
-        batch = Batch(columns, {name: some if name == "score" else np.ones(each, np.bool_) for name in columns}, each)
-        tw.write_examples(f"{folder}/a-{shard:05d}-of-{shards:05d}.tfrecord", [batch], schema_file=False, durable=False)
+        batch = Batch(
+            columns,
+            {name: some if name == "score" else np.ones(each, np.bool_) for name in columns},
+            each,
+        )
+        tw.write_examples(
+            f"{folder}/a-{shard:05d}-of-{shards:05d}.tfrecord",
+            [batch],
+            schema_file=False,
+            durable=False,
+        )
     return f"{folder}/a-*.tfrecord"
 
 
@@ -60,18 +74,33 @@ def multiset(pattern: str) -> tuple[int, int, int]:
     """The number of records, and two sums of their checksums that do not hang on their order."""
     count, total, stirred = 0, 0, 0
     for block in tw.RecordReader(pattern, index=False).blocks():
-        sums = np.array([crc32c(record) + (len(record) << 32) for record in block.strings()], np.uint64)
+        sums = np.array(
+            [crc32c(record) + (len(record) << 32) for record in block.strings()], np.uint64
+        )
         count, total = count + len(sums), (total + int(sums.sum(dtype=np.uint64))) % 2**64
         stirred = (stirred + int(mix(sums).sum(dtype=np.uint64))) % 2**64
     return count, total, stirred
 
 
 def workers(engine: str) -> list[int]:
-    """Processes that write shards now: copies of one that we have started. Ray names a worker after the task that it runs."""
-    out = subprocess.run(["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
-    found = [(int(pid), int(parent), args) for pid, parent, args in (line.split(None, 2) for line in out.splitlines())]
-    ours = {pid for pid, parent, args in found if parent == os.getpid() and "datasets.engines" in args}
-    return [pid for pid, parent, args in found if (parent in ours if engine == "local" else "ray::answer" in args)]
+    """Processes that write shards now: copies of one that we have started. Ray names a worker after
+    the task that it runs.
+    """
+    out = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    found = [
+        (int(pid), int(parent), args)
+        for pid, parent, args in (line.split(None, 2) for line in out.splitlines())
+    ]
+    ours = {
+        pid for pid, parent, args in found if parent == os.getpid() and "datasets.engines" in args
+    }
+    return [
+        pid
+        for pid, parent, args in found
+        if (parent in ours if engine == "local" else "ray::answer" in args)
+    ]
 
 
 def shards_in(folder: str) -> int:
@@ -144,19 +173,32 @@ def main() -> None:
         thread.join()
         assert report.retried <= 1
         said(convert(f"{folder}/parquet/", f"{folder}/back", "tfrecord"))
-        assert multiset(f"{folder}/back/*.tfrecord") == wanted, "records were lost, repeated or changed"
-        driver = subprocess.Popen([sys.executable, "-c", _DRIVER, source, f"{folder}/again", args.engine], stdout=subprocess.PIPE)
+        assert multiset(f"{folder}/back/*.tfrecord") == wanted, (
+            "records were lost, repeated or changed"
+        )
+        driver = subprocess.Popen(
+            [sys.executable, "-c", _DRIVER, source, f"{folder}/again", args.engine],
+            stdout=subprocess.PIPE,
+        )
         while shards_in(f"{folder}/again") < args.shards // 2:
             time.sleep(0.02)
         driver.kill()
         driver.communicate()
         time.sleep(2)  # its workers end with it
-        there, booked = shards_in(f"{folder}/again"), len(datasets.Manifest(f"{folder}/again").read())
+        there, booked = (
+            shards_in(f"{folder}/again"),
+            len(datasets.Manifest(f"{folder}/again").read()),
+        )
         report = convert(source, f"{folder}/again", "parquet")
-        said(f"the driver was killed at {there} shards, {booked} in its books; the second run wrote {report.written} of {args.shards}")
+        said(
+            f"the driver was killed at {there} shards, {booked} in its books; the second run wrote"
+            f" {report.written} of {args.shards}"
+        )
         assert report.written == args.shards - booked
         said(convert(f"{folder}/again/", f"{folder}/again-back", "tfrecord"))
-        assert multiset(f"{folder}/again-back/*.tfrecord") == wanted, "records were lost, repeated or changed"
+        assert multiset(f"{folder}/again-back/*.tfrecord") == wanted, (
+            "records were lost, repeated or changed"
+        )
         said(f"{wanted[0]:,} records, the same multiset three times")
 
 

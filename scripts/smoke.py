@@ -20,9 +20,13 @@ value = {
 }
 for format in ("safetensors", "tensorproto", "npy", "npz", "arrow", "protobuf", "json", "example"):
     assert tw.equal(tw.loads(tw.dumps(value, format), format), value), format
-    assert tw.loads(tw.dumps(value, format, quantize="int8"), format)["dense"].dtype == np.float32, format
+    assert (
+        tw.loads(tw.dumps(value, format, quantize="int8"), format)["dense"].dtype == np.float32
+    ), format
 for compression in ("gzip", "zlib"):
-    assert tw.equal(tw.loads(tw.dumps(value, compression=compression), compression=compression), value), compression
+    assert tw.equal(
+        tw.loads(tw.dumps(value, compression=compression), compression=compression), value
+    ), compression
 assert (importlib.resources.files("tensorwire") / "tensor_data.proto").read_text().startswith("//")
 columns = {"x": value["dense"]}
 for missing in (
@@ -36,7 +40,9 @@ for missing in (
         assert "pip install 'tensorwire[" in str(error)
     else:
         raise AssertionError("a package is not here, and nothing was said")
-assert tw.equal(tw.loads(tw.dumps(value["dense"], "raw"), "raw", dtype="float32", shape=(2, 3)), value["dense"])
+assert tw.equal(
+    tw.loads(tw.dumps(value["dense"], "raw"), "raw", dtype="float32", shape=(2, 3)), value["dense"]
+)
 stream = io.BytesIO()
 tw.write(stream, value)
 stream.seek(0)
@@ -49,6 +55,14 @@ except tw.MissingDependencyError as error:
 else:
     raise AssertionError("TensorFlow is not here, and nothing was said")
 installed = {dist.metadata["Name"].lower() for dist in importlib.metadata.distributions()}
-assert installed <= {"tensorwire", "numpy", "ml-dtypes", "ml_dtypes", "pip", "setuptools", "wheel"}, installed
+assert installed <= {
+    "tensorwire",
+    "numpy",
+    "ml-dtypes",
+    "ml_dtypes",
+    "pip",
+    "setuptools",
+    "wheel",
+}, installed
 assert "site-packages" in tw.__file__, tw.__file__
 assert not {"tensorflow", "torch", "jax", "pyarrow", "google.protobuf"} & set(sys.modules)

@@ -5,8 +5,9 @@
 Stages:
 
 - properties: every Hypothesis test with 20,000 examples
-- sweeps: tests marked `torture`: every single-bit flip and cut, 50,000 generated TensorProtos and 40,000 Examples
-  against TensorFlow, 200 times kill -9 while a file is replaced, 4,000 damaged HDF5 files
+- sweeps: tests marked `torture`: every single-bit flip and cut, 50,000 generated TensorProtos and
+  40,000 Examples against TensorFlow, 200 times kill -9 while a file is replaced, 4,000 damaged HDF5
+  files
 - mutants: 100,000 mutated files of every format against every reader (scripts/attack.py)
 - fuzzers: libFuzzer with ASan and UBSan on every kernel, 60 seconds each (scripts/fuzz)
 
@@ -48,7 +49,13 @@ def run(command: list[str], log: Path, **environment: str) -> tuple[str, float]:
     """Run a command, show its output while it runs, and return its output and its duration."""
     started = time.monotonic()
     with log.open("wb") as file:
-        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert process.stdout is not None
         for line in process.stdout:
             file.write(line)
@@ -60,14 +67,27 @@ def run(command: list[str], log: Path, **environment: str) -> tuple[str, float]:
 
 def pytest(marker: str, folder: Path, processes: int) -> tuple[str, xml.Element, float]:
     report = folder / f"{marker}.xml"
-    command = [sys.executable, "-m", "pytest", "-n", str(processes), "--dist", "worksteal", "--hypothesis-show-statistics"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        str(processes),
+        "--dist",
+        "worksteal",
+        "--hypothesis-show-statistics",
+    ]
     command += ["-m", f"{marker} and not timing", f"--junitxml={report}"]
     text, seconds = run(command, folder / f"{marker}.log", TENSORWIRE_TORTURE="1")
     return text, xml.parse(report).getroot(), seconds
 
 
 def failures(report: xml.Element) -> list[str]:
-    failed = [case for case in report.iter("testcase") if case.find("failure") is not None or case.find("error") is not None]
+    failed = [
+        case
+        for case in report.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    ]
     return [f"{case.get('classname')}::{case.get('name')}" for case in failed]
 
 
@@ -75,19 +95,31 @@ def properties(folder: Path, processes: int, seconds: int) -> Outcome:
     text, report, duration = pytest("hypothesis", folder, processes)
     examples = sum(int(passing) + int(failing) for passing, failing in _EXAMPLES.findall(text))
     tests = len(list(report.iter("testcase")))
-    return Outcome(f"{tests} Hypothesis tests, up to 20,000 examples each", examples, duration, failures(report))
+    return Outcome(
+        f"{tests} Hypothesis tests, up to 20,000 examples each",
+        examples,
+        duration,
+        failures(report),
+    )
 
 
 def sweeps(folder: Path, processes: int, seconds: int) -> Outcome:
     _, report, duration = pytest("torture", folder, processes)
     cases = sum(int(p.get("value", 0)) for p in report.iter("property") if p.get("name") == "cases")
     tests = len(list(report.iter("testcase")))
-    return Outcome(f"{tests} sweeps: flips and cuts, generated messages against TensorFlow, kill -9", cases, duration, failures(report))
+    return Outcome(
+        f"{tests} sweeps: flips and cuts, generated messages against TensorFlow, kill -9",
+        cases,
+        duration,
+        failures(report),
+    )
 
 
 def mutants(folder: Path, processes: int, seconds: int) -> Outcome:
     report = folder / "mutants.json"
-    _, duration = run([sys.executable, "scripts/attack.py", "--json", str(report)], folder / "mutants.log")
+    _, duration = run(
+        [sys.executable, "scripts/attack.py", "--json", str(report)], folder / "mutants.log"
+    )
     result = json.loads(report.read_text())
     findings = [f"{finding['target']}: {finding['fault']}" for finding in result["findings"]]
     what = f"mutated inputs for {len(result['targets'])} kinds of input, seed {result['seed']}"
@@ -114,11 +146,17 @@ def page(outcomes: dict[str, Outcome], commit: str) -> str:
         "",
         "<!-- Made by scripts/torture.py (`make torture`). Do not edit. -->",
         "",
-        "`make torture` runs the long versions of the tests behind [the promises](safety.md). This page is its last run.",
+        (
+            "`make torture` runs the long versions of the tests behind [the promises](safety.md)."
+            " This page is its last run."
+        ),
         "",
         f"- Commit: `{commit}`",
         f"- Date: {datetime.now(UTC):%Y-%m-%d}",
-        f"- Machine: {platform.system()} {platform.machine()}, {cores} cores, Python {platform.python_version()}",
+        (
+            f"- Machine: {platform.system()} {platform.machine()}, {cores} cores, Python"
+            f" {platform.python_version()}"
+        ),
         f"- Duration: {duration(total)}",
         f"- Findings: {sum(len(outcome.findings) for outcome in outcomes.values())}",
         "",
@@ -127,10 +165,17 @@ def page(outcomes: dict[str, Outcome], commit: str) -> str:
     ]
     for name, outcome in outcomes.items():
         found = len(outcome.findings)
-        lines.append(f"| {name} | {outcome.what} | {outcome.cases:,} | {duration(outcome.seconds)} | {found} |")
+        lines.append(
+            f"| {name} | {outcome.what} | {outcome.cases:,} | {duration(outcome.seconds)} |"
+            f" {found} |"
+        )
     if any(outcome.findings for outcome in outcomes.values()):
         lines += ["", "## Findings", ""]
-        lines += [f"- {name}: `{finding}`" for name, outcome in outcomes.items() for finding in outcome.findings]
+        lines += [
+            f"- {name}: `{finding}`"
+            for name, outcome in outcomes.items()
+            for finding in outcome.findings
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -143,16 +188,32 @@ def revision() -> str:
     """The commit, marked if the working tree differs from it."""
 
     def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + (" with changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    return git("rev-parse", "--short", "HEAD") + (
+        " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES), help="only these; the page is not written")
-    parser.add_argument("--processes", type=int, default=2, help="how many run tests at once (default: 2)")
-    parser.add_argument("--seconds", type=int, default=60, help="how long each fuzzer runs (default: 60)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--stages",
+        nargs="+",
+        choices=STAGES,
+        default=list(STAGES),
+        help="only these; the page is not written",
+    )
+    parser.add_argument(
+        "--processes", type=int, default=2, help="how many run tests at once (default: 2)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=60, help="how long each fuzzer runs (default: 60)"
+    )
     args = parser.parse_args()
     commit, outcomes = revision(), {}
     folder = Path(tempfile.mkdtemp(prefix="tensorwire-torture-"))

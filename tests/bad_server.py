@@ -1,6 +1,8 @@
-"""A server that does everything wrong, one fault at a time: raw sockets on 127.0.0.1, one thread for each connection.
+"""A server that does everything wrong, one fault at a time: raw sockets on 127.0.0.1, one thread
+for each connection.
 
-`MODES` is the table: a name, what the server does, what a transport has to make of it. `with BadServer(MODES[name]) as server:` runs one.
+`MODES` is the table: a name, what the server does, what a transport has to make of it. `with
+BadServer(MODES[name]) as server:` runs one.
 """
 
 import contextlib
@@ -18,7 +20,10 @@ from tensorwire import DeadlineError, LimitError, TransportError
 from tensorwire.serving.transports import ConnectError
 
 BODY = b'{"predictions": [1.0]}'
-GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(BODY), BODY)
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (
+    len(BODY),
+    BODY,
+)
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PACKED = gzip.compress(BODY)
 NOISE = gzip.compress(os.urandom(60_000), 1)
@@ -34,7 +39,9 @@ class Mode(NamedTuple):
     status: int = 200
     """Of the answer."""
     calls: int = 1
-    """How many there have to be, on one transport, before the fault shows. Those before it get an answer."""
+    """How many there have to be, on one transport, before the fault shows. Those before it get an
+    answer.
+    """
     sent: int = 100
     """Bytes in the request's body."""
     tls: str = ""
@@ -59,7 +66,9 @@ def mode(error: type[Exception] | None, **options: Any) -> Any:
     return add
 
 
-def says(name: str, error: type[Exception] | None, answer: bytes, then: str = "close", **options: Any) -> None:
+def says(
+    name: str, error: type[Exception] | None, answer: bytes, then: str = "close", **options: Any
+) -> None:
     """A mode that reads the request, says this, and then closes, resets or waits for the client."""
 
     def serve(server: "BadServer", sock: socket.socket) -> None:
@@ -75,7 +84,9 @@ def says(name: str, error: type[Exception] | None, answer: bytes, then: str = "c
 
 
 class BadServer:
-    """`connections` and `requests` count what came. `leaked` counts connections that the client has not closed when it should have."""
+    """`connections` and `requests` count what came. `leaked` counts connections that the client has
+    not closed when it should have.
+    """
 
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
@@ -146,7 +157,14 @@ class BadServer:
         while b"\r\n\r\n" not in data:
             data += self._some(sock)
         head, _, body = data.partition(b"\r\n\r\n")
-        size = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0)
+        size = next(
+            (
+                int(line.split(b":")[1])
+                for line in head.split(b"\r\n")
+                if line.lower().startswith(b"content-length:")
+            ),
+            0,
+        )
         got = len(body)
         while got < size:
             got += len(self._some(sock))
@@ -227,14 +245,22 @@ def server_context(whose: str) -> ssl.SSLContext:
 
     past = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     hosts = ["other.example"] if whose == "another host's" else ["127.0.0.1", "localhost"]
-    dates = {"not_before": past, "not_after": past + datetime.timedelta(days=1)} if whose == "expired" else {}
+    dates = (
+        {"not_before": past, "not_after": past + datetime.timedelta(days=1)}
+        if whose == "expired"
+        else {}
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority("stranger" if whose == "a stranger's" else "ours").issue_cert(*hosts, **dates).configure_cert(context)
+    authority("stranger" if whose == "a stranger's" else "ours").issue_cert(
+        *hosts, **dates
+    ).configure_cert(context)
     return context
 
 
 def sized(body: bytes, length: object, *headers: bytes) -> bytes:
-    return b"\r\n".join([b"HTTP/1.1 200 OK", b"Content-Length: " + str(length).encode(), *headers, b"", body])
+    return b"\r\n".join(
+        [b"HTTP/1.1 200 OK", b"Content-Length: " + str(length).encode(), *headers, b"", body]
+    )
 
 
 def packed(body: bytes, encoding: bytes = b"gzip") -> bytes:
@@ -296,12 +322,24 @@ says("resets_in_headers", TransportError, GOOD[:40], "reset")
 says("resets_in_body", TransportError, GOOD[:-5], "reset")
 says("resets_in_chunk", TransportError, CHUNKED + b"10\r\nabc", "reset")
 says("cut_status", TransportError, b"HTTP/1.1 200 O", words="in the status line")
-says("cut_headers", TransportError, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n", words="in the headers")
+says(
+    "cut_headers",
+    TransportError,
+    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n",
+    words="in the headers",
+)
 says("cut_body", TransportError, GOOD[:-5], words="5 bytes before the end of the body")
-says("cut_chunk", TransportError, CHUNKED + b"10\r\nabc", words="13 bytes before the end of a chunk")
+says(
+    "cut_chunk", TransportError, CHUNKED + b"10\r\nabc", words="13 bytes before the end of a chunk"
+)
 says("cut_between_chunks", TransportError, CHUNKED + b"3\r\nabc\r\n", words="between two chunks")
 says("cut_gzip", TransportError, packed(PACKED[:-5]), words="not valid gzip")
-says("cut_gzip_without_length", TransportError, b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:-5], words="not valid gzip")
+says(
+    "cut_gzip_without_length",
+    TransportError,
+    b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + PACKED[:-5],
+    words="not valid gzip",
+)
 
 
 # ---- too slow
@@ -321,7 +359,12 @@ drips("drips_headers", b"HTTP/1.1 200 OK\r\n", b"a: b\r\n")
 drips("drips_body", sized(b"", 1 << 20), b"x")
 drips("drips_chunk", CHUNKED + b"100000\r\n", b"x")
 drips("drips_chunks", CHUNKED, b"1\r\nx\r\n")
-drips("drips_gzip", packed(b"")[:-4].replace(b"Length: 0", b"Length: 99999") + b"\r\n\r\n\x1f\x8b\x08\x10\0\0\0\0\0\xff", b"x")
+drips(
+    "drips_gzip",
+    packed(b"")[:-4].replace(b"Length: 0", b"Length: 99999")
+    + b"\r\n\r\n\x1f\x8b\x08\x10\0\0\0\0\0\xff",
+    b"x",
+)
 says("stops_in_body", DeadlineError, GOOD[:-5], "wait")
 says("promises_much", DeadlineError, sized(b"x", 15 << 20), "wait")
 says("promises_a_large_chunk", DeadlineError, CHUNKED + b"f00000\r\nx", "wait")
@@ -330,21 +373,63 @@ says("promises_a_large_chunk", DeadlineError, CHUNKED + b"f00000\r\nx", "wait")
 # ---- lengths that lie
 
 says("length_too_long", TransportError, sized(BODY, len(BODY) + 10), words="10 bytes before")
-says("length_too_short", None, sized(BODY + b"HTTP/1.1 500 Smuggled\r\n\r\n", len(BODY)), "wait", calls=2)
+says(
+    "length_too_short",
+    None,
+    sized(BODY + b"HTTP/1.1 500 Smuggled\r\n\r\n", len(BODY)),
+    "wait",
+    calls=2,
+)
 says("length_huge", LimitError, sized(BODY, 2**60), "wait")
 says("length_of_many_digits", LimitError, sized(BODY, "9" * 5000), "wait")
 says("length_negative", TransportError, sized(BODY, -5), "wait", words="'-5' is not one number")
 says("length_signed", TransportError, sized(BODY, "+5"), "wait")
 says("length_of_letters", TransportError, sized(BODY, "many"), "wait")
-says("length_twice", TransportError, sized(BODY, len(BODY), b"Content-Length: 7"), "wait", words="'22, 7' is not one number")
-says("length_and_chunks", TransportError, sized(BODY, len(BODY), b"Transfer-Encoding: chunked"), "wait", words="its end is not certain")
-says("chunk_too_long", TransportError, CHUNKED + b"2\r\nabc\r\n0\r\n\r\n", "wait", words="longer than it says")
+says(
+    "length_twice",
+    TransportError,
+    sized(BODY, len(BODY), b"Content-Length: 7"),
+    "wait",
+    words="'22, 7' is not one number",
+)
+says(
+    "length_and_chunks",
+    TransportError,
+    sized(BODY, len(BODY), b"Transfer-Encoding: chunked"),
+    "wait",
+    words="its end is not certain",
+)
+says(
+    "chunk_too_long",
+    TransportError,
+    CHUNKED + b"2\r\nabc\r\n0\r\n\r\n",
+    "wait",
+    words="longer than it says",
+)
 says("chunk_too_short", TransportError, CHUNKED + b"10\r\nabc\r\n0\r\n\r\n")
 says("chunk_huge", LimitError, CHUNKED + b"%x\r\nabc" % 2**60, "wait")
-says("chunk_negative", TransportError, CHUNKED + b"-3\r\nabc\r\n", "wait", words="not the size of a chunk")
+says(
+    "chunk_negative",
+    TransportError,
+    CHUNKED + b"-3\r\nabc\r\n",
+    "wait",
+    words="not the size of a chunk",
+)
 says("chunk_of_letters", TransportError, CHUNKED + b"xyz\r\nabc\r\n", "wait")
-says("chunk_line_too_long", TransportError, CHUNKED + b"3;" + b"x" * 5000, "wait", words="more than 4,096 bytes")
-says("chunks_in_old_http", TransportError, CHUNKED.replace(b"1.1", b"1.0") + b"0\r\n\r\n", "wait", words="in HTTP/1.0")
+says(
+    "chunk_line_too_long",
+    TransportError,
+    CHUNKED + b"3;" + b"x" * 5000,
+    "wait",
+    words="more than 4,096 bytes",
+)
+says(
+    "chunks_in_old_http",
+    TransportError,
+    CHUNKED.replace(b"1.1", b"1.0") + b"0\r\n\r\n",
+    "wait",
+    words="in HTTP/1.0",
+)
 
 
 # ---- too much
@@ -364,12 +449,37 @@ def endless(name: str, error: type[Exception], before: bytes, data: bytes, words
 endless("endless_body", LimitError, b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536)
 endless("endless_chunks", LimitError, CHUNKED, b"10000\r\n%s\r\n" % (b"x" * 65536))
 endless("endless_tiny_chunks", DeadlineError, CHUNKED, b"1;xxxxxxxxxx\r\nx\r\n" * 4000)
-endless("endless_trailers", TransportError, CHUNKED + b"0\r\n", b"a: b\r\n" * 100, "more than 100 header fields")
+endless(
+    "endless_trailers",
+    TransportError,
+    CHUNKED + b"0\r\n",
+    b"a: b\r\n" * 100,
+    "more than 100 header fields",
+)
 endless("endless_status", TransportError, b"HTTP/1.1 200 ", b"x" * 1000, "head of more than")
-endless("endless_headers", TransportError, b"HTTP/1.1 200 OK\r\n", b"a: b\r\n" * 100, "more than 100 header fields")
-endless("endless_header", TransportError, b"HTTP/1.1 200 OK\r\na: ", b"x" * 1000, "head of more than")
-endless("endless_interim", TransportError, b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 10, "more than 16 answers")
-endless("endless_gzip", LimitError, CHUNKED[:-2] + b"Content-Encoding: gzip\r\n\r\n", b"%x\r\n%s\r\n" % (len(NOISE), NOISE))
+endless(
+    "endless_headers",
+    TransportError,
+    b"HTTP/1.1 200 OK\r\n",
+    b"a: b\r\n" * 100,
+    "more than 100 header fields",
+)
+endless(
+    "endless_header", TransportError, b"HTTP/1.1 200 OK\r\na: ", b"x" * 1000, "head of more than"
+)
+endless(
+    "endless_interim",
+    TransportError,
+    b"",
+    b"HTTP/1.1 100 Continue\r\n\r\n" * 10,
+    "more than 16 answers",
+)
+endless(
+    "endless_gzip",
+    LimitError,
+    CHUNKED[:-2] + b"Content-Encoding: gzip\r\n\r\n",
+    b"%x\r\n%s\r\n" % (len(NOISE), NOISE),
+)
 
 
 @functools.cache
@@ -398,30 +508,99 @@ def gzip_bomb_in_chunks(server: BadServer, sock: socket.socket) -> None:
 # ---- not what we speak
 
 says("unknown_encoding", TransportError, packed(BODY, b"br"), "wait", words="known: gzip")
-says("packed_twice", TransportError, packed(gzip.compress(PACKED), b"gzip, gzip"), "wait", words="known: gzip")
+says(
+    "packed_twice",
+    TransportError,
+    packed(gzip.compress(PACKED), b"gzip, gzip"),
+    "wait",
+    words="known: gzip",
+)
 says("wrong_gzip", TransportError, packed(BODY), "wait", words="not valid gzip")
-says("wrong_gzip_checksum", TransportError, packed(PACKED[:-8] + bytes(4) + PACKED[-4:]), "wait", words="checksum")
+says(
+    "wrong_gzip_checksum",
+    TransportError,
+    packed(PACKED[:-8] + bytes(4) + PACKED[-4:]),
+    "wait",
+    words="checksum",
+)
 says("http_0_9", TransportError, b"<html>It works!</html>\n", words="does not answer in HTTP")
-says("http_2", TransportError, b"\0\0\x12\4\0\0\0\0\0\0\3\0\0\0\x80\0\4\0\1\0\0\0\5\0\xff\xff\xff", "wait", words="does not answer in HTTP")
+says(
+    "http_2",
+    TransportError,
+    b"\0\0\x12\4\0\0\0\0\0\0\3\0\0\0\x80\0\4\0\1\0\0\0\5\0\xff\xff\xff",
+    "wait",
+    words="does not answer in HTTP",
+)
 says("ssh", TransportError, b"SSH-2.0-OpenSSH_9.2\r\n", "wait", words="does not answer in HTTP")
-says("no_status", TransportError, GOOD.replace(b" 200 OK", b""), "wait", words="not the status line")
+says(
+    "no_status", TransportError, GOOD.replace(b" 200 OK", b""), "wait", words="not the status line"
+)
 says("status_too_large", TransportError, GOOD.replace(b"200", b"999"), "wait")
-says("line_feeds", TransportError, GOOD.replace(b"\r\n", b"\n"), "wait", words="LF and not with CRLF")
-says("folded_header", TransportError, GOOD.replace(b"Content-Type:", b"a: b\r\n c\r\nContent-Type:"), "wait", words="not a header field")
-says("zero_in_header", TransportError, GOOD.replace(b"application", b"app\0"), "wait", words="not a header field")
-says("switches_protocol", TransportError, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n", "wait", words="nobody asked for")
-says("unknown_coding", TransportError, CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n", "wait", words="its end is not certain")
+says(
+    "line_feeds", TransportError, GOOD.replace(b"\r\n", b"\n"), "wait", words="LF and not with CRLF"
+)
+says(
+    "folded_header",
+    TransportError,
+    GOOD.replace(b"Content-Type:", b"a: b\r\n c\r\nContent-Type:"),
+    "wait",
+    words="not a header field",
+)
+says(
+    "zero_in_header",
+    TransportError,
+    GOOD.replace(b"application", b"app\0"),
+    "wait",
+    words="not a header field",
+)
+says(
+    "switches_protocol",
+    TransportError,
+    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\n\r\n",
+    "wait",
+    words="nobody asked for",
+)
+says(
+    "unknown_coding",
+    TransportError,
+    CHUNKED.replace(b"chunked", b"gzip, chunked") + b"0\r\n\r\n",
+    "wait",
+    words="its end is not certain",
+)
 
 
 # ---- answers, though not those one hopes for
 
-says("redirect", None, b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "wait", status=302)
-says("redirect_to_itself", None, b"HTTP/1.1 307 Again\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", "wait", status=307)
-says("too_many_requests", None, b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", "wait", status=429)
+says(
+    "redirect",
+    None,
+    b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
+    "wait",
+    status=302,
+)
+says(
+    "redirect_to_itself",
+    None,
+    b"HTTP/1.1 307 Again\r\nLocation: /\r\nContent-Length: 0\r\n\r\n",
+    "wait",
+    status=307,
+)
+says(
+    "too_many_requests",
+    None,
+    b"HTTP/1.1 429 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+    "wait",
+    status=429,
+)
 says("unavailable", None, b"HTTP/1.1 503 Later\r\nContent-Length: 2\r\n\r\n{}", "wait", status=503)
 says("not_json", None, sized(b"\xff<html>", 7), "wait")
 says("body_after_204", None, b"HTTP/1.1 204 No Content\r\n\r\n" + BODY, "wait", status=204, calls=2)
-says("interim_first", None, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + GOOD, "wait")
+says(
+    "interim_first",
+    None,
+    b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + GOOD,
+    "wait",
+)
 
 
 # ---- large requests
@@ -482,7 +661,9 @@ def resets_on_second_call(server: BadServer, sock: socket.socket) -> None:
 
 # ---- TLS
 
-says("tls_wrong_host", TransportError, GOOD, tls="another host's", words="not valid for '127.0.0.1'")
+says(
+    "tls_wrong_host", TransportError, GOOD, tls="another host's", words="not valid for '127.0.0.1'"
+)
 says("tls_unknown_authority", TransportError, GOOD, tls="a stranger's", words="cafile")
 says("tls_expired", TransportError, GOOD, tls="expired", words="expired")
 says("plain_on_a_tls_port", TransportError, b"", tls="ours", scheme="http")

@@ -1,4 +1,6 @@
-"""Checkpoints made by hand, byte by byte, for what TensorFlow of today does not write: other byte orders, Snappy, slices, and lies."""
+"""Checkpoints made by hand, byte by byte, for what TensorFlow of today does not write: other byte
+orders, Snappy, slices, and lies.
+"""
 
 import struct
 
@@ -23,7 +25,10 @@ def header(shards=1, big=False, version=b"\x08\x01"):
 
 def entry(dtype, shape, offset=0, size=0, crc=0, shard=0, slices=()):
     dims = b"".join(field(2, field(1, dim)) for dim in shape)
-    listed = b"".join(field(7, b"".join(field(1, field(1, start) + _length(length)) for start, length in one)) for one in slices)
+    listed = b"".join(
+        field(7, b"".join(field(1, field(1, start) + _length(length)) for start, length in one))
+        for one in slices
+    )
     numbers = field(3, shard) + field(4, offset) + field(5, size)
     return field(1, dtype) + field(2, dims) + numbers + b"\x35" + struct.pack("<I", crc) + listed
 
@@ -53,14 +58,23 @@ class Made:
     """A checkpoint in memory: add tensors, then write it."""
 
     def __init__(self, big=False, shards=1):
-        self.big, self.shards, self.data, self.items = big, shards, [b""] * shards, {b"": header(shards, big)}
+        self.big, self.shards, self.data, self.items = (
+            big,
+            shards,
+            [b""] * shards,
+            {b"": header(shards, big)},
+        )
 
     def add(self, name, value, shard=0):
         key = name if isinstance(name, bytes) else name.encode()
         if isinstance(value, list):
             (raw, crc), shape, dtype = string_bytes(value, self.big), (len(value),), dtypes.STRING
         else:
-            (raw, crc), shape, dtype = number_bytes(value, self.big), value.shape, dtypes.of(value.dtype).tf
+            (raw, crc), shape, dtype = (
+                number_bytes(value, self.big),
+                value.shape,
+                dtypes.of(value.dtype).tf,
+            )
         self.items[key] = entry(dtype, shape, len(self.data[shard]), len(raw), crc, shard)
         self.data[shard] += raw
         return self
@@ -70,7 +84,9 @@ class Made:
         dtype = pieces[0][1].dtype
         for extents, array in pieces:
             self.add(slice_key(name, extents), array)
-        self.items[name.encode()] = entry(dtypes.of(dtype).tf, shape, slices=[extents for extents, _ in pieces])
+        self.items[name.encode()] = entry(
+            dtypes.of(dtype).tf, shape, slices=[extents for extents, _ in pieces]
+        )
         return self
 
     def index(self, compress=None):

@@ -15,7 +15,10 @@ QUIET = {"NO_COLOR": "", "TERM": "xterm-256color", "COLORTERM": "", "COLUMNS": "
 
 
 # Not pty.fork: what other tests have loaded into this process warns of a fork.
-ATTACH = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+ATTACH = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1],"
+    " sys.argv[1:])"
+)
 
 
 class Ended(NamedTuple):
@@ -25,18 +28,26 @@ class Ended(NamedTuple):
 
 def run(*arguments, **options):
     """In a pipe."""
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options)
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], capture_output=True, text=True, **options
+    )
 
 
-def in_terminal(*arguments, columns=100, keys=b"", when=b"", seconds=60, command=None, **environment):
-    """In a pseudo-terminal, standard output and error both; `keys` are typed once `when` was printed."""
+def in_terminal(
+    *arguments, columns=100, keys=b"", when=b"", seconds=60, command=None, **environment
+):
+    """In a pseudo-terminal, standard output and error both; `keys` are typed once `when` was
+    printed.
+    """
     import fcntl
     import termios
 
     terminal, other = pty.openpty()
     words = [sys.executable, "-c", ATTACH, *(command or COMMAND), *map(str, arguments)]
     around = {**os.environ, **QUIET, **environment}
-    process = subprocess.Popen(words, stdin=other, stdout=other, stderr=other, env=around, start_new_session=True)
+    process = subprocess.Popen(
+        words, stdin=other, stdout=other, stderr=other, env=around, start_new_session=True
+    )
     os.close(other)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     out, typed, end = b"", not keys, time.monotonic() + seconds

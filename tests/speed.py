@@ -1,4 +1,6 @@
-"""How fast the machine is now. It is shared, and there are minutes in which everything takes twice as long, CPU time too."""
+"""How fast the machine is now. It is shared, and there are minutes in which everything takes twice
+as long, CPU time too.
+"""
 
 import struct
 import time

@@ -1,4 +1,5 @@
-"""A model server built on the official stubs of tensorflow-serving-api, with nothing of ours in it: what our client has to understand.
+"""A model server built on the official stubs of tensorflow-serving-api, with nothing of ours in it:
+what our client has to understand.
 
     python tests/stub_server.py --port 0       prints the port that it listens at, and runs until it is ended
 
@@ -41,7 +42,11 @@ FIELDS = {
 SIGNATURES = {
     "adder": {
         "serving_default": ("predict", {"x": (tf.float32, [None, 2])}, {"y": (tf.float32, [None])}),
-        "classify": ("classify", {"inputs": (tf.string, [None])}, {"classes": (tf.string, [None, 2]), "scores": (tf.float32, [None, 2])}),
+        "classify": (
+            "classify",
+            {"inputs": (tf.string, [None])},
+            {"classes": (tf.string, [None, 2]), "scores": (tf.float32, [None, 2])},
+        ),
         "regress": ("regress", {"inputs": (tf.string, [None])}, {"outputs": (tf.float32, [None])}),
     },
     "echo": {"serving_default": ("predict", {"x": (tf.float32, None)}, {"x": (tf.float32, None)})},
@@ -49,7 +54,11 @@ SIGNATURES = {
     "sparse": {
         "serving_default": (
             "predict",
-            {"ids_indices": (tf.int64, [None, 2]), "ids_values": (tf.float32, [None]), "ids_dense_shape": (tf.int64, [2])},
+            {
+                "ids_indices": (tf.int64, [None, 2]),
+                "ids_values": (tf.float32, [None]),
+                "ids_dense_shape": (tf.int64, [2]),
+            },
             {"sums": (tf.float32, [None])},
         )
     },
@@ -76,18 +85,28 @@ def adder(inputs):
 
 
 def sparse(inputs):
-    found = tf.sparse.SparseTensor(inputs["ids_indices"], inputs["ids_values"], inputs["ids_dense_shape"])
+    found = tf.sparse.SparseTensor(
+        inputs["ids_indices"], inputs["ids_values"], inputs["ids_dense_shape"]
+    )
     return {"sums": typed(tf.sparse.reduce_sum(found, 1).numpy())}
 
 
 def known(model, context):
     """The model's spec with its version, if there is such a model."""
     if model.name not in SIGNATURES:
-        context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: Latest({model.name})")
+        context.abort(
+            grpc.StatusCode.NOT_FOUND, f"Servable not found for request: Latest({model.name})"
+        )
     choice = model.WhichOneof("version_choice")
-    if (choice == "version" and model.version.value != VERSION) or (choice == "version_label" and model.version_label != LABEL):
-        context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {choice} of {model.name}")
-    found = model_pb2.ModelSpec(name=model.name, signature_name=model.signature_name or "serving_default")
+    if (choice == "version" and model.version.value != VERSION) or (
+        choice == "version_label" and model.version_label != LABEL
+    ):
+        context.abort(
+            grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {choice} of {model.name}"
+        )
+    found = model_pb2.ModelSpec(
+        name=model.name, signature_name=model.signature_name or "serving_default"
+    )
     found.version.value = VERSION
     return found
 
@@ -97,7 +116,8 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         spec = known(request.model_spec, context)
         if spec.signature_name not in SIGNATURES[spec.name]:
             context.abort(
-                grpc.StatusCode.FAILED_PRECONDITION, f'Serving signature name: "{spec.signature_name}" not found in signature def'
+                grpc.StatusCode.FAILED_PRECONDITION,
+                f'Serving signature name: "{spec.signature_name}" not found in signature def',
             )
         answer = predict_pb2.PredictResponse(model_spec=spec)
         if spec.name == "echo":
@@ -118,7 +138,9 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         return answer
 
     def Classify(self, request, context):
-        answer = classification_pb2.ClassificationResponse(model_spec=known(request.model_spec, context))
+        answer = classification_pb2.ClassificationResponse(
+            model_spec=known(request.model_spec, context)
+        )
         answer.result.SetInParent()
         for value in self.sums(request.input, context):
             row = answer.result.classifications.add()
@@ -136,15 +158,23 @@ class Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
     def sums(self, asked, context):
         shared = asked.example_list_with_context
         for example in asked.example_list.examples or shared.examples:
-            features = dict(shared.context.features.feature.items()) | dict(example.features.feature.items())
+            features = dict(shared.context.features.feature.items()) | dict(
+                example.features.feature.items()
+            )
             if "x" not in features or len(features["x"].float_list.value) != 2:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Feature: x (data type: float) is required but could not be found.")
+                context.abort(
+                    grpc.StatusCode.INVALID_ARGUMENT,
+                    "Feature: x (data type: float) is required but could not be found.",
+                )
             yield sum(features["x"].float_list.value)
 
     def GetModelMetadata(self, request, context):
         spec = known(request.model_spec, context)
         if list(request.metadata_field) != ["signature_def"]:
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"Metadata field {list(request.metadata_field)} is not supported")
+            context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT,
+                f"Metadata field {list(request.metadata_field)} is not supported",
+            )
         listed = get_model_metadata_pb2.SignatureDefMap()
         for name, (method, inputs, outputs) in SIGNATURES[spec.name].items():
             one = listed.signature_def[name]
@@ -163,7 +193,9 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
         known(request.model_spec, context)
         answer = get_model_status_pb2.GetModelStatusResponse()
         states = get_model_status_pb2.ModelVersionStatus
-        answer.model_version_status.add(version=VERSION, state=states.AVAILABLE).status.error_message = ""
+        answer.model_version_status.add(
+            version=VERSION, state=states.AVAILABLE
+        ).status.error_message = ""
         if request.model_spec.WhichOneof("version_choice") is None:
             gone = answer.model_version_status.add(version=VERSION - 1, state=states.END)
             gone.status.error_code, gone.status.error_message = 5, "no longer there"
@@ -171,10 +203,16 @@ class Model(model_service_pb2_grpc.ModelServiceServicer):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, default=0)
     port = parser.parse_args().port
-    unbounded = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+    unbounded = [
+        ("grpc.max_receive_message_length", -1),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),
+    ]
     server = grpc.server(futures.ThreadPoolExecutor(4), options=unbounded)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Prediction(), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(Model(), server)

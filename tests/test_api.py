@@ -25,7 +25,9 @@ def test_round_trip_of_anything(value):
 
 
 class TestRecognition:
-    @pytest.mark.parametrize("value", [np.zeros(3), np.zeros(0, np.int8), tw.Strings.of([b"a"]), ["x", 1], {}, None])
+    @pytest.mark.parametrize(
+        "value", [np.zeros(3), np.zeros(0, np.int8), tw.Strings.of([b"a"]), ["x", 1], {}, None]
+    )
     def test_what_we_write_is_recognised(self, value):
         for format in ("safetensors", "tensorproto"):
             assert tw.equal(tw.loads(tw.dumps(value, format)), value)
@@ -38,7 +40,10 @@ class TestRecognition:
         with pytest.raises(tw.DecodeError):
             tw.loads(blob, "tensorproto")
 
-    @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n", b"7", b'"{}"', b"\x80\x05K\x01.", b"\x08\x63\x00", b"\x00" * 40])
+    @pytest.mark.parametrize(
+        "data",
+        [b"\x89PNG\r\n\x1a\n", b"7", b'"{}"', b"\x80\x05K\x01.", b"\x08\x63\x00", b"\x00" * 40],
+    )
     def test_what_is_not(self, data):
         with pytest.raises(tw.UnknownFormatError, match="pass format="):
             tw.loads(data)
@@ -63,7 +68,9 @@ class TestRecognition:
 
 class TestMemoryRules:
     @pytest.mark.parametrize("format", ["safetensors", "tensorproto"])
-    @pytest.mark.parametrize("container", [bytes, bytearray, memoryview, lambda blob: np.frombuffer(blob, np.uint8)])
+    @pytest.mark.parametrize(
+        "container", [bytes, bytearray, memoryview, lambda blob: np.frombuffer(blob, np.uint8)]
+    )
     def test_read_only_unless_a_copy_is_asked_for(self, format, container):
         data = container(tw.dumps(np.arange(1000.0), format))
         found = tw.loads(data)
@@ -80,7 +87,9 @@ class TestMemoryRules:
         assert np.shares_memory(found, np.frombuffer(blob, np.uint8))
         assert np.shares_memory(tw.loads(blob, copy=False), np.frombuffer(blob, np.uint8))
         shifted = memoryview(b"x" + blob)[1:]
-        assert not np.shares_memory(tw.loads(shifted), np.frombuffer(shifted, np.uint8)) and tw.equal(tw.loads(shifted), found)
+        assert not np.shares_memory(
+            tw.loads(shifted), np.frombuffer(shifted, np.uint8)
+        ) and tw.equal(tw.loads(shifted), found)
         with pytest.raises(tw.DecodeError, match="not aligned"):
             tw.loads(shifted, copy=False)
 
@@ -111,7 +120,11 @@ class TestMemoryRules:
     def test_buffers_alias_the_tensor(self):
         array = np.zeros(1 << 20)
         for format in ("safetensors", "tensorproto", "raw"):
-            assert any(np.shares_memory(np.frombuffer(part, np.uint8), array) for part in tw.buffers(array, format) if len(part) > 8)
+            assert any(
+                np.shares_memory(np.frombuffer(part, np.uint8), array)
+                for part in tw.buffers(array, format)
+                if len(part) > 8
+            )
 
     def test_strings_are_read_only_too(self):
         for format in ("safetensors", "tensorproto"):
@@ -140,7 +153,13 @@ class Trickle(io.RawIOBase):
 
 
 class TestStreams:
-    values = (np.arange(100_000.0), "text", {"a": tw.Ragged.of([[1], []]), "b": [1, 2.5]}, np.zeros(0), tw.Strings.of(["é"]))
+    values = (
+        np.arange(100_000.0),
+        "text",
+        {"a": tw.Ragged.of([[1], []]), "b": [1, 2.5]},
+        np.zeros(0),
+        tw.Strings.of(["é"]),
+    )
 
     @pytest.mark.parametrize("format", ["safetensors", "tensorproto"])
     def test_file_objects(self, format, tmp_path):
@@ -150,14 +169,23 @@ class TestStreams:
         with open(tmp_path / "values", "rb") as stream:
             for value in self.values:
                 found = tw.read(stream)
-                assert tw.equal(found, value.astext(False) if isinstance(value, tw.Strings) and format == "tensorproto" else value)
+                assert tw.equal(
+                    found,
+                    (
+                        value.astext(False)
+                        if isinstance(value, tw.Strings) and format == "tensorproto"
+                        else value
+                    ),
+                )
             with pytest.raises(EOFError):
                 tw.read(stream)
 
     def test_sockets(self):
         left, right = socket.socketpair()
         with left, right:
-            sender = threading.Thread(target=lambda: [tw.write(left, value) for value in self.values])
+            sender = threading.Thread(
+                target=lambda: [tw.write(left, value) for value in self.values]
+            )
             sender.start()
             assert all(tw.equal(tw.read(right), value) for value in self.values)
             sender.join()
@@ -217,7 +245,9 @@ def test_a_stream_is_a_tfrecord_file(tf, tmp_path):
     with open(tmp_path / "x.tfrecord", "wb") as stream:
         for i in range(3):
             tw.write(stream, np.full(2, i), "tensorproto")
-    records = tf.data.TFRecordDataset(str(tmp_path / "x.tfrecord")).map(lambda record: tf.io.parse_tensor(record, tf.int64))
+    records = tf.data.TFRecordDataset(str(tmp_path / "x.tfrecord")).map(
+        lambda record: tf.io.parse_tensor(record, tf.int64)
+    )
     assert [record.numpy().tolist() for record in records] == [[0, 0], [1, 1], [2, 2]]
 
 

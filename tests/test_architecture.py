@@ -1,4 +1,6 @@
-"""The floors of the house: imports go down, packages keep their private names to themselves, and the docs show it."""
+"""The floors of the house: imports go down, packages keep their private names to themselves, and
+the docs show it.
+"""
 
 import sys
 from pathlib import Path
@@ -11,9 +13,17 @@ import architecture
 def test_imports_go_only_down():
     assert architecture.upward() == []
     seen = {
-        (architecture.top(name), architecture.top(found.target)) for name in architecture.MODULES for found in architecture.imports(name)
+        (architecture.top(name), architecture.top(found.target))
+        for name in architecture.MODULES
+        for found in architecture.imports(name)
     }
-    assert {("codecs", "lowering"), ("api", "codecs"), ("checkpoint", "codecs"), ("", "api")} <= seen  # tables of names are seen too
+    # tables of names are seen too
+    assert {
+        ("codecs", "lowering"),
+        ("api", "codecs"),
+        ("checkpoint", "codecs"),
+        ("", "api"),
+    } <= seen
 
 
 def test_every_package_has_its_floor():
@@ -24,12 +34,21 @@ def test_every_package_has_its_floor():
 def test_every_form_of_import_is_seen(monkeypatch, tmp_path):
     path = tmp_path / "sly.py"
     path.write_text(
-        "import tensorwire.api.values\nfrom tensorwire import api\nfrom .. import view\nfrom ..cli import main\n"
-        "def f():\n    from ..api.lazy import open\nNAMES = {'x': 'datasets.dispatch'}\nROW = 'tensorwire.testing.matrix:Matrix'\n"
+        "import tensorwire.api.values\nfrom tensorwire import api\nfrom .. import view\nfrom ..cli"
+        " import main\ndef f():\n    from ..api.lazy import open\nNAMES = {'x':"
+        " 'datasets.dispatch'}\nROW = 'tensorwire.testing.matrix:Matrix'\n"
     )
     monkeypatch.setattr(architecture, "MODULES", {**architecture.MODULES, "core.sly": path})
     targets = {found.target for found in architecture.imports("core.sly")}
-    assert targets == {"api.values", "api", "view", "cli.main", "api.lazy.open", "datasets.dispatch", "testing.matrix"}
+    assert targets == {
+        "api.values",
+        "api",
+        "view",
+        "cli.main",
+        "api.lazy.open",
+        "datasets.dispatch",
+        "testing.matrix",
+    }
     assert len(architecture.upward()) == 7
 
 

@@ -42,7 +42,9 @@ def ipc(table, stream=False, rows=None, **options):
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
-    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)
+    ) as writer:
         writer.write_table(table, rows)
     return sink.getvalue().to_pybytes()
 
@@ -51,7 +53,11 @@ def read(blob):
     """The table that pyarrow reads, validated."""
     import pyarrow as pa
 
-    table = pa.ipc.open_file(blob).read_all() if blob[:6] == b"ARROW1" else pa.ipc.open_stream(blob).read_all()
+    table = (
+        pa.ipc.open_file(blob).read_all()
+        if blob[:6] == b"ARROW1"
+        else pa.ipc.open_stream(blob).read_all()
+    )
     table.validate(full=True)
     return table
 
@@ -62,7 +68,9 @@ def pointer(array):
 
 class TestValues:
     @pytest.mark.parametrize(
-        "options", [{}, {"stream": True}, {"compression": "zstd"}, {"compression": "lz4", "stream": True}], ids=lambda options: str(options)
+        "options",
+        [{}, {"stream": True}, {"compression": "zstd"}, {"compression": "lz4", "stream": True}],
+        ids=lambda options: str(options),
     )
     def test_conforms(self, options):
         assert set(check_codec(Arrow(**options), hostile=6).values()) == {"exact"}
@@ -70,7 +78,9 @@ class TestValues:
     @given(tws.values(), st.booleans(), st.sampled_from([None, "zstd", "lz4"]))
     def test_any_value(self, value, stream, compression):
         blob = tw.dumps(value, "arrow", stream=stream, compression=compression)
-        assert tw.equal(tw.loads(blob), value) and tw.equal(tw.loads(blob, limits=tw.Limits()), value)
+        assert tw.equal(tw.loads(blob), value) and tw.equal(
+            tw.loads(blob, limits=tw.Limits()), value
+        )
         read(blob)
 
     @given(tws.values())
@@ -78,7 +88,11 @@ class TestValues:
         with tw.open(tw.dumps(value, "arrow")) as file, tw.open(tw.dumps(value)) as same:
             assert tw.equal(file.load(), value) and list(file) == list(same)
             for name, tensor in file.items():
-                assert (tensor.kind, tensor.dtype, tensor.shape) == (same[name].kind, same[name].dtype, same[name].shape)
+                assert (tensor.kind, tensor.dtype, tensor.shape) == (
+                    same[name].kind,
+                    same[name].dtype,
+                    same[name].shape,
+                )
                 assert tw.equal(tensor.read(), same[name].read())
                 if tensor.shape and tensor.shape[0]:
                     assert tw.equal(tensor[1:2], same[name][1:2])
@@ -90,14 +104,21 @@ class TestValues:
         back = tw.loads(tw.dumps({"a": weight, "b": weight}, "arrow"))
         assert back["a"] is back["b"] and back["a"].tolist() == weight.tolist()
         values = np.linspace(-1, 1, 600, dtype=np.float32).reshape(20, 30)
-        for blob in (tw.dumps({"x": values}, "arrow", quantize="int8"), tw.dumps({"x": values, "y": 1}, "arrow", quantize="float16")):
+        for blob in (
+            tw.dumps({"x": values}, "arrow", quantize="int8"),
+            tw.dumps({"x": values, "y": 1}, "arrow", quantize="float16"),
+        ):
             found = tw.loads(blob)["x"]
             assert found.dtype == np.float32 and np.abs(found - values).max() < 0.01
 
     def test_metadata(self, pa):
-        bundle = tw.Bundle({"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}})
+        bundle = tw.Bundle(
+            {"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}}
+        )
         blob = tw.dumps(bundle, "arrow")
-        assert read(blob).schema.metadata["é".encode()].decode() == "日本" and tw.equal(tw.loads(blob), bundle)
+        assert read(blob).schema.metadata["é".encode()].decode() == "日本" and tw.equal(
+            tw.loads(blob), bundle
+        )
         with tw.open(tw.dumps({"a": np.zeros(2)}, "arrow", metadata={"model": "nmt"})) as file:
             assert file.metadata == {"model": "nmt"} and isinstance(file.load(), dict)
         for texts, message in (({"tensorwire": "x"}, "taken"), ({"a": "\ud800"}, "surrogate")):
@@ -111,7 +132,9 @@ class TestValues:
             tw.dumps(np.zeros(3), "arrow", compression="zstd", level=10_000)
         x = np.arange(100_000)
         sizes = [len(tw.dumps(x, "arrow", compression="zstd", level=level)) for level in (1, 19)]
-        assert sizes[1] < sizes[0] < x.nbytes and tw.equal(tw.loads(tw.dumps(x, "arrow", compression="zstd")), x)
+        assert sizes[1] < sizes[0] < x.nbytes and tw.equal(
+            tw.loads(tw.dumps(x, "arrow", compression="zstd")), x
+        )
 
 
 TABLE = {
@@ -137,21 +160,40 @@ class TestPyarrowReads:
     def test_a_table(self, pa, stream, compression):
         blob = tw.dumps(TABLE, "arrow", stream=stream, compression=compression)
         table = read(blob)
-        assert table.num_rows == 5 and table.column_names == list(TABLE) and not table.schema.metadata
+        assert (
+            table.num_rows == 5 and table.column_names == list(TABLE) and not table.schema.metadata
+        )
         kinds = {name: table.schema.field(name).type for name in TABLE}
-        assert (kinds["id"], kinds["name"], kinds["raw"], kinds["ok"]) == (pa.uint16(), pa.large_string(), pa.large_binary(), pa.bool_())
-        assert kinds["x"] == pa.fixed_shape_tensor(pa.float32(), (2, 3)) and kinds["mask"] == pa.fixed_shape_tensor(pa.bool_(), (2,))
-        assert kinds["tokens"] == pa.list_(pa.int32()) and kinds["deep"] == pa.large_list(pa.large_list(pa.large_string()))
-        assert kinds["half"] == pa.uint16() and kinds["z"] == pa.fixed_shape_tensor(pa.float64(), (2,))
+        assert (kinds["id"], kinds["name"], kinds["raw"], kinds["ok"]) == (
+            pa.uint16(),
+            pa.large_string(),
+            pa.large_binary(),
+            pa.bool_(),
+        )
+        assert kinds["x"] == pa.fixed_shape_tensor(pa.float32(), (2, 3)) and kinds[
+            "mask"
+        ] == pa.fixed_shape_tensor(pa.bool_(), (2,))
+        assert kinds["tokens"] == pa.list_(pa.int32()) and kinds["deep"] == pa.large_list(
+            pa.large_list(pa.large_string())
+        )
+        assert kinds["half"] == pa.uint16() and kinds["z"] == pa.fixed_shape_tensor(
+            pa.float64(), (2,)
+        )
         assert tw.equal(table["x"].combine_chunks().to_numpy_ndarray(), TABLE["x"])
         for name in ("name", "raw", "grid", "tokens", "deep", "boxes", "ok"):
             assert table[name].to_pylist() == TABLE[name].tolist()
-        assert json.loads(table.schema.field("half").metadata[b"tensorwire"]) == {"dtype": "bfloat16"}
+        assert json.loads(table.schema.field("half").metadata[b"tensorwire"]) == {
+            "dtype": "bfloat16"
+        }
         assert tw.equal(tw.loads(blob), TABLE)
 
     @pytest.mark.parametrize("row", HAS, ids=lambda row: row.name)
     def test_every_number(self, pa, row):
-        value = {"a": numbers(row, (7,)), "b": numbers(row, (7, 3), 1), "e": numbers(row, (7, 0, 2))}
+        value = {
+            "a": numbers(row, (7,)),
+            "b": numbers(row, (7, 3), 1),
+            "e": numbers(row, (7, 0, 2)),
+        }
         table = read(tw.dumps(value, "arrow"))
         for name in value:
             assert tw.equal(tw.tensor(table[name]), value[name])
@@ -160,22 +202,48 @@ class TestPyarrowReads:
         """Rows and columns can be taken out: what a column is stands in its field."""
         table = read(tw.dumps(TABLE, "arrow"))
         back = tw.loads(ipc(table.select(["half", "z", "pairs", "x", "tokens"]).slice(1, 3)))
-        assert tw.equal(back, {name: TABLE[name][1:4] for name in ("half", "z", "pairs", "x", "tokens")})
+        assert tw.equal(
+            back, {name: TABLE[name][1:4] for name in ("half", "z", "pairs", "x", "tokens")}
+        )
 
     def test_one_row_of_cells(self, pa):
-        value = {"w": numbers(HAS[0], (3, 2)), "b": np.float16(1), "e": np.zeros((3, 0, 2), np.int8), "s": tw.Strings.of(["a", "b"])}
+        value = {
+            "w": numbers(HAS[0], (3, 2)),
+            "b": np.float16(1),
+            "e": np.zeros((3, 0, 2), np.int8),
+            "s": tw.Strings.of(["a", "b"]),
+        }
         blob = tw.dumps(value, "arrow")
         table = read(blob)
-        assert table.num_rows == 1 and not table.schema.metadata and table["s"].to_pylist() == [["a", "b"]]
-        assert table.schema.field("w").type == pa.large_list(pa.float64()) and tw.equal(table["w"][0].values.to_numpy(), value["w"].ravel())
+        assert (
+            table.num_rows == 1
+            and not table.schema.metadata
+            and table["s"].to_pylist() == [["a", "b"]]
+        )
+        assert table.schema.field("w").type == pa.large_list(pa.float64()) and tw.equal(
+            table["w"][0].values.to_numpy(), value["w"].ravel()
+        )
         assert json.loads(table.schema.field("e").metadata[b"tensorwire"]) == {"shape": [3, 0, 2]}
         assert tw.equal(tw.loads(blob), value)
 
     def test_the_parts_of_other_kinds(self):
-        value = {"s": tw.Sparse([[0, 1]], np.float32([2]), (2, 2)), "r": tw.Ragged.of([[1], []]), "n": [np.zeros(2), None]}
+        value = {
+            "s": tw.Sparse([[0, 1]], np.float32([2]), (2, 2)),
+            "r": tw.Ragged.of([[1], []]),
+            "n": [np.zeros(2), None],
+        }
         table = read(tw.dumps(value, "arrow"))
-        assert table.column_names == ["s/indices", "s/values", "s/dense_shape", "r/values", "r/row_splits/0", "n/0"]
-        assert json.loads(table.schema.metadata[b"tensorwire"])["spec"]["dict"]["n"] == {"list": [{}, None]}
+        assert table.column_names == [
+            "s/indices",
+            "s/values",
+            "s/dense_shape",
+            "r/values",
+            "r/row_splits/0",
+            "n/0",
+        ]
+        assert json.loads(table.schema.metadata[b"tensorwire"])["spec"]["dict"]["n"] == {
+            "list": [{}, None]
+        }
 
     def test_names_that_meet(self):
         value = {"x": {"a": tw.Ragged.of([[1], []])}, "x/a": np.zeros(2), "x/a~1": np.ones(2)}
@@ -185,7 +253,10 @@ class TestPyarrowReads:
         """Everything is aligned to 64 bytes, and what is large is not copied."""
         x, y = np.zeros((1000, 30), np.float32), np.arange(1000)
         parts = tw.buffers({"x": x, "y": y, "w": tw.Strings.of(["ab"] * 1000)}, "arrow")
-        assert {pointer(np.frombuffer(part, np.uint8)) for part in parts} >= {pointer(x), pointer(y)}
+        assert {pointer(np.frombuffer(part, np.uint8)) for part in parts} >= {
+            pointer(x),
+            pointer(y),
+        }
         at = {}
         for part in parts:
             at[pointer(np.frombuffer(part, np.uint8))] = sum(len(one) for one in parts[: len(at)])
@@ -199,7 +270,9 @@ class TestPyarrowReads:
         for value in (x, {"s": np.zeros(3), "x": x}):
             container = Arrow().open(Chunks(tw.buffers(value, "arrow")))
             name = container.keys()[-1]
-            assert container.spec(name).shape == x.shape and container.read(name, (len(x) - 3, len(x))).tolist() == [0, 0, 0]
+            assert container.spec(name).shape == x.shape and container.read(
+                name, (len(x) - 3, len(x))
+            ).tolist() == [0, 0, 0]
 
 
 class Chunks(files.BytesSource):
@@ -215,7 +288,14 @@ class Chunks(files.BytesSource):
                 return chunk[offset : offset + count]
             if offset < len(chunk):  # a footer, and what stands before it
                 return memoryview(
-                    b"".join([chunk[offset:], Chunks(self.chunks[self.chunks.index(chunk) + 1 :]).read_at(0, count + offset - len(chunk))])
+                    b"".join(
+                        [
+                            chunk[offset:],
+                            Chunks(self.chunks[self.chunks.index(chunk) + 1 :]).read_at(
+                                0, count + offset - len(chunk)
+                            ),
+                        ]
+                    )
                 )
             offset -= len(chunk)
         raise AssertionError("a read past the end")
@@ -223,7 +303,19 @@ class Chunks(files.BytesSource):
 
 def foreign(pa):
     """Columns of every type that is read, of eleven rows."""
-    words = ["", "a", "é日本", "nul\0", "a string that a view does not keep inline", "b", "c", "d", "e", "f", "g"]
+    words = [
+        "",
+        "a",
+        "é日本",
+        "nul\0",
+        "a string that a view does not keep inline",
+        "b",
+        "c",
+        "d",
+        "e",
+        "f",
+        "g",
+    ]
     lists = [[1, 2], [], [3], [4, 5, 6], [], [], [7], [8], [9], [10, 11], []]
     found = {}
     for row in HAS:
@@ -236,20 +328,40 @@ def foreign(pa):
         )
     for kind in ("list_", "large_list"):
         found[kind] = pa.array(lists, getattr(pa, kind)(pa.int16()))
-        found[f"{kind} of {kind}"] = pa.array([[row, []] for row in lists], getattr(pa, kind)(getattr(pa, kind)(pa.float64())))
-        found[f"{kind} of text"] = pa.array([[words[i % 11] for i in row] for row in lists], getattr(pa, kind)(pa.string()))
-        found[f"{kind} of views"] = pa.array([[words[i % 11] for i in row] for row in lists], getattr(pa, kind)(pa.string_view()))
-        found[f"{kind} of pairs"] = pa.array([[[i, i] for i in row] for row in lists], getattr(pa, kind)(pa.list_(pa.int8(), 2)))
-        found[f"pairs of {kind}"] = pa.array([[row, row] for row in lists], pa.list_(getattr(pa, kind)(pa.int64()), 2))
-    found["pairs of pairs"] = pa.array([[[i, 1], [i, 2], [i, 3]] for i in range(11)], pa.list_(pa.list_(pa.int32(), 2), 3))
+        found[f"{kind} of {kind}"] = pa.array(
+            [[row, []] for row in lists], getattr(pa, kind)(getattr(pa, kind)(pa.float64()))
+        )
+        found[f"{kind} of text"] = pa.array(
+            [[words[i % 11] for i in row] for row in lists], getattr(pa, kind)(pa.string())
+        )
+        found[f"{kind} of views"] = pa.array(
+            [[words[i % 11] for i in row] for row in lists], getattr(pa, kind)(pa.string_view())
+        )
+        found[f"{kind} of pairs"] = pa.array(
+            [[[i, i] for i in row] for row in lists], getattr(pa, kind)(pa.list_(pa.int8(), 2))
+        )
+        found[f"pairs of {kind}"] = pa.array(
+            [[row, row] for row in lists], pa.list_(getattr(pa, kind)(pa.int64()), 2)
+        )
+    found["pairs of pairs"] = pa.array(
+        [[[i, 1], [i, 2], [i, 3]] for i in range(11)], pa.list_(pa.list_(pa.int32(), 2), 3)
+    )
     found["pairs of text"] = pa.array([[word, "x"] for word in words], pa.list_(pa.string(), 2))
     found["mixed lists"] = pa.array([[row] for row in lists], pa.list_(pa.large_list(pa.int8())))
     found["dictionary"] = pa.array(words).dictionary_encode()
-    found["dictionary of numbers"] = pa.array([5, 7, 5, 9, 9, 9, 7, 5, 5, 5, -1]).dictionary_encode()
-    found["dictionary by bytes"] = pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0, 2, 2, 0, 0, 1, 2, 1], pa.uint8()), ["x", "y", "zz"])
-    found["list of dictionary"] = pa.ListArray.from_arrays([0, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11], pa.array(words).dictionary_encode())
+    found["dictionary of numbers"] = pa.array(
+        [5, 7, 5, 9, 9, 9, 7, 5, 5, 5, -1]
+    ).dictionary_encode()
+    found["dictionary by bytes"] = pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 1, 0, 2, 2, 0, 0, 1, 2, 1], pa.uint8()), ["x", "y", "zz"]
+    )
+    found["list of dictionary"] = pa.ListArray.from_arrays(
+        [0, 2, 2, 3, 4, 4, 5, 6, 7, 8, 9, 11], pa.array(words).dictionary_encode()
+    )
     storage = pa.FixedSizeListArray.from_arrays(pa.array(range(66), pa.int32()), 6)
-    found["permuted"] = pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0]), storage)
+    found["permuted"] = pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.int32(), (2, 3), permutation=[1, 0]), storage
+    )
     return found
 
 
@@ -259,7 +371,9 @@ def columns(pa):
 
 
 class TestWeRead:
-    @pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"compression": "lz4"}], ids=str)
+    @pytest.mark.parametrize(
+        "options", [{}, {"compression": "zstd"}, {"compression": "lz4"}], ids=str
+    )
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("cut", ["whole", "batches", "slice"])
     def test_types(self, pa, columns, options, stream, cut):
@@ -268,7 +382,10 @@ class TestWeRead:
         if cut == "slice":
             table = table.slice(2, 7)
         if cut == "batches":
-            table = pa.concat_tables([table.slice(0, 3), table.slice(3, 0), table.slice(3, 1), table.slice(4)], promote_options="none")
+            table = pa.concat_tables(
+                [table.slice(0, 3), table.slice(3, 0), table.slice(3, 1), table.slice(4)],
+                promote_options="none",
+            )
             table = table.unify_dictionaries()
         blob = ipc(table, stream, **options)
         found = tw.loads(blob)
@@ -284,7 +401,12 @@ class TestWeRead:
         """Offsets that do not begin at 0, and an array inside that is longer than it need be."""
         inner = pa.array(range(10), pa.int64())
         for kind, dtype in ((pa.list_, np.int32), (pa.large_list, np.int64)):
-            rows = pa.Array.from_buffers(kind(pa.int64()), 2, [None, pa.py_buffer(np.array([3, 4, 7], dtype))], children=[inner])
+            rows = pa.Array.from_buffers(
+                kind(pa.int64()),
+                2,
+                [None, pa.py_buffer(np.array([3, 4, 7], dtype))],
+                children=[inner],
+            )
             batch = pa.RecordBatch.from_arrays([rows], names=["x"])
             blob = _as_it_is(pa, batch)
             assert tw.loads(blob)["x"].tolist() == [[3], [4, 5, 6]]
@@ -296,7 +418,9 @@ class TestWeRead:
         for blob in (ipc(table), ipc(table, True), ipc(table, compression="lz4")):
             found = tw.loads(blob)
             for name in table.column_names:
-                assert found[name].shape[0] == 0 and tw.equal(found[name], tw.tensor(table[name])), name
+                assert found[name].shape[0] == 0 and tw.equal(
+                    found[name], tw.tensor(table[name])
+                ), name
         sink = pa.BufferOutputStream()
         pa.ipc.new_stream(sink, table.schema).close()
         assert tw.loads(sink.getvalue().to_pybytes())["int64"].shape == (0,)
@@ -306,21 +430,34 @@ class TestWeRead:
         rows = [{"a": 1, "b": {"c": "x", "d": [1]}}, {"a": 2, "b": {"c": "", "d": []}}]
         found = tw.loads(ipc(pa.table({"s": rows, "y": [1.5, 2.5]})))
         assert (
-            found["s"]["a"].tolist() == [1, 2] and found["s"]["b"]["c"].tolist() == ["x", ""] and found["s"]["b"]["d"].tolist() == [[1], []]
+            found["s"]["a"].tolist() == [1, 2]
+            and found["s"]["b"]["c"].tolist() == ["x", ""]
+            and found["s"]["b"]["d"].tolist() == [[1], []]
         )
         assert found["y"].tolist() == [1.5, 2.5]
 
     def test_extension_types(self, pa):
-        table = pa.table({"b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))})
+        table = pa.table(
+            {"b": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))}
+        )
         assert tw.loads(ipc(table))["b"].dtype == np.int8
 
     def test_dictionaries_that_grow_and_change(self, pa):
-        first, second = pa.array(["a", "b", "a"]).dictionary_encode(), pa.array(["c", "a", "b"]).dictionary_encode()
+        first, second = (
+            pa.array(["a", "b", "a"]).dictionary_encode(),
+            pa.array(["c", "a", "b"]).dictionary_encode(),
+        )
         grown = pa.DictionaryArray.from_arrays(pa.array([2, 0, 1], pa.int32()), ["a", "b", "c"])
-        for chunks, deltas in (([first, second], False), ([first, grown, first], True), ([first, grown, second], True)):
+        for chunks, deltas in (
+            ([first, second], False),
+            ([first, grown, first], True),
+            ([first, grown, second], True),
+        ):
             schema = pa.schema({"x": first.type})
             sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)) as writer:
+            with pa.ipc.new_stream(
+                sink, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=deltas)
+            ) as writer:
                 for chunk in chunks:
                     writer.write_batch(pa.RecordBatch.from_arrays([chunk], schema=schema))
             words = [word for chunk in chunks for word in chunk.to_pylist()]
@@ -344,7 +481,11 @@ class TestWeRead:
         start = len(blob) - 10 - int.from_bytes(blob[-10:-6], "little")
         _forget(blob, start, 0)
         found = tw.loads(bytes(blob), "arrow")
-        assert found["a"].tolist() == [1, 2] and found["s"].tolist() == ["x", "y"] and found["n"].tolist() == [1.5, 0]
+        assert (
+            found["a"].tolist() == [1, 2]
+            and found["s"].tolist() == ["x", "y"]
+            and found["n"].tolist() == [1.5, 0]
+        )
         with tw.open(bytes(blob)) as file:
             assert file["a"][1:].tolist() == [2]
 
@@ -358,7 +499,9 @@ class TestWeRead:
             pa.array([0, 0], pa.int32()),
             [pa.array([1]), pa.array(["x"])],
         )
-        sparse = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])])
+        sparse = pa.UnionArray.from_sparse(
+            pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])]
+        )
         table = pa.table({"a": [1, 2], "dense": dense, "sparse": sparse, "b": ["p", None]})
         options = {"metadata_version": pa.ipc.MetadataVersion[version], "use_legacy_format": legacy}
         with tw.open(ipc(table, stream, **options), "arrow") as file:
@@ -388,15 +531,25 @@ class TestWeRead:
         import pyarrow.feather
 
         for compression in ("uncompressed", "lz4", "zstd"):
-            pyarrow.feather.write_feather(pa.table({"a": np.arange(5000), "s": ["word"] * 5000}), tmp_path / "x.feather", compression)
+            pyarrow.feather.write_feather(
+                pa.table({"a": np.arange(5000), "s": ["word"] * 5000}),
+                tmp_path / "x.feather",
+                compression,
+            )
             found = tw.load(tmp_path / "x.feather")
-            assert tw.equal(found["a"], np.arange(5000)) and found["s"][4999] == "word" and found["a"].flags.writeable
+            assert (
+                tw.equal(found["a"], np.arange(5000))
+                and found["s"][4999] == "word"
+                and found["a"].flags.writeable
+            )
 
     @pytest.mark.parametrize("cut", [None, 1, 2])
     @pytest.mark.parametrize("stream", [False, True])
     def test_nulls_are_presence(self, pa, stream, cut):
         """Zeros or nothing in the tensor, and which rows have a value beside it."""
-        hidden = pa.ListArray.from_arrays(pa.array([0, 1, 3, 5]), pa.array([1, 2, 3, 4, 5]), mask=pa.array([False, True, False]))
+        hidden = pa.ListArray.from_arrays(
+            pa.array([0, 1, 3, 5]), pa.array([1, 2, 3, 4, 5]), mask=pa.array([False, True, False])
+        )
         columns = {
             "number": (pa.array([1, None, 3]), [1, 0, 3]),
             "bool": (pa.array([True, None, True]), [True, False, True]),
@@ -415,10 +568,14 @@ class TestWeRead:
                 [[[1], [2, 3]], [[], []], [[], [4]]],
             ),
         }  # fmt: skip
-        table = pa.table({name: column for name, (column, _) in columns.items()} | {"none": [1, 2, 3]})
+        table = pa.table(
+            {name: column for name, (column, _) in columns.items()} | {"none": [1, 2, 3]}
+        )
         blob = ipc(table, stream, cut)
         whole = tw.loads(blob, "arrow")
-        assert list(whole) == [name for column in columns for name in (column, f"{column}/present")] + ["none"]
+        assert list(whole) == [
+            name for column in columns for name in (column, f"{column}/present")
+        ] + ["none"]
         with tw.open(blob, "arrow") as file:
             for name, (_, wanted) in columns.items():
                 assert whole[name].tolist() == wanted and whole[f"{name}/present"].tolist() == [
@@ -426,12 +583,16 @@ class TestWeRead:
                     False,
                     True,
                 ]
-                assert file[name][1:].tolist() == wanted[1:] and file[f"{name}/present"][1:].tolist() == [False, True]
+                assert file[name][1:].tolist() == wanted[1:] and file[f"{name}/present"][
+                    1:
+                ].tolist() == [False, True]
                 assert file[name].shape[0] == 3 and file[f"{name}/present"].dtype == bool
         assert tw.loads(ipc(pa.table({"x": pa.array([None, 1, 2])}).slice(1))).keys() == {"x"}
 
     def test_nulls_of_structs(self, pa):
-        found = tw.loads(ipc(pa.table({"s": [{"a": 1, "b": "x"}, None, {"a": None, "b": "z"}]})))["s"]
+        found = tw.loads(ipc(pa.table({"s": [{"a": 1, "b": "x"}, None, {"a": None, "b": "z"}]})))[
+            "s"
+        ]
         assert found["a"].tolist() == [1, 0, 0] and found["a/present"].tolist() == [
             True,
             False,
@@ -454,11 +615,16 @@ class TestWeRead:
         )
         for value in (table, table.replace_schema_metadata({})):
             missing = pa.table(
-                [pa.concat_arrays([column.chunk(0).slice(1), pa.nulls(1, column.type)]) for column in value.columns],
+                [
+                    pa.concat_arrays([column.chunk(0).slice(1), pa.nulls(1, column.type)])
+                    for column in value.columns
+                ],
                 value.schema,
             )
             found = tw.loads(ipc(missing))
-            assert tw.equal(found["x"], np.array([2, -3.5, 0], ml_dtypes.bfloat16)) and found["z"].tolist() == [2, 3, 0]
+            assert tw.equal(found["x"], np.array([2, -3.5, 0], ml_dtypes.bfloat16)) and found[
+                "z"
+            ].tolist() == [2, 3, 0]
             assert found["x/present"].tolist() == found["z/present"].tolist() == [True, True, False]
 
     def test_nulls_and_a_spec(self, pa):
@@ -522,7 +688,9 @@ class TestWeRead:
             ]
             with pytest.raises(tw.DecodeError):
                 file["x"].read()
-        assert tw.loads(ipc(table.rename_columns(["y", "x/present", "good"])))["y/present"].tolist() == [True, False]
+        assert tw.loads(ipc(table.rename_columns(["y", "x/present", "good"])))[
+            "y/present"
+        ].tolist() == [True, False]
 
     def test_copies_of_nulls(self, pa):
         blob = ipc(pa.table({"x": [1, None], "l": [[1], None]}))
@@ -548,23 +716,35 @@ class TestWeRead:
             "fixed_size_binary": pa.array([b"ab", b"cd"], pa.binary(2)),
             "null": pa.nulls(2),
             "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
-            "union": pa.UnionArray.from_dense(pa.array([0, 1], pa.int8()), pa.array([0, 0], pa.int32()), [pa.array([1]), pa.array(["x"])]),
+            "union": pa.UnionArray.from_dense(
+                pa.array([0, 1], pa.int8()),
+                pa.array([0, 0], pa.int32()),
+                [pa.array([1]), pa.array(["x"])],
+            ),
             "run_end_encoded": pa.RunEndEncodedArray.from_arrays([2], [7]),
             "list_view": pa.array([[1], []], pa.list_view(pa.int64())),
             "list of struct": pa.array([[{"a": 1}], []]),
             "list of timestamp": pa.array([[day], []]),
-            "month_day_nano": pa.array([pa.scalar((1, 2, 3), pa.month_day_nano_interval()).as_py()] * 2),
+            "month_day_nano": pa.array(
+                [pa.scalar((1, 2, 3), pa.month_day_nano_interval()).as_py()] * 2
+            ),
             "dictionary of dates": pa.array([day.date()] * 2).dictionary_encode(),
         }
         blob = ipc(pa.table({"first": [1, 2], **columns, "last": ["x", "y"]}))
         with tw.open(blob) as file:
-            assert list(file) == ["first", *columns, "last"] and file["last"][:].tolist() == ["x", "y"]
+            assert list(file) == ["first", *columns, "last"] and file["last"][:].tolist() == [
+                "x",
+                "y",
+            ]
             for name in columns:
                 assert file[name].shape == (2,)
                 with pytest.raises(tw.DecodeError) as caught:
                     file[name].read()
                 assert caught.value.tensor == name and caught.value.format == "arrow"
-            assert file["timestamp"].dtype == "timestamp" and file["list of struct"].dtype == "list of struct"
+            assert (
+                file["timestamp"].dtype == "timestamp"
+                and file["list of struct"].dtype == "list of struct"
+            )
         with pytest.raises(tw.DecodeError):
             tw.loads(blob)
         (tmp_path / "x.arrow").write_bytes(blob)
@@ -593,7 +773,9 @@ class TestWeRead:
             with pytest.raises(tw.DecodeError) as caught:
                 tw.loads(ipc(table.select([name])))
             assert f"{kind!r}" in str(caught.value)
-            table = table.set_column(table.schema.get_field_index(name), name, table.column(name).cast(kind))
+            table = table.set_column(
+                table.schema.get_field_index(name), name, table.column(name).cast(kind)
+            )
         found = tw.loads(ipc(table))
         assert found["decimal"].tolist() == [1.5, 0] and found["binary"].tolist() == [b"ab", b""]
         assert not found["null/present"].any() and found["timestamp/present"].tolist() == [
@@ -623,7 +805,9 @@ class TestWeRead:
         with pytest.raises(tw.DecodeError, match="replace_schema_metadata"):
             tw.loads(ipc(table.select(["a"])))
         assert list(tw.loads(ipc(table.select(["a"]).replace_schema_metadata()))) == ["a"]
-        assert tw.equal(tw.loads(ipc(table.select(["b", "a"]))), tw.Bundle({"a": np.zeros(3), "b": np.ones(3)}))
+        assert tw.equal(
+            tw.loads(ipc(table.select(["b", "a"]))), tw.Bundle({"a": np.zeros(3), "b": np.ones(3)})
+        )
 
 
 def _vtable(blob, table):
@@ -644,16 +828,24 @@ def _say_big_endian(blob, start):
     table = field + int.from_bytes(blob[field : field + 4], "little")
     vtable = _vtable(blob, table)
     if not (distance := int.from_bytes(blob[vtable + 4 : vtable + 6], "little")):
-        distance = next(at for at in range(2, 1000, 2) if blob[table + at : table + at + 2] == b"\x01\x00" and (table + at) % 2 == 0)
+        distance = next(
+            at
+            for at in range(2, 1000, 2)
+            if blob[table + at : table + at + 2] == b"\x01\x00" and (table + at) % 2 == 0
+        )
         blob[vtable + 4 : vtable + 6] = distance.to_bytes(2, "little")
     blob[table + distance : table + distance + 2] = b"\x01\x00"
 
 
 def _as_it_is(pa, batch):
-    """A file whose arrays are not trimmed first, as other writers may leave them: pyarrow's stream, its offsets put back."""
+    """A file whose arrays are not trimmed first, as other writers may leave them: pyarrow's stream,
+    its offsets put back.
+    """
     offsets = batch.column(0).offsets.to_numpy()
     inner = batch.column(0).values
-    whole = type(batch.column(0)).from_arrays(pa.array(np.array([0, *range(1, len(offsets) - 1), len(inner)], offsets.dtype)), inner)
+    whole = type(batch.column(0)).from_arrays(
+        pa.array(np.array([0, *range(1, len(offsets) - 1), len(inner)], offsets.dtype)), inner
+    )
     blob = ipc(pa.Table.from_arrays([whole], batch.schema.names))
     written = whole.offsets.to_numpy().tobytes()
     assert blob.count(written) == 1
@@ -682,9 +874,14 @@ LARGE = {
 
 class TestLazy:
     def test_only_the_rows(self, pa):
-        """Opening reads the footer and the head of a batch; rows cost their own bytes, whatever the size of the file."""
+        """Opening reads the footer and the head of a batch; rows cost their own bytes, whatever the
+        size of the file.
+        """
         whole = tw.dumps(LARGE, "arrow")
-        for blob in (whole, ipc(pa.Table.from_batches(read(whole).to_batches(max_chunksize=20_000)))):
+        for blob in (
+            whole,
+            ipc(pa.Table.from_batches(read(whole).to_batches(max_chunksize=20_000))),
+        ):
             source = Counting(blob)
             container = Arrow().open(source)
             assert source.read < 40_000
@@ -698,7 +895,9 @@ class TestLazy:
     def test_open_costs_the_same_for_any_size(self):
         costs = []
         for rows in (1_000, 1_000_000):
-            source = Counting(tw.dumps({"x": np.zeros((rows, 4)), "s": tw.Strings.of([b""] * rows)}, "arrow"))
+            source = Counting(
+                tw.dumps({"x": np.zeros((rows, 4)), "s": tw.Strings.of([b""] * rows)}, "arrow")
+            )
             container = Arrow().open(source)
             container.spec("x"), container.spec("s")
             costs.append((source.calls, source.read - min(source.size, 16 << 10)))
@@ -709,11 +908,16 @@ class TestLazy:
     def test_sources(self, tmp_path, where, options):
         path = tmp_path / "x.arrow"
         tw.save(path, LARGE, **options)
-        opened = {"bytes": path.read_bytes, "file object": lambda: io.BytesIO(path.read_bytes())}.get(where, lambda: path)()
+        opened = {
+            "bytes": path.read_bytes,
+            "file object": lambda: io.BytesIO(path.read_bytes()),
+        }.get(where, lambda: path)()
         with tw.open(opened, mmap=where == "mmap") as file:
             assert tw.equal(file.load(), LARGE)
             for name, tensor in LARGE.items():
-                assert tw.equal(file[name][7:9], tensor[7:9]) and tw.equal(file[name].read(), tensor)
+                assert tw.equal(file[name][7:9], tensor[7:9]) and tw.equal(
+                    file[name].read(), tensor
+                )
                 assert file[name].nbytes > 0
         assert tw.equal(tw.load(path, names=["flag"]), {"flag": LARGE["flag"]})
 
@@ -722,14 +926,21 @@ class TestLazy:
         from tensorwire.codecs.arrow import buffers as arrow_buffers
 
         calls, real = [], arrow_buffers._inflate
-        monkeypatch.setattr(arrow_buffers, "_inflate", lambda *args: calls.append(args) or real(*args))
+        monkeypatch.setattr(
+            arrow_buffers, "_inflate", lambda *args: calls.append(args) or real(*args)
+        )
         with tw.open(tw.dumps(LARGE, "arrow", compression="zstd")) as file:
-            assert [file["x"][i, 0] for i in range(50)] == [4.0 * i for i in range(50)] and len(calls) == 1
+            assert [file["x"][i, 0] for i in range(50)] == [4.0 * i for i in range(50)] and len(
+                calls
+            ) == 1
 
     def test_threads(self):
         import concurrent.futures
 
-        with tw.open(tw.dumps(LARGE, "arrow", compression="lz4")) as file, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        with (
+            tw.open(tw.dumps(LARGE, "arrow", compression="lz4")) as file,
+            concurrent.futures.ThreadPoolExecutor(8) as pool,
+        ):
             found = list(pool.map(lambda i: file["words"][i], range(0, 100_000, 997)))
         assert found == [f"word {i}" for i in range(0, 100_000, 997)]
 
@@ -740,7 +951,11 @@ class TestMemory:
         import gc
         import weakref
 
-        value = {"r": tw.Ragged.of([["a"], []]), "x": np.zeros((2, 3)), "s": tw.Strings.of(["a", "b"])}
+        value = {
+            "r": tw.Ragged.of([["a"], []]),
+            "x": np.zeros((2, 3)),
+            "s": tw.Strings.of(["a", "b"]),
+        }
         data = np.frombuffer(tw.dumps(value, "arrow"), np.uint8).copy()
         alive = weakref.ref(data)
         gc.disable()
@@ -752,19 +967,42 @@ class TestMemory:
             gc.enable()
 
     def test_views(self):
-        value = {"x": np.arange(1000.0), "w": tw.Strings.of([b"abcdef"] * 1000), "r": tw.Ragged(np.arange(3000), np.arange(1001) * 3)}
+        value = {
+            "x": np.arange(1000.0),
+            "w": tw.Strings.of([b"abcdef"] * 1000),
+            "r": tw.Ragged(np.arange(3000), np.arange(1001) * 3),
+        }
         blob = np.frombuffer(tw.dumps(value, "arrow") + bytes(64), np.uint8)
         start = -pointer(blob) % 64
         blob = np.concatenate([np.zeros(64 + start, np.uint8), blob])
         data = memoryview(np.ascontiguousarray(blob))[64 + start : len(blob) - 64]
-        low, high = pointer(np.frombuffer(data, np.uint8)), pointer(np.frombuffer(data, np.uint8)) + len(data)
+        low, high = (
+            pointer(np.frombuffer(data, np.uint8)),
+            pointer(np.frombuffer(data, np.uint8)) + len(data),
+        )
         for copy in (None, False):
             found = tw.loads(data, "arrow", copy=copy)
-            arrays = [found["x"], found["w"].data, found["w"].offsets, found["r"].values, *found["r"].row_splits]
-            assert all(low <= pointer(array) < high and not array.flags.writeable for array in arrays)
+            arrays = [
+                found["x"],
+                found["w"].data,
+                found["w"].offsets,
+                found["r"].values,
+                *found["r"].row_splits,
+            ]
+            assert all(
+                low <= pointer(array) < high and not array.flags.writeable for array in arrays
+            )
         found = tw.loads(data, "arrow", copy=True)
-        arrays = [found["x"], found["w"].data, found["w"].offsets, found["r"].values, *found["r"].row_splits]
-        assert not any(low <= pointer(array) < high for array in arrays) and all(array.flags.writeable for array in arrays)
+        arrays = [
+            found["x"],
+            found["w"].data,
+            found["w"].offsets,
+            found["r"].values,
+            *found["r"].row_splits,
+        ]
+        assert not any(low <= pointer(array) < high for array in arrays) and all(
+            array.flags.writeable for array in arrays
+        )
 
     def test_copies_that_are_needed(self, pa):
         for column, why in (
@@ -785,28 +1023,67 @@ def control():
     import pyarrow as pa
 
     columns = foreign(pa)
-    some = ("int16", "bool", "float32 tensor", "string", "string_view", "list_ of text", "pairs of list_", "dictionary", "permuted")
-    table = pa.table({name: columns[name].slice(0, 3) for name in some}).append_column("st", pa.array([{"x": 1}, {"x": 2}, {"x": 3}]))
+    some = (
+        "int16",
+        "bool",
+        "float32 tensor",
+        "string",
+        "string_view",
+        "list_ of text",
+        "pairs of list_",
+        "dictionary",
+        "permuted",
+    )
+    table = pa.table({name: columns[name].slice(0, 3) for name in some}).append_column(
+        "st", pa.array([{"x": 1}, {"x": 2}, {"x": 3}])
+    )
     return {
-        "table": tw.dumps({"a": np.arange(3), "b": np.ones((3, 2), np.float16), "r": tw.Ragged.of([["x"], [], ["y"]])}, "arrow"),
-        "cells": tw.dumps({"a": np.arange(3), "n": [np.float32(2), "x", None], "s": tw.Sparse([[0, 1]], [2], (2, 2))}, "arrow"),
+        "table": tw.dumps(
+            {
+                "a": np.arange(3),
+                "b": np.ones((3, 2), np.float16),
+                "r": tw.Ragged.of([["x"], [], ["y"]]),
+            },
+            "arrow",
+        ),
+        "cells": tw.dumps(
+            {
+                "a": np.arange(3),
+                "n": [np.float32(2), "x", None],
+                "s": tw.Sparse([[0, 1]], [2], (2, 2)),
+            },
+            "arrow",
+        ),
         "zstd": tw.dumps({"a": np.arange(30)}, "arrow", compression="zstd"),
-        "lz4 stream": tw.dumps({"a": np.arange(30), "s": tw.Strings.of(["abc"] * 30)}, "arrow", compression="lz4", stream=True),
+        "lz4 stream": tw.dumps(
+            {"a": np.arange(30), "s": tw.Strings.of(["abc"] * 30)},
+            "arrow",
+            compression="lz4",
+            stream=True,
+        ),
         "pyarrow's": ipc(table),
         "pyarrow's stream": ipc(table, True),
     }
 
 
 class TestHostile:
-    @pytest.mark.parametrize("name", ["table", "cells", "zstd", "lz4 stream", "pyarrow's", "pyarrow's stream"])
+    @pytest.mark.parametrize(
+        "name", ["table", "cells", "zstd", "lz4 stream", "pyarrow's", "pyarrow's stream"]
+    )
     @pytest.mark.torture
     def test_flips_and_cuts(self, name, record_property):
-        """A value or a DecodeError with format and place; nothing else, and never slow. Every cut is an error, but between two messages."""
+        """A value or a DecodeError with format and place; nothing else, and never slow. Every cut
+        is an error, but between two messages.
+        """
         blob, passed = control()[name], 0
         start = time.perf_counter()
         step = 1 if TORTURE else 5
         for at in range(len(blob)):
-            flips = [blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8)] if at % step == 0 else []
+            flips = (
+                [blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8)]
+                if at % step == 0
+                else []
+            )
             for damaged in (blob[:at], *flips):
                 try:
                     tw.loads(damaged, "arrow")
@@ -815,7 +1092,9 @@ class TestHostile:
                 else:
                     passed += len(damaged) == at
         record_property("cases", len(blob) + 8 * len(range(0, len(blob), step)))
-        assert passed <= (blob[:4] == b"\xff\xff\xff\xff") * 5 and time.perf_counter() - start < (3600 if TORTURE else 120)
+        assert passed <= (blob[:4] == b"\xff\xff\xff\xff") * 5 and time.perf_counter() - start < (
+            3600 if TORTURE else 120
+        )
 
     @given(st.data())
     def test_lazy_reading_of_damage(self, data):
@@ -856,7 +1135,13 @@ class TestHostile:
 
     def test_bombs_cost_little_memory(self):
         """Claims of gigabytes in a few bytes are refused, with at most 64 MB of extra memory."""
-        found = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+        found = subprocess.run(
+            [sys.executable, "-c", BOMBS],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+        )
         refused, bombs, extra, seconds = map(float, found.stdout.split())
         assert refused == bombs and extra <= 64 and seconds < 2 * bombs
 
@@ -865,7 +1150,11 @@ class TestHostile:
         x = np.zeros(200_000_000, np.uint8)
         for compression in ("zstd", "lz4"):
             blob = tw.dumps({"x": x, "y": 1}, "arrow", compression=compression)
-            assert len(blob) < 900_000 and np.array_equal(tw.loads(blob)["x"], x) and read(blob)["x"].nbytes >= len(x)
+            assert (
+                len(blob) < 900_000
+                and np.array_equal(tw.loads(blob)["x"], x)
+                and read(blob)["x"].nbytes >= len(x)
+            )
             with pytest.raises(tw.LimitError, match="expansion"):
                 tw.loads(blob, limits=tw.Limits(expansion_ratio=20))
 
@@ -926,7 +1215,12 @@ print(refused, 2 * len(bombs), extra, time.perf_counter() - start)
 def framed(fields, message, body):
     """A stream of one batch, from what the kernels write."""
     head = native.ipc_schema(fields, [])
-    return b"".join(b"\xff\xff\xff\xff" + len(part).to_bytes(4, "little") + part for part in (head, message)) + body
+    return (
+        b"".join(
+            b"\xff\xff\xff\xff" + len(part).to_bytes(4, "little") + part for part in (head, message)
+        )
+        + body
+    )
 
 
 class TestKernels:
@@ -938,7 +1232,10 @@ class TestKernels:
             if blob is not None:
                 assert blob == b"".join(_general(value))
                 for copy in (False, True):
-                    found, twin = native.decode_columns(blob, copy), pure_table.decode_columns(blob, copy)
+                    found, twin = (
+                        native.decode_columns(blob, copy),
+                        pure_table.decode_columns(blob, copy),
+                    )
                     assert tw.equal(found, value) and tw.equal(twin, value)
 
     @given(st.data())
@@ -946,15 +1243,24 @@ class TestKernels:
         blob = bytearray(data.draw(st.sampled_from(_seeds())))
         for _ in range(data.draw(st.integers(1, 3))):
             blob[data.draw(st.integers(0, len(blob) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-        cut = bytes(blob[: data.draw(st.integers(0, len(blob)))] if data.draw(st.integers(0, 5)) == 0 else blob)
+        cut = bytes(
+            blob[: data.draw(st.integers(0, len(blob)))]
+            if data.draw(st.integers(0, 5)) == 0
+            else blob
+        )
         found, twin = native.decode_columns(cut, False), pure_table.decode_columns(cut, False)
         assert (found is None) == (twin is None) and tw.equal(found, twin)
         for message in _messages(cut):
-            for one, other in ((native.ipc_message, pure_ipc.ipc_message), (native.ipc_footer, pure_ipc.ipc_footer)):
+            for one, other in (
+                (native.ipc_message, pure_ipc.ipc_message),
+                (native.ipc_footer, pure_ipc.ipc_footer),
+            ):
                 _same(one(message), other(message))
 
     def test_vtables_are_where_everyone_looks(self, monkeypatch):
-        """Polars finds the vtable of a table only close before it, not one that is shared with another table further up."""
+        """Polars finds the vtable of a table only close before it, not one that is shared with
+        another table further up.
+        """
         found = []
 
         class Table(pure_ipc._Table):
@@ -964,7 +1270,10 @@ class TestKernels:
 
         monkeypatch.setattr(pure_ipc, "_Table", Table)
         blob = tw.dumps(TABLE | {"t": TABLE["x"]}, "arrow", metadata={"a": "b"})
-        assert all(pure_ipc.ipc_message(message)[0] == 0 or pure_ipc.ipc_footer(message)[0] == 0 for message in _messages(blob))
+        assert all(
+            pure_ipc.ipc_message(message)[0] == 0 or pure_ipc.ipc_footer(message)[0] == 0
+            for message in _messages(blob)
+        )
         assert len(found) > 100 and all(4 <= distance <= 32 for distance in found)
 
     def test_written_messages(self):
@@ -976,9 +1285,14 @@ class TestKernels:
                     if any(field[5] for field in fields):
                         continue
                     again = native.ipc_schema(fields, pairs)
-                    assert again == pure_write.ipc_schema(fields, pairs) and native.ipc_message(again)[5] == found[5]
+                    assert (
+                        again == pure_write.ipc_schema(fields, pairs)
+                        and native.ipc_message(again)[5] == found[5]
+                    )
                     end = native.ipc_end(fields, pairs, [(8, 16, 64)])
-                    assert end == pure_write.ipc_end(fields, pairs, [(8, 16, 64)]) and native.ipc_footer(end)[5].tolist() == [[8, 16, 64]]
+                    assert end == pure_write.ipc_end(
+                        fields, pairs, [(8, 16, 64)]
+                    ) and native.ipc_footer(end)[5].tolist() == [[8, 16, 64]]
                 elif found[0] == 0 and found[3] == 3:
                     length, nodes, buffers, codec, counts = found[5]
                     if not counts:
@@ -1006,7 +1320,11 @@ def _same(found, twin):
         for one, other in zip(found, twin, strict=True):
             _same(one, other)
     elif isinstance(found, np.ndarray):
-        assert found.dtype == twin.dtype and found.shape == twin.shape and found.tobytes() == twin.tobytes()
+        assert (
+            found.dtype == twin.dtype
+            and found.shape == twin.shape
+            and found.tobytes() == twin.tobytes()
+        )
     else:
         assert found == twin
 
@@ -1016,13 +1334,30 @@ def _seeds():
 
     if not _SEEDS:
         columns = foreign(pa)
-        some = ("int8", "int64 tensor", "string_view", "list_", "pairs of text", "dictionary", "permuted")
+        some = (
+            "int8",
+            "int64 tensor",
+            "string_view",
+            "list_",
+            "pairs of text",
+            "dictionary",
+            "permuted",
+        )
         table = pa.table({name: columns[name] for name in some}).replace_schema_metadata({"a": "b"})
         plain = pa.table(
-            {"x": np.arange(3), "y": tw.to(np.ones((3, 2), np.float32), "arrow"), "z": pa.array([[1, 2]] * 3, pa.list_(pa.int8(), 2))}
+            {
+                "x": np.arange(3),
+                "y": tw.to(np.ones((3, 2), np.float32), "arrow"),
+                "z": pa.array([[1, 2]] * 3, pa.list_(pa.int8(), 2)),
+            }
         )
         _SEEDS.extend(
-            [ipc(table), ipc(table, True, compression="lz4"), ipc(plain), tw.dumps({"x": np.arange(3), "y": np.ones((3, 2))}, "arrow")]
+            [
+                ipc(table),
+                ipc(table, True, compression="lz4"),
+                ipc(plain),
+                tw.dumps({"x": np.arange(3), "y": np.ones((3, 2))}, "arrow"),
+            ]
         )
         _SEEDS.append(tw.dumps(np.arange(3), "arrow"))
     return _SEEDS

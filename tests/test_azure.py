@@ -1,4 +1,6 @@
-"""Azure's blobs, by its own emulator: what is different from S3 is what the server says, not what we do."""
+"""Azure's blobs, by its own emulator: what is different from S3 is what the server says, not what
+we do.
+"""
 
 import numpy as np
 import pytest
@@ -21,9 +23,16 @@ def server():
 
 
 def test_files():
-    value = {"x": np.random.default_rng(0).random((3000, 1000)), "words": tw.Strings.of(["a", "", "Straße"])}  # three parts of an upload
+    # three parts of an upload
+    value = {
+        "x": np.random.default_rng(0).random((3000, 1000)),
+        "words": tw.Strings.of(["a", "", "Straße"]),
+    }
     tw.save(f"{ROOT}/models/a.safetensors", value, checksum=True)
-    assert tw.equal(tw.load(f"{ROOT}/models/a.safetensors"), value) and tw.verify(f"{ROOT}/models/a.safetensors").ok
+    assert (
+        tw.equal(tw.load(f"{ROOT}/models/a.safetensors"), value)
+        and tw.verify(f"{ROOT}/models/a.safetensors").ok
+    )
     with tw.open(f"{ROOT}/models/a.safetensors") as lazy:
         assert lazy["x"][2999, 3] == value["x"][2999, 3]
     for missing in (f"{ROOT}/none.safetensors", "az://nowhere/none.safetensors"):
@@ -52,8 +61,12 @@ def test_if_absent():
 
 def test_datasets():
     source = f"{ROOT}/in/a-*.tfrecord"
-    tw.write_examples(f"{ROOT}/in/a.tfrecord", rows_for(300), shards=6, schema=SCHEMA, schema_file=False)
-    assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=2).records == 300
+    tw.write_examples(
+        f"{ROOT}/in/a.tfrecord", rows_for(300), shards=6, schema=SCHEMA, schema_file=False
+    )
+    assert (
+        datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=2).records == 300
+    )
     assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=2).written == 0
     storage.delete(f"{ROOT}/parquet/part-00002-of-00004.parquet")
     assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=0).written == 1

@@ -12,7 +12,11 @@ from tensorwire.testing import strategies as tws
 SEALED = {
     "plain": {"a": np.arange(3), "b": np.zeros(2, np.float16)},
     "lone": np.arange(4.0),
-    "nested": {"w": tw.Strings.of(["é", "x"]), "l": [np.zeros(1), 3, {"k": (True, None)}], "s": tw.Sparse([[1]], [2.5], (3,))},
+    "nested": {
+        "w": tw.Strings.of(["é", "x"]),
+        "l": [np.zeros(1), 3, {"k": (True, None)}],
+        "s": tw.Sparse([[1]], [2.5], (3,)),
+    },
     "bundle": tw.Bundle({"x": np.ones(2, np.uint8)}, {"model": "nmt"}, {"x": {"device": "cpu"}}),
     "escaped": {'quo"te\n': np.zeros(1)},
 }
@@ -76,4 +80,6 @@ def test_headers_of_others_may_end_as_they_like():
     for end in (b"\n", b"\t\n", b"  \r\n"):
         size = int.from_bytes(blob[:8], "little")
         text = blob[8 : 8 + size].rstrip() + end
-        assert tw.equal(tw.loads(len(text).to_bytes(8, "little") + text + blob[8 + size :]), {"a": np.arange(3)})
+        assert tw.equal(
+            tw.loads(len(text).to_bytes(8, "little") + text + blob[8 + size :]), {"a": np.arange(3)}
+        )

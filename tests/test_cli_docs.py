@@ -18,11 +18,18 @@ SERVERS = ("request", "serve", "view")
 
 
 def examples():
-    return [(name, line.strip()) for name in COMMANDS for line in parser(name).epilog.split("\n")[1:] if line.strip()]
+    return [
+        (name, line.strip())
+        for name in COMMANDS
+        for line in parser(name).epilog.split("\n")[1:]
+        if line.strip()
+    ]
 
 
 def test_the_page_is_fresh():
-    assert PAGE.read_text() == docs.page(), "make it again: python -m tensorwire.cli.docs > docs/cli.md"
+    assert PAGE.read_text() == docs.page(), (
+        "make it again: python -m tensorwire.cli.docs > docs/cli.md"
+    )
 
 
 def test_every_command_and_option_is_in_it():
@@ -30,18 +37,28 @@ def test_every_command_and_option_is_in_it():
     for name in COMMANDS:
         assert f"## tensorwire {name}\n" in text
         for action in parser(name)._actions:
-            assert all(re.search(rf"(?m)^  .*{re.escape(option)}\b", text) for option in action.option_strings)
+            assert all(
+                re.search(rf"(?m)^  .*{re.escape(option)}\b", text)
+                for option in action.option_strings
+            )
 
 
 @pytest.fixture
 def folder(tmp_path):
     """The files that the examples speak of."""
     rng = np.random.default_rng(3)
-    value = {"embedding": rng.standard_normal((50, 8)).astype(np.float32), "layers": [{"w": rng.random((4, 4))} for _ in range(2)]}
+    value = {
+        "embedding": rng.standard_normal((50, 8)).astype(np.float32),
+        "layers": [{"w": rng.random((4, 4))} for _ in range(2)],
+    }
     tw.save(tmp_path / "model.safetensors", value, checksum=True)
     tw.save(tmp_path / "half.safetensors", tw.load(tmp_path / "model.safetensors"))
     tw.save(
-        tmp_path / "predictions.npz", {"logits": rng.standard_normal((6, 7, 8)).astype(np.float32), "tokens": tw.Ragged.of([[1], [2, 3]])}
+        tmp_path / "predictions.npz",
+        {
+            "logits": rng.standard_normal((6, 7, 8)).astype(np.float32),
+            "tokens": tw.Ragged.of([[1], [2, 3]]),
+        },
     )
     rows = [{"label": i % 5, "ids": list(range(i % 4))} for i in range(100)]
     tw.write_examples(tmp_path / "train.tfrecord", rows, shards=2)
@@ -60,7 +77,9 @@ def test_every_example_runs(folder):
         if "<" in words:
             source, words = folder / words[words.index("<") + 1], words[: words.index("<")]
         with open(source or "/dev/null", "rb") as given:
-            found = subprocess.run([*COMMAND, *words[1:]], cwd=folder, stdin=given, capture_output=True, text=True)
+            found = subprocess.run(
+                [*COMMAND, *words[1:]], cwd=folder, stdin=given, capture_output=True, text=True
+            )
         assert found.returncode == 0, (line, found.stderr)
         assert found.stdout and found.stderr == "", line
         ran += 1

@@ -1,4 +1,6 @@
-"""The client's rules, without a network: what is sent, when it is sent again, and what becomes of the answers."""
+"""The client's rules, without a network: what is sent, when it is sent again, and what becomes of
+the answers.
+"""
 
 import asyncio
 import gzip
@@ -21,7 +23,11 @@ from tensorwire.serving.transports import Answer, ConnectError, Deadline
 
 ADDER = Signature.given({"x": ("float32", [None, 2])}, {"y": ("float32", [None])})
 SPARSE = Signature.given(
-    {"ids": ("sparse", "float32", [None, 100]), "tokens": ("ragged", "int64", [None, None]), "word": ("string", [None])},
+    {
+        "ids": ("sparse", "float32", [None, 100]),
+        "tokens": ("ragged", "int64", [None, None]),
+        "word": ("string", [None]),
+    },
     {
         "sum": ("float32", [None]),
         "back_indices": ("int64", [None, 2]),
@@ -29,17 +35,35 @@ SPARSE = Signature.given(
         "back_dense_shape": ("int64", [2]),
     },
 )
-URLS = {"rest": "http://127.0.0.1:8501", "grpc": "grpc://127.0.0.1:8500", "kserve": "http://127.0.0.1:8000"}
+URLS = {
+    "rest": "http://127.0.0.1:8501",
+    "grpc": "grpc://127.0.0.1:8500",
+    "kserve": "http://127.0.0.1:8000",
+}
 IDS = tw.Sparse([[0, 7], [1, 3]], np.float32([1.5, 2]), (2, 100))
 
 
 def client(kind, mock, **options):
-    return Client(URLS[kind], model="m", protocol="kserve" if kind == "kserve" else None, transport=mock, **options)
+    return Client(
+        URLS[kind],
+        model="m",
+        protocol="kserve" if kind == "kserve" else None,
+        transport=mock,
+        **options,
+    )
 
 
 def echo(ids, tokens, word):
-    assert isinstance(ids, tw.Sparse) and isinstance(tokens, tw.Ragged) and isinstance(word, tw.Strings)
-    parts = {"back_indices": ids.indices, "back_values": ids.values, "back_dense_shape": ids.dense_shape}
+    assert (
+        isinstance(ids, tw.Sparse)
+        and isinstance(tokens, tw.Ragged)
+        and isinstance(word, tw.Strings)
+    )
+    parts = {
+        "back_indices": ids.indices,
+        "back_values": ids.values,
+        "back_dense_shape": ids.dense_shape,
+    }
     return {"sum": np.float32([tokens.values.sum(), len(word)]), **parts}
 
 
@@ -50,7 +74,8 @@ def echo(ids, tokens, word):
 def test_sparse_ragged_and_strings_go_there_and_back(kind):
     mock = MockTransport.model(echo, SPARSE)
     given = {"ids": IDS, "tokens": [[4, 8], [15]], "word": [b"a", b"\xff\x00"]}
-    # KServe's metadata says no more than names, dtypes and shapes; that is enough to find the parts.
+    # KServe's metadata says no more than names, dtypes and shapes; that is enough to find the
+    # parts.
     found = client(kind, mock).predict(given)
     assert set(found) == {"sum", "back"} and found["sum"].tolist() == [27, 2]
     assert tw.equal(found["back"], IDS)
@@ -108,7 +133,9 @@ def test_parts_that_are_no_tensor_are_an_error():
         return echo(ids, tokens, word) | {"back_indices": np.array([[0, 7], [9, 3]])}
 
     with pytest.raises(tw.DecodeError, match="no sparse tensor"):
-        client("grpc", MockTransport.model(bad, SPARSE)).predict({"ids": IDS, "tokens": [[1]], "word": ["a"]})
+        client("grpc", MockTransport.model(bad, SPARSE)).predict(
+            {"ids": IDS, "tokens": [[1]], "word": ["a"]}
+        )
 
 
 # What is sent
@@ -120,7 +147,8 @@ def sent(mock):
 
 def test_rows_columns_and_the_forms():
     mock = MockTransport.model(
-        lambda a, b: {"y": a + b}, Signature.given({"a": ("int64", [None]), "b": ("int64", [None])}, {"y": ("int64", [None])})
+        lambda a, b: {"y": a + b},
+        Signature.given({"a": ("int64", [None]), "b": ("int64", [None])}, {"y": ("int64", [None])}),
     )
     one = client("rest", mock)
     assert one.predict({"a": [1, 2], "b": [3, 4]}, layout="rows")["y"].tolist() == [4, 6]
@@ -140,10 +168,16 @@ def test_rows_are_refused_where_parts_have_other_first_dimensions():
 def test_what_json_cannot_hold_names_the_way_out():
     signature = Signature.given({"x": ("float16", [None])})
     with pytest.raises(tw.EncodeError, match=r"gRPC takes it: Client\('grpc://"):
-        client("rest", MockTransport.model(lambda x: x, signature), signature=signature).predict(np.float16([1]))
-    found = client("grpc", MockTransport.model(lambda x: {"y": x}, signature)).predict(np.float16([1, 2]))
+        client("rest", MockTransport.model(lambda x: x, signature), signature=signature).predict(
+            np.float16([1])
+        )
+    found = client("grpc", MockTransport.model(lambda x: {"y": x}, signature)).predict(
+        np.float16([1, 2])
+    )
     assert found["y"].dtype == np.float16
-    found = client("kserve", MockTransport.model(lambda x: {"y": x}, signature)).predict(np.float16([1, 2]))
+    found = client("kserve", MockTransport.model(lambda x: {"y": x}, signature)).predict(
+        np.float16([1, 2])
+    )
     assert found["y"].dtype == np.float16
 
 
@@ -155,7 +189,10 @@ def test_gzip_is_one_member_and_the_answer_may_be_packed(kind):
     assert one.predict(x)["y"].shape == (100_000,)
     call = mock.calls[-1]
     body = b"".join(call.body)
-    assert call.headers["Content-Encoding"] == call.headers["Accept-Encoding"] == "gzip" and len(body) < 100_000
+    assert (
+        call.headers["Content-Encoding"] == call.headers["Accept-Encoding"] == "gzip"
+        and len(body) < 100_000
+    )
     import zlib
 
     inflate = zlib.decompressobj(31)
@@ -165,12 +202,20 @@ def test_gzip_is_one_member_and_the_answer_may_be_packed(kind):
 
 def test_names_are_percent_encoded_and_say_nothing_else():
     mock = MockTransport.model(lambda x: {"y": x.sum(1)}, ADDER)
-    Client("http://h:1", model="a/../b c:ü", version=3, signature=ADDER, transport=mock).predict([[1, 2]])
+    Client("http://h:1", model="a/../b c:ü", version=3, signature=ADDER, transport=mock).predict(
+        [[1, 2]]
+    )
     assert mock.calls[0].target == "/v1/models/a%2F..%2Fb%20c%3A%C3%BC/versions/3:predict"
-    Client("http://h:1", model="m", label="st/able", signature=ADDER, transport=mock).predict([[1, 2]])
+    Client("http://h:1", model="m", label="st/able", signature=ADDER, transport=mock).predict(
+        [[1, 2]]
+    )
     assert mock.calls[1].target == "/v1/models/m/labels/st%2Fable:predict"
-    Client("grpc://h:1", model="m", label="stable", signature=ADDER, transport=mock).predict([[1, 2]])
-    assert messages.parse_predict(b"".join(mock.calls[2].body)).model == messages.ModelSpec("m", None, "stable", "")
+    Client("grpc://h:1", model="m", label="stable", signature=ADDER, transport=mock).predict(
+        [[1, 2]]
+    )
+    assert messages.parse_predict(b"".join(mock.calls[2].body)).model == messages.ModelSpec(
+        "m", None, "stable", ""
+    )
 
 
 def test_another_signature_is_named():
@@ -185,30 +230,58 @@ def test_another_signature_is_named():
 
 
 def test_classify_and_regress_send_examples():
-    examples, context = [{"age": 20, "name": "a"}, {"age": 30, "name": b"\xff", "w": [0.5, 1.5]}], {"day": 3}
+    examples, context = (
+        [{"age": 20, "name": "a"}, {"age": 30, "name": b"\xff", "w": [0.5, 1.5]}],
+        {"day": 3},
+    )
     bodies = []
 
     def respond(call):
         bodies.append(b"".join(call.body))
         if call.method == messages.CLASSIFY:
             spec = messages.parse_examples(bodies[-1]).model
-            return answer(b"".join(messages.build_classify_answer(spec, tw.tensor([["a", "b"]]), np.float32([[0.25, 0.75]]))))
+            return answer(
+                b"".join(
+                    messages.build_classify_answer(
+                        spec, tw.tensor([["a", "b"]]), np.float32([[0.25, 0.75]])
+                    )
+                )
+            )
         if call.method == messages.REGRESS:
-            return answer(b"".join(messages.build_regress_answer(messages.parse_examples(bodies[-1]).model, np.float32([1, 2]))))
-        return answer(b'{"results": [[["a", 0.25], ["b", 0.75]]]}' if "classify" in call.target else b'{"results": [1.0, 2.0]}')
+            return answer(
+                b"".join(
+                    messages.build_regress_answer(
+                        messages.parse_examples(bodies[-1]).model, np.float32([1, 2])
+                    )
+                )
+            )
+        return answer(
+            b'{"results": [[["a", 0.25], ["b", 0.75]]]}'
+            if "classify" in call.target
+            else b'{"results": [1.0, 2.0]}'
+        )
 
     for kind in ("rest", "grpc"):
         one = client(kind, MockTransport(respond))
         found = one.classify(examples, context=context)
-        assert found["classes"].tolist() == [[b"a", b"b"]] and found["scores"].tolist() == [[0.25, 0.75]], kind
+        assert found["classes"].tolist() == [[b"a", b"b"]] and found["scores"].tolist() == [
+            [0.25, 0.75]
+        ], kind
         assert one.regress(examples)["outputs"].tolist() == [1, 2], kind
     assert json.loads(bodies[0]) == {
         "context": {"day": 3},
         "examples": [examples[0], {"age": 30, "name": {"b64": "/w=="}, "w": [0.5, 1.5]}],
     }
     found = messages.parse_examples(bodies[2])
-    assert tw.io.parse_example(found.examples, {"age": tw.io.FixedLenFeature([], "int64")})["age"].tolist() == [20, 30]
-    assert tw.io.parse_single_example(found.context, {"day": tw.io.FixedLenFeature([], "int64")})["day"] == 3
+    assert tw.io.parse_example(found.examples, {"age": tw.io.FixedLenFeature([], "int64")})[
+        "age"
+    ].tolist() == [20, 30]
+    assert (
+        tw.io.parse_single_example(found.context, {"day": tw.io.FixedLenFeature([], "int64")})[
+            "day"
+        ]
+        == 3
+    )
     with pytest.raises(tw.EncodeError, match="KServe has no classify"):
         client("kserve", MockTransport(respond)).classify(examples)
 
@@ -217,9 +290,16 @@ def test_explain_says_how_and_why():
     one = client("rest", MockTransport.model(echo, SPARSE))
     text = one.explain({"ids": IDS, "tokens": [[4, 8], [15]], "word": ["a", "b"]})
     assert "ids: Sparse float32 (2, 100) goes as parts" in text and "columns only" in text
-    assert "POST http://127.0.0.1:8501/v1/models/m:predict, " in text and text.endswith(" bytes of application/json")
-    text = client("grpc", MockTransport.model(echo, SPARSE)).explain({"ids": IDS, "tokens": [[4, 8], [15]], "word": ["a", "b"]})
-    assert "gRPC /tensorflow.serving.PredictionService/Predict at grpc://127.0.0.1:8500" in text and "by REST" not in text
+    assert "POST http://127.0.0.1:8501/v1/models/m:predict, " in text and text.endswith(
+        " bytes of application/json"
+    )
+    text = client("grpc", MockTransport.model(echo, SPARSE)).explain(
+        {"ids": IDS, "tokens": [[4, 8], [15]], "word": ["a", "b"]}
+    )
+    assert (
+        "gRPC /tensorflow.serving.PredictionService/Predict at grpc://127.0.0.1:8500" in text
+        and "by REST" not in text
+    )
 
 
 def test_a_body_of_your_own():
@@ -236,7 +316,9 @@ def test_a_body_of_your_own():
 
 
 def answer(body=b"{}", status=200, **headers):
-    return Answer(status, {name.replace("_", "-"): value for name, value in headers.items()}, memoryview(body))
+    return Answer(
+        status, {name.replace("_", "-"): value for name, value in headers.items()}, memoryview(body)
+    )
 
 
 def talk(answers, attempts=3, seconds=10.0, chance=0.5):
@@ -291,14 +373,23 @@ def test_retry_after_is_kept_within_the_deadline():
     assert wishes == ["call", Pause(3.0), "call"]
     late = answer(status=503, retry_after="11")
     wishes, found = talk([late, answer()])
-    assert wishes == ["call"] and found is late, "there is no time for that, so the answer that we have is the answer"
+    assert wishes == ["call"] and found is late, (
+        "there is no time for that, so the answer that we have is the answer"
+    )
     wishes, found = talk([answer(status=429, retry_after="6")] * 3)
     assert wishes == ["call", Pause(6.0), "call"] and found.status == 429
 
 
 def test_retry_after_in_all_forms():
-    assert _retry_after({}) is None and _retry_after({"retry-after": "soon"}) is None and _retry_after({"retry-after": "-1"}) is None
-    assert _retry_after({"retry-after": " 7 "}) == 7 and _retry_after({"retry-after": "9" * 400}) == 999999999
+    assert (
+        _retry_after({}) is None
+        and _retry_after({"retry-after": "soon"}) is None
+        and _retry_after({"retry-after": "-1"}) is None
+    )
+    assert (
+        _retry_after({"retry-after": " 7 "}) == 7
+        and _retry_after({"retry-after": "9" * 400}) == 999999999
+    )
     assert _retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
     assert _retry_after({"retry-after": "Wed, 21 Oct 2099 07:28:00 GMT"}) > 1e9
 
@@ -310,7 +401,9 @@ def test_redirects_are_not_followed():
 
 def test_the_deadline_ends_it_between_attempts():
     now = [0.0]
-    going = Conversation(None, ADDER, chance=lambda: 0.5).ask("call", Deadline(1.0, 1.0, lambda: now[0]))
+    going = Conversation(None, ADDER, chance=lambda: 0.5).ask(
+        "call", Deadline(1.0, 1.0, lambda: now[0])
+    )
     assert next(going) == "call"
     now[0] = 0.97
     with pytest.raises(ConnectError):
@@ -382,8 +475,14 @@ def test_wrong_arguments_say_what_is_wrong(url, options, why):
     ("url", "expected"),
     [
         ("http://h:1/v1/models/m", ("http://h:1", "m", None, None, "tensorflow")),
-        ("https://h/prefix/v1/models/a%2Fb/versions/12:predict", ("https://h/prefix", "a/b", 12, None, "tensorflow")),
-        ("http://h:1/v1/models/m/labels/stable/metadata", ("http://h:1", "m", None, "stable", "tensorflow")),
+        (
+            "https://h/prefix/v1/models/a%2Fb/versions/12:predict",
+            ("https://h/prefix", "a/b", 12, None, "tensorflow"),
+        ),
+        (
+            "http://h:1/v1/models/m/labels/stable/metadata",
+            ("http://h:1", "m", None, "stable", "tensorflow"),
+        ),
         ("http://h:1/v2/models/m/versions/3/infer", ("http://h:1", "m", 3, None, "kserve")),
         ("grpc://h:1/m", ("grpc://h:1", "m", None, None, "tensorflow")),
     ],
@@ -403,9 +502,14 @@ def test_the_async_client_does_the_same():
         async with AsyncClient(URLS["rest"], model="m", transport=mock) as one:
             all_found = await asyncio.gather(*(one.predict(given) for _ in range(8)))
             assert all(tw.equal(found["back"], IDS) for found in all_found)
-            assert (await one.status())[0].state == "AVAILABLE" and "goes as parts" in await one.explain(given)
+            assert (await one.status())[
+                0
+            ].state == "AVAILABLE" and "goes as parts" in await one.explain(given)
             assert (await one.build(given)).target == "/v1/models/m:predict"
-            assert list((await one.metadata()).signatures) == ["serving_default"] and (await one.signature()).groups()
+            assert (
+                list((await one.metadata()).signatures) == ["serving_default"]
+                and (await one.signature()).groups()
+            )
         assert mock.is_closed
         busy = MockTransport.answers([BUSY, BUSY, BUSY])
         async with AsyncClient(URLS["rest"], model="m", signature=ADDER, transport=busy) as one:
@@ -437,7 +541,9 @@ def test_large_tensors_leave_the_loop_free():
 
 
 def test_both_have_the_same_methods_and_arguments():
-    for name in "predict classify regress status metadata explain build send signature close".split():
+    for (
+        name
+    ) in "predict classify regress status metadata explain build send signature close".split():
         mine, other = (inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient))
         assert mine == other and inspect.iscoroutinefunction(getattr(AsyncClient, name)), name
 
@@ -445,7 +551,10 @@ def test_both_have_the_same_methods_and_arguments():
 def test_threads_can_share_a_client():
     mock = MockTransport.model(lambda x: {"y": x.sum(1)}, ADDER)
     one, found = client("rest", mock), []
-    threads = [threading.Thread(target=lambda: found.append(one.predict([[1, 2]])["y"].tolist())) for _ in range(16)]
+    threads = [
+        threading.Thread(target=lambda: found.append(one.predict([[1, 2]])["y"].tolist()))
+        for _ in range(16)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -463,7 +572,12 @@ for url in ("http://h", "grpc://h"):
     assert tw.serving.Client(url, model="m", transport=mock).predict([1, 2])["y"].tolist() == [1, 2]
 print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "google", "grpc", "asyncio")])
 """
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 @pytest.mark.timing
@@ -477,7 +591,9 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
 )
 def test_reading_a_long_answer_ends_at_the_deadline(body):
     """Python's own loops look at the clock."""
-    signature = Signature.given({"x": ("float32", [None])}, {"y": ("string" if b"abc" in body[:40] else "float32", [None])})
+    signature = Signature.given(
+        {"x": ("float32", [None])}, {"y": ("string" if b"abc" in body[:40] else "float32", [None])}
+    )
     one = client("rest", MockTransport.answers([answer(body)]), signature=signature)
     start = time.monotonic()
     with pytest.raises(tw.DeadlineError):

@@ -1,4 +1,6 @@
-"""The bad servers once more, as a caller of the client meets them: the documented error by the deadline, after at most three attempts."""
+"""The bad servers once more, as a caller of the client meets them: the documented error by the
+deadline, after at most three attempts.
+"""
 
 import asyncio
 import time
@@ -39,9 +41,17 @@ def test_done_by_the_deadline_with_the_documented_error(kind, name):
     mode = MODES[name]
     with BadServer(mode) as server:
         options = {"context": server.context} if server.context else {}
-        client = kind(server.url, model="m", signature=SIGNATURE, deadline=SECONDS, limits=tw.Limits(answer=16 << 20), **options)
+        client = kind(
+            server.url,
+            model="m",
+            signature=SIGNATURE,
+            deadline=SECONDS,
+            limits=tw.Limits(answer=16 << 20),
+            **options,
+        )
         try:
-            body = b'{"inputs":[' + b"1.0," * (mode.sent // 4) + b"1.0]}"  # which takes no time to make
+            # which takes no time to make
+            body = b'{"inputs":[' + b"1.0," * (mode.sent // 4) + b"1.0]}"
             for call in range(mode.calls):
                 before, start = server.requests, time.monotonic()
                 try:
@@ -50,7 +60,9 @@ def test_done_by_the_deadline_with_the_documented_error(kind, name):
                     found = error
                 assert time.monotonic() - start < SECONDS + 1
                 if call < mode.calls - 1:
-                    assert not isinstance(found, tw.TransportError), "the calls before the fault get their answers"
+                    assert not isinstance(found, tw.TransportError), (
+                        "the calls before the fault get their answers"
+                    )
             assert server.requests - before <= 3 and server.connections <= 3 * mode.calls
             check(mode, found)
         finally:
@@ -58,7 +70,9 @@ def test_done_by_the_deadline_with_the_documented_error(kind, name):
 
 
 def check(mode, found):
-    """What the transport says is what the caller hears, unless it was worth another attempt; answers that are errors have their status."""
+    """What the transport says is what the caller hears, unless it was worth another attempt;
+    answers that are errors have their status.
+    """
     if mode.error is ConnectError and isinstance(found, dict):
         return  # tried again, and then it went well
     if mode.error is not None:

@@ -11,9 +11,13 @@ from tensorwire.serving import AsyncClient, Client, MockTransport, Signature
 from tensorwire.serving.transports import Answer
 
 OLD = Signature.given({"x": ("float32", [None])}, {"y": ("float32", [None])})
-NEW = Signature.given({"x": ("float32", [None]), "scale": ("float32", [])}, {"y": ("float32", [None])})
+NEW = Signature.given(
+    {"x": ("float32", [None]), "scale": ("float32", [])}, {"y": ("float32", [None])}
+)
 INTEGERS = Signature.given({"x": ("int64", [None])}, {"y": ("int64", [None])})
-RENAMED = Signature.given({"x": ("float32", [None])}, {"z": ("float32", [None]), "w": ("float32", [None])})
+RENAMED = Signature.given(
+    {"x": ("float32", [None])}, {"z": ("float32", [None]), "w": ("float32", [None])}
+)
 
 
 class Changing:
@@ -51,14 +55,20 @@ def test_inputs_that_fit_only_the_new_one(url):
 
 
 def test_a_request_that_the_server_refuses():
-    """Numbers of Python's own fit both; the old signature would send 1.0, which the new one does not take."""
+    """Numbers of Python's own fit both; the old signature would send 1.0, which the new one does
+    not take.
+    """
     server = Changing(double, OLD)
     with Client("http://anywhere", model="m", transport=server.mock) as client:
         client.predict({"x": [1]})
         server.replace(double, INTEGERS)
         found = client.predict({"x": [1]})["y"]
         assert found.dtype == np.int64 and found.tolist() == [2]
-        assert [target.rpartition("/")[2] for target in server.targets[2:]] == ["m:predict", "metadata", "m:predict"]
+        assert [target.rpartition("/")[2] for target in server.targets[2:]] == [
+            "m:predict",
+            "metadata",
+            "m:predict",
+        ]
         assert client.predict({"x": [4]})["y"].tolist() == [8]
     assert server.targets[-1].endswith(":predict") and len(server.targets) == 6
 
@@ -69,7 +79,12 @@ def test_an_answer_with_other_outputs_is_read_again_and_not_asked_for_again(url)
         client.predict({"x": [1]})
         server.replace(lambda x: {"z": x, "w": -x}, RENAMED)
         assert tw.equal(client.predict({"x": [1]}), {"w": np.float32([-1]), "z": np.float32([1])})
-    assert [target.lower().endswith("predict") for target in server.targets] == [False, True, True, False]
+    assert [target.lower().endswith("predict") for target in server.targets] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_by_asyncio():
@@ -111,6 +126,9 @@ def test_a_server_that_is_gone_does_not_hide_the_mistake():
 
 def test_a_given_signature_is_never_asked_for():
     server = Changing(double, NEW)
-    with Client("http://anywhere", model="m", signature=OLD, transport=server.mock) as client, pytest.raises(tw.EncodeError):
+    with (
+        Client("http://anywhere", model="m", signature=OLD, transport=server.mock) as client,
+        pytest.raises(tw.EncodeError),
+    ):
         client.predict({"z": [1]})
     assert server.targets == []

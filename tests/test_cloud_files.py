@@ -1,4 +1,6 @@
-"""Tensors and records in a bucket, on a web server and in fsspec, through the same functions as local files."""
+"""Tensors and records in a bucket, on a web server and in fsspec, through the same functions as
+local files.
+"""
 
 import importlib
 import io
@@ -57,10 +59,16 @@ def asked(proxy):
 VALUE = {"a": np.arange(12.0).reshape(3, 4), "words": tw.Strings.of(["x", "yy"]), "n": 3}
 
 
-@pytest.mark.parametrize("name", ["x.safetensors", "x.npz", "x.npy", "x.safetensors.zst", "x.arrow", "x.json", "x.pb"])
+@pytest.mark.parametrize(
+    "name", ["x.safetensors", "x.npz", "x.npy", "x.safetensors.zst", "x.arrow", "x.json", "x.pb"]
+)
 def test_save_and_load(base, name):
     path = storage.join(base, name)
-    value = np.arange(6, dtype=np.float32) if name in ("x.npy", "x.pb") else {"a": np.arange(6.0), "b": np.int32([1])}
+    value = (
+        np.arange(6, dtype=np.float32)
+        if name in ("x.npy", "x.pb")
+        else {"a": np.arange(6.0), "b": np.int32([1])}
+    )
     format = "tensorproto" if name == "x.pb" else None
     tw.save(path, value, format)
     found = tw.load(path, format)
@@ -74,7 +82,10 @@ def test_open_inspect_verify(base):
     tw.save(path, VALUE, checksum=True, metadata={"who": "me"})
     with tw.open(path) as file:
         assert file.path == path and file.metadata == {"who": "me"} and file.lazy
-        assert file["a"][1:2].tolist() == [[4, 5, 6, 7]] and file["words"].read().tolist() == ["x", "yy"]
+        assert file["a"][1:2].tolist() == [[4, 5, 6, 7]] and file["words"].read().tolist() == [
+            "x",
+            "yy",
+        ]
         again = pickle.loads(pickle.dumps(file))
         with again:
             assert again["a"][2].tolist() == [8, 9, 10, 11]
@@ -98,14 +109,21 @@ def test_missing(base):
         with pytest.raises(FileNotFoundError) as caught:
             use(path)
         assert caught.value.filename == path
-    for use in (lambda path: list(tw.RecordReader(path)), tw.read_examples, tw.infer_schema, tw.inspect):
+    for use in (
+        lambda path: list(tw.RecordReader(path)),
+        tw.read_examples,
+        tw.infer_schema,
+        tw.inspect,
+    ):
         with pytest.raises(FileNotFoundError):
             use(storage.join(base, "missing.tfrecord"))
 
 
 def test_a_sample_reads_only_its_bytes(proxy):
     path, rows = f"{ROOT}/sample.tfrecord", 100_000
-    tw.write_examples(path, {"id": np.arange(rows), "x": np.zeros((rows, 20), np.float32)}, schema_file=False)
+    tw.write_examples(
+        path, {"id": np.arange(rows), "x": np.zeros((rows, 20), np.float32)}, schema_file=False
+    )
     proxy.requests.clear()
     schema = tw.infer_schema(path, sample=300_000)
     assert schema["id"].seen["range"] == [0, rows - 1] and schema["x"].shape == (20,)
@@ -119,7 +137,8 @@ def test_rows_read_only_their_bytes(proxy):
     with tw.open(path) as file:
         assert file["b"].shape == array.shape
         assert (file["b"][2000:2003] == array[2000:2003]).all()
-    assert asked(proxy) <= (64 << 10) + 3 * 4096 and len(proxy.requests) == 3  # HEAD, the beginning, the rows
+    # HEAD, the beginning, the rows
+    assert asked(proxy) <= (64 << 10) + 3 * 4096 and len(proxy.requests) == 3
     proxy.requests.clear()
     assert (tw.load(path)["b"] == array).all()
     assert asked(proxy) == storage.stat(path).size
@@ -129,7 +148,9 @@ def test_a_sharded_model(base):
     for i in range(2):
         tw.save(storage.join(base, f"m-{i}.safetensors"), {f"t{i}": np.full(3, i)})
     index = storage.join(base, "m.safetensors.index.json")
-    storage.write_bytes(index, b'{"metadata": {}, "weight_map": {"t0": "m-0.safetensors", "t1": "m-1.safetensors"}}')
+    storage.write_bytes(
+        index, b'{"metadata": {}, "weight_map": {"t0": "m-0.safetensors", "t1": "m-1.safetensors"}}'
+    )
     assert tw.load(index)["t1"].tolist() == [1, 1, 1]
     with tw.open(index) as file:
         assert list(file) == ["t0", "t1"] and file["t0"].read().tolist() == [0, 0, 0]
@@ -171,7 +192,11 @@ def test_records_of_many_shards(base):
         writer.write_many([b"%d" % i for i in range(100)])
     pattern = storage.join(base, "train-*.tfrecord")
     reader = tw.RecordReader(pattern)
-    assert len(reader.paths) == 7 and sorted(map(int, reader)) == list(range(100)) and len(reader) == 100
+    assert (
+        len(reader.paths) == 7
+        and sorted(map(int, reader)) == list(range(100))
+        and len(reader) == 100
+    )
     reader[50]
     assert len(tw.RecordReader(storage.join(base, "train-*")).paths) == 7  # without the indexes
     reader.close()
@@ -199,7 +224,11 @@ def test_a_writer_that_fails(base):
 
 def test_examples(base):
     path, rows = storage.join(base, "e.tfrecord"), 1000
-    data = {"id": np.arange(rows), "x": np.random.default_rng(0).random((rows, 4), np.float32), "w": [f"w{i}" for i in range(rows)]}
+    data = {
+        "id": np.arange(rows),
+        "x": np.random.default_rng(0).random((rows, 4), np.float32),
+        "w": [f"w{i}" for i in range(rows)],
+    }
     assert tw.write_examples(path, data, shards=5) == rows
     pattern = storage.join(base, "e-*.tfrecord")
     assert storage.stat(path + ".schema.json") is not None
@@ -248,7 +277,9 @@ def test_reading_in_order_goes_on_after_trouble(proxy):
     with tw.RecordWriter(path) as writer:
         writer.write_many(tw.Strings.of(records))
     count = iter(range(1000))
-    proxy.fault = lambda method, path, headers: ("cut", 1_300_000) if method == "GET" and next(count) % 2 == 0 else None
+    proxy.fault = lambda method, path, headers: (
+        ("cut", 1_300_000) if method == "GET" and next(count) % 2 == 0 else None
+    )
     assert list(tw.RecordReader(path)) == records
 
 
@@ -257,8 +288,14 @@ def test_a_network_fault_is_not_damage(proxy, monkeypatch):
     path = f"{ROOT}/n.tfrecord"
     with tw.RecordWriter(path) as writer:
         writer.write_many([bytes(100_000)] * 100)
-    for use in (lambda: list(tw.RecordReader(path, on_corrupt="skip")), lambda: tw.verify(path), lambda: list(tw.RecordReader(path))):
-        proxy.fault = lambda method, path, headers: 500 if method == "GET" and "bytes=0-" not in str(headers.get("range")) else None
+    for use in (
+        lambda: list(tw.RecordReader(path, on_corrupt="skip")),
+        lambda: tw.verify(path),
+        lambda: list(tw.RecordReader(path)),
+    ):
+        proxy.fault = lambda method, path, headers: (
+            500 if method == "GET" and "bytes=0-" not in str(headers.get("range")) else None
+        )
         with pytest.raises(tw.TransportError):
             use()
 

@@ -1,4 +1,6 @@
-"""Columns of Parquet and Arrow files in every dtype and kind: a dataset has the values that `tw.load` has."""
+"""Columns of Parquet and Arrow files in every dtype and kind: a dataset has the values that
+`tw.load` has.
+"""
 
 import json
 
@@ -100,7 +102,9 @@ KINDS = {
     "ragged": lambda x: tw.Ragged(x[:4], [0, 1, 1, 4]),
     "ragged, int32": lambda x: tw.Ragged(x[:4], np.int32([0, 1, 1, 4])),
     "ragged of ragged": lambda x: tw.Ragged(x[:4], [[0, 2, 2, 3], [0, 1, 1, 4]]),
-    "ragged of one length": lambda x: tw.Ragged(x[:4], [[0, 2, 4, 6], [0, 1, 1, 2, 3, 3, 4]], [2, None]),
+    "ragged of one length": lambda x: tw.Ragged(
+        x[:4], [[0, 2, 4, 6], [0, 1, 1, 2, 3, 3, 4]], [2, None]
+    ),
     "ragged of rows": lambda x: tw.Ragged(x.reshape(3, 2), [0, 1, 1, 3]),
     "ragged strings": lambda x: tw.Ragged(tw.Strings.of(["a", "bb"]), [0, 1, 1, 2]),
     "matrices": lambda x: np.stack([x.reshape(2, 3)] * 3),
@@ -139,7 +143,9 @@ def test_what_is_missing(tmp_path, source, target):
     found, wanted = tw.load(tmp_path / f"o.{target}"), tw.load(path)
     assert found.keys() == wanted.keys() and len(wanted) == 9
     for name in wanted:
-        assert found[name].tolist() == wanted[name].tolist() and str(found[name].shape) == str(wanted[name].shape), name
+        assert found[name].tolist() == wanted[name].tolist() and str(found[name].shape) == str(
+            wanted[name].shape
+        ), name
 
 
 def test_files_of_records_with_missing_features(tmp_path):
@@ -164,7 +170,9 @@ def test_a_column_that_no_tensor_holds_is_refused_by_name(tmp_path, source):
     """And is not damage that may be passed over."""
     import datetime
 
-    table = pa.table({"good": [1, 2], "when": [datetime.datetime(2020, 1, 1)] * 2, "inside": [[1, None], [2]]})
+    table = pa.table(
+        {"good": [1, 2], "when": [datetime.datetime(2020, 1, 1)] * 2, "inside": [[1, None], [2]]}
+    )
     path = tmp_path / f"a.{source}"
     if source == "parquet":
         pq.write_table(table, path)
@@ -174,19 +182,28 @@ def test_a_column_that_no_tensor_holds_is_refused_by_name(tmp_path, source):
     for columns in (None, ["good", "when"], ["good", "inside"]):
         for on_corrupt in ("raise", "skip"):
             with pytest.raises(tw.SchemaError) as caught:
-                datasets.convert(path, tmp_path / "o.jsonl", columns=columns, on_corrupt=on_corrupt, workers=0)
+                datasets.convert(
+                    path, tmp_path / "o.jsonl", columns=columns, on_corrupt=on_corrupt, workers=0
+                )
             assert caught.value.tensor in ("when", "inside") and caught.value.path
     assert datasets.convert(path, tmp_path / "o.jsonl", columns=["good"], workers=0).records == 2
 
 
 def test_values_that_are_not_tables(tmp_path):
-    """Tensors of several lengths in one row of an Arrow file are not records; quantized ones are the floats that they stand for."""
+    """Tensors of several lengths in one row of an Arrow file are not records; quantized ones are
+    the floats that they stand for.
+    """
     tw.save(tmp_path / "a.arrow", {"a": np.arange(3), "b": np.arange(5)})
     with pytest.raises(tw.SchemaError):
         datasets.convert(tmp_path / "a.arrow", tmp_path / "o.jsonl", workers=0)
     x = np.linspace(-1, 1, 50, dtype=np.float32).reshape(10, 5)
     tw.save(tmp_path / "q.arrow", {"x": x}, quantize="int8")
-    assert datasets.convert(tmp_path / "q.arrow", tmp_path / "q.safetensors", shards=1, workers=0).records == 10
+    assert (
+        datasets.convert(
+            tmp_path / "q.arrow", tmp_path / "q.safetensors", shards=1, workers=0
+        ).records
+        == 10
+    )
     assert tw.equal(tw.load(tmp_path / "q.safetensors")["x"], tw.load(tmp_path / "q.arrow")["x"])
     bundle = tw.Bundle({"x": x.astype(ml_dtypes.bfloat16)}, {"k": "v"})
     for source in SOURCES:
@@ -197,7 +214,9 @@ def test_values_that_are_not_tables(tmp_path):
 
 def test_arrow_for_others_has_no_storage_in_disguise(tmp_path):
     """What other libraries read as numbers is never the integers that stand for others."""
-    tw.write_examples(tmp_path / "a.tfrecord", {"x": np.array([1, 2], ml_dtypes.bfloat16), "i": np.arange(2)})
+    tw.write_examples(
+        tmp_path / "a.tfrecord", {"x": np.array([1, 2], ml_dtypes.bfloat16), "i": np.arange(2)}
+    )
     with pytest.raises(tw.EncodeError) as caught:
         tw.read_examples(tmp_path / "a.tfrecord", workers=0).arrow().read_all()
     assert caught.value.tensor == "x"

@@ -31,7 +31,12 @@ def scripts(tmp_path_factory):
 
 
 def bash(scripts, *words):
-    found = subprocess.run(["bash", "-c", BASH, "-", scripts / "bash", *words], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        ["bash", "-c", BASH, "-", scripts / "bash", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert found.stderr == ""
     return found.stdout.split()
 
@@ -39,26 +44,48 @@ def bash(scripts, *words):
 class TestBash:
     def test_commands(self, scripts):
         assert set(COMMANDS) <= set(bash(scripts, "tensorwire", ""))
-        assert bash(scripts, "tensorwire", "sh") == ["show"] and bash(scripts, "tensorwire", "--v") == ["--version"]
+        assert bash(scripts, "tensorwire", "sh") == ["show"] and bash(
+            scripts, "tensorwire", "--v"
+        ) == ["--version"]
         assert bash(scripts, "tensorwire", "--debug", "insp") == ["inspect"]
 
     @pytest.mark.parametrize("command", commands(), ids=lambda command: command.name)
     def test_every_option_of_every_command(self, scripts, command):
         found = bash(scripts, "tensorwire", command.name, "--")
-        assert found == [name for option in command.options for name in option.names if name.startswith("--")] and "--help" in found
+        assert (
+            found
+            == [
+                name for option in command.options for name in option.names if name.startswith("--")
+            ]
+            and "--help" in found
+        )
 
     def test_values(self, scripts):
         assert bash(scripts, "tensorwire", "show", "x", "--format", "safe") == ["safetensors"]
-        assert bash(scripts, "tensorwire", "profile", "x", "--best", "") == ["size", "encode", "decode", "balanced"]
+        assert bash(scripts, "tensorwire", "profile", "x", "--best", "") == [
+            "size",
+            "encode",
+            "decode",
+            "balanced",
+        ]
         assert bash(scripts, "tensorwire", "completion", "") == sorted(SCRIPTS)
         assert bash(scripts, "tensorwire", "show", "x", "--slice", "") == []
 
     def test_a_real_shell_completes_at_the_tab(self, scripts, tmp_path):
         """With readline: a command, an option, and a file whose name has to be quoted."""
         (tmp_path / "my model.safetensors").touch()
-        keys = f"cd {tmp_path}; source {scripts / 'bash'}; tensorwire() {{ printf '<%s>' \"$@\"; echo; }}\n"
+        keys = (
+            f"cd {tmp_path}; source {scripts / 'bash'}; tensorwire() {{ printf '<%s>' \"$@\"; echo;"
+            " }\n"
+        )
         keys += "tensorwire sho\tmy\t--histo\t\nexit\n"
-        found = in_terminal(command=["bash", "--norc", "--noprofile", "-i"], keys=keys.encode(), when=b"$", PS1="$", INPUTRC="/dev/null")
+        found = in_terminal(
+            command=["bash", "--norc", "--noprofile", "-i"],
+            keys=keys.encode(),
+            when=b"$",
+            PS1="$",
+            INPUTRC="/dev/null",
+        )
         assert "<show><my model.safetensors><--histogram>" in found.text
 
     def test_the_script_is_good_shell(self, scripts):
@@ -74,16 +101,25 @@ class TestZsh:
         start = f"autoload -Uz compinit; compinit -u -D; source {scripts / 'zsh'}; cd {tmp_path}\n"
         start += "tensorwire() { printf '<%s>' \"$@\"; echo; }\nPS1='ready>'\n"
         (tmp_path / ".zshrc").write_text(start)
-        found = in_terminal(command=["zsh", "-i"], keys=keys.encode(), when=b"ready>", ZDOTDIR=str(tmp_path))
+        found = in_terminal(
+            command=["zsh", "-i"], keys=keys.encode(), when=b"ready>", ZDOTDIR=str(tmp_path)
+        )
         assert "<show><model.safetensors><--histogram>" in found.text
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 class TestFish:
     def complete(self, scripts, tmp_path, line):
-        environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
+        environment = {
+            **os.environ,
+            "HOME": str(tmp_path),
+            "XDG_CONFIG_HOME": str(tmp_path),
+            "XDG_DATA_HOME": str(tmp_path),
+        }
         code = f"source {scripts / 'fish'}; cd {tmp_path}; complete -C '{line}'"
-        found = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, env=environment)
+        found = subprocess.run(
+            ["fish", "--no-config", "-c", code], capture_output=True, text=True, env=environment
+        )
         return [row.split("\t")[0] for row in found.stdout.splitlines()]
 
     def test_it_completes(self, scripts, tmp_path):

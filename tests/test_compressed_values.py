@@ -1,4 +1,6 @@
-"""`compression=`, `per_tensor=` and `shuffle=` in dumps, loads, save, load, open, inspect and verify."""
+"""`compression=`, `per_tensor=` and `shuffle=` in dumps, loads, save, load, open, inspect and
+verify.
+"""
 
 import gzip
 import importlib
@@ -18,9 +20,15 @@ from tensorwire.testing import strategies as tws
 from tensorwire.transforms.compression import NAMES, SUFFIXES
 from tensorwire.transforms.compression.packing import Packing
 
-SMOOTH = (np.round(8 * np.cumsum(np.random.default_rng(3).standard_normal((3000, 200)), 0)) / 8).astype(np.float32)
+SMOOTH = (
+    np.round(8 * np.cumsum(np.random.default_rng(3).standard_normal((3000, 200)), 0)) / 8
+).astype(np.float32)
 MARKED = ("gzip", "zstd", "lz4")
-STREAMS = [name for name, row in tw.formats().items() if row.writes and row.recognised and not row.compressions and name != "json"]
+STREAMS = [
+    name
+    for name, row in tw.formats().items()
+    if row.writes and row.recognised and not row.compressions and name != "json"
+]
 
 
 def value():
@@ -29,7 +37,9 @@ def value():
         "few": np.arange(3),
         "ragged": tw.Ragged(np.arange(9000), np.array([0, 4000, 4000, 9000])),
         "words": tw.Strings.of([f"word {i}" for i in range(2000)]),
-        "sparse": tw.Sparse(np.stack([np.arange(500), np.arange(500)], 1), np.arange(500.0), (500, 500)),
+        "sparse": tw.Sparse(
+            np.stack([np.arange(500), np.arange(500)], 1), np.arange(500.0), (500, 500)
+        ),
         "n": 7,
     }
 
@@ -43,25 +53,41 @@ class TestWholeStreams:
         found = tw.loads(blob, format, name)
         assert tw.equal(found, value())
         if name in MARKED:
-            assert tw.equal(tw.loads(blob), value()) and tw.equal(tw.loads(blob, (format, "raw")), value())
-        assert not found["x"].flags.writeable and tw.loads(blob, format, name, copy=True)["x"].flags.writeable
+            assert tw.equal(tw.loads(blob), value()) and tw.equal(
+                tw.loads(blob, (format, "raw")), value()
+            )
+        assert (
+            not found["x"].flags.writeable
+            and tw.loads(blob, format, name, copy=True)["x"].flags.writeable
+        )
         with pytest.raises(tw.DecodeError, match="compressed"):
             tw.loads(blob, format, name, copy=False)
 
     def test_others_read_the_stream(self):
         lz4, zstd = importlib.import_module("lz4.frame"), importlib.import_module("backports.zstd")
         plain = tw.dumps({"x": SMOOTH})
-        inverse = {"gzip": gzip.decompress, "zlib": zlib.decompress, "zstd": zstd.decompress, "lz4": lz4.decompress}
+        inverse = {
+            "gzip": gzip.decompress,
+            "zlib": zlib.decompress,
+            "zstd": zstd.decompress,
+            "lz4": lz4.decompress,
+        }
         for name, read in inverse.items():
             assert read(tw.dumps({"x": SMOOTH}, compression=name)) == plain
-        for name, write in {"gzip": gzip.compress, "zstd": zstd.compress, "lz4": lz4.compress}.items():
+        for name, write in {
+            "gzip": gzip.compress,
+            "zstd": zstd.compress,
+            "lz4": lz4.compress,
+        }.items():
             assert tw.equal(tw.loads(write(plain)), {"x": SMOOTH}), name
 
     def test_levels_and_threads(self):
         small, quick = (tw.dumps(value(), compression="zstd", level=level) for level in (12, 1))
         assert len(small) < len(quick) and tw.equal(tw.loads(small), value())
         for name in ("gzip", "zstd", "lz4", "snappy"):
-            assert tw.dumps(value(), compression=name, threads=1) == tw.dumps(value(), compression=name, threads=2)
+            assert tw.dumps(value(), compression=name, threads=1) == tw.dumps(
+                value(), compression=name, threads=2
+            )
 
     @pytest.mark.parametrize("suffix", SUFFIXES)
     def test_a_name_says_it(self, suffix, tmp_path):
@@ -71,7 +97,10 @@ class TestWholeStreams:
         back = tw.load(path)
         assert tw.equal(back, {"x": SMOOTH}) and back["x"].flags.writeable
         assert tw.equal(tw.load(path, names=["x"]), {"x": SMOOTH})
-        assert tw.inspect(path).compression == SUFFIXES[suffix] and tw.inspect(path).tensors[0].shape == SMOOTH.shape
+        assert (
+            tw.inspect(path).compression == SUFFIXES[suffix]
+            and tw.inspect(path).tensors[0].shape == SMOOTH.shape
+        )
         found = tw.verify(path)
         assert found and found.checksums is (SUFFIXES[suffix] != "snappy")
 
@@ -86,7 +115,10 @@ class TestWholeStreams:
 
     def test_open_says_that_it_cannot_be_lazy(self, tmp_path):
         tw.save(tmp_path / "x.safetensors.zst", value())
-        with pytest.warns(UserWarning, match="cannot be lazy"), tw.open(tmp_path / "x.safetensors.zst") as file:
+        with (
+            pytest.warns(UserWarning, match="cannot be lazy"),
+            tw.open(tmp_path / "x.safetensors.zst") as file,
+        ):
             assert not file.lazy and file.compression == "zstd" and "read whole" in repr(file)
             assert tw.equal(file["x"][10:12], SMOOTH[10:12]) and tw.equal(file.load(), value())
         with warnings.catch_warnings():
@@ -118,20 +150,38 @@ class TestWholeStreams:
         bomb = gzip.compress(bytes(400 << 20))
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.loads(bomb)
-        assert tw.loads(tw.dumps(np.zeros(250 << 20, np.uint8), compression="zstd")).nbytes == 250 << 20  # what we write, we read
+        # what we write, we read
+        assert (
+            tw.loads(tw.dumps(np.zeros(250 << 20, np.uint8), compression="zstd")).nbytes
+            == 250 << 20
+        )
 
     def test_raw_is_never_guessed(self):
         data = np.frombuffer(gzip.compress(b"hello"), np.uint8)
         assert tw.equal(tw.loads(tw.dumps(data, "raw"), "raw", dtype="uint8"), data)
-        assert tw.equal(tw.loads(tw.dumps(SMOOTH, "raw", compression="zstd"), "raw", "zstd", dtype="float32", shape=SMOOTH.shape), SMOOTH)
+        assert tw.equal(
+            tw.loads(
+                tw.dumps(SMOOTH, "raw", compression="zstd"),
+                "raw",
+                "zstd",
+                dtype="float32",
+                shape=SMOOTH.shape,
+            ),
+            SMOOTH,
+        )
 
     def test_a_header_that_looks_like_gzip(self):
         head = (559_903).to_bytes(8, "little") + b"{"
-        assert recognition.compressed(head) is None and recognition.compressed(head[:8] + b"\0") == "gzip"
+        assert (
+            recognition.compressed(head) is None
+            and recognition.compressed(head[:8] + b"\0") == "gzip"
+        )
 
     def test_records_and_tensors_are_told_apart(self, tmp_path):
         for suffix in ("gz", "zst", "lz4"):
-            with tw.RecordWriter(tmp_path / "records", compression=SUFFIXES["." + suffix]) as writer:
+            with tw.RecordWriter(
+                tmp_path / "records", compression=SUFFIXES["." + suffix]
+            ) as writer:
                 writer.write(b"hello" * 1000)
             assert tw.inspect(tmp_path / "records").json()["records"] == 1
             tw.save(tmp_path / f"x.safetensors.{suffix}", {"x": SMOOTH})
@@ -159,14 +209,28 @@ class TestPerTensor:
             file = tw.open(tmp_path / "x.safetensors")
         with file:
             assert file.lazy and file.compression is None
-            assert file["x"].compression == ", ".join([*([name] if name else []), *(["shuffled"] if shuffle else [])])
+            assert file["x"].compression == ", ".join(
+                [*([name] if name else []), *(["shuffled"] if shuffle else [])]
+            )
             assert file["few"].compression is None
-            for rows in (slice(0, 3), slice(1300, 1311), slice(2999, 3000), slice(5, 5), slice(None)):
+            for rows in (
+                slice(0, 3),
+                slice(1300, 1311),
+                slice(2999, 3000),
+                slice(5, 5),
+                slice(None),
+            ):
                 assert tw.equal(file["x"][rows], SMOOTH[rows])
-            assert file["words"][1500] == "word 1500" and tw.equal(file["ragged"][2:3].values, np.arange(4000, 9000))
+            assert file["words"][1500] == "word 1500" and tw.equal(
+                file["ragged"][2:3].values, np.arange(4000, 9000)
+            )
             assert tw.equal(file["sparse"][490:495].values, np.arange(490.0, 495.0))
         summary = tw.inspect(tmp_path / "x.safetensors")
-        assert summary.tensors[0].compression and summary.compression is None and (name or "shuffled") in str(summary)
+        assert (
+            summary.tensors[0].compression
+            and summary.compression is None
+            and (name or "shuffled") in str(summary)
+        )
         json.dumps(summary.json())
         assert tw.verify(tmp_path / "x.safetensors")
 
@@ -179,15 +243,26 @@ class TestPerTensor:
             assert 0 < source.count < 1.5 * (1 << 20)
 
     def test_shuffle_pays(self):
-        plain, shuffled = (tw.dumps({"x": SMOOTH}, compression="zstd", per_tensor=True, shuffle=shuffle) for shuffle in (False, True))
+        plain, shuffled = (
+            tw.dumps({"x": SMOOTH}, compression="zstd", per_tensor=True, shuffle=shuffle)
+            for shuffle in (False, True)
+        )
         assert len(shuffled) < 0.9 * len(plain)
-        assert len(tw.dumps({"x": SMOOTH}, compression="zstd", shuffle=True)) < 0.9 * len(tw.dumps({"x": SMOOTH}, compression="zstd"))
+        assert len(tw.dumps({"x": SMOOTH}, compression="zstd", shuffle=True)) < 0.9 * len(
+            tw.dumps({"x": SMOOTH}, compression="zstd")
+        )
 
     def test_the_package_reads_the_file(self):
         from safetensors.numpy import load
 
-        found = load(tw.dumps({"x": SMOOTH, "few": np.arange(3)}, compression="zstd", per_tensor=True))
-        assert found["x"].dtype == np.uint8 and found["x"].ndim == 1 and found["few"].tolist() == [0, 1, 2]
+        found = load(
+            tw.dumps({"x": SMOOTH, "few": np.arange(3)}, compression="zstd", per_tensor=True)
+        )
+        assert (
+            found["x"].dtype == np.uint8
+            and found["x"].ndim == 1
+            and found["few"].tolist() == [0, 1, 2]
+        )
 
     def test_what_does_not_shrink_stays(self):
         noise = np.random.default_rng(0).integers(0, 256, 5000, np.uint8)
@@ -195,11 +270,23 @@ class TestPerTensor:
 
     def test_with_quantization_checksum_and_metadata(self):
         bundle = tw.Bundle({"x": SMOOTH}, {"model": "m"}, {"x": {"device": "cpu"}})
-        blob = tw.dumps(bundle, compression="zstd", per_tensor=True, shuffle=True, quantize="int8", axis=1, checksum=True)
+        blob = tw.dumps(
+            bundle,
+            compression="zstd",
+            per_tensor=True,
+            shuffle=True,
+            quantize="int8",
+            axis=1,
+            checksum=True,
+        )
         back = tw.loads(blob)
-        assert back.metadata == {"model": "m"} and tw.equal(back["x"], tw.dequantize(tw.quantize(SMOOTH, "int8", 1)))
+        assert back.metadata == {"model": "m"} and tw.equal(
+            back["x"], tw.dequantize(tw.quantize(SMOOTH, "int8", 1))
+        )
         with tw.open(blob) as file:
-            assert file.metadata == {"model": "m"} and file.checksums and file["x"].quantized == "int8"
+            assert (
+                file.metadata == {"model": "m"} and file.checksums and file["x"].quantized == "int8"
+            )
             assert tw.equal(file["x"][7:9], back["x"][7:9])
         for at in range(len(blob) - 3000, len(blob), 97):
             with pytest.raises(tw.DecodeError):
@@ -207,7 +294,10 @@ class TestPerTensor:
 
     def test_memory_rules(self):
         blob = tw.dumps({"x": SMOOTH}, compression="zstd", per_tensor=True)
-        assert not tw.loads(blob)["x"].flags.writeable and tw.loads(blob, copy=True)["x"].flags.writeable
+        assert (
+            not tw.loads(blob)["x"].flags.writeable
+            and tw.loads(blob, copy=True)["x"].flags.writeable
+        )
 
 
 class TestRefusals:
@@ -216,7 +306,9 @@ class TestRefusals:
         with pytest.raises(TypeError, match="compression="):
             tw.dumps(SMOOTH, **options)
 
-    @pytest.mark.parametrize("options", [{"compression": "zstd", "per_tensor": True}, {"shuffle": True}])
+    @pytest.mark.parametrize(
+        "options", [{"compression": "zstd", "per_tensor": True}, {"shuffle": True}]
+    )
     def test_formats_that_cannot(self, options):
         with pytest.raises(tw.EncodeError, match="safetensors"):
             tw.dumps(SMOOTH, "tensorproto", **options)
@@ -242,7 +334,9 @@ class TestLies:
     """Specs that no writer of ours makes."""
 
     def packed(self):
-        spec, parts = lowering.pack(lowering.lower({"x": SMOOTH, "few": np.arange(3)}), Packing("zstd", shuffle=True))
+        spec, parts = lowering.pack(
+            lowering.lower({"x": SMOOTH, "few": np.arange(3)}), Packing("zstd", shuffle=True)
+        )
         assert lowering.is_packed(spec)
         return spec, list(parts)
 
@@ -283,7 +377,12 @@ class TestLies:
 
     def test_parts(self):
         spec, parts = self.packed()
-        for part in (parts[0].astype(np.int16), parts[0][:-1], parts[0].reshape(1, -1), np.zeros(5, np.uint8)):
+        for part in (
+            parts[0].astype(np.int16),
+            parts[0][:-1],
+            parts[0].reshape(1, -1),
+            np.zeros(5, np.uint8),
+        ):
             with pytest.raises(tw.DecodeError):
                 lowering.lift(spec, [part, parts[1]])
 

@@ -1,4 +1,6 @@
-"""Compressed streams: whole or an error, in pieces of any size, in bounded memory, and TensorFlow reads and writes the same."""
+"""Compressed streams: whole or an error, in pieces of any size, in bounded memory, and TensorFlow
+reads and writes the same.
+"""
 
 import gc
 import gzip
@@ -56,7 +58,11 @@ def pack(name, *parts, **options):
 
 def unpack(name, data, step=0, limits=ANY):
     stream = compression.decompressor(name, limits)
-    out = b"".join(piece for at in range(0, len(data), step or ALL) for piece in stream.feed(data[at : at + (step or ALL)]))
+    out = b"".join(
+        piece
+        for at in range(0, len(data), step or ALL)
+        for piece in stream.feed(data[at : at + (step or ALL)])
+    )
     stream.finish()
     return out
 
@@ -72,7 +78,9 @@ def caught(name, data, step=0, limits=ANY):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("size", [0, 1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1 << 20, 3_300_000])
+@pytest.mark.parametrize(
+    "size", [0, 1, 1000, (1 << 18) - 1, 1 << 18, (1 << 18) + 1, 1 << 20, 3_300_000]
+)
 @pytest.mark.parametrize("threads", [1, 3])
 def test_round_trip(name, size, threads):
     data = mixed(size)
@@ -80,7 +88,8 @@ def test_round_trip(name, size, threads):
     out = [part for at in range(0, size, 70_001) for part in stream.write(data[at : at + 70_001])]
     packed = b"".join(out + stream.finish())
     assert unpack(name, packed) == data
-    assert pack(name, data, threads=threads) == pack(name, data, threads=1)  # the same bytes on every run
+    # the same bytes on every run
+    assert pack(name, data, threads=threads) == pack(name, data, threads=1)
 
 
 @pytest.mark.parametrize("name", ["gzip", "zlib"])
@@ -119,7 +128,12 @@ def test_gzip_members():
 
 @pytest.mark.parametrize(("name", "size"), UNITS.items())
 def test_a_write_is_divided_only_if_it_must_be(name, size):
-    stream, out, written, count = compression.compressor(name, threads=2), [], [], 40 if size <= 1 << 20 else 12
+    stream, out, written, count = (
+        compression.compressor(name, threads=2),
+        [],
+        [],
+        40 if size <= 1 << 20 else 12,
+    )
     for i in range(count):
         data = mixed(size // 3 + 1000 * i, i)
         written.append(data)
@@ -137,14 +151,21 @@ def test_a_buffer_may_be_used_again_at_once(name):
     for i in range(6):
         buffer[:] = bytes([i]) * (1 << 20)
         out += stream.write(buffer)
-    assert unpack(name, b"".join(out + stream.finish())) == b"".join(bytes([i]) * (1 << 20) for i in range(6))
+    assert unpack(name, b"".join(out + stream.finish())) == b"".join(
+        bytes([i]) * (1 << 20) for i in range(6)
+    )
 
 
 # Pieces
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(parts=st.lists(st.integers(0, 400), max_size=5), seed=st.integers(0, 1 << 30), room=st.integers(1, 700), given_=st.integers(1, 300))
+@given(
+    parts=st.lists(st.integers(0, 400), max_size=5),
+    seed=st.integers(0, 1 << 30),
+    room=st.integers(1, 700),
+    given_=st.integers(1, 300),
+)
 def test_pieces_of_any_size(name, parts, seed, room, given_):
     """However the input is cut and however little room there is, for either library."""
     rng, data = random.Random(seed), [mixed(size, seed) for size in parts]
@@ -191,7 +212,9 @@ def test_a_gzip_header_with_everything(backend):
         assert unpack("gzip", packed * 2, step) == b"hello " * 100
     wrong = bytes([*packed[:20], packed[20] ^ 1, *packed[21:]])
     assert type(caught("gzip", packed + wrong)) is tw.ChecksumError
-    assert type(caught("gzip", b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 200_000, 1000)) is tw.LimitError
+    assert (
+        type(caught("gzip", b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * 200_000, 1000)) is tw.LimitError
+    )
     for size in range(len(head)):
         assert type(caught("gzip", packed[:size])) is tw.TruncatedError
 
@@ -247,7 +270,9 @@ def test_checksums(name):
         wrong = bytearray(packed)
         wrong[-at] ^= 4
         error = caught(name, bytes(wrong))
-        assert type(error) is tw.ChecksumError and error.offset == len(packed) - (8 if name == "gzip" else 4)
+        assert type(error) is tw.ChecksumError and error.offset == len(packed) - (
+            8 if name == "gzip" else 4
+        )
 
 
 def test_snappy_damage_is_said_with_its_place_in_the_stream():
@@ -255,14 +280,19 @@ def test_snappy_damage_is_said_with_its_place_in_the_stream():
     wrong = bytearray(first + second)
     wrong[len(first) + 4] ^= 1  # the length of the data
     assert len(first) < caught("snappy", bytes(wrong)).offset
-    assert type(caught("snappy", first + bytes(4) + second)) is tw.TruncatedError  # a block of nothing at all
-    assert caught("snappy", first + b"\xff\xff\xff\xff", limits=tw.Limits(record=1 << 20)).offset == len(first)
+    # a block of nothing at all
+    assert type(caught("snappy", first + bytes(4) + second)) is tw.TruncatedError
+    assert caught(
+        "snappy", first + b"\xff\xff\xff\xff", limits=tw.Limits(record=1 << 20)
+    ).offset == len(first)
 
 
 @given(st.data())
 def test_garbage(data):
     name = data.draw(st.sampled_from(NAMES))
-    blob = bytearray(pack(name, mixed(data.draw(st.integers(0, 300)))) + data.draw(st.binary(max_size=20)))
+    blob = bytearray(
+        pack(name, mixed(data.draw(st.integers(0, 300)))) + data.draw(st.binary(max_size=20))
+    )
     for _ in range(data.draw(st.integers(0, 3))):
         if blob:
             blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
@@ -287,7 +317,9 @@ def test_behind_the_last_gzip_member():
         assert unpack("gzip", packed + bytes(1000), step) == b"abcdef"
         for tail in (b"x", b"\x1f\x8c", b"\0\0x", bytes(600_000) + packed):
             error = caught("gzip", packed + tail, step if len(tail) < 10 else 0)
-            assert type(error) is tw.DecodeError and error.offset == len(packed) + len(tail) - len(tail.lstrip(b"\0"))
+            assert type(error) is tw.DecodeError and error.offset == len(packed) + len(tail) - len(
+                tail.lstrip(b"\0")
+            )
         assert type(caught("gzip", packed + b"\x1f\x8b", step)) is tw.TruncatedError
 
 
@@ -340,7 +372,10 @@ def test_a_snappy_block_past_the_limit():
     packed = pack("snappy", bytes(1 << 18))
     assert unpack("snappy", packed, limits=tw.Limits(record=1 << 18)) == bytes(1 << 18)
     assert type(caught("snappy", packed, limits=tw.Limits(record=(1 << 18) - 1))) is tw.LimitError
-    assert type(caught("snappy", b"\0\xff\xff\xff" + packed, limits=tw.Limits(record=1 << 18))) is tw.LimitError
+    assert (
+        type(caught("snappy", b"\0\xff\xff\xff" + packed, limits=tw.Limits(record=1 << 18)))
+        is tw.LimitError
+    )
 
 
 def test_few_members_are_in_memory_at_once(monkeypatch):
@@ -381,7 +416,12 @@ def test_units_are_packed_at_the_same_time():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_after_a_flush_all_can_be_read(name):
-    stream, reader, written, read = compression.compressor(name, threads=3), compression.decompressor(name), b"", b""
+    stream, reader, written, read = (
+        compression.compressor(name, threads=3),
+        compression.decompressor(name),
+        b"",
+        b"",
+    )
     for i in range(8):
         data = mixed(1 + 300_000 * (i % 3), i)
         written += data
@@ -408,7 +448,9 @@ def test_nothing_after_the_end(name, end):
 
 
 def ours():
-    return [thread for thread in threading.enumerate() if thread.name.startswith("tensorwire-compress")]
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("tensorwire-compress")
+    ]
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -473,14 +515,25 @@ def test_names_and_options(monkeypatch):
     monkeypatch.setitem(sys.modules, "cramjam", None)
     with pytest.raises(tw.MissingDependencyError, match="compress"):
         compression.compressor("snappy")
-    assert unpack("snappy", struct.pack(">I", 5) + b"\x03\x08abc") == b"abc"  # reading needs nothing
+    # reading needs nothing
+    assert unpack("snappy", struct.pack(">I", 5) + b"\x03\x08abc") == b"abc"
 
 
 def test_recognise():
     assert compression.recognise(pack("gzip", b"a")) == "gzip"
     for level in range(10):
         assert compression.recognise(pack("zlib", b"a", level=level)) == "zlib"
-    for head in (b"", b"\x1f", b"\x1f\x8b", b"\x1f\x8b\x07", b"\x78", b"\x78\x9d", b"\x88\x1c", b"\x78\xbb", b"PK\3\4"):
+    for head in (
+        b"",
+        b"\x1f",
+        b"\x1f\x8b",
+        b"\x1f\x8b\x07",
+        b"\x78",
+        b"\x78\x9d",
+        b"\x88\x1c",
+        b"\x78\xbb",
+        b"PK\3\4",
+    ):
         assert compression.recognise(head) is None
 
 
@@ -494,7 +547,8 @@ def test_peek(name):
             head = compression.peek(name, packed[:size], count)
             assert data[:count].startswith(head)
             assert len(head) == count or size < 6000
-            assert head or size < 300 or not count or name in ("zstd", "lz4")  # which need a whole block
+            # which need a whole block
+            assert head or size < 300 or not count or name in ("zstd", "lz4")
     assert compression.peek(name, memoryview(packed), len(data)) == data
     for other in NAMES:
         if other != name:
@@ -561,7 +615,10 @@ def test_tensorflows_largest_snappy_block(tf, tmp_path):
     path, stream = tmp_path / "a.tfrecord", frame(mixed(400_000))
 
     def read(block):
-        parts = [bytes(cramjam.snappy.compress_raw(stream[at : at + block])) for at in range(0, len(stream), block)]
+        parts = [
+            bytes(cramjam.snappy.compress_raw(stream[at : at + block]))
+            for at in range(0, len(stream), block)
+        ]
         path.write_bytes(b"".join(struct.pack(">I", len(part)) + part for part in parts))
         return len(list(tf.data.TFRecordDataset(str(path), compression_type="SNAPPY")))
 

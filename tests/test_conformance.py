@@ -24,7 +24,9 @@ def test_tensorproto_holds_everything():
 
 @pytest.mark.parametrize("byteorder", ["little", "big"])
 def test_raw_holds_dense_tensors(byteorder):
-    report = check_codec(Raw(byteorder=byteorder), lambda value: Raw(value.dtype, value.shape, byteorder))
+    report = check_codec(
+        Raw(byteorder=byteorder), lambda value: Raw(value.dtype, value.shape, byteorder)
+    )
     exact = {cell for cell, found in report.items() if found == "exact"}
     assert exact == {(kind, row.name) for kind in ("scalar", "dense") for row in DTYPES}
 
@@ -47,7 +49,11 @@ class TestTheCheckItself:
         __slots__ = ()
 
         def encode(self, value):
-            return super().encode(value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype == np.float64 else value)
+            return super().encode(
+                value.astype(np.float32)
+                if isinstance(value, np.ndarray) and value.dtype == np.float64
+                else value
+            )
 
     class Writable(Safetensors):
         __slots__ = ()
@@ -73,7 +79,13 @@ class TestTheCheckItself:
                 raise tw.DecodeError(error.message) from None
 
     @pytest.mark.parametrize(
-        ("codec", "error"), [(Lossy, AssertionError), (Writable, AssertionError), (Leaky, KeyError), (Vague, AssertionError)]
+        ("codec", "error"),
+        [
+            (Lossy, AssertionError),
+            (Writable, AssertionError),
+            (Leaky, KeyError),
+            (Vague, AssertionError),
+        ],
     )
     def test_faults_are_caught(self, codec, error):
         with pytest.raises(error):

@@ -1,4 +1,6 @@
-"""tw.convert: any tensor file to any other; names, dtypes and shards as asked for; the largest tensor in memory and no more."""
+"""tw.convert: any tensor file to any other; names, dtypes and shards as asked for; the largest
+tensor in memory and no more.
+"""
 
 import importlib
 import json
@@ -15,7 +17,9 @@ from tensorwire import storage
 from tensorwire.api.values import rename_rules
 from tensorwire.datasets import tensor_files
 
-HOLD_ALL = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
+HOLD_ALL = [
+    name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")
+]
 
 
 def value():
@@ -55,8 +59,13 @@ def test_what_it_writes_is_what_save_writes(tmp_path):
         metadata = {"model": "nmt"} if tw.formats()[format].metadata else None
         report = tw.convert(source, made, format, durable=False)
         save(saved, value(), format, metadata=metadata)
-        assert report.tensors == 14 and report.renamed == report.cast == report.left_out == 0 and report.to == format
-        if format != "checkpoint":  # which has the order of its keys, and is compared as what it holds
+        assert (
+            report.tensors == 14
+            and report.renamed == report.cast == report.left_out == 0
+            and report.to == format
+        )
+        # which has the order of its keys, and is compared as what it holds
+        if format != "checkpoint":
             assert made.read_bytes() == saved.read_bytes(), format
         else:
             assert tw.equal(tw.load(made, format), tw.load(saved, format))
@@ -79,15 +88,24 @@ def test_what_it_writes_is_what_save_writes(tmp_path):
 )
 def test_options_of_save(tmp_path, options):
     rng = np.random.default_rng(1)
-    content = {"a": rng.standard_normal((64, 64), np.float32), "b": np.arange(5000), "r": tw.Ragged.of([[1.5], [2.0]]), "n": 3}
+    content = {
+        "a": rng.standard_normal((64, 64), np.float32),
+        "b": np.arange(5000),
+        "r": tw.Ragged.of([[1.5], [2.0]]),
+        "n": 3,
+    }
     source = save(tmp_path / "a.npz", content)
     tw.convert(source, tmp_path / "made.safetensors", **options)
     save(tmp_path / "saved.safetensors", content, **options)
-    assert (tmp_path / "made.safetensors").read_bytes() == (tmp_path / "saved.safetensors").read_bytes()
+    assert (tmp_path / "made.safetensors").read_bytes() == (
+        tmp_path / "saved.safetensors"
+    ).read_bytes()
     assert names(tmp_path) == ["a.npz", "made.safetensors", "saved.safetensors"]
 
 
-@pytest.mark.parametrize("suffix", [".safetensors", ".npz", ".arrow", ".tensor", ".ckpt", ".npy", ".pb", ".json"])
+@pytest.mark.parametrize(
+    "suffix", [".safetensors", ".npz", ".arrow", ".tensor", ".ckpt", ".npy", ".pb", ".json"]
+)
 @pytest.mark.parametrize("back", [".safetensors", ".npz", ".arrow", ".ckpt"])
 def test_there_and_back(tmp_path, suffix, back):
     first = save(tmp_path / f"a{back}", value())
@@ -100,7 +118,11 @@ def test_there_and_back(tmp_path, suffix, back):
 
 def test_tables(tmp_path):
     importlib.import_module("pyarrow")
-    columns = {"id": np.arange(4), "x": np.ones((4, 2), np.float32), "t": tw.Ragged.of([[1], [2, 3], [], [4]])}
+    columns = {
+        "id": np.arange(4),
+        "x": np.ones((4, 2), np.float32),
+        "t": tw.Ragged.of([[1], [2, 3], [], [4]]),
+    }
     save(tmp_path / "a.npz", columns)
     tw.convert(tmp_path / "a.npz", tmp_path / "b.parquet")
     tw.convert(tmp_path / "b.parquet", tmp_path / "c.arrow")
@@ -108,10 +130,19 @@ def test_tables(tmp_path):
 
 
 def test_bundles_keep_their_texts(tmp_path):
-    bundle = tw.Bundle({"a": np.arange(3), "b": np.zeros(2)}, {"model": "x"}, {"a": {"device": "gpu:0"}})
-    for first, second in ((".safetensors", ".npz"), (".npz", ".arrow"), (".arrow", ".safetensors"), (".safetensors", ".ckpt")):
+    bundle = tw.Bundle(
+        {"a": np.arange(3), "b": np.zeros(2)}, {"model": "x"}, {"a": {"device": "gpu:0"}}
+    )
+    for first, second in (
+        (".safetensors", ".npz"),
+        (".npz", ".arrow"),
+        (".arrow", ".safetensors"),
+        (".safetensors", ".ckpt"),
+    ):
         save(tmp_path / f"a{first}", bundle)
-        tw.convert(tmp_path / f"a{first}", tmp_path / f"b{second}", metadata={"more": "y"}, overwrite=True)
+        tw.convert(
+            tmp_path / f"a{first}", tmp_path / f"b{second}", metadata={"more": "y"}, overwrite=True
+        )
         expected = tw.Bundle(bundle, {"model": "x", "more": "y"}, bundle.tensor_metadata)
         assert tw.equal(tw.load(tmp_path / f"b{second}"), expected)
     tw.convert(tmp_path / "a.npz", tmp_path / "c.npz", rename="s/^a$/z/")
@@ -124,7 +155,11 @@ def test_tied_tensors_stay_tied(tmp_path):
     save(tmp_path / "a.safetensors", {"one": weight, "two": weight, "other": torch.zeros(1)})
     tw.convert(tmp_path / "a.safetensors", tmp_path / "b.npz")
     found = tw.load(tmp_path / "b.npz")
-    assert found["one"] is found["two"] and list(np.load(tmp_path / "b.npz").files) == ["one", "other", "tensorwire.json"]
+    assert found["one"] is found["two"] and list(np.load(tmp_path / "b.npz").files) == [
+        "one",
+        "other",
+        "tensorwire.json",
+    ]
     tw.convert(tmp_path / "a.safetensors", tmp_path / "c.npz", include=["two"])
     assert np.load(tmp_path / "c.npz")["two"].shape == (3, 2)
     tw.convert(tmp_path / "a.safetensors", tmp_path / "d.npz", dtype={"two": "float16"})
@@ -137,7 +172,9 @@ def test_tied_tensors_stay_tied(tmp_path):
 def test_one_dense_tensor_is_numpys_own_file(tmp_path):
     save(tmp_path / "a.safetensors", {"w": np.arange(6.0).reshape(2, 3), "b": np.zeros(2)})
     tw.convert(tmp_path / "a.safetensors", tmp_path / "w.npy", include="w")
-    assert np.load(tmp_path / "w.npy").shape == (2, 3) and list(tw.open(tmp_path / "w.npy")) == ["w"]
+    assert np.load(tmp_path / "w.npy").shape == (2, 3) and list(tw.open(tmp_path / "w.npy")) == [
+        "w"
+    ]
     tw.convert(tmp_path / "a.safetensors", tmp_path / "w.raw", include="w")
     assert np.fromfile(tmp_path / "w.raw").tolist() == [0, 1, 2, 3, 4, 5]
     tw.convert(tmp_path / "w.npy", tmp_path / "w.npz")
@@ -166,16 +203,35 @@ class TestNames:
     def test_rules(self, text, name, expected):
         assert rename_rules.rule(text)(name) == expected
 
-    @pytest.mark.parametrize("text", ["", "s", "x/a/b/", "s/a/b", "s/a/b/q", "s/(/b/", r"s/a/\1/", "sxaxbx", "s/a/b/c/d", r"s\a\b\ "])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "s",
+            "x/a/b/",
+            "s/a/b",
+            "s/a/b/q",
+            "s/(/b/",
+            r"s/a/\1/",
+            "sxaxbx",
+            "s/a/b/c/d",
+            r"s\a\b\ ",
+        ],
+    )
     def test_what_is_no_rule(self, text):
         with pytest.raises(ValueError, match="is no rule"):
             rename_rules.rule(text)
 
     def test_renaming(self, tmp_path):
-        save(tmp_path / "a.npz", {"model.w": np.ones(2), "model.b": np.zeros(2), "step": np.int64(4)})
+        save(
+            tmp_path / "a.npz", {"model.w": np.ones(2), "model.b": np.zeros(2), "step": np.int64(4)}
+        )
         several = [r"s/^model\.//", {"step": "global_step"}, str.upper]
         report = tw.convert(tmp_path / "a.npz", tmp_path / "b.safetensors", rename=several)
-        assert list(tw.open(tmp_path / "b.safetensors")) == ["W", "B", "GLOBAL_STEP"] and report.renamed == 3
+        assert (
+            list(tw.open(tmp_path / "b.safetensors")) == ["W", "B", "GLOBAL_STEP"]
+            and report.renamed == 3
+        )
         assert [entry.source for entry in report.entries] == ["model.w", "model.b", "step"]
 
     def test_two_that_become_one(self, tmp_path):
@@ -189,11 +245,23 @@ class TestNames:
         assert names(tmp_path) == ["a.npz"]
 
     def test_choosing(self, tmp_path):
-        save(tmp_path / "a.npz", {"enc": {"w": np.ones(2), "b": np.zeros(1)}, "dec": [np.ones(3), 5], "n": 1})
-        report = tw.convert(tmp_path / "a.npz", tmp_path / "b.npz", include=["enc/*", "dec/*"], exclude="*/b")
-        assert tw.equal(tw.load(tmp_path / "b.npz"), {"enc/w": np.ones(2), "dec/0": np.ones(3), "dec/1": 5})
+        save(
+            tmp_path / "a.npz",
+            {"enc": {"w": np.ones(2), "b": np.zeros(1)}, "dec": [np.ones(3), 5], "n": 1},
+        )
+        report = tw.convert(
+            tmp_path / "a.npz", tmp_path / "b.npz", include=["enc/*", "dec/*"], exclude="*/b"
+        )
+        assert tw.equal(
+            tw.load(tmp_path / "b.npz"), {"enc/w": np.ones(2), "dec/0": np.ones(3), "dec/1": 5}
+        )
         assert report.left_out == 1 and report.tensors == 2
-        for given in ({"include": "none*"}, {"exclude": "*"}, {"dtype": {"none": "float16"}}, {"quantize": {"none": "int8"}}):
+        for given in (
+            {"include": "none*"},
+            {"exclude": "*"},
+            {"dtype": {"none": "float16"}},
+            {"quantize": {"none": "int8"}},
+        ):
             with pytest.raises(tw.SchemaError):
                 tw.convert(tmp_path / "a.npz", tmp_path / "c.npz", **given)
         assert names(tmp_path) == ["a.npz", "b.npz"]
@@ -208,7 +276,11 @@ class TestCasts:
             "flag": np.array([True]),
             "c": np.complex64([1j]),
         }
-        content |= {"r": tw.Ragged.of([[1.5], [2.0]]), "s": tw.Sparse([[0]], np.float32([3]), (2,)), "t": tw.Strings.of(["x"])}
+        content |= {
+            "r": tw.Ragged.of([[1.5], [2.0]]),
+            "s": tw.Sparse([[0]], np.float32([3]), (2,)),
+            "t": tw.Strings.of(["x"]),
+        }
         save(tmp_path / "a.npz", content)
         report = tw.convert(tmp_path / "a.npz", tmp_path / "b.safetensors", dtype="bfloat16")
         found = tw.load(tmp_path / "b.safetensors")
@@ -216,19 +288,39 @@ class TestCasts:
             "w": "bfloat16", "d": "bfloat16", "ids": "int64", "flag": "bool", "c": "complex64", "r": "bfloat16", "s": "bfloat16",
             "t": "text",
         }  # fmt: skip
-        assert tw.equal(found["w"], content["w"].astype(ml_dtypes.bfloat16)) and tw.equal(found["ids"], content["ids"])
+        assert tw.equal(found["w"], content["w"].astype(ml_dtypes.bfloat16)) and tw.equal(
+            found["ids"], content["ids"]
+        )
 
     def test_by_pattern(self, tmp_path):
         save(
             tmp_path / "a.npz",
-            {"x.weight": np.ones(2), "y.weight": np.ones(2), "x.bias": np.ones(2), "n.weight": np.arange(2), "ids": np.arange(3)},
+            {
+                "x.weight": np.ones(2),
+                "y.weight": np.ones(2),
+                "x.bias": np.ones(2),
+                "n.weight": np.arange(2),
+                "ids": np.arange(3),
+            },
         )
-        tw.convert(tmp_path / "a.npz", tmp_path / "b.npz", dtype={"y.weight": "float64", "*.weight": "float16", "ids": "int32"})
+        tw.convert(
+            tmp_path / "a.npz",
+            tmp_path / "b.npz",
+            dtype={"y.weight": "float64", "*.weight": "float16", "ids": "int32"},
+        )
         with tw.open(tmp_path / "b.npz") as f:
-            assert [str(t.dtype) for t in f.values()] == ["float16", "float64", "float64", "int64", "int32"]
+            assert [str(t.dtype) for t in f.values()] == [
+                "float16",
+                "float64",
+                "float64",
+                "int64",
+                "int32",
+            ]
 
     def test_integers_lose_nothing(self, tmp_path):
-        save(tmp_path / "a.npz", {"n": np.array([1, 300]), "f": np.array([1.5]), "c": np.array([1j])})
+        save(
+            tmp_path / "a.npz", {"n": np.array([1, 300]), "f": np.array([1.5]), "c": np.array([1j])}
+        )
         for dtype in ({"n": "int8"}, {"f": "int32"}, {"c": "float32"}):
             with pytest.raises(tw.EncodeError):
                 tw.convert(tmp_path / "a.npz", tmp_path / "b.npz", dtype=dtype)
@@ -250,7 +342,9 @@ class TestCasts:
 
 class TestShards:
     def content(self):
-        return {f"h.{i}.w": np.full((10, 10), i, np.float32) for i in range(7)} | {"big": np.zeros(600, np.float32)}
+        return {f"h.{i}.w": np.full((10, 10), i, np.float32) for i in range(7)} | {
+            "big": np.zeros(600, np.float32)
+        }
 
     def test_as_the_hub_has_them(self, tmp_path):
         from safetensors import safe_open
@@ -259,11 +353,16 @@ class TestShards:
         report = tw.convert(tmp_path / "a.npz", tmp_path / "model.safetensors", shard_size="1KB")
         shards = [f"model-0000{i + 1}-of-00005.safetensors" for i in range(5)]
         assert names(tmp_path) == ["a.npz", *shards, "model.safetensors.index.json"]
-        assert [os.path.basename(path) for path in report.files] == [*shards, "model.safetensors.index.json"]
+        assert [os.path.basename(path) for path in report.files] == [
+            *shards,
+            "model.safetensors.index.json",
+        ]
         text = (tmp_path / "model.safetensors.index.json").read_text()
         index = json.loads(text)
         assert text == json.dumps(index, indent=2, sort_keys=True) + "\n"
-        assert index["metadata"] == {"total_size": 7 * 400 + 2400} and set(index["weight_map"]) == set(self.content())
+        assert index["metadata"] == {"total_size": 7 * 400 + 2400} and set(
+            index["weight_map"]
+        ) == set(self.content())
         found = {}
         for shard in shards:
             with safe_open(tmp_path / shard, "np") as f:
@@ -282,8 +381,12 @@ class TestShards:
         hub = importlib.import_module("huggingface_hub")
         torch = importlib.import_module("torch")
         rng = np.random.default_rng(3)
-        content = {f"w{i}": np.zeros(int(n), np.float32) for i, n in enumerate(rng.integers(1, 500, 40))}
-        plan = hub.split_torch_state_dict_into_shards({name: torch.from_numpy(x) for name, x in content.items()}, max_shard_size="1KB")
+        content = {
+            f"w{i}": np.zeros(int(n), np.float32) for i, n in enumerate(rng.integers(1, 500, 40))
+        }
+        plan = hub.split_torch_state_dict_into_shards(
+            {name: torch.from_numpy(x) for name, x in content.items()}, max_shard_size="1KB"
+        )
         save(tmp_path / "a.npz", content)
         tw.convert(tmp_path / "a.npz", tmp_path / "model.safetensors", shard_size="1KB")
         index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
@@ -295,10 +398,19 @@ class TestShards:
         tw.convert(tmp_path / "a.npz", tmp_path / "model.safetensors", shard_size="5GB")
         assert names(tmp_path) == ["a.npz", "model.safetensors"]
         tw.convert(tmp_path / "a.npz", tmp_path / "other.safetensors.index.json")
-        assert names(tmp_path)[2:] == ["other-00001-of-00001.safetensors", "other.safetensors.index.json"]
+        assert names(tmp_path)[2:] == [
+            "other-00001-of-00001.safetensors",
+            "other.safetensors.index.json",
+        ]
 
     @pytest.mark.parametrize(
-        "content", [{"r": tw.Ragged.of([[1]])}, {"a": np.zeros(2), "n": 3}, [np.zeros(2)], {"i": np.zeros(3, ml_dtypes.int4)}]
+        "content",
+        [
+            {"r": tw.Ragged.of([[1]])},
+            {"a": np.zeros(2), "n": 3},
+            [np.zeros(2)],
+            {"i": np.zeros(3, ml_dtypes.int4)},
+        ],
     )
     def test_only_plain_tensors(self, tmp_path, content):
         save(tmp_path / "a.npz", content)
@@ -307,7 +419,13 @@ class TestShards:
         assert names(tmp_path) == ["a.npz"]
 
     def test_sizes(self):
-        assert [rename_rules.size(text) for text in ("1kb", "2.5 MB", "1GiB", "10", "3T")] == [1000, 2_500_000, 1 << 30, 10, 3 * 10**12]
+        assert [rename_rules.size(text) for text in ("1kb", "2.5 MB", "1GiB", "10", "3T")] == [
+            1000,
+            2_500_000,
+            1 << 30,
+            10,
+            3 * 10**12,
+        ]
         for text in ("", "GB", "-1", "0", "1XB"):
             with pytest.raises(ValueError):
                 rename_rules.size(text)
@@ -334,13 +452,29 @@ class TestFiles:
             tw.convert(tmp_path / "m.ckpt", tmp_path / "m.ckpt", "checkpoint", overwrite=True)
         tw.convert(source, tmp_path / "s.safetensors.index.json", shard_size=8)
         with pytest.raises(tw.SchemaError, match="to itself"):
-            tw.convert(tmp_path / "s.safetensors.index.json", tmp_path / "s-00001-of-00001.safetensors", overwrite=True)
+            tw.convert(
+                tmp_path / "s.safetensors.index.json",
+                tmp_path / "s-00001-of-00001.safetensors",
+                overwrite=True,
+            )
 
-    @pytest.mark.parametrize("target", ["b.npz", "b.safetensors", "b.ckpt", "b.safetensors.gz", "b.arrow", "s.safetensors.index.json"])
+    @pytest.mark.parametrize(
+        "target",
+        [
+            "b.npz",
+            "b.safetensors",
+            "b.ckpt",
+            "b.safetensors.gz",
+            "b.arrow",
+            "s.safetensors.index.json",
+        ],
+    )
     @pytest.mark.parametrize("options", [{}, {"checksum": True}])
     def test_no_litter_after_damage(self, tmp_path, target, options):
         """The last tensor does not match its checksum, which shows when all others are written."""
-        source = save(tmp_path / "a.safetensors", {"a": np.zeros(3000), "b": np.ones(3000)}, checksum=True)
+        source = save(
+            tmp_path / "a.safetensors", {"a": np.zeros(3000), "b": np.ones(3000)}, checksum=True
+        )
         blob = bytearray(source.read_bytes())
         blob[-1] ^= 1
         source.write_bytes(blob)
@@ -372,7 +506,8 @@ class TestFiles:
         tw.write_examples(tmp_path / "a.tfrecord", {"x": np.arange(3)})
         with pytest.raises(tw.SchemaError, match="read_examples"):
             tensor_files.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz")
-        assert tw.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz", workers=0).records == 3  # as a dataset of one file
+        # as a dataset of one file
+        assert tw.convert(tmp_path / "a.tfrecord", tmp_path / "b.npz", workers=0).records == 3
 
     def test_other_sources(self, tmp_path):
         tw.convert(tw.dumps({"x": np.arange(3)}), tmp_path / "a.npz")
@@ -382,7 +517,13 @@ class TestFiles:
 
     def test_dry_run_writes_nothing(self, tmp_path):
         save(tmp_path / "a.npz", {"model.x": np.ones((3, 2), np.float32)})
-        report = tw.convert(tmp_path / "a.npz", tmp_path / "b.safetensors", rename="s/model.//", dtype="float16", dry_run=True)
+        report = tw.convert(
+            tmp_path / "a.npz",
+            tmp_path / "b.safetensors",
+            rename="s/model.//",
+            dtype="float16",
+            dry_run=True,
+        )
         assert names(tmp_path) == ["a.npz"] and report.dry_run and report.bytes_out == 12
         assert "x  dense  float16 (was float32) (3, 2)  12 bytes  (was model.x)" in str(report)
         assert json.loads(json.dumps(report.json()))["entries"][0]["shape"] == [3, 2]
@@ -390,13 +531,19 @@ class TestFiles:
     def test_progress(self, tmp_path):
         told = []
         save(tmp_path / "a.npz", {"x": np.ones(3000), "y": np.ones(1000)})
-        tw.convert(tmp_path / "a.npz", tmp_path / "b.safetensors", progress=lambda done, name: told.append((round(done, 2), name)))
+        tw.convert(
+            tmp_path / "a.npz",
+            tmp_path / "b.safetensors",
+            progress=lambda done, name: told.append((round(done, 2), name)),
+        )
         assert told == [(0.75, "x"), (1.0, "y")]
 
 
 def test_hostile_sources(tmp_path):
     """Whatever the bytes are: our errors, and nothing left behind."""
-    blob = tw.dumps({"a": np.arange(40.0), "r": tw.Ragged.of([[1], [2, 3]]), "s": tw.Strings.of(["x"])})
+    blob = tw.dumps(
+        {"a": np.arange(40.0), "r": tw.Ragged.of([[1], [2, 3]]), "s": tw.Strings.of(["x"])}
+    )
     rng = np.random.default_rng(5)
     for _ in range(300):
         damaged = bytearray(blob)
@@ -407,7 +554,15 @@ def test_hostile_sources(tmp_path):
         except tw.TensorwireError:
             pass
         assert set(names(tmp_path)) <= {"b.npz"}
-    specs = ['{"dict": 5}', '{"list": -1}', '{"list": [[]]}', '{"same": 0}', '{"dict": {"a": {"same": 3}}}', "[]", '{"bundle": {"a": 1}}']
+    specs = [
+        '{"dict": 5}',
+        '{"list": -1}',
+        '{"list": [[]]}',
+        '{"same": 0}',
+        '{"dict": {"a": {"same": 3}}}',
+        "[]",
+        '{"bundle": {"a": 1}}',
+    ]
     for spec in specs:
         ours = json.dumps(json.dumps({"version": 1, "spec": json.loads(spec)}))
         head = f'{{"__metadata__":{{"tensorwire":{ours}}}}}'.encode()
@@ -448,19 +603,34 @@ def megabytes(source, target, **options):
 )
 def test_memory_is_that_of_the_largest_tensor(tmp_path, source, target, options):
     """12 tensors of 32 MB."""
-    content = {f"layers/{i}/w": np.arange(1 << 23, dtype=np.float32).reshape(1 << 12, 1 << 11) + i for i in range(12)}
+    content = {
+        f"layers/{i}/w": np.arange(1 << 23, dtype=np.float32).reshape(1 << 12, 1 << 11) + i
+        for i in range(12)
+    }
     save(tmp_path / source, content)
     del content
     assert megabytes(tmp_path / source, tmp_path / target, **options) <= 32 + 64
 
 
 def run(*arguments, **options):
-    return subprocess.run([sys.executable, "-m", "tensorwire", "convert", *map(str, arguments)], capture_output=True, text=True, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "tensorwire", "convert", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        **options,
+    )
 
 
 class TestCommand:
     def test_all_of_it(self, tmp_path):
-        save(tmp_path / "a.npz", {"model/w": np.ones((4, 2), np.float32), "model/step": np.int64(3), "opt/m": np.ones(2)})
+        save(
+            tmp_path / "a.npz",
+            {
+                "model/w": np.ones((4, 2), np.float32),
+                "model/step": np.int64(3),
+                "opt/m": np.ones(2),
+            },
+        )
         (tmp_path / "names.json").write_text('{"model/step": "model/global_step"}')
         found = run(
             tmp_path / "a.npz", tmp_path / "b.safetensors", "--map", tmp_path / "names.json", "--rename", "s#^model/##",
@@ -469,9 +639,19 @@ class TestCommand:
         )  # fmt: skip
         assert found.returncode == 0 and found.stderr == ""
         report = json.loads(found.stdout)
-        assert (report["tensors"], report["renamed"], report["cast"], report["left_out"]) == (2, 2, 1, 1)
-        assert tw.equal(tw.load(tmp_path / "b.safetensors"), {"kernel": np.ones((4, 2), np.float16), "global_step": np.int64(3)})
-        assert "2 tensors" in run(tmp_path / "b.safetensors", tmp_path / "c.out", "--to", "npz").stdout
+        assert (report["tensors"], report["renamed"], report["cast"], report["left_out"]) == (
+            2,
+            2,
+            1,
+            1,
+        )
+        assert tw.equal(
+            tw.load(tmp_path / "b.safetensors"),
+            {"kernel": np.ones((4, 2), np.float16), "global_step": np.int64(3)},
+        )
+        assert (
+            "2 tensors" in run(tmp_path / "b.safetensors", tmp_path / "c.out", "--to", "npz").stdout
+        )
 
     def test_shards_patterns_and_a_dry_run(self, tmp_path):
         save(tmp_path / "a.npz", {"x.w": np.ones(200), "x.b": np.ones(200), "ids": np.arange(3)})
@@ -486,9 +666,26 @@ class TestCommand:
             "1kB",
             "--dry-run",
         )
-        assert planned.returncode == 0 and "x.w  dense  float16 (was float64)" in planned.stdout and names(tmp_path) == ["a.npz"]
-        assert run(tmp_path / "a.npz", tmp_path / "m.safetensors", "--shard-size", "1kB", "--include", "x.*").returncode == 0
-        assert "m.safetensors.index.json" in names(tmp_path) and len(tw.open(tmp_path / "m.safetensors.index.json")) == 2
+        assert (
+            planned.returncode == 0
+            and "x.w  dense  float16 (was float64)" in planned.stdout
+            and names(tmp_path) == ["a.npz"]
+        )
+        assert (
+            run(
+                tmp_path / "a.npz",
+                tmp_path / "m.safetensors",
+                "--shard-size",
+                "1kB",
+                "--include",
+                "x.*",
+            ).returncode
+            == 0
+        )
+        assert (
+            "m.safetensors.index.json" in names(tmp_path)
+            and len(tw.open(tmp_path / "m.safetensors.index.json")) == 2
+        )
 
     def test_standard_input(self, tmp_path):
         blob = tw.dumps({"x": np.arange(3)})
@@ -497,7 +694,14 @@ class TestCommand:
         assert tw.load(tmp_path / "b.npz")["x"].tolist() == [0, 1, 2]
 
     @pytest.mark.parametrize(
-        "given", [["--rename", "s/x"], ["--shard-size", "huge"], ["--dtype", "float17"], ["--dtype", "*=what"], ["--what"]]
+        "given",
+        [
+            ["--rename", "s/x"],
+            ["--shard-size", "huge"],
+            ["--dtype", "float17"],
+            ["--dtype", "*=what"],
+            ["--what"],
+        ],
     )
     def test_wrong_usage(self, tmp_path, given):
         save(tmp_path / "a.npz", {"x": np.ones(3)})
@@ -513,7 +717,11 @@ class TestCommand:
             [tmp_path / "c.npz", tmp_path / "a.npz"],
         ):
             found = run(*given)
-            assert found.returncode == 1 and len(found.stderr.splitlines()) == 1 and found.stderr.startswith("tensorwire convert: ")
+            assert (
+                found.returncode == 1
+                and len(found.stderr.splitlines()) == 1
+                and found.stderr.startswith("tensorwire convert: ")
+            )
 
 
 @pytest.mark.cloud
@@ -521,12 +729,21 @@ def test_into_a_bucket(tmp_path):
     """Each object whole or not at all; what is there stays, unless it should be replaced."""
     source, root = tmp_path / "m.safetensors", "memory://converted"
     tw.save(source, {"a": np.arange(10), "b": np.ones((100, 10))})
-    for name, options in (("m.npz", {}), ("s.safetensors", {"shard_size": "1KB"}), ("m.ckpt-1", {"to": "checkpoint"})):
+    for name, options in (
+        ("m.npz", {}),
+        ("s.safetensors", {"shard_size": "1KB"}),
+        ("m.ckpt-1", {"to": "checkpoint"}),
+    ):
         report = tw.convert(source, f"{root}/{name}", **options)
-        assert report.target == f"{root}/{name}" and all(storage.stat(path) for path in report.files), report
+        assert report.target == f"{root}/{name}" and all(
+            storage.stat(path) for path in report.files
+        ), report
         with pytest.raises(FileExistsError):
             tw.convert(source, f"{root}/{name}", **options)
         tw.convert(source, f"{root}/{name}", overwrite=True, **options)
     assert tw.equal(tw.load(f"{root}/m.npz"), tw.load(source))
     assert tw.equal(tw.load(f"{root}/s.safetensors.index.json"), tw.load(source))
-    assert tw.convert(source, f"{root}/no.npz", dry_run=True).bytes_out > 0 and storage.stat(f"{root}/no.npz") is None
+    assert (
+        tw.convert(source, f"{root}/no.npz", dry_run=True).bytes_out > 0
+        and storage.stat(f"{root}/no.npz") is None
+    )

@@ -1,4 +1,6 @@
-"""Damaged record files: every record that was not hit comes back, and nothing that never was a record."""
+"""Damaged record files: every record that was not hit comes back, and nothing that never was a
+record.
+"""
 
 import gzip
 import itertools
@@ -58,7 +60,9 @@ def recover(data, limits=DEFAULT):
         assert item.first == len(found) and item.offset == at
         found += item.strings()
         begins, ends = item.starts + item.offset, item.starts + item.sizes + item.offset
-        assert [bytes(data[a:b]) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)] == item.strings()
+        assert [
+            bytes(data[a:b]) for a, b in zip(begins.tolist(), ends.tolist(), strict=True)
+        ] == item.strings()
         at = int(ends[-1]) + 4
     assert at == len(data)
     return found, gaps
@@ -73,12 +77,16 @@ def within(some, more):
 def unhit(records, start, stop):
     """The records whose frames do not touch [start, stop)."""
     bounds = offsets(records)
-    return [record for i, record in enumerate(records) if bounds[i] >= stop or bounds[i + 1] <= start]
+    return [
+        record for i, record in enumerate(records) if bounds[i] >= stop or bounds[i + 1] <= start
+    ]
 
 
 @pytest.fixture(params=["as it is", "tiny windows"])
 def windows(request, monkeypatch):
-    """Files are small and windows large: with windows of 37 bytes every search and every record crosses their edges."""
+    """Files are small and windows large: with windows of 37 bytes every search and every record
+    crosses their edges.
+    """
     if request.param == "tiny windows":
         monkeypatch.setattr(scan_buffer, "SIZE", 37)
         monkeypatch.setattr(damage, "_LARGE", 50)
@@ -91,7 +99,9 @@ class TestSweeps:
         assert recover(self.DATA) == (RECORDS, []) and recover(b"") == ([], [])
 
     def test_every_bit(self, windows):
-        """A record whose header was hit is found by the checksum of its data, so it is not lost either."""
+        """A record whose header was hit is found by the checksum of its data, so it is not lost
+        either.
+        """
         bounds = offsets(RECORDS)
         for bit in range(0, 8 * len(self.DATA), STEP):
             data = bytearray(self.DATA)
@@ -99,10 +109,14 @@ class TestSweeps:
             hit = max(i for i in range(len(RECORDS)) if bounds[i] <= bit // 8)
             found, gaps = recover(data)
             if bit // 8 < bounds[hit] + 12:
-                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [(bounds[hit], 12)]
+                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [
+                    (bounds[hit], 12)
+                ]
             else:
                 assert found == RECORDS[:hit] + RECORDS[hit + 1 :]
-                assert [(gap.offset, gap.length) for gap in gaps] == [(bounds[hit], bounds[hit + 1] - bounds[hit])]
+                assert [(gap.offset, gap.length) for gap in gaps] == [
+                    (bounds[hit], bounds[hit + 1] - bounds[hit])
+                ]
 
     def test_every_cut(self, windows):
         bounds = offsets(RECORDS)
@@ -115,22 +129,38 @@ class TestSweeps:
                 assert found[:whole] == RECORDS[:whole]
                 continue
             assert found == RECORDS[:whole]
-            assert [(gap.offset, gap.length) for gap in gaps] == ([(bounds[whole], size - bounds[whole])] if size > bounds[whole] else [])
+            assert [(gap.offset, gap.length) for gap in gaps] == (
+                [(bounds[whole], size - bounds[whole])] if size > bounds[whole] else []
+            )
 
     @pytest.mark.parametrize("count", [1, 3, 4, 12, 16, 17, 40, 500])
     def test_added_bytes(self, windows, count):
         for added in (bytes(count), b"\xff" * count, random.Random(count).randbytes(count)):
             for at in range(0, len(self.DATA) + 1, STEP):
                 found = recover(self.DATA[:at] + added + self.DATA[at:])[0]
-                hit = [i for i, (a, b) in enumerate(itertools.pairwise(offsets(RECORDS))) if a < at < b]
+                hit = [
+                    i for i, (a, b) in enumerate(itertools.pairwise(offsets(RECORDS))) if a < at < b
+                ]
                 if hit == [6] and count > len(FIELD):
                     continue  # so much inside a message moves its own records past all marks
                 assert found in [RECORDS, *(RECORDS[:i] + RECORDS[i + 1 :] for i in hit)], at
 
     @pytest.mark.parametrize("count", [1, 2, 3, 5, 11, 17, 33, 100])
     def test_missing_bytes(self, windows, count):
-        """Records that hold no others. (If a frame that lost bytes happens to end at a true end of another, that one is lost too.)"""
-        records = [b"one", b"x" * 40, b"two", b"y" * 200, b"", b"z" * 30, b"three", b"the last but one", b"end"]
+        """Records that hold no others. (If a frame that lost bytes happens to end at a true end of
+        another, that one is lost too.)
+        """
+        records = [
+            b"one",
+            b"x" * 40,
+            b"two",
+            b"y" * 200,
+            b"",
+            b"z" * 30,
+            b"three",
+            b"the last but one",
+            b"end",
+        ]
         data, bounds = build(records), offsets(records)
         for at in range(0, len(data) - count + 1, STEP):
             if at + count in bounds and at in bounds:
@@ -139,7 +169,9 @@ class TestSweeps:
             claims = bounds[hit[0] + 1] if bounds[hit[0]] + 12 <= at else None
             if claims is not None and claims + count in bounds[hit[-1] + 2 :]:
                 continue
-            assert recover(data[:at] + data[at + count :])[0] == [r for i, r in enumerate(records) if i not in hit], at
+            assert recover(data[:at] + data[at + count :])[0] == [
+                r for i, r in enumerate(records) if i not in hit
+            ], at
 
     @pytest.mark.parametrize("size", [8, 16, 64, 512])
     @pytest.mark.parametrize("fill", [0, 255, None])
@@ -154,22 +186,36 @@ class TestSweeps:
 
     def test_garbage_around(self, windows):
         for count in range(1, 60):
-            for garbage in (bytes(count), random.Random(count).randbytes(count), tfrecord.header(5)[:11] * (count // 11 + 1)):
+            for garbage in (
+                bytes(count),
+                random.Random(count).randbytes(count),
+                tfrecord.header(5)[:11] * (count // 11 + 1),
+            ):
                 found, gaps = recover(garbage + self.DATA)
-                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [(0, len(garbage))]
+                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [
+                    (0, len(garbage))
+                ]
                 found, gaps = recover(self.DATA + garbage)
-                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [(len(self.DATA), len(garbage))]
+                assert found == RECORDS and [(gap.offset, gap.length) for gap in gaps] == [
+                    (len(self.DATA), len(garbage))
+                ]
 
     def test_joined_files(self, windows):
         assert recover(self.DATA + self.DATA) == (RECORDS * 2, [])
         bounds = offsets(RECORDS)
         other = [b"other %d" % i * 9 for i in range(60)]
         inside = offsets([b"AAA", b"", b"C" * 70, b"D" * 21])
-        twofold = {bounds[3] + 12 + at for at in inside} | {bounds[6] + 15 + at for at in inside} | {at + 12 for at in bounds}
+        twofold = (
+            {bounds[3] + 12 + at for at in inside}
+            | {bounds[6] + 15 + at for at in inside}
+            | {at + 12 for at in bounds}
+        )
         for size in range(1, len(self.DATA), STEP):
             whole = sum(end <= size for end in bounds[1:])
             if size in bounds or size in twofold or bounds[whole + 1] - size in offsets(other):
-                continue  # the second file continues the first as if nothing was missing, so some of it may be lost, or content found
+                # the second file continues the first as if nothing was missing, so some of it may
+                # be lost, or content found
+                continue
             found, gaps = recover(self.DATA[:size] + build(other))
             assert found == RECORDS[:whole] + other and len(gaps) == 1, size
 
@@ -179,12 +225,25 @@ class TestWhatIsInside:
 
     @pytest.mark.parametrize("where", ["first", "middle", "last"])
     @pytest.mark.parametrize(
-        "content", [INNER, FIELD, INNER + b"!", b"!" + INNER, INNER[:-3], frame(INNER), b"!" + INNER + b"?" * 5000 + INNER]
+        "content",
+        [
+            INNER,
+            FIELD,
+            INNER + b"!",
+            b"!" + INNER,
+            INNER[:-3],
+            frame(INNER),
+            b"!" + INNER + b"?" * 5000 + INNER,
+        ],
     )
     def test_a_damaged_header(self, windows, where, content):
         if kernels.PURE and len(content) > 1000:
             return
-        records = {"first": [content, b"a", b"b"], "middle": [b"a", content, b"b"], "last": [b"a", b"b", content]}[where]
+        records = {
+            "first": [content, b"a", b"b"],
+            "middle": [b"a", content, b"b"],
+            "last": [b"a", b"b", content],
+        }[where]
         at = offsets(records)[records.index(content)]
         for byte in range(12):
             data = bytearray(build(records))
@@ -194,7 +253,9 @@ class TestWhatIsInside:
 
     @pytest.mark.parametrize("content", [INNER, b"\x0a\x9e\x01" + INNER + b"more", frame(INNER)])
     def test_header_and_data_damaged(self, content):
-        """The record is lost, but what it holds is not taken for records of ours: its end or its length gives it away."""
+        """The record is lost, but what it holds is not taken for records of ours: its end or its
+        length gives it away.
+        """
         for hit in range(13 + content.index(INNER) + len(INNER), len(content) + 16):
             data = bytearray(build([b"a", content, b"b", b"c"]))
             data[17 + 3] ^= 1
@@ -209,7 +270,9 @@ class TestWhatIsInside:
 
     @pytest.mark.parametrize("first", [0, 20, 44, 1 << 40, 24 * 40 - 4])
     def test_records_of_eight_bytes(self, windows, first):
-        """Such a record with its checksum looks like a header; 20 + 24 n, as a length, even leads to another one."""
+        """Such a record with its checksum looks like a header; 20 + 24 n, as a length, even leads
+        to another one.
+        """
         records = [(first + 24 * (i // 3) * (i % 3)).to_bytes(8, "little") for i in range(60)]
         data, bounds = build(records), offsets(records)
         for i in (0, 1, 2, 3, 30, 58, 59):
@@ -217,12 +280,18 @@ class TestWhatIsInside:
                 damaged = bytearray(data)
                 damaged[bounds[i] + byte] ^= 1
                 found = recover(damaged)[0]
-                assert found == (records if byte < 12 else records[:i] + records[i + 1 :]), (i, byte)
+                assert found == (records if byte < 12 else records[:i] + records[i + 1 :]), (
+                    i,
+                    byte,
+                )
         for at in range(0, len(data), 7 * STEP):
             for count in (12, 16, 24, 30, 36, 60):
                 damaged = data[:at] + bytes(min(count, len(data) - at)) + data[at + count :]
                 found = recover(damaged)[0]
-                assert within(unhit(records, at, at + count), found) and within(found, records), (at, count)
+                assert within(unhit(records, at, at + count), found) and within(found, records), (
+                    at,
+                    count,
+                )
 
     @pytest.mark.parametrize("records", [[b"a" * 8] * 9, [b"\x14\0\0\0\0\0\0\0"] * 9])
     def test_which_hold_such(self, windows, records):
@@ -291,21 +360,31 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 report = repair({str(path)!r}, {str(tmp_path / "g")!r})
 print(report.records, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
-        records, grown = map(int, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+        records, grown = map(
+            int,
+            subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            ).stdout.split(),
+        )
         assert records == 2 and grown < 64 << 10
         assert path.read_bytes() == (tmp_path / "g").read_bytes()
 
 
 @st.composite
 def damages(draw):
-    """(records, the file, damaged bytes, which places were hit): overwriting only, so all that was not hit is where it was."""
+    """(records, the file, damaged bytes, which places were hit): overwriting only, so all that was
+    not hit is where it was.
+    """
     records = draw(st.lists(st.binary(max_size=300), max_size=12))
     data = bytearray(build(records))
     hits = []
     for _ in range(draw(st.integers(0, 4)) if data else 0):
         at = draw(st.integers(0, len(data) - 1))
         count = min(draw(st.sampled_from([1, 1, 2, 12, 16, 40, 200])), len(data) - at)
-        new = draw(st.sampled_from([bytes(count), b"\xff" * count]) | st.binary(min_size=count, max_size=count))
+        new = draw(
+            st.sampled_from([bytes(count), b"\xff" * count])
+            | st.binary(min_size=count, max_size=count)
+        )
         data[at : at + count] = new
         hits.append((at, at + count))
     return records, data, hits
@@ -317,18 +396,37 @@ class TestRandomDamage:
         records, data, hits = case
         found = recover(data)[0]
         bounds = offsets(records)
-        kept = [r for i, r in enumerate(records) if not any(a < bounds[i + 1] and b > bounds[i] for a, b in hits)]
+        kept = [
+            r
+            for i, r in enumerate(records)
+            if not any(a < bounds[i + 1] and b > bounds[i] for a, b in hits)
+        ]
         assert within(kept, found) and within(found, records)
 
-    @given(st.lists(st.sampled_from([INNER, FIELD, frame(INNER), b"", b"1", bytes(8)]), min_size=1, max_size=6), st.data())
+    @given(
+        st.lists(
+            st.sampled_from([INNER, FIELD, frame(INNER), b"", b"1", bytes(8)]),
+            min_size=1,
+            max_size=6,
+        ),
+        st.data(),
+    )
     def test_records_that_hold_others(self, records, choices):
         data, bounds = bytearray(build(records)), offsets(records)
         at = choices.draw(st.integers(0, len(data) - 1))
         hit = max(i for i in range(len(records)) if bounds[i] <= at)
-        stop = at + choices.draw(st.integers(1, bounds[hit + 1] - at if at - bounds[hit] >= 12 else bounds[hit] + 12 - at))
+        stop = at + choices.draw(
+            st.integers(
+                1, bounds[hit + 1] - at if at - bounds[hit] >= 12 else bounds[hit] + 12 - at
+            )
+        )
         data[at:stop] = choices.draw(st.binary(min_size=stop - at, max_size=stop - at))
         found = recover(data)[0]
-        assert found == records if stop <= bounds[hit] + 12 else found in (records, records[:hit] + records[hit + 1 :])
+        assert (
+            found == records
+            if stop <= bounds[hit] + 12
+            else found in (records, records[:hit] + records[hit + 1 :])
+        )
 
     @given(st.binary(max_size=600))
     def test_garbage_is_a_gap(self, data):
@@ -354,10 +452,14 @@ HOSTILE = {
     "lengths that leave the window": lambda n: b"?" + header(1_000_000) * (n // 12),
     "small lengths": lambda n: b"?" + header(7) * (n // 12),
     "wrong data": lambda n: (header(100) + bytes(104)) * (n // 116),
-    "records and lies": lambda n: (frame(b"good") + header(n // 2 + 3)) * (n // 32) + frame(b"good") * 9,
+    "records and lies": lambda n: (
+        (frame(b"good") + header(n // 2 + 3)) * (n // 32) + frame(b"good") * 9
+    ),
     "records and lies past the end": lambda n: (frame(b"good" * 20) + header(10 * n)) * (n // 108),
     "records and garbage": lambda n: (frame(b"good" * 50) + b"?") * (n // 217),
-    "nested": lambda n: b"".join(header(n - 30 - 24 * i) for i in range(n // 24 - 2)) + bytes(n // 2),
+    "nested": lambda n: (
+        b"".join(header(n - 30 - 24 * i) for i in range(n // 24 - 2)) + bytes(n // 2)
+    ),
     "zeros": bytes,
     "chaos": lambda n: random.Random(1).randbytes(n),
 }
@@ -395,10 +497,15 @@ def test_ten_hostile_megabytes_take_two_seconds(name):
 @pytest.mark.large
 @pytest.mark.parametrize("size", [200, 100_000])
 def test_a_thousand_flips_at_a_gigabyte_a_second(tmp_path, size):
-    """200 MB with a thousand flipped bits, from the page cache: 3.1 GB/s (records of 200 B) and 4.2 (100 KB) where this was written."""
+    """200 MB with a thousand flipped bits, from the page cache: 3.1 GB/s (records of 200 B) and 4.2
+    (100 KB) where this was written.
+    """
     count = 200_000_000 // (size + 16)
     rng = np.random.default_rng(7)
-    data = np.frombuffer(frames(rng.integers(0, 256, count * size, dtype=np.uint8), np.arange(count + 1) * size), np.uint8).copy()
+    data = np.frombuffer(
+        frames(rng.integers(0, 256, count * size, dtype=np.uint8), np.arange(count + 1) * size),
+        np.uint8,
+    ).copy()
     places = rng.integers(0, len(data), 1000)
     data[places] ^= (1 << rng.integers(0, 8, 1000)).astype(np.uint8)
     data.tofile(tmp_path / "f")
@@ -422,20 +529,40 @@ class TestRepair:
         data = data[:-2]
         (tmp_path / "broken").write_bytes(data)
         steps = []
-        report = repair(tmp_path / "broken", tmp_path / "saved", progress=lambda done, size: steps.append((done, size)))
+        report = repair(
+            tmp_path / "broken",
+            tmp_path / "saved",
+            progress=lambda done, size: steps.append((done, size)),
+        )
         assert (tmp_path / "saved").read_bytes() == build(RECORDS[:2] + RECORDS[3:-1])
-        assert (report.records, report.recovered_headers, report.size) == (8, 1, len(data)) and not report and not report.ok
+        assert (
+            (report.records, report.recovered_headers, report.size) == (8, 1, len(data))
+            and not report
+            and not report.ok
+        )
         assert report.lost_bytes == 56 + 17 and [gap.length for gap in report.gaps] == [56, 12, 17]
-        assert steps[-1] == (len(data), len(data)) and [done for done, _ in steps] == sorted(done for done, _ in steps)
+        assert steps[-1] == (len(data), len(data)) and [done for done, _ in steps] == sorted(
+            done for done, _ in steps
+        )
         assert json.loads(json.dumps(report.json()))["gaps"][0]["offset"] == bounds[2]
         text = str(report)
-        assert "8 good records, 73 of" in text and "1 of them had lost their header" in text and "written to" in text
+        assert (
+            "8 good records, 73 of" in text
+            and "1 of them had lost their header" in text
+            and "written to" in text
+        )
         assert recover((tmp_path / "saved").read_bytes()) == (RECORDS[:2] + RECORDS[3:-1], [])
 
     def test_only_a_report(self, tmp_path):
         (tmp_path / "f").write_bytes(build(RECORDS))
         report = repair(tmp_path / "f")
-        assert report and report.ok and report.records == len(RECORDS) and report.target is None and not report.gaps
+        assert (
+            report
+            and report.ok
+            and report.records == len(RECORDS)
+            and report.target is None
+            and not report.gaps
+        )
         assert "nothing is lost" in str(report) and os.listdir(tmp_path) == ["f"]
         data = bytearray(build(RECORDS))
         data[3] ^= 1
@@ -463,7 +590,10 @@ class TestRepair:
 
         with pytest.raises(KeyboardInterrupt):
             repair(tmp_path / "f", tmp_path / "g", overwrite=True, progress=stop)
-        assert (tmp_path / "g").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == ["f", "g"]
+        assert (tmp_path / "g").read_bytes() == b"old" and sorted(os.listdir(tmp_path)) == [
+            "f",
+            "g",
+        ]
 
     def test_an_existing_target_needs_overwrite(self, tmp_path):
         (tmp_path / "f").write_bytes(build(RECORDS)[:-1])
@@ -476,7 +606,9 @@ class TestRepair:
         assert list(tw.RecordReader(tmp_path / "g")) == RECORDS[:-1]
         assert repair(tmp_path / "f", tmp_path / "g", overwrite=True).records == len(RECORDS) - 1
 
-    @pytest.mark.parametrize("content", [b"", b"#!/bin/sh\necho hello\n" * 100, build([b"only"])[:-1]])
+    @pytest.mark.parametrize(
+        "content", [b"", b"#!/bin/sh\necho hello\n" * 100, build([b"only"])[:-1]]
+    )
     def test_no_record_at_all_is_an_error(self, tmp_path, content):
         (tmp_path / "f").write_bytes(content)
         for overwrite in (False, True):
@@ -497,29 +629,45 @@ class TestRepair:
         data[5016 + 17] ^= 1
         (tmp_path / "f").write_bytes(data)
         report = repair(tmp_path / "f", tmp_path / "g")
-        assert report and report.recovered_headers == 1 and (tmp_path / "g").read_bytes() == build(records)
+        assert (
+            report
+            and report.recovered_headers == 1
+            and (tmp_path / "g").read_bytes() == build(records)
+        )
 
     def test_many_gaps_stay_readable(self, tmp_path):
         (tmp_path / "f").write_bytes((frame(b"x") + b"?") * 100)
         report = repair(tmp_path / "f")
-        assert report.records == 100 and len(report.gaps) == 100 and "and 80 more gaps" in str(report)
+        assert (
+            report.records == 100 and len(report.gaps) == 100 and "and 80 more gaps" in str(report)
+        )
 
 
 class TestInspect:
-    """`inspect` shows what is still there, says that the file is damaged, and the command exits with 1."""
+    """`inspect` shows what is still there, says that the file is damaged, and the command exits
+    with 1.
+    """
 
     @pytest.mark.parametrize("compression", [None, "gzip"])
     def test_a_flipped_bit_in_the_data(self, tmp_path, compression):
         path, whole = tmp_path / "a.tfrecord", tmp_path / "whole.tfrecord"
-        tw.write_examples(whole, {"x": np.arange(100), "y": np.zeros((100, 3), np.float32)}, schema_file=False)
+        tw.write_examples(
+            whole, {"x": np.arange(100), "y": np.zeros((100, 3), np.float32)}, schema_file=False
+        )
         data = bytearray(whole.read_bytes())
         data[2000] ^= 4
         path.write_bytes(data if compression is None else gzip.compress(data))
         assert tw.inspect(whole).problems == [] and cli.run("inspect", whole).returncode == 0
         summary = tw.inspect(path)
-        assert list(summary.schema) == ["x", "y"] and summary.records == 100 and len(summary.problems) == 1
+        assert (
+            list(summary.schema) == ["x", "y"]
+            and summary.records == 100
+            and len(summary.problems) == 1
+        )
         command = cli.run("inspect", path, "--json")
-        assert command.returncode == 1 and json.loads(command.stdout)["problems"] == summary.problems
+        assert (
+            command.returncode == 1 and json.loads(command.stdout)["problems"] == summary.problems
+        )
         assert cli.run("inspect", path).returncode == 1 and not tw.verify(path)
 
     def test_a_damaged_record_adds_no_feature(self, tmp_path):
@@ -535,7 +683,10 @@ class TestInspect:
 
     def test_other_records_are_not_damage(self, tmp_path):
         (tmp_path / "a.tfrecord").write_bytes(build([b"some text", b"and more"]))
-        assert tw.inspect(tmp_path / "a.tfrecord").problems == [] and tw.inspect(tmp_path / "a.tfrecord").schema is None
+        assert (
+            tw.inspect(tmp_path / "a.tfrecord").problems == []
+            and tw.inspect(tmp_path / "a.tfrecord").schema is None
+        )
 
 
 def packed(name, records, unit):
@@ -548,7 +699,9 @@ def packed(name, records, unit):
     return out, places
 
 
-WORDS = [bytes(f"record {i} {random.Random(i).random()} " * (i % 5 + 1), "utf-8") for i in range(200)]
+WORDS = [
+    bytes(f"record {i} {random.Random(i).random()} " * (i % 5 + 1), "utf-8") for i in range(200)
+]
 
 
 class TestCompressed:
@@ -558,7 +711,10 @@ class TestCompressed:
         (tmp_path / "f").write_bytes(pack(build(WORDS)))
         report = repair(tmp_path / "f", tmp_path / "g")
         assert report and report.records == 200 and report.size == len(build(WORDS))
-        assert list(tw.RecordReader(tmp_path / "g")) == WORDS and sorted(os.listdir(tmp_path)) == ["f", "g"]
+        assert list(tw.RecordReader(tmp_path / "g")) == WORDS and sorted(os.listdir(tmp_path)) == [
+            "f",
+            "g",
+        ]
         assert compression.recognise((tmp_path / "g").read_bytes()) == name
 
     @pytest.mark.parametrize("name", ["gzip", "zlib"])
@@ -576,9 +732,11 @@ class TestCompressed:
         assert report.records == 200 and not report and report.gaps[0].length == 7
 
     def test_gzip_members(self, tmp_path):
-        """The members that were not hit come back whole, and of the one that was hit what comes before.
+        """The members that were not hit come back whole, and of the one that was hit what comes
+        before.
 
-        Not quite nothing else: what was hit may be the distance of a repetition, and then a true record comes back twice.
+        Not quite nothing else: what was hit may be the distance of a repetition, and then a true
+        record comes back twice.
         """
         whole, places = packed("gzip", WORDS, 20)
         ends = [*places[1:], len(whole)]
@@ -588,13 +746,21 @@ class TestCompressed:
             (tmp_path / "f").write_bytes(data)
             hit = next(i for i, end in enumerate(ends) if bit // 8 < end)
             items = list(scan(str(tmp_path / "f"), compression="gzip"))
-            found = [record for item in items if not isinstance(item, Gap) for record in item.strings()]
-            assert within(WORDS[: 20 * hit] + WORDS[20 * hit + 20 :], found) and set(found) <= set(WORDS), bit
+            found = [
+                record for item in items if not isinstance(item, Gap) for record in item.strings()
+            ]
+            assert within(WORDS[: 20 * hit] + WORDS[20 * hit + 20 :], found) and set(found) <= set(
+                WORDS
+            ), bit
 
     def test_missing_and_added_bytes(self, tmp_path):
         whole, places = packed("gzip", WORDS, 20)
         for at in range(places[3], places[5] - 30, 61 * STEP):
-            for data in (whole[:at] + whole[at + 5 :], whole[:at] + b"12345" + whole[at:], whole[:at] + bytes(30) + whole[at + 30 :]):
+            for data in (
+                whole[:at] + whole[at + 5 :],
+                whole[:at] + b"12345" + whole[at:],
+                whole[:at] + bytes(30) + whole[at + 30 :],
+            ):
                 (tmp_path / "f").write_bytes(data)
                 found = list(tw.RecordReader(tmp_path / "f", on_corrupt="skip"))
                 assert within(WORDS[:60] + WORDS[100:], found) and set(found) <= set(WORDS), at
@@ -613,7 +779,10 @@ class TestCompressed:
     def test_hostile(self, tmp_path):
         """Marks without members, and members that never give anything."""
         first = gzip.compress(build(WORDS))
-        for tail in (b"\x1f\x8b\x08\0\0\0\0\0\0\xff" * 20_000, (b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * 2000) * 20):
+        for tail in (
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff" * 20_000,
+            (b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + b"\0\0\0\xff\xff" * 2000) * 20,
+        ):
             (tmp_path / "f").write_bytes(first[:-9] + tail)
             start = time.process_time()
             assert repair(tmp_path / "f").records >= 190
@@ -624,7 +793,11 @@ class TestResync:
     def test_by_itself(self):
         data = bytearray(build([b"one", b"two", b"three"]))
         data[19 + 12] ^= 1
-        assert resync(files.BytesSource(data), 19) == (Gap(19, 19, "the data of a record does not match its checksum"), 38, None)
+        assert resync(files.BytesSource(data), 19) == (
+            Gap(19, 19, "the data of a record does not match its checksum"),
+            38,
+            None,
+        )
         found = resync(files.BytesSource(data[:30]), 19)
         assert found.next == 30 and found.gap.length == 11
 
@@ -634,15 +807,23 @@ class TestResync:
 
     def test_files_and_bytes_agree(self, tmp_path):
         rng = random.Random(5)
-        records = [rng.randbytes(rng.choice([0, 10, 1000, 30_000])) for _ in range(30 if kernels.PURE else 300)]
+        records = [
+            rng.randbytes(rng.choice([0, 10, 1000, 30_000]))
+            for _ in range(30 if kernels.PURE else 300)
+        ]
         data = bytearray(build(records))
         for _ in range(20):
             data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
         (tmp_path / "f").write_bytes(data)
         found, gaps = recover(data)
         items = list(scan(str(tmp_path / "f")))
-        assert [record for item in items if not isinstance(item, Gap) for record in item.strings()] == found  # all blocks held at once
-        assert [(item.offset, item.length) for item in items if isinstance(item, Gap)] == [(gap.offset, gap.length) for gap in gaps]
+        # all blocks held at once
+        assert [
+            record for item in items if not isinstance(item, Gap) for record in item.strings()
+        ] == found
+        assert [(item.offset, item.length) for item in items if isinstance(item, Gap)] == [
+            (gap.offset, gap.length) for gap in gaps
+        ]
 
 
 @pytest.mark.parametrize("compression", ["", "gzip"])
@@ -653,9 +834,14 @@ def test_verify_says_how_far_it_is(tmp_path, compression):
     told = []
     assert tw.verify(path, progress=lambda done, total: told.append((done, total)))
     assert (
-        told == sorted(told) and len(told) > 2 and {total for _, total in told} == {5000 * 1016} and told[-1] == (5000 * 1016, 5000 * 1016)
+        told == sorted(told)
+        and len(told) > 2
+        and {total for _, total in told} == {5000 * 1016}
+        and told[-1] == (5000 * 1016, 5000 * 1016)
     )
     tw.save(tmp_path / "x.safetensors", {"a": np.zeros(100), "b": np.zeros(300)})
     told.clear()
-    assert tw.verify(tmp_path / "x.safetensors", progress=lambda done, total: told.append((done, total)))
+    assert tw.verify(
+        tmp_path / "x.safetensors", progress=lambda done, total: told.append((done, total))
+    )
     assert told == [(800, 3200), (3200, 3200)]

@@ -31,7 +31,9 @@ def bucket():
     importlib.import_module("obstore")
     server = S3()
     with s3_environment(server.url):
-        tw.write_examples(f"{ROOT}/in/a.tfrecord", rows_for(600), shards=40, schema=SCHEMA, schema_file=False)
+        tw.write_examples(
+            f"{ROOT}/in/a.tfrecord", rows_for(600), shards=40, schema=SCHEMA, schema_file=False
+        )
         yield server
     server.close()
 
@@ -44,8 +46,13 @@ def test_there_and_back(bucket):
     source = f"{ROOT}/in/a-*.tfrecord"
     for format in ("parquet", "arrow", "jsonl"):
         there = datasets.convert(source, f"{ROOT}/{format}", format, shards=4, workers=2)
-        back = datasets.convert(f"{ROOT}/{format}/", f"{ROOT}/{format}-back", "tfrecord", shards=3, workers=0)
-        assert there.records == back.records == 600 and storage.stat(f"{ROOT}/{format}-back/_SUCCESS") is not None
+        back = datasets.convert(
+            f"{ROOT}/{format}/", f"{ROOT}/{format}-back", "tfrecord", shards=3, workers=0
+        )
+        assert (
+            there.records == back.records == 600
+            and storage.stat(f"{ROOT}/{format}-back/_SUCCESS") is not None
+        )
         assert records(f"{ROOT}/{format}-back/*.tfrecord") == records(source)
     assert datasets.convert(source, f"{ROOT}/parquet", "parquet", shards=4, workers=0).written == 0
     assert bucket.uploads() == 0
@@ -64,7 +71,9 @@ def test_shuffle_and_leftovers(bucket):
     source = f"{ROOT}/in/a-*.tfrecord"
     datasets.shuffle(source, f"{ROOT}/shuffled", 3, shards=5, workers=0)
     assert records(f"{ROOT}/shuffled/*.tfrecord") == records(source)
-    assert not [entry for entry in storage.listing(f"{ROOT}/shuffled") if entry.path.endswith(".run")]
+    assert not [
+        entry for entry in storage.listing(f"{ROOT}/shuffled") if entry.path.endswith(".run")
+    ]
     datasets.shuffle(source, f"{ROOT}/one/all.tfrecord", 3, workers=0)
     assert records(f"{ROOT}/one/all.tfrecord") == records(source)
     assert [entry.path for entry in storage.listing(f"{ROOT}/one")] == [f"{ROOT}/one/all.tfrecord"]
@@ -72,7 +81,9 @@ def test_shuffle_and_leftovers(bucket):
 
 def test_the_driver_is_killed(bucket):
     out = f"{ROOT}/killed"
-    driver = subprocess.Popen([sys.executable, "-c", _DRIVER, f"{ROOT}/in/a-*.tfrecord", out], stdout=subprocess.PIPE)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", _DRIVER, f"{ROOT}/in/a-*.tfrecord", out], stdout=subprocess.PIPE
+    )
     until(lambda: len(shards(out)) >= 10)
     crew = [pid for group in crew_of(driver.pid) for pid in group]
     driver.kill()
@@ -91,7 +102,9 @@ def children_alive(pid):
 
 
 class Waiting:
-    """An engine in this process that waits, before it does a task or after, until it is told to go on."""
+    """An engine in this process that waits, before it does a task or after, until it is told to go
+    on.
+    """
 
     def __init__(self, at, before=True):
         self.at, self.before = at, before
@@ -130,12 +143,19 @@ class Waiting:
 def test_of_two_drivers_the_second_goes_on(bucket, first, second, before, end, request):
     """And writes its own records; the first one stops at once, and touches nothing any more."""
     source, out = f"{ROOT}/in/a-0000[0-4]-*.tfrecord", f"{ROOT}/two-{request.node.callspec.id}"
-    early, late = (Waiting(5 * ("shuffle" in one) + one["shards"] - 2 if end else 1, before) for one in (first, second))
+    early, late = (
+        Waiting(5 * ("shuffle" in one) + one["shards"] - 2 if end else 1, before)
+        for one in (first, second)
+    )
     ended: list = []
 
     def run(engine, options):
         try:
-            ended.append(datasets.convert(source, out, "tfrecord", engine=engine, schema=SCHEMA, overwrite=True, **options))
+            ended.append(
+                datasets.convert(
+                    source, out, "tfrecord", engine=engine, schema=SCHEMA, overwrite=True, **options
+                )
+            )
         except Exception as error:
             ended.append(error)
 
@@ -143,18 +163,22 @@ def test_of_two_drivers_the_second_goes_on(bucket, first, second, before, end, r
     for thread, engine in zip(threads, (early, late), strict=True):
         thread.start()
         assert engine.reached.wait(60)
-    for thread, engine in zip(threads, (early, late), strict=True):  # the first one meets the other in the middle of its work
+    # the first one meets the other in the middle of its work
+    for thread, engine in zip(threads, (early, late), strict=True):
         engine.go_on.set()
         thread.join(60)
     assert isinstance(ended[0], tw.TensorwireError) and "another run" in str(ended[0])
     report = ended[1]
-    if isinstance(report, Exception):  # the first one has written over a shard before it knew: that is seen, and done again
+    # the first one has written over a shard before it knew: that is seen, and done again
+    if isinstance(report, Exception):
         assert "replaced by another run" in str(report) and storage.stat(f"{out}/_SUCCESS") is None
         report = datasets.convert(source, out, "tfrecord", workers=0, schema=SCHEMA, **second)
     wanted = f"{ROOT}/wanted-{request.node.callspec.id}"
     datasets.convert(source, wanted, "tfrecord", workers=0, schema=SCHEMA, **second)
     assert storage.stat(f"{out}/_SUCCESS") is not None and len(shards(out)) == second["shards"]
-    assert [list(tw.RecordReader(f"{folder}/*.tfrecord")) for folder in (out,)] == [list(tw.RecordReader(f"{wanted}/*.tfrecord"))]
+    assert [list(tw.RecordReader(f"{folder}/*.tfrecord")) for folder in (out,)] == [
+        list(tw.RecordReader(f"{wanted}/*.tfrecord"))
+    ]
     assert not [entry for entry in storage.listing(out) if entry.path.endswith(".run")]
 
 
@@ -164,7 +188,9 @@ def test_a_driver_that_was_overtaken_touches_a_finished_dataset_no_more(bucket):
 
     def run():
         with pytest.raises(tw.EncodeError, match="another run is writing"):
-            datasets.convert(source, out, "tfrecord", engine=early, shards=8, schema=SCHEMA, where="id < 300")
+            datasets.convert(
+                source, out, "tfrecord", engine=early, shards=8, schema=SCHEMA, where="id < 300"
+            )
         ended.append(True)
 
     thread = threading.Thread(target=run)

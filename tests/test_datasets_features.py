@@ -1,4 +1,6 @@
-"""Features that are more than a list: images, matrices, strings in a shape, tensors of any shape; through every format, and changed."""
+"""Features that are more than a list: images, matrices, strings in a shape, tensors of any shape;
+through every format, and changed.
+"""
 
 import importlib
 
@@ -59,7 +61,10 @@ def test_a_filter_keeps_what_features_mean(source, tmp_path):
     tw.convert(source, tmp_path / "few.tfrecord", where="id < 5", workers=0)
     few, all_ = batch(tmp_path / "few.tfrecord"), batch(source)
     assert few["image"].shape == (5, 4, 5, 3) and (few["image"] == all_["image"][:5]).all()
-    assert all((np.asarray(a) == np.asarray(b)).all() for a, b in zip(few["vary"], all_["vary"], strict=False))
+    assert all(
+        (np.asarray(a) == np.asarray(b)).all()
+        for a, b in zip(few["vary"], all_["vary"], strict=False)
+    )
 
 
 @pytest.mark.parametrize("format", ["npz", "safetensors"])
@@ -73,11 +78,24 @@ def test_files_without_a_schema(source, tmp_path, format):
 @pytest.mark.parametrize("format", ["tfrecord", "parquet", "arrow", "jsonl", "npz", "safetensors"])
 @pytest.mark.parametrize(
     ("name", "dtype"),
-    [("id", "int32"), ("id", "float32"), ("small", "float16"), ("image", "float32"), ("matrix", "float32"), ("flags", "uint8")],
+    [
+        ("id", "int32"),
+        ("id", "float32"),
+        ("small", "float16"),
+        ("image", "float32"),
+        ("matrix", "float32"),
+        ("flags", "uint8"),
+    ],
 )
 def test_casts(source, tmp_path, format, name, dtype):
     columns = ["id", "flags", "small", "image", "matrix"]
-    tw.convert(source, tmp_path / f"a.{format}", columns=columns, cast={"matrix": "float32", name: dtype}, workers=0)
+    tw.convert(
+        source,
+        tmp_path / f"a.{format}",
+        columns=columns,
+        cast={"matrix": "float32", name: dtype},
+        workers=0,
+    )
     tw.convert(tmp_path / f"a.{format}", tmp_path / "back.tfrecord", workers=0)
     found = batch(tmp_path / "back.tfrecord")[name]
     assert found.dtype == np.dtype(dtype) and (found == batch(source)[name].astype(dtype)).all()
@@ -101,9 +119,19 @@ def test_written_as_tensors(source, tmp_path, format, cast):
     place = source if format == "tfrecord" else tmp_path / f"a.{format}"
     if place is not source:
         tw.convert(source, place, columns=columns, workers=0)
-    tw.convert(place, tmp_path / "b.tfrecord", columns=columns, tensors=["id", "small", "pair", "image"], cast=cast, workers=0)
+    tw.convert(
+        place,
+        tmp_path / "b.tfrecord",
+        columns=columns,
+        tensors=["id", "small", "pair", "image"],
+        cast=cast,
+        workers=0,
+    )
     found, was = batch(tmp_path / "b.tfrecord"), batch(source)
-    assert found["small"].dtype == np.dtype(cast.get("small", "uint8")) and (found["small"] == was["small"]).all()
+    assert (
+        found["small"].dtype == np.dtype(cast.get("small", "uint8"))
+        and (found["small"] == was["small"]).all()
+    )
     assert (found["image"] == was["image"]).all() and (found["id"] == was["id"]).all()
     assert [one.tolist() for one in found["pair"]] == was["pair"].tolist()
     schema = tw.Schema.load(tmp_path / "b.tfrecord.schema.json")
@@ -118,7 +146,9 @@ def test_statistics_and_samples_of_them(source, tmp_path):
 
 @pytest.mark.parametrize("format", ["parquet", "arrow"])
 def test_lists_in_lists_of_somebody_else(tmp_path, format):
-    """No list of an Example holds them, so each is a tensor there; and bytes beside them stay bytes."""
+    """No list of an Example holds them, so each is a tensor there; and bytes beside them stay
+    bytes.
+    """
     pa = importlib.import_module("pyarrow")
     table = pa.table({"nested": [[[1, 2], [3]], [[4]], []], "raw": [b"a", b"", b"\xff"]})
     with pa.OSFile(str(tmp_path / f"a.{format}"), "wb") as file:
@@ -129,4 +159,6 @@ def test_lists_in_lists_of_somebody_else(tmp_path, format):
             importlib.import_module("pyarrow.parquet").write_table(table, file)
     tw.convert(tmp_path / f"a.{format}", tmp_path / "a.tfrecord", workers=0)
     found = batch(tmp_path / "a.tfrecord")
-    assert [one.tolist() for one in found["nested"]] == [[[1, 2], [3]], [[4]], []] and found["raw"].tolist() == [b"a", b"", b"\xff"]
+    assert [one.tolist() for one in found["nested"]] == [[[1, 2], [3]], [[4]], []] and found[
+        "raw"
+    ].tolist() == [b"a", b"", b"\xff"]

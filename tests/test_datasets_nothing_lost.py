@@ -31,7 +31,14 @@ def here(tmp_path, monkeypatch):
 
 def parquet(path, columns, names=None):
     pa, pq = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    pq.write_table(pa.table(columns) if names is None else pa.Table.from_arrays([pa.array(one) for one in columns], names=names), path)
+    pq.write_table(
+        (
+            pa.table(columns)
+            if names is None
+            else pa.Table.from_arrays([pa.array(one) for one in columns], names=names)
+        ),
+        path,
+    )
 
 
 def numbers(count=9, shards=None, name="a"):
@@ -40,23 +47,42 @@ def numbers(count=9, shards=None, name="a"):
 
 
 def lines(folder):
-    return [json.loads(line) for path in sorted(Path(folder).glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for path in sorted(Path(folder).glob("*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
 
 
 class TestPlaces:
-    @pytest.mark.parametrize("target", ["out//", "./out/", "x/../out", "file://{}/out", "file://{}/out/"])
+    @pytest.mark.parametrize(
+        "target", ["out//", "./out/", "x/../out", "file://{}/out", "file://{}/out/"]
+    )
     def test_one_form_for_each_target(self, tmp_path, target):
         numbers()
         report = tw.convert("a.tfrecord", target.format(tmp_path), to="jsonl", workers=0)
-        assert report.records == 9 and report.swept == 0 and lines("out") == [{"x": i} for i in range(9)]
+        assert (
+            report.records == 9
+            and report.swept == 0
+            and lines("out") == [{"x": i} for i in range(9)]
+        )
         assert not Path("file:").exists()
         again = tw.convert("a.tfrecord", "out", to="jsonl", workers=0)
         assert again.written == 0
         with pytest.raises(tw.EncodeError, match="over its own sources"):
-            tw.convert("out", f"file://{tmp_path}/out", to="jsonl", where="x > 3", overwrite=True, workers=0)
+            tw.convert(
+                "out",
+                f"file://{tmp_path}/out",
+                to="jsonl",
+                where="x > 3",
+                overwrite=True,
+                workers=0,
+            )
 
     def test_one_file_by_url(self, tmp_path):
-        report = tw.convert(numbers(shards=3), f"file://{tmp_path}/all.tfrecord", shuffle=3, workers=0)
+        report = tw.convert(
+            numbers(shards=3), f"file://{tmp_path}/all.tfrecord", shuffle=3, workers=0
+        )
         assert report.records == 9 and Path("all.tfrecord").exists() and not Path("file:").exists()
 
     def test_a_folder_by_its_slash(self):
@@ -65,14 +91,33 @@ class TestPlaces:
 
     def test_sources_count_once_and_all(self, tmp_path):
         numbers()
-        names = ["a.tfrecord", "./a.tfrecord", str(tmp_path / "a.tfrecord"), f"file://{tmp_path}/a.tfrecord"]
+        names = [
+            "a.tfrecord",
+            "./a.tfrecord",
+            str(tmp_path / "a.tfrecord"),
+            f"file://{tmp_path}/a.tfrecord",
+        ]
         assert tw.convert(names[:2], "o1", to="jsonl", workers=0).records == 9
         os.rename("a.tfrecord", "_a.tfrecord")
         tw.write_examples("b.tfrecord", {"x": np.arange(2)})
-        assert tw.convert(["_a.tfrecord", "b.tfrecord"], "o2", to="jsonl", schema={"x": tw.Feature("int64", ())}, workers=0).records == 11
+        assert (
+            tw.convert(
+                ["_a.tfrecord", "b.tfrecord"],
+                "o2",
+                to="jsonl",
+                schema={"x": tw.Feature("int64", ())},
+                workers=0,
+            ).records
+            == 11
+        )
         assert tw.convert("?.tfrecord", "o3", to="jsonl", workers=0).records == 2
         # As with hidden files, a pattern has to ask for names that begin with "_".
-        assert tw.convert("_*.tfrecord", "o4", to="jsonl", schema={"x": tw.Feature("int64", ())}, workers=0).records == 9
+        assert (
+            tw.convert(
+                "_*.tfrecord", "o4", to="jsonl", schema={"x": tw.Feature("int64", ())}, workers=0
+            ).records
+            == 9
+        )
 
     def test_patterns_and_links(self):
         Path("d/a/b").mkdir(parents=True)
@@ -81,7 +126,12 @@ class TestPlaces:
             os.symlink(f"f{i}.tfrecord/nope", f"d/bad{i}.tfrecord")
             os.symlink("nothing", f"d/gone{i}.tfrecord")
         tw.write_examples("d/a/b/z.tfrecord", {"x": np.arange(2)}, schema_file=False)
-        for source, count in (("d", 12), ("d/*.tfrecord", 12), ("d/**/**/*.tfrecord", 14), (["d/f?.tfrecord", "d/*"], 12)):
+        for source, count in (
+            ("d", 12),
+            ("d/*.tfrecord", 12),
+            ("d/**/**/*.tfrecord", 14),
+            (["d/f?.tfrecord", "d/*"], 12),
+        ):
             assert datasets.stats(source, workers=0).records == count, source
 
     @pytest.mark.parametrize("name", ["../evil", "_x", "", "a/b", ".x"])
@@ -101,7 +151,10 @@ class TestPlaces:
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
-            assert datasets.convert(source, "out", "jsonl", engine=engine).records == 9 and len(lines("out")) == 9
+            assert (
+                datasets.convert(source, "out", "jsonl", engine=engine).records == 9
+                and len(lines("out")) == 9
+            )
         engine.close()
 
 
@@ -122,7 +175,10 @@ class TestChoice:
 
     @pytest.mark.parametrize("shards", [0, -3, 2.5, "2"])
     def test_numbers_of_shards(self, shards):
-        for do in (datasets.convert, lambda *args, **options: datasets.sample(*args[:2], 0.5, **options)):
+        for do in (
+            datasets.convert,
+            lambda *args, **options: datasets.sample(*args[:2], 0.5, **options),
+        ):
             with pytest.raises(tw.EncodeError, match="at least one shard"):
                 do(numbers(10, 4), "out", "jsonl", shards=shards, workers=0)
 
@@ -141,11 +197,18 @@ class TestChoice:
 
     @pytest.mark.parametrize("count", [3, 6, 7, 10, 49])
     def test_shares_that_sum_to_one_but_for_rounding(self, count):
-        shares = {"a": 0.7, "b": 0.2, "c": 0.1} if count == 3 else {f"s{i}": 1 / count for i in range(count)}
+        shares = (
+            {"a": 0.7, "b": 0.2, "c": 0.1}
+            if count == 3
+            else {f"s{i}": 1 / count for i in range(count)}
+        )
         assert datasets.split(numbers(1000), "out", shares, workers=0).records == 1000
 
     def test_a_sample_of_what_a_condition_lets_through(self):
-        assert datasets.sample(numbers(100, 4), "out", 0.5, where="x < 10", by="x", workers=0).records == 5
+        assert (
+            datasets.sample(numbers(100, 4), "out", 0.5, where="x < 10", by="x", workers=0).records
+            == 5
+        )
 
     def test_a_column_that_is_named_twice(self):
         tw.write_examples("a.tfrecord", {"x": np.arange(4), "y": np.arange(4)})
@@ -155,7 +218,9 @@ class TestChoice:
     def test_misspelt(self):
         parquet("a.parquet", {"x": [1, 2]})
         for options in ({"cast": {"X": "float32"}}, {"columns": ["X"]}, {"where": "X > 1"}):
-            with pytest.raises((tw.SchemaError, tw.EncodeError), match=r"no such column|no column 'X'"):
+            with pytest.raises(
+                (tw.SchemaError, tw.EncodeError), match=r"no such column|no column 'X'"
+            ):
                 tw.convert("a.parquet", "out", to="arrow", workers=0, **options)
         with pytest.raises(tw.SchemaError, match="nope"):
             datasets.split("a.parquet", "out", {"a": 1.0}, by="nope", workers=0)
@@ -183,7 +248,9 @@ class TestTypes:
     def test_columns_that_differ_are_not_made_alike(self, target, shuffle, first, second):
         parquet("a.parquet", {"b": first})
         parquet("b.parquet", {"b": second})
-        with pytest.raises((tw.SchemaError, tw.EncodeError), match="files differ in what this column is"):
+        with pytest.raises(
+            (tw.SchemaError, tw.EncodeError), match="files differ in what this column is"
+        ):
             datasets.convert("?.parquet", "out", target, shards=1, shuffle=shuffle, workers=0)
         assert not Path("out/_SUCCESS").exists()
 
@@ -195,7 +262,10 @@ class TestTypes:
         kind = getattr(pa, inner)()
         parquet("a.parquet", {"b": pa.array(rows, pa.list_(kind))})
         parquet("b.parquet", {"b": pa.array(rows, pa.large_list(kind))})
-        parquet("c.parquet", {"b": pa.array(rows, pa.large_list(pa.large_string() if inner == "string" else kind))})
+        parquet(
+            "c.parquet",
+            {"b": pa.array(rows, pa.large_list(pa.large_string() if inner == "string" else kind))},
+        )
         datasets.convert("?.parquet", "out", target, shards=1, workers=0)
         datasets.convert("out", "back", "jsonl", workers=0)
         assert [line["b"] for line in lines("back")] == rows * 3
@@ -236,13 +306,17 @@ class TestTypes:
         assert lines("out") == [{"x": 0, "y/present": 0}, {"x": 1, "y/present": 1}]
 
     @pytest.mark.parametrize("target", ["parquet", "arrow", "npz", "safetensors"])
-    @pytest.mark.parametrize("options", [{"where": "x > 5"}, {"shards": 5}, {"shards": 5, "shuffle": 1}])
+    @pytest.mark.parametrize(
+        "options", [{"where": "x > 5"}, {"shards": 5}, {"shards": 5, "shuffle": 1}]
+    )
     def test_shards_without_records(self, target, options):
         parquet("a.parquet", {"x": [1, 2]})
         parquet("b.parquet", {"x": [9]})
         report = datasets.convert("?.parquet", "out", target, workers=0, **options)
         back = datasets.convert("out", "back", "jsonl", workers=0)
-        assert report.records == back.records == (1 if "where" in options else 3) and report.shards == options.get("shards", 2)
+        assert report.records == back.records == (
+            1 if "where" in options else 3
+        ) and report.shards == options.get("shards", 2)
 
     def test_a_scalar_is_no_column(self):
         tw.save("a.npz", {"x": np.float32(1)})
@@ -255,7 +329,10 @@ class TestCompression:
     @pytest.mark.parametrize("target", ["tfrecord", "jsonl"])
     def test_names_of_compressions(self, compression, target):
         tw.convert(numbers(), "out", to=target, compression=compression, workers=0)
-        assert tw.convert("out", "back", to="jsonl", workers=0).records == 9 and len(lines("back")) == 9
+        assert (
+            tw.convert("out", "back", to="jsonl", workers=0).records == 9
+            and len(lines("back")) == 9
+        )
 
     @pytest.mark.parametrize("compression", ["zlib", "snappy"])
     def test_what_cannot_be_read_again_is_not_written(self, compression):
@@ -265,7 +342,9 @@ class TestCompression:
     @pytest.mark.parametrize(("compression", "level"), [("gzip", 99), ("snappy", 3)])
     def test_levels(self, compression, level):
         with pytest.raises(tw.EncodeError, match="no level"):
-            datasets.convert(numbers(), "out", "parquet", compression=compression, level=level, workers=0)
+            datasets.convert(
+                numbers(), "out", "parquet", compression=compression, level=level, workers=0
+            )
 
 
 class TestDamage:
@@ -279,8 +358,14 @@ class TestDamage:
         Path("c.tfrecord").write_bytes(data)
         for target in ("tfrecord", "jsonl"):
             for again in range(2):
-                report = datasets.convert("?.tfrecord", target, target, on_corrupt="skip", workers=0, **options)
-                assert report.records == 59 and report.damaged == ["b.tfrecord", "c.tfrecord"] and len(report.damage) == 2, again
+                report = datasets.convert(
+                    "?.tfrecord", target, target, on_corrupt="skip", workers=0, **options
+                )
+                assert (
+                    report.records == 59
+                    and report.damaged == ["b.tfrecord", "c.tfrecord"]
+                    and len(report.damage) == 2
+                ), again
                 assert report.written == (0 if again else report.shards)
 
     def test_the_reader_skips_without_a_schema_too(self):
@@ -290,7 +375,10 @@ class TestDamage:
         Path("a.tfrecord").write_bytes(data)
         with pytest.raises(tw.ChecksumError):
             tw.read_examples("a.tfrecord")
-        assert sum(len(batch["x"]) for batch in tw.read_examples("a.tfrecord", on_corrupt="skip")) == 29
+        assert (
+            sum(len(batch["x"]) for batch in tw.read_examples("a.tfrecord", on_corrupt="skip"))
+            == 29
+        )
 
 
 class TestWhatIsThere:
@@ -315,9 +403,13 @@ class TestWhatIsThere:
         for source in ("b.tfrecord", ["a.tfrecord"]):
             with pytest.raises(FileExistsError, match="of other sources"):
                 tw.convert(source, "out", to="jsonl", workers=0)
-        assert tw.convert(os.path.abspath("?.tfrecord"), "./out", to="jsonl", workers=0).records == 14  # the same, by another name
+        # the same, by another name
+        assert (
+            tw.convert(os.path.abspath("?.tfrecord"), "./out", to="jsonl", workers=0).records == 14
+        )
         numbers(3, name="c")
-        assert tw.convert("?.tfrecord", "out", to="jsonl", workers=0).records == 17  # nothing that was there is given up
+        # nothing that was there is given up
+        assert tw.convert("?.tfrecord", "out", to="jsonl", workers=0).records == 17
         assert tw.convert("b.tfrecord", "out", to="jsonl", overwrite=True, workers=0).records == 5
 
     def test_other_splits_need_overwrite(self):
@@ -347,7 +439,13 @@ class TestWhatIsThere:
     def test_an_object_is_not_converted_to_itself(self):
         tw.write_examples("memory://lost/a.tfrecord", {"x": np.arange(9)})
         with pytest.raises(tw.EncodeError, match="to itself"):
-            tw.convert("memory://lost/a.tfrecord", "memory://lost/a.tfrecord", where="x > 3", overwrite=True, workers=0)
+            tw.convert(
+                "memory://lost/a.tfrecord",
+                "memory://lost/a.tfrecord",
+                where="x > 3",
+                overwrite=True,
+                workers=0,
+            )
 
     @pytest.mark.cloud
     def test_workers_that_write_elsewhere(self):
@@ -379,7 +477,14 @@ class TestWhatIsThere:
 
         for options in ({}, {"shards": 2}, {"shuffle": 1}):
             with pytest.raises(tw.TensorwireError, match="twice"):
-                tw.convert(numbers(shards=4), "out", to="jsonl", engine=Confused(0), overwrite=True, **options)
+                tw.convert(
+                    numbers(shards=4),
+                    "out",
+                    to="jsonl",
+                    engine=Confused(0),
+                    overwrite=True,
+                    **options,
+                )
             assert not Path("out/_SUCCESS").exists()
 
     def test_a_fork_does_not_keep_the_lock(self):
@@ -394,7 +499,9 @@ with Manifest("out").locked():
     print("ready", flush=True)
     time.sleep(60)
 """
-        driver = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True)
+        driver = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True
+        )
         try:
             assert driver.stdout.readline() == b"ready\n"
             with pytest.raises(tw.EncodeError, match="another run"):
@@ -415,7 +522,14 @@ with Manifest("out").locked():
 
         for options in ({}, {"shards": 2}, {"shuffle": 1}):
             with pytest.raises(tw.TensorwireError, match="without an answer"):
-                tw.convert(numbers(shards=4), "out", to="jsonl", engine=Losing(0), overwrite=True, **options)
+                tw.convert(
+                    numbers(shards=4),
+                    "out",
+                    to="jsonl",
+                    engine=Losing(0),
+                    overwrite=True,
+                    **options,
+                )
             assert not Path("out/_SUCCESS").exists()
 
     @pytest.mark.ray
@@ -424,7 +538,9 @@ with Manifest("out").locked():
             tw.convert(numbers(), "out", to="jsonl", engine="ray", workers=0)
         for address in ("127.0.0.1:1", "ray://127.0.0.1:1"):
             with pytest.raises(tw.TransportError, match=f"no Ray cluster answers at {address}"):
-                tw.convert(numbers(), "out", to="jsonl", engine="ray", engine_options={"address": address})
+                tw.convert(
+                    numbers(), "out", to="jsonl", engine="ray", engine_options={"address": address}
+                )
 
 
 @pytest.mark.parametrize(
@@ -451,12 +567,23 @@ except OSError as error:
 """
 
 
-@pytest.mark.parametrize(("to", "options"), [("tfrecord", {}), ("jsonl", {}), ("parquet", {}), ("tfrecord", {"shuffle": 1})])
+@pytest.mark.parametrize(
+    ("to", "options"),
+    [("tfrecord", {}), ("jsonl", {}), ("parquet", {}), ("tfrecord", {"shuffle": 1})],
+)
 def test_a_full_disk_leaves_no_temporary_files(tmp_path, to, options):
-    """The worker that meets the error removes its own; those of the others, which are ended then, the driver removes."""
-    tw.write_examples(tmp_path / "a.tfrecord", {"x": np.random.default_rng(0).random(200_000, np.float32)}, shards=4)
+    """The worker that meets the error removes its own; those of the others, which are ended then,
+    the driver removes.
+    """
+    tw.write_examples(
+        tmp_path / "a.tfrecord",
+        {"x": np.random.default_rng(0).random(200_000, np.float32)},
+        shards=4,
+    )
     words = [f"{tmp_path}/a-*.tfrecord", tmp_path / "out", to, repr(options)]
-    found = subprocess.run([sys.executable, "-c", FULL_DISK, *words], capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, *words], capture_output=True, text=True
+    )
     assert found.stdout.strip() == f"failed {errno.EFBIG}", found
     left = [name for _, _, names in os.walk(tmp_path / "out") for name in names]
     assert left and not [name for name in left if name.endswith(".tensorwire")]

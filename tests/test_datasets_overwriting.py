@@ -115,7 +115,9 @@ def test_a_killed_removal_goes_on(monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(storage, "delete", delete)
         convert(5, overwrite=True)
-    assert {len(name.name) for name in Path("out").glob("*.parquet")} == {len("part-00000-of-00024.parquet")}
+    assert {len(name.name) for name in Path("out").glob("*.parquet")} == {
+        len("part-00000-of-00024.parquet")
+    }
     killed(1, to="parquet", shards=5)
     assert [name.name for name in Path("out").glob("*.parquet")] == ["part-00000-of-00005.parquet"]
     assert convert(5).records == COUNT and values("out/*.parquet") == list(range(COUNT))
@@ -169,7 +171,12 @@ def test_split_and_sample_verify():
     assert tw.verify("parts").shards == 8
     flip(sorted(Path("parts").glob("b-*"))[0])
     assert not tw.verify("parts")
-    assert datasets.split("a-*.tfrecord", "parts", {"a": 0.5, "b": 0.5}, workers=0, verify=True).written == 1
+    assert (
+        datasets.split(
+            "a-*.tfrecord", "parts", {"a": 0.5, "b": 0.5}, workers=0, verify=True
+        ).written
+        == 1
+    )
     datasets.sample("a-*.tfrecord", "few", 0.5, workers=0)
     flip(sorted(Path("few").glob("part-*"))[0])
     assert datasets.sample("a-*.tfrecord", "few", 0.5, workers=0, verify=True).written == 1
@@ -181,9 +188,18 @@ class TestVerify:
         told = []
         found = tw.verify("out", progress=lambda *now: told.append(now))
         size = sum(path.stat().st_size for path in Path("out").glob("*.parquet"))
-        assert (found.ok, found.format, found.shards, found.records, found.nbytes) == (True, "parquet", 5, COUNT, size)
+        assert (found.ok, found.format, found.shards, found.records, found.nbytes) == (
+            True,
+            "parquet",
+            5,
+            COUNT,
+            size,
+        )
         assert found.problems == [] and found.checksums and told[-1] == (size, size)
-        assert json.loads(json.dumps(found.json()))["records"] == COUNT and tw.verify(Path("out") / ".") == found
+        assert (
+            json.loads(json.dumps(found.json()))["records"] == COUNT
+            and tw.verify(Path("out") / ".") == found
+        )
 
     @pytest.mark.parametrize(
         "damage",
@@ -215,7 +231,17 @@ class TestVerify:
         flip(next(Path("out").glob("part-00003*")))
         found = cli.run("verify", "out", "--json")
         assert found.returncode == 1 and json.loads(found.stdout)["shards"] == 4
-        line = ("convert", "a-*.tfrecord", "out", "--to", "parquet", "--shards", "5", "--verify", "--json")
+        line = (
+            "convert",
+            "a-*.tfrecord",
+            "out",
+            "--to",
+            "parquet",
+            "--shards",
+            "5",
+            "--verify",
+            "--json",
+        )
         found = cli.run(*line)
         assert found.returncode == 0 and json.loads(found.stdout)["written"] == 1, found.stderr
 
@@ -235,7 +261,9 @@ def change(out, **facts):
 
 
 def test_links_to_shards_are_sources_too(tmp_path):
-    """Old shards are removed before the new ones are written; those that links elsewhere lead to are read first."""
+    """Old shards are removed before the new ones are written; those that links elsewhere lead to
+    are read first.
+    """
     tw.write_examples(tmp_path / "linked.tfrecord", {"x": np.arange(20)}, shards=2)
     tw.convert(f"{tmp_path}/linked-*.tfrecord", tmp_path / "target", to="tfrecord", shards=2)
     before = sorted(name for name in os.listdir(tmp_path / "target") if name.startswith("part"))
@@ -243,5 +271,11 @@ def test_links_to_shards_are_sources_too(tmp_path):
     for number, name in enumerate(before):
         (tmp_path / "links" / f"in-{number}.tfrecord").symlink_to(tmp_path / "target" / name)
     with pytest.raises(tw.EncodeError):
-        tw.convert(f"{tmp_path}/links/*.tfrecord", tmp_path / "target", to="tfrecord", shards=3, overwrite=True)
+        tw.convert(
+            f"{tmp_path}/links/*.tfrecord",
+            tmp_path / "target",
+            to="tfrecord",
+            shards=3,
+            overwrite=True,
+        )
     assert [name for name in before if (tmp_path / "target" / name).exists()] == before

@@ -23,7 +23,13 @@ def folder(tmp_path_factory):
     """The same rows in every format, each in one file and in four."""
     folder = tmp_path_factory.mktemp("progress")
     tw.write_examples(folder / "one.tfrecord", ROWS, durable=False)
-    for name, options in {"parquet": {}, "arrow": {}, "jsonl": {}, "npz": {}, "tfrecord.gz": {"compression": "gzip"}}.items():
+    for name, options in {
+        "parquet": {},
+        "arrow": {},
+        "jsonl": {},
+        "npz": {},
+        "tfrecord.gz": {"compression": "gzip"},
+    }.items():
         tw.convert(folder / "one.tfrecord", folder / f"one.{name}", workers=0, **options)
     tw.convert(folder / "one.tfrecord", folder / "four", to="tfrecord", shards=4, workers=0)
     return folder
@@ -48,7 +54,13 @@ def at_once(monkeypatch):
 def test_one_file_into_one(folder, tmp_path, at_once, name, on_corrupt):
     """The share grows from within the file, whatever its format and its compression."""
     told = Told()
-    tw.convert(folder / f"one.{name}", tmp_path / "out.tfrecord", workers=0, on_corrupt=on_corrupt, progress=told)
+    tw.convert(
+        folder / f"one.{name}",
+        tmp_path / "out.tfrecord",
+        workers=0,
+        on_corrupt=on_corrupt,
+        progress=told,
+    )
     shares, records = [one.share for one in told], [one.records for one in told]
     assert len(told) > 3 and shares == sorted(shares) and records == sorted(records)
     assert (shares[-1], records[-1], told[-1].shards, told[-1].of) == (1.0, 40_000, 1, 1)
@@ -58,29 +70,58 @@ def test_one_file_into_one(folder, tmp_path, at_once, name, on_corrupt):
 
 
 def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
-    """Finding, looking, and counting file by file, which of a large dataset takes its time; the report's time has it in it."""
+    """Finding, looking, and counting file by file, which of a large dataset takes its time; the
+    report's time has it in it.
+    """
     monkeypatch.setattr(Beginning.__init__, "__kwdefaults__", {"every": 0.0})
     told = Told()
-    report = tw.convert(folder / "four", tmp_path / "out", to="parquet", shards=3, workers=0, progress=told)
+    report = tw.convert(
+        folder / "four", tmp_path / "out", to="parquet", shards=3, workers=0, progress=told
+    )
     early = [one for one in told if one.doing]
     assert [str(one) for one in early] == [
         "finding the sources", "looking into the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
     ]  # fmt: skip
-    assert all((one.share, one.shards, one.of, one.left) == (0.0, 0, 3, None) for one in early) and told[: len(early)] == early
+    assert (
+        all((one.share, one.shards, one.of, one.left) == (0.0, 0, 3, None) for one in early)
+        and told[: len(early)] == early
+    )
     assert early[-1].seconds < report.seconds and not told[-1].doing
     told.clear()
     datasets.sample(folder / "four", tmp_path / "sampled", 0.5, by="id", workers=0, progress=told)
     assert "counting what to choose from, 4 of 4 files" in map(str, told)
     told.clear()
-    tw.convert(folder / "four", tmp_path / "planned", to="parquet", shards=3, workers=0, progress=told, dry_run=True)
+    tw.convert(
+        folder / "four",
+        tmp_path / "planned",
+        to="parquet",
+        shards=3,
+        workers=0,
+        progress=told,
+        dry_run=True,
+    )
     assert len(told) == 6 and all(one.doing for one in told)
 
 
 def test_parts_of_a_file_and_a_filter_that_lets_nothing_through(folder, tmp_path, at_once):
-    """Shards cut out of one file know their records; and who passes over all of them still says how far it is."""
+    """Shards cut out of one file know their records; and who passes over all of them still says how
+    far it is.
+    """
     told = Told()
-    tw.convert(folder / "one.tfrecord", tmp_path / "out", to="parquet", shards=2, workers=0, where="id < 0", progress=told)
-    assert any(0 < one.share < 0.5 for one in told) and any(0.5 < one.share < 1 for one in told) and told[-1].records == 0
+    tw.convert(
+        folder / "one.tfrecord",
+        tmp_path / "out",
+        to="parquet",
+        shards=2,
+        workers=0,
+        where="id < 0",
+        progress=told,
+    )
+    assert (
+        any(0 < one.share < 0.5 for one in told)
+        and any(0.5 < one.share < 1 for one in told)
+        and told[-1].records == 0
+    )
 
 
 def test_workers_say_how_far_they_are(folder, tmp_path, at_once):
@@ -101,7 +142,10 @@ def test_a_rerun_counts_its_own_work_alone(folder, tmp_path, at_once):
     report = tw.convert(folder / "four", tmp_path / "out", to="jsonl", workers=0, progress=told)
     assert (report.written, report.skipped) == (2, 2)
     working = [one for one in told if one.shards == 2 and one.records]
-    assert all(one.before == 0.5 and one.share >= 0.5 and one.records <= 20_000 for one in working) and working
+    assert (
+        all(one.before == 0.5 and one.share >= 0.5 and one.records <= 20_000 for one in working)
+        and working
+    )
     one = working[-1]
     assert one.left == pytest.approx(one.seconds / (one.share - 0.5) * (1 - one.share))
     assert told[-1].records == 20_000 and told[-1].shards == 4
@@ -109,7 +153,15 @@ def test_a_rerun_counts_its_own_work_alone(folder, tmp_path, at_once):
 
 def test_both_halves_of_a_shuffle(folder, tmp_path, at_once):
     told = Told()
-    tw.convert(folder / "four", tmp_path / "out", to="tfrecord", shards=3, shuffle=1, workers=0, progress=told)
+    tw.convert(
+        folder / "four",
+        tmp_path / "out",
+        to="tfrecord",
+        shards=3,
+        shuffle=1,
+        workers=0,
+        progress=told,
+    )
     shares = [one.share for one in told]
     assert shares == sorted(shares) and told[-1].share == 1.0
     sorting = [one for one in told if one.share < 0.5]
@@ -129,7 +181,9 @@ def test_a_task_alone(folder, tmp_path):
     plan = datasets.plan(folder / "one.tfrecord", tmp_path / "out.parquet")
     told = []
     report = run(plan.task(0), plan.spec.json(), lambda *so_far: told.append(so_far))
-    assert report["records"] == 40_000 and [share for share, _, _ in told] == sorted(share for share, _, _ in told)
+    assert report["records"] == 40_000 and [share for share, _, _ in told] == sorted(
+        share for share, _, _ in told
+    )
     assert told[-1][0] == 1.0 and told[-1][1] > 0
 
 
@@ -180,7 +234,9 @@ def at_once_by(count, work):
 
 
 def test_many_threads_count():
-    """Tasks are made in the threads of workers, which find what is there while the driver hears of the others."""
+    """Tasks are made in the threads of workers, which find what is there while the driver hears of
+    the others.
+    """
     told = Told()
     meter = Meter(4 * 500 + 1, told, every=0.0)
     was = sys.getswitchinterval()
@@ -196,7 +252,12 @@ def test_many_threads_count():
     finally:
         sys.setswitchinterval(was)
     meter.found()
-    assert (told[-1].shards, told[-1].records, told[-1].bytes, told[-1].share) == (2001, 20_000, 200_000, 1.0)
+    assert (told[-1].shards, told[-1].records, told[-1].bytes, told[-1].share) == (
+        2001,
+        20_000,
+        200_000,
+        1.0,
+    )
     assert [one.shards for one in told] == sorted(one.shards for one in told)
 
 
@@ -210,7 +271,11 @@ def test_told_by_one_at_a_time():
         inside.pop()
 
     meter = Meter(100, tell, 100, every=0.0)
-    calls = (lambda: meter.found(), lambda: meter.prepared({"number": 1}), lambda: meter.made({"number": 2}, 1, 1))
+    calls = (
+        lambda: meter.found(),
+        lambda: meter.prepared({"number": 1}),
+        lambda: meter.made({"number": 2}, 1, 1),
+    )
     calls += (lambda: meter.watch({"number": 3}, 0.5, 1, 1),)
     assert at_once_by(8, lambda number: calls[number % 4]()) == [] and most == [1] * 8
 

@@ -1,4 +1,6 @@
-"""tw.diff: what is different between two tensor files, of any two formats, to the bit and by how much."""
+"""tw.diff: what is different between two tensor files, of any two formats, to the bit and by how
+much.
+"""
 
 import json
 import subprocess
@@ -10,7 +12,11 @@ import pytest
 
 import tensorwire as tw
 
-FORMATS = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet", "example")]
+FORMATS = [
+    name
+    for name, row in tw.formats().items()
+    if row.writes and name not in ("raw", "parquet", "example")
+]
 
 
 def value():
@@ -52,7 +58,9 @@ def test_any_two_formats(tmp_path, a, b):
 
 def test_what_is_missing_and_extra():
     found = between({"a": np.ones(2), "b": np.ones(2)}, {"b": np.ones(2), "c": np.ones(2)})
-    assert (found.missing, found.extra, found.equal) == (["a"], ["c"], False) and [one.name for one in found.tensors] == ["b"]
+    assert (found.missing, found.extra, found.equal) == (["a"], ["c"], False) and [
+        one.name for one in found.tensors
+    ] == ["b"]
     assert "missing" in str(found) and "extra" in str(found)
 
 
@@ -77,7 +85,9 @@ class TestNumbers:
         other = a.copy()
         other.view(np.uint64)[0] += 1  # another NaN
         assert one(a, other).problems == ["bits"] and one(a, other).unequal == 0
-        assert one(np.zeros(2), -np.zeros(2)).problems == ["bits"] and not one(np.zeros(2), -np.zeros(2), atol=0.0)
+        assert one(np.zeros(2), -np.zeros(2)).problems == ["bits"] and not one(
+            np.zeros(2), -np.zeros(2), atol=0.0
+        )
 
     def test_infinity(self):
         found = one(np.array([np.inf, np.inf, 1.0]), np.array([np.inf, -np.inf, np.inf]))
@@ -87,15 +97,25 @@ class TestNumbers:
 
     def test_tolerance(self):
         a, b = np.array([100.0, 0.0]), np.array([101.0, 0.001])
-        assert not one(a, b, rtol=0.01, atol=0.001) and one(a, b, rtol=0.001, atol=0.001) and one(a, b, rtol=0.01)
+        assert (
+            not one(a, b, rtol=0.01, atol=0.001)
+            and one(a, b, rtol=0.001, atol=0.001)
+            and one(a, b, rtol=0.01)
+        )
         with pytest.raises(ValueError):
             one(a, b, rtol=-1.0)
 
     def test_dtypes(self):
         a = np.float32([1, 2, 0.1])
         found = one(a, a.astype(ml_dtypes.bfloat16))
-        assert found.problems == ["dtype", "values"] and found.dtype == ("float32", "bfloat16") and 0 < found.max_rel < 0.01
-        assert not one(a, a.astype(ml_dtypes.bfloat16), rtol=0.01) and one(a, a.astype(np.float64)).problems == ["dtype"]
+        assert (
+            found.problems == ["dtype", "values"]
+            and found.dtype == ("float32", "bfloat16")
+            and 0 < found.max_rel < 0.01
+        )
+        assert not one(a, a.astype(ml_dtypes.bfloat16), rtol=0.01) and one(
+            a, a.astype(np.float64)
+        ).problems == ["dtype"]
 
     @pytest.mark.parametrize(
         "dtype",
@@ -126,7 +146,11 @@ class TestNumbers:
 
     def test_shapes(self):
         found = one(np.ones((2, 3)), np.ones((3, 2)))
-        assert found.problems == ["shape"] and found.unequal is None and "(2, 3) -> (3, 2)" in str(found.cells())
+        assert (
+            found.problems == ["shape"]
+            and found.unequal is None
+            and "(2, 3) -> (3, 2)" in str(found.cells())
+        )
         assert (
             not one(np.zeros((0, 3)), np.zeros((0, 3)))
             and not one(np.float32(3), np.float32(3))
@@ -141,11 +165,18 @@ class TestOtherKinds:
 
     def test_strings(self):
         found = one(tw.Strings.of(["a", "bb", "c", "dd"]), tw.Strings.of(["a", "b", "d", "dd"]))
-        assert (found.problems, found.unequal, found.elements, found.max_abs) == (["values"], 2, 4, None)
+        assert (found.problems, found.unequal, found.elements, found.max_abs) == (
+            ["values"],
+            2,
+            4,
+            None,
+        )
         assert one(tw.Strings.of(["a"]), tw.Strings.of([b"a"])).problems == ["dtype"]
 
     def test_ragged(self):
-        assert one(tw.Ragged.of([[1], [2, 3]]), tw.Ragged.of([[1, 2], [3]])).problems == ["row lengths"]
+        assert one(tw.Ragged.of([[1], [2, 3]]), tw.Ragged.of([[1, 2], [3]])).problems == [
+            "row lengths"
+        ]
         assert one(tw.Ragged.of([[1], [2, 3]]), tw.Ragged.of([[1], [2, 5]])).max_abs == 2
         assert one(tw.Ragged.of([["a"], []]), tw.Ragged.of([["b"], []])).unequal == 1
         narrow = tw.Ragged(np.array([1, 2]), np.array([0, 1, 2], np.int32))
@@ -153,10 +184,12 @@ class TestOtherKinds:
 
     def test_sparse_by_index(self):
         a = tw.Sparse([[0, 1], [2, 3]], [2.5, 1.0], (3, 4))
-        assert one(a, tw.Sparse([[2, 3], [0, 1]], [1.0, 2.5], (3, 4))).problems == ["bits"]  # another order
+        # another order
+        assert one(a, tw.Sparse([[2, 3], [0, 1]], [1.0, 2.5], (3, 4))).problems == ["bits"]
         found = one(a, tw.Sparse([[0, 1], [1, 1]], [2.0, 3.0], (3, 4)))
         assert (found.unequal, found.elements, found.max_abs) == (3, 3, 3.0)
-        assert one(a, tw.Sparse([[0, 1], [0, 1]], [2.5, 1.0], (3, 4))).unequal == 2  # one stands twice
+        # one stands twice
+        assert one(a, tw.Sparse([[0, 1], [0, 1]], [2.5, 1.0], (3, 4))).unequal == 2
         words = tw.Sparse([[0]], tw.Strings.of(["a"]), (3,))
         assert one(words, tw.Sparse([[1]], tw.Strings.of(["a"]), (3,))).unequal == 1
         assert one(words, tw.Sparse([[0]], tw.Strings.of(["b"]), (3,))).unequal == 1
@@ -202,7 +235,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "tensorwire", "diff", *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-m", "tensorwire", "diff", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
 
 
 class TestCommand:
@@ -211,13 +248,29 @@ class TestCommand:
         tw.save(tmp_path / "b.safetensors", {"x": np.ones(3), "y": np.ones(2)})
         tw.save(tmp_path / "c.safetensors", {"x": np.ones(3), "y": np.float64([1, 1.001])})
         same = run(tmp_path / "a.npz", tmp_path / "b.safetensors", "--rename", "s/^m.//", "--all")
-        assert same.returncode == 0 and same.stdout.count("  equal  ") == 2 and "the same to the bit" in same.stdout
+        assert (
+            same.returncode == 0
+            and same.stdout.count("  equal  ") == 2
+            and "the same to the bit" in same.stdout
+        )
         other = run(tmp_path / "b.safetensors", tmp_path / "c.safetensors")
-        assert other.returncode == 1 and "1 of 2 tensors different" in other.stdout and "\nx " not in other.stdout
-        found = json.loads(run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--json").stdout)
+        assert (
+            other.returncode == 1
+            and "1 of 2 tensors different" in other.stdout
+            and "\nx " not in other.stdout
+        )
+        found = json.loads(
+            run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--json").stdout
+        )
         assert not found["equal"] and found["tensors"][1]["unequal"] == 1
-        assert run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--atol", "0.01").returncode == 0
-        assert run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--rtol", "1e-6").returncode == 1
+        assert (
+            run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--atol", "0.01").returncode
+            == 0
+        )
+        assert (
+            run(tmp_path / "b.safetensors", tmp_path / "c.safetensors", "--rtol", "1e-6").returncode
+            == 1
+        )
 
     def test_errors(self, tmp_path):
         tw.save(tmp_path / "a.npz", {"x": np.ones(3)})

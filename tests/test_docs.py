@@ -1,4 +1,6 @@
-"""Every Python block of the README and of docs/ runs, in page order; those behind `<!-- needs: torch -->` once more with that framework."""
+"""Every Python block of the README and of docs/ runs, in page order; those behind `<!-- needs:
+torch -->` once more with that framework.
+"""
 
 import os
 import re
@@ -13,7 +15,8 @@ BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n+)?```python\n(?P<code>.
 
 def blocks(page):
     return [
-        (match["needs"], match["code"], page.read_text()[: match.start("code")].count("\n")) for match in BLOCK.finditer(page.read_text())
+        (match["needs"], match["code"], page.read_text()[: match.start("code")].count("\n"))
+        for match in BLOCK.finditer(page.read_text())
     ]
 
 
@@ -37,7 +40,9 @@ def test_blocks_run_without_any_framework(page, tmp_path):
 @pytest.mark.parametrize(
     ("page", "framework"),
     [
-        pytest.param(page, framework, marks=getattr(pytest.mark, framework), id=f"{page.name}-{framework}")
+        pytest.param(
+            page, framework, marks=getattr(pytest.mark, framework), id=f"{page.name}-{framework}"
+        )
         for page in PAGES
         for framework in sorted({needs for needs, _, _ in blocks(page) if needs})
     ],

@@ -38,19 +38,26 @@ def test_local(workers, copies):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a nursery is for Linux")
 def test_a_nursery_with_threads_makes_no_copies(tmp_path, monkeypatch):
-    """Their threads would be lost, and whatever they hold would stay held: workers are then processes of their own."""
+    """Their threads would be lost, and whatever they hold would stay held: workers are then
+    processes of their own.
+    """
     (tmp_path / "sitecustomize.py").write_text(
-        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,),"
+        " daemon=True).start()\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     engine = LocalEngine(workers=2)
-    report = datasets.convert(write(str(tmp_path / "in"), 100, 4), tmp_path / "out", "parquet", engine=engine)
+    report = datasets.convert(
+        write(str(tmp_path / "in"), 100, 4), tmp_path / "out", "parquet", engine=engine
+    )
     assert (report.records, report.retried) == (100, 0) and not engine._processes.copies
     engine.close()
 
 
 def test_workers_are_used_again(tmp_path):
-    """The same processes count, convert and convert again; one that died meanwhile is replaced, and the end is the end of all."""
+    """The same processes count, convert and convert again; one that died meanwhile is replaced, and
+    the end is the end of all.
+    """
     source, engine = write(str(tmp_path / "in"), 100, 4), LocalEngine(workers=2)
     datasets.convert(source, tmp_path / "a", "parquet", shards=3, engine=engine)
     crew = {process.pid: process for process in engine._idle}
@@ -61,7 +68,11 @@ def test_workers_are_used_again(tmp_path):
     first.kill()
     until(lambda: not first.is_alive())
     report = datasets.convert(source, tmp_path / "c", "arrow", engine=engine)
-    assert report.retried == 0 and report.records == 100 and first.pid not in {process.pid for process in engine._idle}
+    assert (
+        report.retried == 0
+        and report.records == 100
+        and first.pid not in {process.pid for process in engine._idle}
+    )
     with pytest.raises(tw.DecodeError):
         (tmp_path / "bad.tfrecord").write_bytes(b"\0" * 100)
         datasets.convert(tmp_path / "bad.tfrecord", tmp_path / "d", "tfrecord", engine=engine)
@@ -124,7 +135,9 @@ class TestRunsOfOneEngine:
         assert len(list(engine.run(SPEC, checks(5)))) == 5
 
     def test_closed_by_who_is_told(self, engine, tmp_path):
-        plan = datasets.plan(write(str(tmp_path / "in"), 100, 50), tmp_path / "out", "jsonl", engine=engine)
+        plan = datasets.plan(
+            write(str(tmp_path / "in"), 100, 50), tmp_path / "out", "jsonl", engine=engine
+        )
         os.makedirs(plan.target)
         engine.watch = lambda *so_far: engine.close()
         with pytest.raises(tw.TensorwireError, match="closed while it worked"):
@@ -150,7 +163,10 @@ class TestFolder:
             crew = {process.pid for process in engine._idle}
         assert done(tmp_path / "a/out") == done(tmp_path / "b/out") == 2
         monkeypatch.chdir(tmp_path)
-        assert all(one.error is None for one in engine.run(SPEC, [{"do": "check", "number": 0, "path": "b/out/_SUCCESS"}]))
+        assert all(
+            one.error is None
+            for one in engine.run(SPEC, [{"do": "check", "number": 0, "path": "b/out/_SUCCESS"}])
+        )
         assert {process.pid for process in engine._idle} & crew
 
     def test_one_that_is_gone(self, engine, tmp_path, monkeypatch):
@@ -165,7 +181,9 @@ class TestFolder:
         """Elsewhere, the same paths are other files."""
         assert worker._moved(None) is worker._moved(os.getcwd()) is None
         monkeypatch.chdir(tmp_path)
-        assert worker._moved(str(tmp_path / "no"))["error"]["kind"] == "FileNotFoundError" and os.getcwd() == str(tmp_path)
+        assert worker._moved(str(tmp_path / "no"))["error"][
+            "kind"
+        ] == "FileNotFoundError" and os.getcwd() == str(tmp_path)
 
 
 FORKS = """
@@ -215,7 +233,9 @@ assert took < 1, took
 @pytest.mark.parametrize("how", ["copies", "new"])
 def test_forks_of_the_driver(how):
     """They leave its workers alone, have their own, and do not keep them from ending."""
-    ran = subprocess.run([sys.executable, "-c", FORKS, how], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", FORKS, how], capture_output=True, text=True, timeout=60
+    )
     assert ran.returncode == 0 and not ran.stderr, ran.stderr
 
 
@@ -269,7 +289,9 @@ class TestSlowNursery:
         assert crew_of(os.getpid()) == ([], [])
 
     def test_a_task_is_not_begun(self, engine, slow, tmp_path):
-        plan = datasets.plan(write(str(tmp_path / "in"), 10, 1), tmp_path / "out", "jsonl", shards=1, workers=0)
+        plan = datasets.plan(
+            write(str(tmp_path / "in"), 10, 1), tmp_path / "out", "jsonl", shards=1, workers=0
+        )
         os.makedirs(plan.target)
         slow(0.5)
         with pytest.raises(ZeroDivisionError):
@@ -346,7 +368,9 @@ def test_errors_travel():
     ):
         back = errors_as_json.unpacked(errors_as_json.packed(error))
         assert type(back) is type(error) and str(back) == str(error)
-    assert isinstance(errors_as_json.unpacked({"kind": "ZeroDivisionError", "message": "x"}), tw.TensorwireError)
+    assert isinstance(
+        errors_as_json.unpacked({"kind": "ZeroDivisionError", "message": "x"}), tw.TensorwireError
+    )
     assert (
         errors_as_json.passing(tw.TransportError("x"))
         and not errors_as_json.passing(tw.DecodeError("x"))
@@ -373,7 +397,9 @@ def parent(pid):
 
 
 def kill_a_ray_worker():
-    """The process that was killed, of our own cluster and at a task (they say so in their names); none if none was."""
+    """The process that was killed, of our own cluster and at a task (they say so in their names);
+    none if none was.
+    """
     for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -397,11 +423,27 @@ class TestRay:
         """One that somebody else has started, and that goes on afterwards."""
         source = write(str(tmp_path / "in"), 100, 4)
         around = os.environ | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test" * 4}
-        theirs = subprocess.Popen([sys.executable, "-c", _CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=around)
+        theirs = subprocess.Popen(
+            [sys.executable, "-c", _CLUSTER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=around,
+        )
         try:
             address = theirs.stdout.readline().strip()
             for out in ("a", "b"):
-                words = ["convert", source, tmp_path / out, "--to", "tfrecord", "--engine", "ray", "--address", address]
+                words = [
+                    "convert",
+                    source,
+                    tmp_path / out,
+                    "--to",
+                    "tfrecord",
+                    "--engine",
+                    "ray",
+                    "--address",
+                    address,
+                ]
                 done = cli.run(*words, env=around, timeout=120)
                 assert done.returncode == 0, done.stderr
                 assert records(f"{tmp_path}/{out}/*.tfrecord") == records(source)
@@ -434,4 +476,6 @@ def test_places_of_modules_that_are_no_text(monkeypatch, tmp_path):
     """Python passes over them, and so do workers."""
     monkeypatch.setattr(sys, "path", [*sys.path, tmp_path, b"bytes"])
     tw.write_examples(tmp_path / "a.tfrecord", {"x": np.arange(4)}, shards=2)
-    assert tw.convert(f"{tmp_path}/a-*.tfrecord", tmp_path / "out", to="jsonl", workers=2).records == 4
+    assert (
+        tw.convert(f"{tmp_path}/a-*.tfrecord", tmp_path / "out", to="jsonl", workers=2).records == 4
+    )

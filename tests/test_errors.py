@@ -9,19 +9,32 @@ ERRORS = [getattr(tw, name) for name in tw.__all__ if name.endswith("Error")]
 
 @pytest.mark.parametrize("kind", ERRORS)
 def test_every_error_pickles_with_its_facts(kind):
-    error = kind(404, "gone") if kind is tw.ModelError else kind("bad", path="a.bin", record=3, tensor="w", format="raw", offset=9)
+    error = (
+        kind(404, "gone")
+        if kind is tw.ModelError
+        else kind("bad", path="a.bin", record=3, tensor="w", format="raw", offset=9)
+    )
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is kind and str(back) == str(error) and vars(back) == vars(error)
 
 
 def test_the_tree_is_the_one_in_the_docs():
-    assert issubclass(tw.EncodeError, (tw.TensorwireError, ValueError)) and issubclass(tw.DecodeError, ValueError)
-    assert all(issubclass(kind, tw.DecodeError) for kind in (tw.TruncatedError, tw.ChecksumError, tw.LimitError))
+    assert issubclass(tw.EncodeError, (tw.TensorwireError, ValueError)) and issubclass(
+        tw.DecodeError, ValueError
+    )
+    assert all(
+        issubclass(kind, tw.DecodeError)
+        for kind in (tw.TruncatedError, tw.ChecksumError, tw.LimitError)
+    )
     assert issubclass(tw.SchemaError, ValueError) and issubclass(tw.UnknownFormatError, LookupError)
     assert issubclass(tw.MissingDependencyError, ImportError)
     assert issubclass(tw.UsageError, ValueError) and issubclass(tw.UsageError, TypeError)
-    assert issubclass(tw.DeadlineError, tw.TransportError) and issubclass(tw.DeadlineError, TimeoutError)
-    assert issubclass(tw.TransportError, tw.ServingError) and issubclass(tw.ModelError, tw.ServingError)
+    assert issubclass(tw.DeadlineError, tw.TransportError) and issubclass(
+        tw.DeadlineError, TimeoutError
+    )
+    assert issubclass(tw.TransportError, tw.ServingError) and issubclass(
+        tw.ModelError, tw.ServingError
+    )
     assert all(issubclass(kind, tw.TensorwireError) for kind in ERRORS) and len(ERRORS) == 14
 
 

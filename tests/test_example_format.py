@@ -1,4 +1,6 @@
-"""The example format: one tf.train.Example, against the real TensorFlow both ways, and hostile bytes."""
+"""The example format: one tf.train.Example, against the real TensorFlow both ways, and hostile
+bytes.
+"""
 
 import json
 import math
@@ -67,7 +69,12 @@ def test_any_value(value):
         assert tw.equal(loads(blob, copy=copy), value)
 
 
-@given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=3), st.sampled_from(list(PLAIN.values()))))
+@given(
+    st.dictionaries(
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+        st.sampled_from(list(PLAIN.values())),
+    )
+)
 def test_plain_dicts_need_no_words_of_ours(value):
     blob = dumps(value)
     assert b"tensorwire" not in blob and tw.equal(loads(blob), value)
@@ -80,7 +87,9 @@ def test_it_is_never_guessed():
 
 
 class Known(Messages):
-    """Without unknown fields: protobuf for Python drops a map's entry that has one, and protobuf for C++ keeps it, as we do."""
+    """Without unknown fields: protobuf for Python drops a map's entry that has one, and protobuf
+    for C++ keeps it, as we do.
+    """
 
     def noise(self, known):
         return b""
@@ -96,23 +105,36 @@ class TestAgainstTensorFlow:
                 return tf.train.Feature(int64_list=tf.train.Int64List(value=part))
             return tf.train.Feature(float_list=tf.train.FloatList(value=part))
 
-        return tf.train.Example(features=tf.train.Features(feature={name: feature(part) for name, part in value.items()}))
+        return tf.train.Example(
+            features=tf.train.Features(
+                feature={name: feature(part) for name, part in value.items()}
+            )
+        )
 
     def test_plain_dicts_are_their_bytes(self, tf):
-        """Deterministic writers sort the names; a dict in that order is the same bytes, in any order the same message."""
+        """Deterministic writers sort the names; a dict in that order is the same bytes, in any
+        order the same message.
+        """
         message = self.theirs(tf, PLAIN)
-        ordered = {name.decode(): PLAIN[name.decode()] for name in key_order(name.encode() for name in PLAIN)}
+        ordered = {
+            name.decode(): PLAIN[name.decode()]
+            for name in key_order(name.encode() for name in PLAIN)
+        }
         assert dumps(ordered) == message.SerializeToString(deterministic=True)
         for names in (PLAIN, reversed(PLAIN)):
             value = {name: PLAIN[name] for name in names}
-            assert tf.train.Example.FromString(dumps(value)).SerializeToString(deterministic=True) == dumps(ordered)
+            assert tf.train.Example.FromString(dumps(value)).SerializeToString(
+                deterministic=True
+            ) == dumps(ordered)
         long = {"x": np.arange(100_000, dtype=np.float32)}  # written by another way
         assert dumps(long) == self.theirs(tf, long).SerializeToString(deterministic=True)
         assert dumps({}) == tf.train.Example(features={}).SerializeToString()
 
     def test_we_read_theirs(self, tf):
         found = loads(self.theirs(tf, PLAIN).SerializeToString())
-        assert found.keys() == PLAIN.keys() and all(tw.equal(found[name], PLAIN[name]) for name in PLAIN)
+        assert found.keys() == PLAIN.keys() and all(
+            tw.equal(found[name], PLAIN[name]) for name in PLAIN
+        )
         assert loads(tf.train.Example().SerializeToString()) == {}
 
     def test_they_read_lists(self, tf):
@@ -125,27 +147,53 @@ class TestAgainstTensorFlow:
                 "none": tf.io.VarLenFeature(tf.float32),
             },
         )
-        assert all(tw.equal(found[name], PLAIN[name]) for name in "abc") and found["none"].shape == (0,)
+        assert all(tw.equal(found[name], PLAIN[name]) for name in "abc") and found[
+            "none"
+        ].shape == (0,)
 
     def test_they_read_tensors(self, tf):
         """Every other part is a TensorProto, in a message with our words and all."""
-        value = {"layers": [OTHER, {"r": tw.Ragged.of([[1], []]), "s": tw.Sparse([[0, 1]], np.float32([2]), (2, 2))}], "n": 3}
-        names = {"matrix": tf.float32, "double": tf.float64, "scalar": tf.int64, "half": tf.bfloat16, "grid": tf.string}
+        value = {
+            "layers": [
+                OTHER,
+                {"r": tw.Ragged.of([[1], []]), "s": tw.Sparse([[0, 1]], np.float32([2]), (2, 2))},
+            ],
+            "n": 3,
+        }
+        names = {
+            "matrix": tf.float32,
+            "double": tf.float64,
+            "scalar": tf.int64,
+            "half": tf.bfloat16,
+            "grid": tf.string,
+        }
         spec = {f"layers/0/{name}": tf.io.FixedLenFeature([], tf.string) for name in names}
-        spec |= {"layers/0/words": tf.io.FixedLenFeature([2], tf.string), "layers/1/s/indices": tf.io.FixedLenFeature([], tf.string)}
-        spec |= {"layers/1/r/row_splits/0": tf.io.FixedLenFeature([3], tf.int64), "tensorwire": tf.io.FixedLenFeature([], tf.string)}
+        spec |= {
+            "layers/0/words": tf.io.FixedLenFeature([2], tf.string),
+            "layers/1/s/indices": tf.io.FixedLenFeature([], tf.string),
+        }
+        spec |= {
+            "layers/1/r/row_splits/0": tf.io.FixedLenFeature([3], tf.int64),
+            "tensorwire": tf.io.FixedLenFeature([], tf.string),
+        }
         found = tf.io.parse_single_example(dumps(value), spec)
         for name, dtype in names.items():
             stored = found[f"layers/0/{name}"]
-            assert stored.numpy() == tf.io.serialize_tensor(tw.to(OTHER[name], "tensorflow")).numpy()
+            assert (
+                stored.numpy() == tf.io.serialize_tensor(tw.to(OTHER[name], "tensorflow")).numpy()
+            )
             assert tw.equal(tf.io.parse_tensor(stored, dtype), OTHER[name])
         assert found["layers/0/words"].numpy().tolist() == ["é".encode(), b""]
         assert found["layers/1/r/row_splits/0"].numpy().tolist() == [0, 1, 1]
-        assert tw.equal(tf.io.parse_tensor(found["layers/1/s/indices"], tf.int64), np.array([[0, 1]]))
+        assert tw.equal(
+            tf.io.parse_tensor(found["layers/1/s/indices"], tf.int64), np.array([[0, 1]])
+        )
         assert sorted(json.loads(found["tensorwire"].numpy())) == ["spec", "tensors", "version"]
 
     def test_any_message_of_anyone(self, tf):
-        """Whatever protobuf's rules allow: the same features as its own runtime finds, or both refuse."""
+        """Whatever protobuf's rules allow: the same features as its own runtime finds, or both
+        refuse.
+        """
         kinds = {b"a": 1, b"b": 2, b"aa": 3, "höhe".encode(): 3, b"": 1}
         read = 0
         for seed in range(600):
@@ -162,12 +210,18 @@ class TestAgainstTensorFlow:
             except tw.DecodeError as error:
                 assert "joined" in error.message  # the one thing that we do not let pass
                 continue
-            lists = {name: feature.WhichOneof("kind") for name, feature in theirs.features.feature.items()}
+            lists = {
+                name: feature.WhichOneof("kind")
+                for name, feature in theirs.features.feature.items()
+            }
             assert found.keys() == {name for name, kind in lists.items() if kind}
             for name, kind in lists.items():
                 if kind:
                     values = getattr(theirs.features.feature[name], kind).value
-                    np.testing.assert_array_equal(np.asarray(found[name]), np.array(values, getattr(found[name], "dtype", object)))
+                    np.testing.assert_array_equal(
+                        np.asarray(found[name]),
+                        np.array(values, getattr(found[name], "dtype", object)),
+                    )
             read += 1
         assert read > 300
 
@@ -175,7 +229,9 @@ class TestAgainstTensorFlow:
         """What write_examples writes is read one by one, and the other way round."""
         tw.write_examples(tmp_path / "a", [{"x": np.float32([1, 2]), "label": 7}])
         found = loads(tw.RecordReader(tmp_path / "a")[0])
-        assert tw.equal(dict(sorted(found.items())), {"label": np.array([7]), "x": np.float32([1, 2])})
+        assert tw.equal(
+            dict(sorted(found.items())), {"label": np.array([7]), "x": np.float32([1, 2])}
+        )
         with tw.io.TFRecordWriter(tmp_path / "b") as writer:
             writer.write(dumps(PLAIN))
         batch = next(iter(tw.read_examples(tmp_path / "b")))
@@ -189,12 +245,27 @@ GOOD = {
     "no feature": (example(entry(b"a")), {}),
     "no key": (example(block(1, block(2, ints(1)))), {"": np.array([1])}),
     "an empty list": (example(entry(b"a", block(3, b""))), {"a": np.zeros(0, np.int64)}),
-    "a name twice": (example(entry(b"a", ints(1)), entry(b"b", ints(2)), entry(b"a", ints(3))), {"b": np.array([2]), "a": np.array([3])}),
-    "not packed": (example(entry(b"a", block(3, field(1, 0, b"\x05") + block(1, b"\x06\x07")))), {"a": np.array([5, 6, 7])}),
-    "two lists": (example(entry(b"a", ints(1) + block(1, block(1, b"x")))), {"a": tw.Strings.of([b"x"])}),
+    "a name twice": (
+        example(entry(b"a", ints(1)), entry(b"b", ints(2)), entry(b"a", ints(3))),
+        {"b": np.array([2]), "a": np.array([3])},
+    ),
+    "not packed": (
+        example(entry(b"a", block(3, field(1, 0, b"\x05") + block(1, b"\x06\x07")))),
+        {"a": np.array([5, 6, 7])},
+    ),
+    "two lists": (
+        example(entry(b"a", ints(1) + block(1, block(1, b"x")))),
+        {"a": tw.Strings.of([b"x"])},
+    ),
     "merged": (example(entry(b"a", ints(1), ints(2))), {"a": np.array([1, 2])}),
-    "key behind its value": (example(block(1, block(2, ints(4)) + block(1, b"a"))), {"a": np.array([4])}),
-    "unknown fields": (example(entry(b"a", ints(1)), field(9, 0, b"\x01")) + block(3, b"x"), {"a": np.array([1])}),
+    "key behind its value": (
+        example(block(1, block(2, ints(4)) + block(1, b"a"))),
+        {"a": np.array([4])},
+    ),
+    "unknown fields": (
+        example(entry(b"a", ints(1)), field(9, 0, b"\x01")) + block(3, b"x"),
+        {"a": np.array([1])},
+    ),
 }
 
 
@@ -275,7 +346,10 @@ class TestLimits:
 
     def test_many_features_cost_what_they_hold(self):
         """No buffer is larger than what a feature has in it, however many features there are."""
-        value = {f"{i:05}": np.arange(100) if i % 2 else tw.Strings.of([b"x" * 100] * 2) for i in range(5000)}
+        value = {
+            f"{i:05}": np.arange(100) if i % 2 else tw.Strings.of([b"x" * 100] * 2)
+            for i in range(5000)
+        }
         assert tw.equal(loads(dumps(value)), value)
 
     def test_past_two_gigabytes(self):
@@ -306,7 +380,9 @@ def assert_ours(data):
 
 
 @pytest.mark.parametrize(
-    "value", [PLAIN, OTHER, tw.Bundle({"x": np.zeros((1, 2))}, {"m": "1"}), [1, math.nan]], ids=["plain", "other", "bundle", "list"]
+    "value",
+    [PLAIN, OTHER, tw.Bundle({"x": np.zeros((1, 2))}, {"m": "1"}), [1, math.nan]],
+    ids=["plain", "other", "bundle", "list"],
 )
 def test_every_flip_and_every_cut(value):
     blob = dumps(value)

@@ -20,12 +20,22 @@ from conftest import TORTURE
 import tensorwire as tw
 from tensorwire.storage import files
 
-VALUE = {"x": np.arange(1000.0), "words": tw.Strings.of(["é", ""]), "r": tw.Ragged.of([[1], []]), "n": 7}
+VALUE = {
+    "x": np.arange(1000.0),
+    "words": tw.Strings.of(["é", ""]),
+    "r": tw.Ragged.of([[1], []]),
+    "n": 7,
+}
 
 
 class TestSaveAndLoad:
     def test_round_trip(self, tmp_path):
-        for name, format in (("a.safetensors", None), ("a.pb", None), ("noname", "tensorproto"), (Path("b.safetensors"), "safetensors")):
+        for name, format in (
+            ("a.safetensors", None),
+            ("a.pb", None),
+            ("noname", "tensorproto"),
+            (Path("b.safetensors"), "safetensors"),
+        ):
             tw.save(tmp_path / name, VALUE, format)
             assert tw.equal(tw.load(tmp_path / name), VALUE)
             assert tw.equal(tw.load(str(tmp_path / name), ("safetensors", "tensorproto")), VALUE)
@@ -51,7 +61,9 @@ class TestSaveAndLoad:
             found = tw.load(tmp_path / "s.safetensors")
             assert tw.equal(found, {"x": np.arange(size)}) and found["x"].flags.writeable
             with pytest.raises(tw.DecodeError):
-                (tmp_path / "s.safetensors").write_bytes(tw.dumps({"x": np.arange(size)})[:-1] + (b"" if size else b"xx"))
+                (tmp_path / "s.safetensors").write_bytes(
+                    tw.dumps({"x": np.arange(size)})[:-1] + (b"" if size else b"xx")
+                )
                 tw.load(tmp_path / "s.safetensors")
 
     def test_file_objects(self, tmp_path):
@@ -63,8 +75,12 @@ class TestSaveAndLoad:
             assert tw.equal(tw.load(file), VALUE)
 
     def test_some_names(self, tmp_path):
-        tw.save(tmp_path / "a.safetensors", {"a": np.zeros(3), "b": {"c": tw.Ragged.of([[1]])}, "d": 3})
-        assert tw.equal(tw.load(tmp_path / "a.safetensors", names=["b/c"]), {"b/c": tw.Ragged.of([[1]])})
+        tw.save(
+            tmp_path / "a.safetensors", {"a": np.zeros(3), "b": {"c": tw.Ragged.of([[1]])}, "d": 3}
+        )
+        assert tw.equal(
+            tw.load(tmp_path / "a.safetensors", names=["b/c"]), {"b/c": tw.Ragged.of([[1]])}
+        )
         tw.load(tmp_path / "a.safetensors", names=["a"])["a"][0] = 1
         with pytest.raises(tw.SchemaError, match="did you mean 'b/c'") as caught:
             tw.load(tmp_path / "a.safetensors", names=["b/d"])
@@ -93,11 +109,15 @@ class TestSaveAndLoad:
         assert tw.equal(tw.load(path), {"x": np.zeros(2)})
         with tw.open(path) as f:
             assert f.metadata == {"model": "nmt-v2"}
-        bundle = tw.Bundle({"x": np.zeros(2)}, {"a": "1"}, {"x": {"device": "cuda:0", "name": "kernel"}})
+        bundle = tw.Bundle(
+            {"x": np.zeros(2)}, {"a": "1"}, {"x": {"device": "cuda:0", "name": "kernel"}}
+        )
         for format in ("safetensors", "tensorproto"):
             tw.save(path, bundle, format, metadata={"b": "2"})
             with tw.open(path) as f:
-                assert f.metadata == {"a": "1", "b": "2"} and f.tensor_metadata == {"x": {"device": "cuda:0", "name": "kernel"}}
+                assert f.metadata == {"a": "1", "b": "2"} and f.tensor_metadata == {
+                    "x": {"device": "cuda:0", "name": "kernel"}
+                }
             tw.save(path, bundle, format, drop_metadata=True)
             assert tw.load(path).metadata == {} and tw.load(path).tensor_metadata == {}
         with pytest.raises(tw.EncodeError, match="drop_metadata"):
@@ -138,7 +158,12 @@ class TestReplace:
     def test_writers_at_once(self, tmp_path):
         path = tmp_path / "f"
         threads = [
-            threading.Thread(target=lambda i=i: [files.replace(path, [bytes([i]) * 100_000], False) for _ in range(20)]) for i in range(4)
+            threading.Thread(
+                target=lambda i=i: [
+                    files.replace(path, [bytes([i]) * 100_000], False) for _ in range(20)
+                ]
+            )
+            for i in range(4)
         ]
         [thread.start() for thread in threads]
         while any(thread.is_alive() for thread in threads):
@@ -149,16 +174,24 @@ class TestReplace:
         assert os.listdir(tmp_path) == ["f"]
 
     def test_leftovers_of_the_dead_are_swept(self, tmp_path):
-        code = "import os, sys, tensorwire.storage.files as f\nwith f.replacing(sys.argv[1]) as fd: os.write(fd, b'half'); os._exit(9)"
+        code = (
+            "import os, sys, tensorwire.storage.files as f\nwith f.replacing(sys.argv[1]) as fd:"
+            " os.write(fd, b'half'); os._exit(9)"
+        )
         for name in ("f", "another"):
             assert subprocess.run([sys.executable, "-c", code, tmp_path / name]).returncode == 9
         assert len(os.listdir(tmp_path)) == 1
         (tmp_path / ".config.tensorwire").write_bytes(b"not a temporary of ours")
         files.replace(tmp_path / "f", [b"whole"])
-        assert sorted(os.listdir(tmp_path)) == [".config.tensorwire", "f"] and (tmp_path / "f").read_bytes() == b"whole"
+        assert (
+            sorted(os.listdir(tmp_path)) == [".config.tensorwire", "f"]
+            and (tmp_path / "f").read_bytes() == b"whole"
+        )
 
     def test_a_temporary_cannot_be_foreseen(self, tmp_path, monkeypatch):
-        """What lies at the name of a temporary is never written to: a pipe, a link to another file, a file with another mode."""
+        """What lies at the name of a temporary is never written to: a pipe, a link to another file,
+        a file with another mode.
+        """
         (tmp_path / "victim").write_bytes(b"precious")
         names = iter([b"pipe" * 2, b"hard" * 2, b"soft" * 2, b"file" * 2])
         os.mkfifo(tmp_path / f".f.{(b'pipe' * 2).hex()}.tensorwire")
@@ -188,7 +221,9 @@ class TestReplace:
         assert caught.value.filename == str(tmp_path / "missing")
         with pytest.raises(OSError) as caught:
             tw.save(tmp_path / ("x" * 252 + ".npy"), np.arange(3))
-        assert caught.value.errno == errno.ENAMETOOLONG and caught.value.filename.endswith("xxx.npy")
+        assert caught.value.errno == errno.ENAMETOOLONG and caught.value.filename.endswith(
+            "xxx.npy"
+        )
         (tmp_path / "folder.npy").mkdir()
         with pytest.raises(IsADirectoryError):
             tw.save(tmp_path / "folder.npy", np.arange(3))
@@ -232,7 +267,9 @@ KILLS = 200 if TORTURE else 12
 @pytest.mark.torture
 @pytest.mark.large
 def test_kill_while_replacing(tmp_path, record_property):
-    """kill -9 at any moment: the old or the new file, whole; and the next save leaves nothing of the dead behind."""
+    """kill -9 at any moment: the old or the new file, whole; and the next save leaves nothing of
+    the dead behind.
+    """
     path, rng = tmp_path / "model.safetensors", random.Random(5)
     tw.save(path, {"x": np.zeros(8 << 20)}, checksum=True, durable=False)
     for _ in range(KILLS):
@@ -299,7 +336,9 @@ except OSError as error:
 def shim(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shim")
     (folder / "shim.c").write_text(textwrap.dedent(SHIM))
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True)
+    subprocess.run(
+        ["gcc", "-shared", "-fPIC", "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True
+    )
     return folder / "shim.so"
 
 
@@ -308,20 +347,34 @@ def test_a_folder_that_cannot_be_synced(shim, tmp_path):
     """The rename is done by then: the error says that the new file is there."""
     environment = {**os.environ, "LD_PRELOAD": str(shim)}
     path = tmp_path / "f.safetensors"
-    found = subprocess.run([sys.executable, "-c", FAILING, str(path), "2", "fsync"], env=environment, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", FAILING, str(path), "2", "fsync"],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert found.stdout.startswith("failed 28") and "in place" in found.stderr, found
     assert len(tw.load(path)) == 3000 and os.listdir(tmp_path) == ["f.safetensors"]
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(("call", "number"), [("writev", 1), ("writev", 2), ("writev", 4), ("fsync", 1), ("rename", 1)])
+@pytest.mark.parametrize(
+    ("call", "number"), [("writev", 1), ("writev", 2), ("writev", 4), ("fsync", 1), ("rename", 1)]
+)
 def test_an_error_at_any_system_call_leaves_the_old_file(shim, tmp_path, call, number):
     path = tmp_path / "f.safetensors"
     tw.save(path, {"old": np.zeros(3)})
     environment = {**os.environ, "LD_PRELOAD": str(shim)}
-    found = subprocess.run([sys.executable, "-c", FAILING, str(path), str(number), call], env=environment, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", FAILING, str(path), str(number), call],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
     assert found.stdout.strip() == "failed 28", found
-    assert tw.equal(tw.load(path), {"old": np.zeros(3)}) and os.listdir(tmp_path) == ["f.safetensors"]
+    assert tw.equal(tw.load(path), {"old": np.zeros(3)}) and os.listdir(tmp_path) == [
+        "f.safetensors"
+    ]
 
 
 class TestSources:
@@ -335,7 +388,11 @@ class TestSources:
                 files.source(bytes(range(200))),
             ]
             for source in sources:
-                assert source.size == 200 and bytes(source.read_at(10, 5)) == bytes(range(10, 15)) and bytes(source.read_at(200, 0)) == b""
+                assert (
+                    source.size == 200
+                    and bytes(source.read_at(10, 5)) == bytes(range(10, 15))
+                    and bytes(source.read_at(200, 0)) == b""
+                )
                 with pytest.raises(tw.TruncatedError):
                     source.read_at(190, 11)
                 source.close()
@@ -343,7 +400,9 @@ class TestSources:
     def test_reads_are_aligned(self, tmp_path):
         (tmp_path / "f").write_bytes(bytes(1000))
         source = files.FileSource(tmp_path / "f")
-        assert np.frombuffer(source.read_at(7, 100), np.uint8).__array_interface__["data"][0] % 64 == 0
+        assert (
+            np.frombuffer(source.read_at(7, 100), np.uint8).__array_interface__["data"][0] % 64 == 0
+        )
         source.close()
         with pytest.raises(ValueError, match="closed"):
             source.read_at(0, 1)

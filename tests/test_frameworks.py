@@ -23,7 +23,15 @@ def test_tensorflow_conforms(tf):
     assert all(
         found == "exact"
         for (kind, dtype), found in report.items()
-        if kind != "hybrid" and dtype not in ("float8_e8m0fnu", "float8_e4m3", "float8_e3m4", "float6_e2m3fn", "float6_e3m2fn")
+        if kind != "hybrid"
+        and dtype
+        not in (
+            "float8_e8m0fnu",
+            "float8_e4m3",
+            "float8_e3m4",
+            "float6_e2m3fn",
+            "float6_e3m2fn",
+        )
     )
     assert all(found == "refused" for (kind, _), found in report.items() if kind == "hybrid")
 
@@ -79,12 +87,26 @@ def test_nested_lists(obj, dtype, shape):
 
 
 def test_lists_of_strings_keep_their_nuls():
-    assert tw.tensor([b"a\0", b""]).tolist() == [b"a\0", b""] and tw.tensor([["a"], ["b\0"]]).tolist() == [["a"], ["b\0"]]
+    assert tw.tensor([b"a\0", b""]).tolist() == [b"a\0", b""] and tw.tensor(
+        [["a"], ["b\0"]]
+    ).tolist() == [["a"], ["b\0"]]
     assert tw.tensor("one").shape == () and tw.tensor(np.str_("x"))[()] == "x"
 
 
 @pytest.mark.parametrize(
-    "obj", [[1, [2]], [[1], [2, 3]], [["a"], ["b", "c"]], [1 << 63, -1], [1 << 64], [1, None], [1, "a"], ["a", 1], None, {"a": 1}]
+    "obj",
+    [
+        [1, [2]],
+        [[1], [2, 3]],
+        [["a"], ["b", "c"]],
+        [1 << 63, -1],
+        [1 << 64],
+        [1, None],
+        [1, "a"],
+        ["a", 1],
+        None,
+        {"a": 1},
+    ],
 )
 def test_lists_that_make_no_array(obj):
     with pytest.raises(tw.EncodeError):
@@ -94,7 +116,9 @@ def test_lists_that_make_no_array(obj):
 def test_plain_arrays_are_not_copied():
     array = np.arange(1000.0)
     assert tw.tensor(array) is array and tw.tensor(array[3:]).base is array
-    assert np.shares_memory(tw.buffers(array, "raw")[0], array) and np.shares_memory(tw.buffers(array)[1], array)
+    assert np.shares_memory(tw.buffers(array, "raw")[0], array) and np.shares_memory(
+        tw.buffers(array)[1], array
+    )
 
 
 def test_other_objects_are_refused_clearly():
@@ -113,7 +137,9 @@ def test_other_objects_are_refused_clearly():
 def test_keep_device():
     bundle = tw.loads(tw.dumps(np.zeros(2), keep_device=True))
     assert bundle.tensor_metadata == {"tensor": {"device": "cpu"}}
-    bundle = tw.loads(tw.dumps({"a": np.zeros(2), "b": np.ones(1)}, "tensorproto", keep_device=True))
+    bundle = tw.loads(
+        tw.dumps({"a": np.zeros(2), "b": np.ones(1)}, "tensorproto", keep_device=True)
+    )
     assert list(bundle) == ["a", "b"] and bundle.tensor_metadata["b"] == {"device": "cpu"}
 
 
@@ -183,7 +209,11 @@ class TestBundles:
         pa = importlib.import_module("pyarrow")
         self.everywhere("numpy", np.ndarray, tmp_path)
         made = tw.to(tw.Bundle({"s": tw.Strings.of(["a", "b"])}, {"m": "1"}), "arrow")
-        assert type(made) is tw.Bundle and isinstance(made["s"], pa.Array) and made.metadata == {"m": "1"}
+        assert (
+            type(made) is tw.Bundle
+            and isinstance(made["s"], pa.Array)
+            and made.metadata == {"m": "1"}
+        )
         assert "pyarrow" in repr(made) and made._repr_html_()
         objects = tw.to(tw.Bundle({"s": tw.Strings.of(["a", "b"])}), "object")
         assert type(objects) is tw.Bundle and objects["s"].dtype == object
@@ -204,12 +234,16 @@ class TestBundles:
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("array", [np.array(["a", "é"]), np.array([b"a", b"bc"]), np.array(["a"], object)])
+@pytest.mark.parametrize(
+    "array", [np.array(["a", "é"]), np.array([b"a", b"bc"]), np.array(["a"], object)]
+)
 def test_string_arrays_go_to_frameworks(array, tf):
     assert type(tw.to(array, "numpy")) is tw.Strings
     assert tw.to(array, "object").tolist() == array.tolist()
     made = tw.to(array, "tensorflow")
-    assert made.dtype == tf.string and tw.equal(tw.tensor(made).astext(tw.tensor(array).text), tw.tensor(array))
+    assert made.dtype == tf.string and tw.equal(
+        tw.tensor(made).astext(tw.tensor(array).text), tw.tensor(array)
+    )
 
 
 @pytest.mark.tensorflow
@@ -217,7 +251,10 @@ class TestTensorFlow:
     def test_no_copy_of_host_memory(self, tf):
         tensor = tf.range(1000.0)
         a, b = tw.tensor(tensor), tw.tensor(tensor)
-        assert a.__array_interface__["data"][0] == b.__array_interface__["data"][0] and not a.flags.writeable
+        assert (
+            a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
+            and not a.flags.writeable
+        )
 
     def test_variables(self, tf):
         variable = tf.Variable([1.0, 2.0], name="kernel")
@@ -225,7 +262,12 @@ class TestTensorFlow:
         variable.assign([3.0, 4.0])
         assert before.tolist() == [1.0, 2.0] and tw.tensor(variable).tolist() == [3.0, 4.0]
         bundle = tw.loads(tw.dumps(variable, keep_device=True))
-        assert bundle.tensor_metadata == {"kernel:0": {"device": "/job:localhost/replica:0/task:0/device:CPU:0", "name": "kernel:0"}}
+        assert bundle.tensor_metadata == {
+            "kernel:0": {
+                "device": "/job:localhost/replica:0/task:0/device:CPU:0",
+                "name": "kernel:0",
+            }
+        }
 
     def test_keras_variables(self, tf):
         import keras
@@ -233,7 +275,10 @@ class TestTensorFlow:
         layer = keras.layers.Dense(2)
         layer.build((None, 3))
         assert tw.equal(tw.tensor(layer.kernel), layer.kernel.numpy())
-        assert "kernel" in tw.tensor(layer.kernel, keep_device=True).tensor_metadata[layer.kernel.path]["name"]
+        assert (
+            "kernel"
+            in tw.tensor(layer.kernel, keep_device=True).tensor_metadata[layer.kernel.path]["name"]
+        )
         with pytest.raises(tw.EncodeError, match="no values"):
             tw.tensor(keras.Input((3,)))
 
@@ -252,19 +297,36 @@ class TestTensorFlow:
         assert len(seen) == 2
 
     def test_ragged_and_sparse(self, tf):
-        ragged = tf.RaggedTensor.from_uniform_row_length(tf.ragged.constant([[1], [2, 3], [], [4]]), 2)
+        ragged = tf.RaggedTensor.from_uniform_row_length(
+            tf.ragged.constant([[1], [2, 3], [], [4]]), 2
+        )
         ours = tw.tensor(ragged)
         assert ours.shape == (2, 2, None) and ours.uniform == (2, None)
         back = tw.to(ours, "tensorflow")
         assert back.shape.as_list() == [2, 2, None] and back.to_list() == ragged.to_list()
-        assert tw.to(tw.Ragged([1], np.array([0, 1], np.int32)), "tensorflow").row_splits.dtype == tf.int32
+        assert (
+            tw.to(tw.Ragged([1], np.array([0, 1], np.int32)), "tensorflow").row_splits.dtype
+            == tf.int32
+        )
         sparse = tf.SparseTensor([[0, 1]], ["x"], [2, 2])
-        assert tw.equal(tw.loads(tw.dumps(sparse)), tw.tensor(sparse)) and tw.tensor(sparse).dtype == "string"
+        assert (
+            tw.equal(tw.loads(tw.dumps(sparse)), tw.tensor(sparse))
+            and tw.tensor(sparse).dtype == "string"
+        )
 
     def test_loads_to_tensorflow(self, tf):
-        value = {"x": np.float32([1]), "l": [tw.Strings.of(["é"]), tw.Ragged.of([[1]])], "n": 3, "t": (tw.Sparse([[0]], [1], [1]),)}
+        value = {
+            "x": np.float32([1]),
+            "l": [tw.Strings.of(["é"]), tw.Ragged.of([[1]])],
+            "n": 3,
+            "t": (tw.Sparse([[0]], [1], [1]),),
+        }
         back = tw.loads(tw.dumps(value), to="tensorflow")
-        assert isinstance(back["x"], tf.Tensor) and back["l"][0].dtype == tf.string and isinstance(back["l"][1], tf.RaggedTensor)
+        assert (
+            isinstance(back["x"], tf.Tensor)
+            and back["l"][0].dtype == tf.string
+            and isinstance(back["l"][1], tf.RaggedTensor)
+        )
         assert back["n"] == 3 and isinstance(back["t"][0], tf.SparseTensor)
         assert tw.to(np.zeros(1), "tensorflow", device="/CPU:0").device.endswith("CPU:0")
 

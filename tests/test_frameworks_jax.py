@@ -1,4 +1,6 @@
-"""JAX in and out: arrays and BCOO, the rule of x64, whose memory it is, and what has no values to give."""
+"""JAX in and out: arrays and BCOO, the rule of x64, whose memory it is, and what has no values to
+give.
+"""
 
 import socket
 import subprocess
@@ -51,7 +53,11 @@ def test_conforms(jax, x64):
     with jax.enable_x64(x64):
         report = check_framework("jax")
     for (kind, dtype), found in report.items():
-        held = kind in ("scalar", "dense", "sparse", "hybrid") and dtype not in ("bytes", "text") and (x64 or dtype not in WIDE)
+        held = (
+            kind in ("scalar", "dense", "sparse", "hybrid")
+            and dtype not in ("bytes", "text")
+            and (x64 or dtype not in WIDE)
+        )
         held = held and not dtype.startswith("float6_")  # XLA has no arrays of them
         assert found == ("exact" if held else "refused"), (kind, dtype)
 
@@ -61,21 +67,30 @@ class TestMemory:
     def test_in_shares_the_arrays_memory(self, jax, row):
         array = jax.device_put(numbers(row, (4, 6)))
         ours = tw.tensor(array)
-        assert pointer(ours) == array.unsafe_buffer_pointer() and not ours.flags.writeable and ours.dtype == row.numpy
+        assert (
+            pointer(ours) == array.unsafe_buffer_pointer()
+            and not ours.flags.writeable
+            and ours.dtype == row.numpy
+        )
 
     @pytest.mark.parametrize("row", PLAIN, ids=lambda row: row.name)
     def test_out_shares_writable_aligned_memory_only(self, jax, row):
         array = aligned(row, (4, 6))
         assert tw.to(array, "jax").unsafe_buffer_pointer() == pointer(array)
         array.flags.writeable = False
-        assert tw.to(array, "jax").unsafe_buffer_pointer() != pointer(array)  # JAX by itself would share it
+        # JAX by itself would share it
+        assert tw.to(array, "jax").unsafe_buffer_pointer() != pointer(array)
         odd = aligned(row, (4, 6), shift=16)
         shared = tw.to(odd, "jax")
         odd.view(np.uint8)[...] = 0
-        assert shared.unsafe_buffer_pointer() != pointer(odd) and tw.equal(shared, numbers(row, (4, 6)))
+        assert shared.unsafe_buffer_pointer() != pointer(odd) and tw.equal(
+            shared, numbers(row, (4, 6))
+        )
 
     def test_a_copy_is_done_when_we_return(self, jax):
-        """JAX by itself copies large unaligned arrays in the background, and would see what is written meanwhile."""
+        """JAX by itself copies large unaligned arrays in the background, and would see what is
+        written meanwhile.
+        """
         odd = memory.fresh((1 << 26) + 16)[16:].view(np.float32)
         odd[:] = 1
         copied = tw.to(odd, "jax")
@@ -93,10 +108,18 @@ class TestMemory:
             tw.tensor(lent)
 
     def test_loads_into_jax(self, jax):
-        value = {"x": np.float32([1, 2]), "l": [np.ones(3, ml_dtypes.bfloat16), 7], "t": (tw.Sparse([[0]], np.int8([1]), [1]),)}
+        value = {
+            "x": np.float32([1, 2]),
+            "l": [np.ones(3, ml_dtypes.bfloat16), 7],
+            "t": (tw.Sparse([[0]], np.int8([1]), [1]),),
+        }
         blob = tw.dumps(value)
         back = tw.loads(blob, to="jax")
-        assert isinstance(back["x"], jax.Array) and back["l"][1] == 7 and isinstance(back["t"][0], jax.experimental.sparse.BCOO)
+        assert (
+            isinstance(back["x"], jax.Array)
+            and back["l"][1] == 7
+            and isinstance(back["t"][0], jax.experimental.sparse.BCOO)
+        )
         assert tw.dumps(back) == blob
 
 
@@ -110,9 +133,19 @@ class TestArrays:
 
     def test_layouts_and_results(self, jax):
         base = jax.numpy.arange(24, dtype="float32").reshape(2, 3, 4)
-        for view in (base.transpose(2, 0, 1), base[:, ::2], base[:0], base[1, 1, 1], base.astype("bfloat16").T):
+        for view in (
+            base.transpose(2, 0, 1),
+            base[:, ::2],
+            base[:0],
+            base[1, 1, 1],
+            base.astype("bfloat16").T,
+        ):
             found = tw.tensor(view)
-            assert found.shape == view.shape and found.flags.c_contiguous and found.tolist() == view.tolist()
+            assert (
+                found.shape == view.shape
+                and found.flags.c_contiguous
+                and found.tolist() == view.tolist()
+            )
 
     def test_devices(self, jax):
         device = jax.devices("cpu")[0]
@@ -121,7 +154,9 @@ class TestArrays:
         for wrong in ("cpu:99", "cpu:x", "abacus"):
             with pytest.raises(tw.EncodeError, match="JAX has no device"):
                 tw.to(np.float32([1]), "jax", device=wrong)
-        assert tw.tensor(jax.numpy.ones(2), keep_device=True).tensor_metadata == {"tensor": {"device": "cpu:0"}}
+        assert tw.tensor(jax.numpy.ones(2), keep_device=True).tensor_metadata == {
+            "tensor": {"device": "cpu:0"}
+        }
         sparse = jax.experimental.sparse.BCOO.fromdense(jax.numpy.eye(2))
         assert frameworks.about(sparse) == {"device": "cpu:0"}
 
@@ -152,7 +187,14 @@ class TestX64:
         assert tw.tensor(wide_array).dtype == wide  # also where x64 is off again
 
     @pytest.mark.parametrize(
-        "value", [np.int64(1 << 31), np.int64(-(1 << 31) - 1), np.uint64(1 << 32), np.float64(1e39), np.complex128(1e39j)]
+        "value",
+        [
+            np.int64(1 << 31),
+            np.int64(-(1 << 31) - 1),
+            np.uint64(1 << 32),
+            np.float64(1e39),
+            np.complex128(1e39j),
+        ],
     )
     def test_cast_never_makes_other_numbers(self, value):
         with pytest.raises(tw.EncodeError, match=r"past (\w+32|complex64)"):
@@ -160,7 +202,9 @@ class TestX64:
 
     def test_cast_rounds_and_keeps_what_is_no_number(self):
         assert np.array_equal(
-            tw.to(np.array([0.1, np.inf, -np.inf, np.nan]), "jax", cast=True), np.float32([0.1, np.inf, -np.inf, np.nan]), True
+            tw.to(np.array([0.1, np.inf, -np.inf, np.nan]), "jax", cast=True),
+            np.float32([0.1, np.inf, -np.inf, np.nan]),
+            True,
         )
 
     def test_indices(self, jax):
@@ -169,15 +213,23 @@ class TestX64:
             tw.to(far, "jax")
         assert tw.to(tw.Sparse([[1]], np.float32([1]), (3,)), "jax").indices.dtype == "int32"
         with jax.enable_x64(True):
-            assert tw.to(far, "jax").indices.dtype == "int64" and tw.equal(tw.tensor(tw.to(far, "jax")), far)
+            assert tw.to(far, "jax").indices.dtype == "int64" and tw.equal(
+                tw.tensor(tw.to(far, "jax")), far
+            )
 
 
 class TestSparse:
     def test_flags(self, jax):
-        for indices, is_sorted, unique in (([[0], [2]], True, True), ([[2], [0]], False, True), ([[1], [1]], True, False)):
+        for indices, is_sorted, unique in (
+            ([[0], [2]], True, True),
+            ([[2], [0]], False, True),
+            ([[1], [1]], True, False),
+        ):
             found = tw.to(tw.Sparse(indices, np.float32([1, 2]), (3,)), "jax")
             assert (found.indices_sorted, found.unique_indices) == (is_sorted, unique)
-            assert np.array_equal(found.todense(), tw.Sparse(indices, np.float32([1, 2]), (3,)).to_dense())
+            assert np.array_equal(
+                found.todense(), tw.Sparse(indices, np.float32([1, 2]), (3,)).to_dense()
+            )
 
     def test_padding_is_no_value(self, jax):
         padded = jax.experimental.sparse.BCOO.fromdense(jax.numpy.eye(3), nse=5)
@@ -190,14 +242,18 @@ class TestSparse:
         hybrid = tw.tensor(sparse.BCOO.fromdense(dense, n_dense=1))
         assert hybrid.values.ndim == 2 and np.array_equal(hybrid.to_dense(), dense)
         assert tw.to(hybrid, "jax").n_dense == 1
-        assert np.array_equal(tw.tensor(sparse.BCSR.fromdense(jax.numpy.eye(3))).to_dense(), np.eye(3))
+        assert np.array_equal(
+            tw.tensor(sparse.BCSR.fromdense(jax.numpy.eye(3))).to_dense(), np.eye(3)
+        )
 
     def test_refused(self, jax):
         sparse = jax.experimental.sparse
         batched = sparse.BCOO.fromdense(jax.numpy.ones((2, 3)), n_batch=1)
         with pytest.raises(tw.EncodeError, match=r"update_layout\(n_batch=0\)"):
             tw.tensor(batched)
-        assert np.array_equal(tw.tensor(batched.update_layout(n_batch=0)).to_dense(), np.ones((2, 3)))
+        assert np.array_equal(
+            tw.tensor(batched.update_layout(n_batch=0)).to_dense(), np.ones((2, 3))
+        )
         with pytest.raises(tw.EncodeError, match="pass a BCOO"):
             tw.tensor(sparse.CSR.fromdense(jax.numpy.eye(2)))
         with pytest.raises(tw.EncodeError, match="no ragged"):
@@ -212,7 +268,11 @@ class TestNoValues:
         seen = []
 
         def work(x):
-            for traced in (x, {"x": x}, jax.experimental.sparse.BCOO((x, jax.numpy.zeros((3, 1), "int32")), shape=(5,))):
+            for traced in (
+                x,
+                {"x": x},
+                jax.experimental.sparse.BCOO((x, jax.numpy.zeros((3, 1), "int32")), shape=(5,)),
+            ):
                 with pytest.raises(tw.EncodeError, match="JAX is tracing"):
                     tw.dumps(traced)
                 seen.append(traced)
@@ -252,4 +312,6 @@ except tw.EncodeError as error:
             port = probe.getsockname()[1]
         both = [run(code, number, port) for number in (0, 1)]
         for out, error in [process.communicate(timeout=120) for process in both]:
-            assert "in other processes; jax.experimental.multihost_utils.process_allgather" in out, error
+            assert (
+                "in other processes; jax.experimental.multihost_utils.process_allgather" in out
+            ), error

@@ -25,7 +25,10 @@ def sparse():
 def test_conforms():
     for (kind, dtype), found in check_framework("scipy").items():
         strings = dtype in ("bytes", "text")
-        held = not strings and (kind in ("scalar", "dense") or (kind == "sparse" and dtype not in [row.name for row in LACKS]))
+        held = not strings and (
+            kind in ("scalar", "dense")
+            or (kind == "sparse" and dtype not in [row.name for row in LACKS])
+        )
         assert found == ("exact" if held else "refused"), (kind, dtype)
 
 
@@ -36,7 +39,11 @@ class TestIn:
         dense = np.random.default_rng(1).integers(0, 3, (6, 8)).astype(np.float32)
         theirs = getattr(sparse, f"{layout}_{kind}")(dense)
         ours = tw.tensor(theirs)
-        assert ours.shape == (6, 8) and ours.dtype == np.float32 and np.array_equal(ours.to_dense(), dense)
+        assert (
+            ours.shape == (6, 8)
+            and ours.dtype == np.float32
+            and np.array_equal(ours.to_dense(), dense)
+        )
         assert not frameworks.is_python(theirs)  # a DOK array is a dict
         assert tw.equal(tw.loads(tw.dumps(theirs)), ours)
 
@@ -64,11 +71,15 @@ class TestIn:
 
     def test_diagonals(self, sparse):
         """tocoo() drops -0.0, which is a value like any other."""
-        data = np.array([[1.0, 0.0, -0.0, 4.0, 9.0], [5.0, 6.0, 7.0, 8.0, 9.0], [2.0, 3.0, 9.0, 9.0, 9.0]])
+        data = np.array(
+            [[1.0, 0.0, -0.0, 4.0, 9.0], [5.0, 6.0, 7.0, 8.0, 9.0], [2.0, 3.0, 9.0, 9.0, 9.0]]
+        )
         theirs = sparse.dia_array((data, [0, 1, -2]), shape=(3, 4))
         ours = tw.tensor(theirs)
         assert np.array_equal(ours.to_dense(), theirs.toarray()) and ours.nnz == theirs.nnz
-        assert np.signbit(ours.to_dense()[2, 2]) and tw.equal(ours.to_dense()[2, 2], np.float64(-0.0))
+        assert np.signbit(ours.to_dense()[2, 2]) and tw.equal(
+            ours.to_dense()[2, 2], np.float64(-0.0)
+        )
 
     def test_values_are_not_copied(self, sparse):
         for layout in ("coo", "csr", "csc"):
@@ -88,7 +99,11 @@ class TestOut:
     def test_coo_array(self, sparse):
         ours = tw.Sparse([[2, 3], [0, 1], [0, 1]], [1.0, 2.0, 0.0], (3, 4))
         theirs = tw.to(ours, "scipy")
-        assert isinstance(theirs, sparse.coo_array) and theirs.nnz == 3 and np.array_equal(theirs.toarray(), ours.to_dense())
+        assert (
+            isinstance(theirs, sparse.coo_array)
+            and theirs.nnz == 3
+            and np.array_equal(theirs.toarray(), ours.to_dense())
+        )
         assert np.shares_memory(theirs.data, ours.values)
         read_only = tw.to(tw.loads(tw.dumps(ours)), "scipy")
         with pytest.raises(ValueError, match="read-only"):
@@ -107,8 +122,16 @@ class TestOut:
         with pytest.raises(tw.EncodeError, match=f"SciPy has no {row.name}; cast=True makes it"):
             tw.to(ours, "scipy")
         cast = tw.to(ours, "scipy", cast=True)
-        assert cast.dtype == ("uint8" if row.name.startswith("u") else "int8" if row.name.startswith("i") else "float32")
-        assert np.array_equal(cast.data.astype(np.float64), values.astype(np.float64), equal_nan=True)
+        assert cast.dtype == (
+            "uint8"
+            if row.name.startswith("u")
+            else "int8"
+            if row.name.startswith("i")
+            else "float32"
+        )
+        assert np.array_equal(
+            cast.data.astype(np.float64), values.astype(np.float64), equal_nan=True
+        )
 
     @pytest.mark.parametrize(
         ("tensor", "message"),
@@ -116,7 +139,10 @@ class TestOut:
             (tw.Strings.of(["a"]), "no tensors of strings"),
             (tw.Sparse([[0]], tw.Strings.of(["a"]), (2,)), "no tensors of strings"),
             (tw.Ragged.of([[1]]), "no ragged arrays"),
-            (tw.Sparse([[0]], np.ones((1, 2)), (3, 2)), r"no hybrid sparse tensors; pass x\.to_dense"),
+            (
+                tw.Sparse([[0]], np.ones((1, 2)), (3, 2)),
+                r"no hybrid sparse tensors; pass x\.to_dense",
+            ),
             (tw.Sparse(np.zeros((1, 0), np.int64), [1.0], ()), "without dimensions"),
         ],
         ids=["strings", "sparse strings", "ragged", "hybrid", "scalar"],

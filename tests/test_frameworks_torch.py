@@ -1,4 +1,6 @@
-"""PyTorch in and out: every kind and layout of tensor, whose memory it is, and what has no values to give."""
+"""PyTorch in and out: every kind and layout of tensor, whose memory it is, and what has no values
+to give.
+"""
 
 import warnings
 
@@ -11,7 +13,8 @@ from tensorwire import frameworks
 from tensorwire.testing import check_framework
 from tensorwire.testing.sampling import DTYPES, layouts, numbers
 
-# torch warns once when a test makes a sparse tensor without saying whether to check it; `test_conforms` shows that we do not cause it.
+# torch warns once when a test makes a sparse tensor without saying whether to check it;
+# `test_conforms` shows that we do not cause it.
 UNCHECKED = "ignore:Sparse invariant checks are implicitly disabled:UserWarning"
 pytestmark = pytest.mark.torch
 
@@ -50,7 +53,10 @@ def frozen(array):
 
 def test_conforms():
     for (kind, dtype), found in check_framework("torch").items():
-        held = kind in ("scalar", "dense", "sparse", "hybrid", "ragged") and dtype not in LACKS | {"bytes", "text"}
+        held = kind in ("scalar", "dense", "sparse", "hybrid", "ragged") and dtype not in LACKS | {
+            "bytes",
+            "text",
+        }
         assert found == ("exact" if held else "refused"), (kind, dtype)
 
 
@@ -61,7 +67,10 @@ class TestMemory:
         array = tw.tensor(tensor)
         assert array.dtype == row.numpy and pointer(array) == tensor.data_ptr()
         assert pointer(tw.tensor(tensor[2:])) == tensor[2:].data_ptr()
-        assert pointer(tw.tensor(tensor.requires_grad_() if tensor.is_floating_point() else tensor)) == tensor.data_ptr()
+        assert (
+            pointer(tw.tensor(tensor.requires_grad_() if tensor.is_floating_point() else tensor))
+            == tensor.data_ptr()
+        )
 
     @pytest.mark.parametrize("row", HAS, ids=lambda row: row.name)
     def test_out_shares_writable_memory_only(self, torch, row):
@@ -73,7 +82,13 @@ class TestMemory:
         assert tw.to(odd, "torch").data_ptr() != pointer(odd) or array.itemsize == 1
 
     def test_nobody_writes_into_bytes(self, torch):
-        blob = tw.dumps({"x": np.arange(1000.0), "s": tw.Sparse([[1]], [2.0], (3,)), "r": tw.Ragged.of([[1, 2], [3]])})
+        blob = tw.dumps(
+            {
+                "x": np.arange(1000.0),
+                "s": tw.Sparse([[1]], [2.0], (3,)),
+                "r": tw.Ragged.of([[1, 2], [3]]),
+            }
+        )
         before = bytes(bytearray(blob))
         back = tw.loads(blob, to="torch")
         back["x"].zero_()
@@ -87,19 +102,30 @@ class TestMemory:
     def test_parts_are_shared_too(self, torch):
         sparse = torch.sparse_coo_tensor([[0, 2], [1, 1]], torch.tensor([1.0, 2.0]), (3, 4))
         ours = tw.tensor(sparse)
-        assert pointer(ours.values) == sparse._values().data_ptr() and pointer(ours.indices.T) == sparse._indices().data_ptr()
+        assert (
+            pointer(ours.values) == sparse._values().data_ptr()
+            and pointer(ours.indices.T) == sparse._indices().data_ptr()
+        )
         again = tw.to(ours, "torch")
-        assert again._indices().data_ptr() == sparse._indices().data_ptr() and again._values().data_ptr() == sparse._values().data_ptr()
+        assert (
+            again._indices().data_ptr() == sparse._indices().data_ptr()
+            and again._values().data_ptr() == sparse._values().data_ptr()
+        )
         nested = torch.nested.nested_tensor_from_jagged(torch.arange(6.0), torch.tensor([0, 2, 6]))
         ours = tw.tensor(nested)
-        assert pointer(ours.values) == nested.values().data_ptr() and pointer(ours.row_splits[0]) == nested.offsets().data_ptr()
+        assert (
+            pointer(ours.values) == nested.values().data_ptr()
+            and pointer(ours.row_splits[0]) == nested.offsets().data_ptr()
+        )
         assert tw.to(ours, "torch").values().data_ptr() == nested.values().data_ptr()
 
 
 class TestDense:
     def test_parameters_are_detached(self, torch):
         layer = torch.nn.Linear(3, 2)
-        assert isinstance(tw.tensor(layer.weight), np.ndarray) and tw.tensor(layer(torch.ones(1, 3))).shape == (1, 2)
+        assert isinstance(tw.tensor(layer.weight), np.ndarray) and tw.tensor(
+            layer(torch.ones(1, 3))
+        ).shape == (1, 2)
         back = tw.loads(tw.dumps(layer.state_dict()), to="torch")
         layer.load_state_dict(back)
         assert back["weight"].requires_grad is False and torch.equal(back["weight"], layer.weight)
@@ -112,12 +138,24 @@ class TestDense:
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex64"])
     def test_layouts(self, torch, dtype):
         base = torch.arange(24).reshape(2, 3, 4).to(getattr(torch, dtype))
-        for view in (base.transpose(0, 2), base[:, ::2, 1:], base[1, 1, 1].expand(3, 2), base.flip(0), base[:0], base[0, 0, 0]):
+        for view in (
+            base.transpose(0, 2),
+            base[:, ::2, 1:],
+            base[1, 1, 1].expand(3, 2),
+            base.flip(0),
+            base[:0],
+            base[0, 0, 0],
+        ):
             found = tw.tensor(view)
-            assert found.shape == tuple(view.shape) and found.flags.c_contiguous and found.astype(complex).tolist() == view.tolist()
+            assert (
+                found.shape == tuple(view.shape)
+                and found.flags.c_contiguous
+                and found.astype(complex).tolist() == view.tolist()
+            )
 
     def test_bits_survive(self, torch):
-        bits = np.array([0x7F81, 0xFFC1, 0x8000, 1], np.uint16).view(ml_dtypes.bfloat16)  # NaNs with payloads, -0.0, a subnormal
+        # NaNs with payloads, -0.0, a subnormal
+        bits = np.array([0x7F81, 0xFFC1, 0x8000, 1], np.uint16).view(ml_dtypes.bfloat16)
         assert tw.equal(tw.tensor(tw.to(bits, "torch")), bits)
         assert tw.tensor(torch.tensor([1.5, -2.0], dtype=torch.float8_e5m2)).tolist() == [1.5, -2.0]
 
@@ -126,7 +164,10 @@ class TestDense:
             pass
 
         image = torch.arange(3.0).as_subclass(Image)
-        assert tw.equal(image, np.arange(3, dtype=np.float32)) and pointer(tw.tensor(image)) == image.data_ptr()
+        assert (
+            tw.equal(image, np.arange(3, dtype=np.float32))
+            and pointer(tw.tensor(image)) == image.data_ptr()
+        )
         assert tw.tensor(torch.nn.Buffer(torch.ones(2))).tolist() == [1, 1]
 
 
@@ -135,7 +176,11 @@ class TestSparse:
     def test_uncoalesced_stays_so(self, torch):
         sparse = torch.sparse_coo_tensor([[2, 0, 0], [3, 1, 1]], [1.0, 2.0, 0.0], (3, 4))
         ours = tw.tensor(sparse)
-        assert ours.indices.tolist() == [[2, 3], [0, 1], [0, 1]] and ours.values.tolist() == [1, 2, 0] and ours.shape == (3, 4)
+        assert (
+            ours.indices.tolist() == [[2, 3], [0, 1], [0, 1]]
+            and ours.values.tolist() == [1, 2, 0]
+            and ours.shape == (3, 4)
+        )
         back = tw.to(ours, "torch")
         assert not back.is_coalesced() and torch.equal(back.to_dense(), sparse.to_dense())
         assert tw.to(ours.sort(), "torch").is_coalesced() is False  # two are equal
@@ -154,11 +199,16 @@ class TestSparse:
     @pytest.mark.parametrize("shape", [(4, 6), (2, 4, 6), (2, 3, 4, 6), (0, 6)], ids=str)
     def test_compressed(self, torch, layout, shape):
         generator = torch.Generator().manual_seed(1)
-        mask = torch.rand(shape[-2:], generator=generator) < 0.4  # every batch has as many values, as torch demands
+        # every batch has as many values, as torch demands
+        mask = torch.rand(shape[-2:], generator=generator) < 0.4
         dense = (torch.rand(shape, generator=generator) + 1) * mask
         block = [(2, 3)] if layout in ("bsr", "bsc") else []
         ours = tw.tensor(getattr(dense, f"to_sparse_{layout}")(*block))
-        assert isinstance(ours, tw.Sparse) and ours.shape == shape and np.array_equal(ours.to_dense(), dense.numpy())
+        assert (
+            isinstance(ours, tw.Sparse)
+            and ours.shape == shape
+            and np.array_equal(ours.to_dense(), dense.numpy())
+        )
 
     @pytest.mark.filterwarnings(BETA)
     @pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
@@ -172,32 +222,55 @@ class TestSparse:
     def test_stored_zeros_and_other_dtypes(self, torch):
         values = torch.tensor([1.0, 0.0, -0.0], dtype=torch.bfloat16)
         csr = torch.sparse_csr_tensor(
-            torch.tensor([0, 1, 3], dtype=torch.int32), torch.tensor([2, 0, 1], dtype=torch.int32), values, (2, 3)
+            torch.tensor([0, 1, 3], dtype=torch.int32),
+            torch.tensor([2, 0, 1], dtype=torch.int32),
+            values,
+            (2, 3),
         )
-        assert tw.equal(tw.tensor(csr), tw.Sparse([[0, 2], [1, 0], [1, 1]], np.array([1.0, 0.0, -0.0], ml_dtypes.bfloat16), (2, 3)))
+        assert tw.equal(
+            tw.tensor(csr),
+            tw.Sparse(
+                [[0, 2], [1, 0], [1, 1]], np.array([1.0, 0.0, -0.0], ml_dtypes.bfloat16), (2, 3)
+            ),
+        )
 
 
 class TestNested:
     def test_jagged(self, torch):
         nested = torch.nested.nested_tensor(
-            [torch.ones(2, 3), torch.zeros(0, 3), torch.ones(1, 3)], layout=torch.jagged, requires_grad=True
+            [torch.ones(2, 3), torch.zeros(0, 3), torch.ones(1, 3)],
+            layout=torch.jagged,
+            requires_grad=True,
         )
         ours = tw.tensor(nested)
         assert ours.shape == (3, None, 3) and ours.row_splits[0].tolist() == [0, 2, 2, 3]
         back = tw.loads(tw.dumps(nested), to="torch")
-        assert back.layout is torch.jagged and [part.shape for part in back.unbind()] == [part.shape for part in nested.unbind()]
+        assert back.layout is torch.jagged and [part.shape for part in back.unbind()] == [
+            part.shape for part in nested.unbind()
+        ]
 
     def test_offsets_of_int32_and_gaps(self, torch):
-        narrow = torch.nested.nested_tensor_from_jagged(torch.arange(4), torch.tensor([0, 1, 4], dtype=torch.int32))
+        narrow = torch.nested.nested_tensor_from_jagged(
+            torch.arange(4), torch.tensor([0, 1, 4], dtype=torch.int32)
+        )
         assert tw.equal(tw.tensor(narrow), tw.Ragged(np.arange(4), np.array([0, 1, 4])))
         gaps = torch.nested.narrow(
-            torch.arange(12.0).reshape(3, 4), 1, torch.tensor([0, 1, 2]), torch.tensor([3, 2, 1]), layout=torch.jagged
+            torch.arange(12.0).reshape(3, 4),
+            1,
+            torch.tensor([0, 1, 2]),
+            torch.tensor([3, 2, 1]),
+            layout=torch.jagged,
         )
         assert gaps.lengths() is not None and tw.tensor(gaps).tolist() == [[0, 1, 2], [5, 6], [10]]
-        part = torch.nested.nested_tensor_from_jagged(torch.arange(9), torch.tensor([0, 2, 5]))  # values that no row has
+        # values that no row has
+        part = torch.nested.nested_tensor_from_jagged(torch.arange(9), torch.tensor([0, 2, 5]))
         assert tw.tensor(part).tolist() == [[0, 1], [2, 3, 4]]
         with pytest.raises(tw.EncodeError, match="transpose it to dimension 1"):
-            tw.tensor(torch.nested.nested_tensor_from_jagged(torch.ones(4, 3), torch.tensor([0, 1, 4])).transpose(1, 2))
+            tw.tensor(
+                torch.nested.nested_tensor_from_jagged(
+                    torch.ones(4, 3), torch.tensor([0, 1, 4])
+                ).transpose(1, 2)
+            )
 
     @pytest.mark.filterwarnings(PROTOTYPE)
     def test_strided_is_a_list(self, torch):
@@ -205,7 +278,10 @@ class TestNested:
         nested = torch.nested.nested_tensor(parts)
         ours = tw.tensor(nested)
         assert isinstance(ours, list) and tw.equal(ours, [part.numpy() for part in parts])
-        assert [torch.equal(a, b) for a, b in zip(tw.to(nested, "torch"), parts, strict=True)] == [True, True]
+        assert [torch.equal(a, b) for a, b in zip(tw.to(nested, "torch"), parts, strict=True)] == [
+            True,
+            True,
+        ]
 
     @pytest.mark.parametrize(
         ("ragged", "message"),
@@ -233,7 +309,12 @@ class TestNoValues:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         self.refused(torch.empty(3, device="meta"), "meta tensor has no values")
-        self.refused(torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.zeros(2), (3,)).to("meta"), "meta")
+        self.refused(
+            torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.zeros(2), (3,)).to(
+                "meta"
+            ),
+            "meta",
+        )
         with FakeTensorMode():
             fake = torch.empty(3)
         self.refused(fake, "FakeTensor is no plain tensor")
@@ -269,11 +350,16 @@ class TestNoValues:
         from torch.masked import MaskedTensor
 
         with warnings.catch_warnings(action="ignore"):
-            self.refused(MaskedTensor(torch.ones(2), torch.tensor([True, False])), "MaskedTensor is no plain tensor")
+            self.refused(
+                MaskedTensor(torch.ones(2), torch.tensor([True, False])),
+                "MaskedTensor is no plain tensor",
+            )
             half = torch.zeros(2, dtype=torch.complex32)
         self.refused(torch.zeros(2).to_mkldnn(), r"x\.to_dense\(\)")
         for obj, name in ((half, "complex32"), (torch.empty(2, dtype=torch.uint4), "uint4")):
-            with pytest.raises(tw.EncodeError, match=rf"{name}; convert it with x\.to.*view\(torch\.uint8\)"):
+            with pytest.raises(
+                tw.EncodeError, match=rf"{name}; convert it with x\.to.*view\(torch\.uint8\)"
+            ):
                 tw.tensor(obj)
 
     def test_no_tensors(self, torch):
@@ -286,28 +372,52 @@ class TestNoValues:
 
 
 class TestOut:
-    @pytest.mark.parametrize("row", [row for row in DTYPES if row.name in LACKS], ids=lambda row: row.name)
+    @pytest.mark.parametrize(
+        "row", [row for row in DTYPES if row.name in LACKS], ids=lambda row: row.name
+    )
     def test_cast(self, torch, row):
         values = np.arange(1 << row.bits, dtype=np.uint8).view(row.numpy)
         with pytest.raises(tw.EncodeError, match=f"torch has no {row.name}; cast=True makes it"):
             tw.to(values, "torch")
         cast = tw.to(values, "torch", cast=True)
-        assert cast.dtype == (torch.int8 if row.name.startswith("int") else torch.uint8 if row.name.startswith("u") else torch.float32)
-        assert np.array_equal(cast.numpy().astype(np.float64), values.astype(np.float64), equal_nan=True)
-        assert tw.to(tw.Sparse([[0]], values[:1], (2,)), "torch", cast=True)._values().dtype == cast.dtype
+        assert cast.dtype == (
+            torch.int8
+            if row.name.startswith("int")
+            else torch.uint8
+            if row.name.startswith("u")
+            else torch.float32
+        )
+        assert np.array_equal(
+            cast.numpy().astype(np.float64), values.astype(np.float64), equal_nan=True
+        )
+        assert (
+            tw.to(tw.Sparse([[0]], values[:1], (2,)), "torch", cast=True)._values().dtype
+            == cast.dtype
+        )
 
     def test_devices(self, torch):
         assert tw.to(np.zeros(2), "torch", device="cpu").device.type == "cpu"
         assert tw.to(np.zeros(2), "torch", device=torch.device("meta")).is_meta
         assert tw.loads(tw.dumps([np.zeros(2)]), to="torch", device="meta")[0].is_meta
         assert tw.to(tw.Sparse([[0]], [1.0], (2,)), "torch", device="meta").is_meta
-        assert tw.tensor(torch.zeros(2), keep_device=True).tensor_metadata == {"tensor": {"device": "cpu"}}
+        assert tw.tensor(torch.zeros(2), keep_device=True).tensor_metadata == {
+            "tensor": {"device": "cpu"}
+        }
         assert frameworks.about(torch.empty(0, device="meta")) == {"device": "meta"}
 
     def test_loads(self, torch):
-        value = {"x": np.float32([1]), "l": [tw.Ragged.of([[1], [2, 3]]), 3, None], "t": (tw.Sparse([[0]], [1], [1]),)}
+        value = {
+            "x": np.float32([1]),
+            "l": [tw.Ragged.of([[1], [2, 3]]), 3, None],
+            "t": (tw.Sparse([[0]], [1], [1]),),
+        }
         back = tw.loads(tw.dumps(value), to="torch")
-        assert isinstance(back["x"], torch.Tensor) and back["l"][0].is_nested and back["l"][1:] == [3, None] and back["t"][0].is_sparse
+        assert (
+            isinstance(back["x"], torch.Tensor)
+            and back["l"][0].is_nested
+            and back["l"][1:] == [3, None]
+            and back["t"][0].is_sparse
+        )
         with pytest.raises(tw.EncodeError, match="no tensors of strings"):
             tw.loads(tw.dumps([tw.Strings.of(["a"])]), to="torch")
 
@@ -317,8 +427,18 @@ class TestTied:
         weight = torch.nn.Parameter(torch.ones(3, 3))
         same = frameworks.identity(weight)
         assert same is not None and {same: 1}[frameworks.identity(weight.detach())] == 1
-        assert frameworks.identity(weight.data.view(3, 3)) == same and frameworks.identity(weight.T.T) == same
-        others = (weight.T, weight[1:], weight.view(9), weight.data.view(torch.int32), torch.ones(3, 3), weight.detach().clone())
+        assert (
+            frameworks.identity(weight.data.view(3, 3)) == same
+            and frameworks.identity(weight.T.T) == same
+        )
+        others = (
+            weight.T,
+            weight[1:],
+            weight.view(9),
+            weight.data.view(torch.int32),
+            torch.ones(3, 3),
+            weight.detach().clone(),
+        )
         assert all(frameworks.identity(other) not in (None, same) for other in others)
         z = torch.ones(2, dtype=torch.complex64)
         assert frameworks.identity(z) != frameworks.identity(z.conj())
@@ -327,7 +447,15 @@ class TestTied:
     def test_what_has_none(self, torch):
         coo = torch.sparse_coo_tensor([[0]], [1.0], (2,))
         jagged = torch.nested.nested_tensor_from_jagged(torch.ones(2), torch.tensor([0, 2]))
-        for other in (torch.ones(0), coo, jagged, np.ones(2), 3, torch.Size([1]), torch.nn.Linear(1, 1)):
+        for other in (
+            torch.ones(0),
+            coo,
+            jagged,
+            np.ones(2),
+            3,
+            torch.Size([1]),
+            torch.nn.Linear(1, 1),
+        ):
             assert frameworks.identity(other) is None
 
     def test_one_array_in_two_places_is_one_tensor(self, torch):

@@ -157,7 +157,9 @@ def test_names_of_the_hub_while_nothing_is_in_the_way(tmp_path):
     from safetensors.numpy import load_file
 
     index = json.loads((tmp_path / "m.safetensors.index.json").read_text())
-    assert {name: load_file(tmp_path / file)[name][0, 0] for name, file in index["weight_map"].items()}["w0"] == 3
+    assert {
+        name: load_file(tmp_path / file)[name][0, 0] for name, file in index["weight_map"].items()
+    }["w0"] == 3
 
 
 def test_other_models_in_the_folder_stay(tmp_path):
@@ -186,14 +188,22 @@ def test_existing_shards_need_overwrite(tmp_path):
 def test_a_source_is_not_swept(tmp_path):
     sharded(tmp_path, 1)
     with pytest.raises(tw.SchemaError):
-        tw.convert(tmp_path / "m-00001-of-00003.safetensors", tmp_path / "m.safetensors.index.json", overwrite=True)
+        tw.convert(
+            tmp_path / "m-00001-of-00003.safetensors",
+            tmp_path / "m.safetensors.index.json",
+            overwrite=True,
+        )
     assert which(tmp_path / "m.safetensors.index.json") == 1
 
 
 def test_data_files_of_any_number_are_swept(tmp_path):
     prefix = str(tmp_path / "m.ckpt-1")
     by_save(tmp_path, 1)
-    for name in ("m.ckpt-1.data-00002-of-00005", "m.ckpt-1.data-00000-of-00002", "m.ckpt-10.data-00000-of-00001"):
+    for name in (
+        "m.ckpt-1.data-00002-of-00005",
+        "m.ckpt-1.data-00000-of-00002",
+        "m.ckpt-10.data-00000-of-00001",
+    ):
         (tmp_path / name).write_bytes(b"left")
     with checkpoint.Writer(prefix) as writer:
         writer.add("w0", np.zeros(3))
@@ -203,7 +213,11 @@ def test_data_files_of_any_number_are_swept(tmp_path):
     ]  # fmt: skip
     assert tw.equal(dict(tw.load(prefix)), {"w0": np.zeros(3)})
     by_save(tmp_path, 4)
-    assert "m.ckpt-1.data-00000-of-00001" in files(tmp_path) and len(files(tmp_path)) == 3 and which(prefix) == 4
+    assert (
+        "m.ckpt-1.data-00000-of-00001" in files(tmp_path)
+        and len(files(tmp_path)) == 3
+        and which(prefix) == 4
+    )
 
 
 @pytest.mark.cloud
@@ -219,7 +233,9 @@ def test_uploads_that_fail(tmp_path, monkeypatch, checkpoints):
         return tw.convert(tmp_path / "source.npz", url, overwrite=True, **options)
 
     def stored():
-        return {entry.path: storage.read_bytes(entry.path, 1 << 20) for entry in storage.listing(root)}
+        return {
+            entry.path: storage.read_bytes(entry.path, 1 << 20) for entry in storage.listing(root)
+        }
 
     def value_of(objects):
         folder = tmp_path / "copy"
@@ -245,7 +261,13 @@ def test_uploads_that_fail(tmp_path, monkeypatch, checkpoints):
         except OSError:
             assert stored() == before
     after = stored()
-    assert wanted > (2 if checkpoints else 3) and value_of(after) == 100 and set(report.files) == set(after)
-    assert not set(before) & set(after) - {path for path in before if path.endswith(("index", "json"))}
+    assert (
+        wanted > (2 if checkpoints else 3)
+        and value_of(after) == 100
+        and set(report.files) == set(after)
+    )
+    assert not set(before) & set(after) - {
+        path for path in before if path.endswith(("index", "json"))
+    }
     if not checkpoints:
         assert float(tw.load(f"{url}.index.json")["w0"][0, 0]) == 100

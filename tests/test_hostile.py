@@ -1,4 +1,6 @@
-"""Promises under bad bytes: sweeps over every flip and cut of control files, bounded memory, bounded time."""
+"""Promises under bad bytes: sweeps over every flip and cut of control files, bounded memory,
+bounded time.
+"""
 
 import subprocess
 import sys
@@ -25,19 +27,26 @@ def test_every_flip_and_every_cut(name):
     blob = tw.dumps(value, format)
     start = time.perf_counter()
     for at in range(len(blob)):
-        cases = [blob[:at], *(blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8))]
+        cases = [
+            blob[:at],
+            *(blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8)),
+        ]
         for damaged in cases:
             for given in (format, None):
                 try:
                     tw.loads(damaged, given)
                 except (tw.DecodeError, tw.UnknownFormatError) as error:
-                    assert given is None or (error.format == format and 0 <= error.offset <= len(damaged))
+                    assert given is None or (
+                        error.format == format and 0 <= error.offset <= len(damaged)
+                    )
     assert time.perf_counter() - start < 60
 
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_cuts_are_errors(name):
-    """With one exception, which is TensorProto's: a string tensor cut after its first string says that all strings are that one."""
+    """With one exception, which is TensorProto's: a string tensor cut after its first string says
+    that all strings are that one.
+    """
     value, format = CONTROL[name]
     blob, passed = tw.dumps(value, format), []
     for at in range(len(blob)):
@@ -45,7 +54,9 @@ def test_cuts_are_errors(name):
             passed.append(tw.loads(blob[:at]))
         except (tw.DecodeError, tw.UnknownFormatError):
             pass
-    assert [found.tolist() for found in passed] == ([[b"a", b"a", b"a"]] if name == "strings" else [])
+    assert [found.tolist() for found in passed] == (
+        [[b"a", b"a", b"a"]] if name == "strings" else []
+    )
 
 
 BOMBS = """
@@ -82,5 +93,10 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 def test_bombs_cost_little_memory():
     """Claims of gigabytes in a few bytes are refused, with at most 64 MB of extra memory."""
     code = BOMBS.format(tests=str(__import__("pathlib").Path(__file__).parent))
-    refused, extra = map(int, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    refused, extra = map(
+        int,
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split(),
+    )
     assert refused == 18 and extra <= 64

@@ -1,4 +1,6 @@
-"""HTTP/1.1 without I/O: the bytes of requests, and answers in pieces of any size, whole, cut, wrong and hostile."""
+"""HTTP/1.1 without I/O: the bytes of requests, and answers in pieces of any size, whole, cut, wrong
+and hostile.
+"""
 
 import gzip
 import os
@@ -20,7 +22,9 @@ OK = b"HTTP/1.1 200 OK\r\n"
 
 
 def feed(data, sizes=(), method="POST", limits=SMALL, closes=True):
-    """Reads an answer that comes in pieces of these sizes, and then all at once; what is behind it stays unread."""
+    """Reads an answer that comes in pieces of these sizes, and then all at once; what is behind it
+    stays unread.
+    """
     reader, view, sizes = Reader(method, limits), memoryview(data), list(sizes)
     while not reader.done:
         room = reader.room()
@@ -37,51 +41,113 @@ def feed(data, sizes=(), method="POST", limits=SMALL, closes=True):
 
 
 def sized(body, *headers):
-    return OK + b"Content-Length: %d\r\n" % len(body) + b"".join(header + b"\r\n" for header in headers) + b"\r\n" + body
+    return (
+        OK
+        + b"Content-Length: %d\r\n" % len(body)
+        + b"".join(header + b"\r\n" for header in headers)
+        + b"\r\n"
+        + body
+    )
 
 
 def chunked(*parts, headers=b"", trailer=b""):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
-    return OK + b"Transfer-Encoding: chunked\r\n" + headers + b"\r\n" + chunks + b"0\r\n" + trailer + b"\r\n"
+    return (
+        OK
+        + b"Transfer-Encoding: chunked\r\n"
+        + headers
+        + b"\r\n"
+        + chunks
+        + b"0\r\n"
+        + trailer
+        + b"\r\n"
+    )
 
 
 LARGE = os.urandom(90_000)
 GOOD = {
     "length": (sized(TEXT), 200, TEXT, True),
     "length with zeros": (OK + b"Content-Length: 00022\r\n\r\n" + TEXT, 200, TEXT, True),
-    "length twice, the same": (OK + b"Content-Length: 22\r\nContent-Length: 22\r\n\r\n" + TEXT, 200, TEXT, True),
+    "length twice, the same": (
+        OK + b"Content-Length: 22\r\nContent-Length: 22\r\n\r\n" + TEXT,
+        200,
+        TEXT,
+        True,
+    ),
     "length twice in one": (OK + b"Content-Length: 22, 22\r\n\r\n" + TEXT, 200, TEXT, True),
     "length of nothing": (sized(b""), 200, b"", True),
     "large": (sized(LARGE), 200, LARGE, True),
     "says close": (sized(TEXT, b"Connection: Close"), 200, TEXT, False),
-    "says close among others": (sized(TEXT, b"Connection: x, close", b"Connection: y"), 200, TEXT, False),
+    "says close among others": (
+        sized(TEXT, b"Connection: x, close", b"Connection: y"),
+        200,
+        TEXT,
+        False,
+    ),
     "old": (sized(TEXT).replace(b"HTTP/1.1", b"HTTP/1.0"), 200, TEXT, False),
-    "old, keeps": (sized(TEXT, b"Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0"), 200, TEXT, True),
+    "old, keeps": (
+        sized(TEXT, b"Connection: keep-alive").replace(b"HTTP/1.1", b"HTTP/1.0"),
+        200,
+        TEXT,
+        True,
+    ),
     "until the end": (OK + b"\r\n" + TEXT, 200, TEXT, False),
     "until the end, large": (OK + b"\r\n" + LARGE, 200, LARGE, False),
     "until the end, nothing": (OK + b"\r\n", 200, b"", False),
     "chunks": (chunked(b"ab", b"c" * 300, b"d"), 200, b"ab" + b"c" * 300 + b"d", True),
     "large chunks": (chunked(LARGE[:70_000], LARGE[70_000:]), 200, LARGE, True),
-    "many chunks": (chunked(*(LARGE[i : i + 100] for i in range(0, 90_000, 100))), 200, LARGE, True),
+    "many chunks": (
+        chunked(*(LARGE[i : i + 100] for i in range(0, 90_000, 100))),
+        200,
+        LARGE,
+        True,
+    ),
     "no chunks": (chunked(), 200, b"", True),
-    "capital chunks": (OK + b"transfer-encoding: Chunked\r\n\r\nA ; x=y\r\n0123456789\r\n000\r\n\r\n", 200, b"0123456789", True),
+    "capital chunks": (
+        OK + b"transfer-encoding: Chunked\r\n\r\nA ; x=y\r\n0123456789\r\n000\r\n\r\n",
+        200,
+        b"0123456789",
+        True,
+    ),
     "trailers": (chunked(b"ab", trailer=b"A: b\r\nC: d\r\n"), 200, b"ab", True),
     "gzip": (sized(gzip.compress(TEXT), b"Content-Encoding: gzip"), 200, TEXT, True),
     "x-gzip": (sized(gzip.compress(LARGE), b"Content-Encoding: X-GZIP"), 200, LARGE, True),
     "deflate": (sized(zlib.compress(TEXT), b"Content-Encoding: deflate"), 200, TEXT, True),
     "identity": (sized(TEXT, b"Content-Encoding: identity"), 200, TEXT, True),
-    "gzip in chunks": (chunked(gzip.compress(TEXT)[:9], gzip.compress(TEXT)[9:], headers=b"Content-Encoding: gzip\r\n"), 200, TEXT, True),
-    "gzip until the end": (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT), 200, TEXT, False),
+    "gzip in chunks": (
+        chunked(
+            gzip.compress(TEXT)[:9], gzip.compress(TEXT)[9:], headers=b"Content-Encoding: gzip\r\n"
+        ),
+        200,
+        TEXT,
+        True,
+    ),
+    "gzip until the end": (
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(TEXT),
+        200,
+        TEXT,
+        False,
+    ),
     "gzip of nothing at all": (sized(b"", b"Content-Encoding: gzip"), 200, b"", True),
     "gzip of no chunks": (chunked(headers=b"Content-Encoding: gzip\r\n"), 200, b"", True),
     "204": (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
     "304 with a length": (b"HTTP/1.1 304 Same\r\nContent-Length: 9\r\n\r\n", 304, b"", True),
     "no reason": (b"HTTP/1.1 404\r\nContent-Length: 0\r\n\r\n", 404, b"", True),
     "empty reason": (b"HTTP/1.1 404 \r\nContent-Length: 0\r\n\r\n", 404, b"", True),
-    "1xx": (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nLink: y\r\n\r\n" + sized(TEXT), 200, TEXT, True),
+    "1xx": (
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 x\r\nLink: y\r\n\r\n" + sized(TEXT),
+        200,
+        TEXT,
+        True,
+    ),
     "most 1xx": (b"HTTP/1.1 102 x\r\n\r\n" * INTERIM + sized(TEXT), 200, TEXT, True),
     "most fields": (sized(TEXT, *(b"a%d: b" % i for i in range(FIELDS - 1))), 200, TEXT, True),
-    "longest head": (sized(TEXT, b"a: " + b"x" * (HEAD - len(sized(TEXT)) + len(TEXT) - 5)), 200, TEXT, True),
+    "longest head": (
+        sized(TEXT, b"a: " + b"x" * (HEAD - len(sized(TEXT)) + len(TEXT) - 5)),
+        200,
+        TEXT,
+        True,
+    ),
 }
 BAD = {
     "no HTTP": (b"<html>", "does not answer in HTTP"),
@@ -111,9 +177,15 @@ BAD = {
     "length with _": (OK + b"Content-Length: 1_0\r\n\r\n", "is not one number"),
     "length of other digits": (OK + b"Content-Length: \xb2\r\n\r\n", "is not one number"),
     "two lengths": (OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "is not one number"),
-    "length and chunks": (OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "not certain"),
+    "length and chunks": (
+        OK + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "not certain",
+    ),
     "coding": (OK + b"Transfer-Encoding: gzip\r\n\r\n", "not certain"),
-    "chunked twice": (OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "not certain"),
+    "chunked twice": (
+        OK + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "not certain",
+    ),
     "old chunks": (chunked(b"a").replace(b"/1.1", b"/1.0"), "not certain"),
     "no chunk size": (chunked()[:-5] + b"\r\n", "not the size of a chunk"),
     "negative chunk": (chunked()[:-5] + b"-1\r\n", "not the size of a chunk"),
@@ -142,7 +214,9 @@ LARGE_ONES = {
     "second chunk": chunked(b"x")[:-5] + b"186a0\r\n",
     "until the end": OK + b"\r\n" + bytes(100_001),
     "unpacked": sized(gzip.compress(bytes(100_001)), b"Content-Encoding: gzip"),
-    "unpacked until the end": OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(100_001)),
+    "unpacked until the end": (
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(bytes(100_001))
+    ),
     "packed until the end": OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"") * 6000,
 }
 
@@ -152,12 +226,25 @@ def test_answers(name):
     data, status, body, keep = GOOD[name]
     for sizes in ((), [1] * len(data), [len(data) - 1]):
         reader = feed(data, sizes)
-        assert (reader.done, reader.keep, reader.answer.status, bytes(reader.answer.body)) == (True, keep, status, body)
+        assert (reader.done, reader.keep, reader.answer.status, bytes(reader.answer.body)) == (
+            True,
+            keep,
+            status,
+            body,
+        )
 
 
 def test_headers():
-    data = sized(TEXT, b"X-One:  a b \t", b"x-two: 1", b"X-Two: 2", b"x-three:", b"x-four: \xe4:\xff")
-    headers = {"content-length": "22", "x-one": "a b", "x-two": "1, 2", "x-three": "", "x-four": "ä:ÿ"}
+    data = sized(
+        TEXT, b"X-One:  a b \t", b"x-two: 1", b"X-Two: 2", b"x-three:", b"x-four: \xe4:\xff"
+    )
+    headers = {
+        "content-length": "22",
+        "x-one": "a b",
+        "x-two": "1, 2",
+        "x-three": "",
+        "x-four": "ä:ÿ",
+    }
     assert feed(data).answer.headers == headers
 
 
@@ -180,7 +267,11 @@ def test_answers_that_are_too_large(name):
 
 
 def test_as_large_as_allowed():
-    for data in (sized(bytes(100_000)), OK + b"\r\n" + bytes(100_000), chunked(bytes(60_000), bytes(40_000))):
+    for data in (
+        sized(bytes(100_000)),
+        OK + b"\r\n" + bytes(100_000),
+        chunked(bytes(60_000), bytes(40_000)),
+    ):
         assert len(feed(data).answer.body) == 100_000
 
 
@@ -221,7 +312,9 @@ def test_the_body_is_read_into_its_place():
         while not reader.done:
             reader.filled(len(reader.room()))
         body = np.frombuffer(reader.answer.body, np.uint8)
-        assert body[0] == ord("a") and body[-1] == 7 and body.__array_interface__["data"][0] % 64 == 0
+        assert (
+            body[0] == ord("a") and body[-1] == 7 and body.__array_interface__["data"][0] % 64 == 0
+        )
         assert np.shares_memory(body, place)
         assert tracemalloc.get_traced_memory()[1] < 51_000_000
     finally:
@@ -249,8 +342,12 @@ def test_growing_takes_no_more_than_the_limit():
             reader.filled(count)
             left -= count
         reader.filled(0)
-        # What is reserved is not all touched: while one buffer is copied into the next, twice as large, half of that one is.
-        assert len(reader.answer.body) == limits.answer and tracemalloc.get_traced_memory()[1] < 1.6 * limits.answer
+        # What is reserved is not all touched: while one buffer is copied into the next, twice as
+        # large, half of that one is.
+        assert (
+            len(reader.answer.body) == limits.answer
+            and tracemalloc.get_traced_memory()[1] < 1.6 * limits.answer
+        )
     finally:
         tracemalloc.stop()
 
@@ -262,12 +359,18 @@ ANSWERS = st.sampled_from([data for data, *_ in GOOD.values() if len(data) < 300
 
 
 def outcome(data, sizes=(), closes=True):
-    """All that can be seen of an answer, or the error. Whether a connection is kept depends on what was read behind the answer."""
+    """All that can be seen of an answer, or the error. Whether a connection is kept depends on what
+    was read behind the answer.
+    """
     try:
         reader = feed(data, sizes, closes=closes)
     except (TransportError, LimitError) as error:
         return type(error), str(error)
-    return reader.done, reader.done and (reader.answer.status, dict(reader.answer.headers), bytes(reader.answer.body))
+    return reader.done, reader.done and (
+        reader.answer.status,
+        dict(reader.answer.headers),
+        bytes(reader.answer.body),
+    )
 
 
 @given(ANSWERS, st.lists(st.integers(1, 60)))
@@ -275,7 +378,10 @@ def test_pieces_do_not_matter(data, sizes):
     assert outcome(data, sizes) == outcome(data)
 
 
-@given(st.sampled_from([*(data for data, _ in BAD.values()), *LARGE_ONES.values()]), st.lists(st.integers(1, 200)))
+@given(
+    st.sampled_from([*(data for data, _ in BAD.values()), *LARGE_ONES.values()]),
+    st.lists(st.integers(1, 200)),
+)
 def test_pieces_do_not_matter_for_errors(data, sizes):
     """The same class; the byte and the words may be of what was there."""
     kinds = [outcome(data, pieces, closes=False)[0] for pieces in (sizes, ())]
@@ -320,7 +426,9 @@ TOKENS += [
 
 
 @given(
-    st.lists(st.sampled_from(TOKENS) | st.binary(max_size=5)).map(b"".join), st.lists(st.integers(1, 20)), st.sampled_from(["GET", "HEAD"])
+    st.lists(st.sampled_from(TOKENS) | st.binary(max_size=5)).map(b"".join),
+    st.lists(st.integers(1, 20)),
+    st.sampled_from(["GET", "HEAD"]),
 )
 @example(b"", [], "GET")
 def test_garbage(data, sizes, method):
@@ -332,9 +440,16 @@ def test_garbage(data, sizes, method):
         pass
 
 
-@given(st.lists(st.sampled_from(TOKENS) | st.binary(max_size=5)).map(b"".join), st.lists(st.integers(1, 20)))
+@given(
+    st.lists(st.sampled_from(TOKENS) | st.binary(max_size=5)).map(b"".join),
+    st.lists(st.integers(1, 20)),
+)
 def test_garbage_behind_a_good_beginning(data, sizes):
-    for start in (OK, OK + b"Transfer-Encoding: chunked\r\n\r\n", OK + b"Content-Encoding: gzip\r\n\r\n"):
+    for start in (
+        OK,
+        OK + b"Transfer-Encoding: chunked\r\n\r\n",
+        OK + b"Content-Encoding: gzip\r\n\r\n",
+    ):
         assert outcome(start + data, sizes)[0] == outcome(start + data)[0]
 
 
@@ -349,14 +464,27 @@ def test_flipped_bytes(data):
 
 
 def test_request():
-    call = Call("POST", "/v1/models/m:predict", [b'{"inputs": ', b"1}"], {"accept": "x", "X-B": "ä"})
-    data = b"".join(request(call, "localhost:8501", "/team", {"Accept": "y", "Authorization": " Bearer z "}))
+    call = Call(
+        "POST", "/v1/models/m:predict", [b'{"inputs": ', b"1}"], {"accept": "x", "X-B": "ä"}
+    )
+    data = b"".join(
+        request(call, "localhost:8501", "/team", {"Accept": "y", "Authorization": " Bearer z "})
+    )
     head, _, body = data.partition(b"\r\n\r\n")
-    lines = [b"POST /team/v1/models/m:predict HTTP/1.1", b"Host: localhost:8501", b"accept: x", b"Authorization: Bearer z", b"X-B: \xe4"]
+    lines = [
+        b"POST /team/v1/models/m:predict HTTP/1.1",
+        b"Host: localhost:8501",
+        b"accept: x",
+        b"Authorization: Bearer z",
+        b"X-B: \xe4",
+    ]
     assert head.split(b"\r\n") == [*lines, b"Content-Length: 13"] and body == b'{"inputs": 1}'
 
 
-@pytest.mark.parametrize(("method", "body", "length"), [("GET", [], None), ("POST", [], b"0"), ("GET", [b"x"], b"1"), ("DELETE", [], b"0")])
+@pytest.mark.parametrize(
+    ("method", "body", "length"),
+    [("GET", [], None), ("POST", [], b"0"), ("GET", [b"x"], b"1"), ("DELETE", [], b"0")],
+)
 def test_content_length(method, body, length):
     data = b"".join(request(Call(method, "/", body), "h"))
     assert data.startswith(method.encode() + b" / HTTP/1.1\r\nHost: h\r\n")
@@ -368,7 +496,9 @@ def test_large_bodies_are_not_copied():
     buffers = request(Call("POST", "", [b"[", large, b"]", b"x" * 100, large[0]]), "h")
     assert [len(buffer) for buffer in buffers[1:]] == [large.nbytes, 101, large[0].nbytes]
     assert np.shares_memory(np.frombuffer(buffers[1], np.float32), large)
-    assert bytes(buffers[0]) == b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n[" % (large.nbytes * 3 // 2 + 102)
+    assert bytes(buffers[0]) == b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n[" % (
+        large.nbytes * 3 // 2 + 102
+    )
 
 
 @given(st.lists(st.binary(max_size=50) | st.integers(1, 30_000).map(bytes), max_size=20))
@@ -383,4 +513,6 @@ def test_no_header_breaks_out(name, value):
         data = b"".join(request(Call("GET", "/", headers={name: value}), "h"))
     except EncodeError:
         return
-    assert data.count(b"\r\n") == (3 if name.lower() == "host" else 4) and data.count(b"\n") == data.count(b"\r\n")
+    assert data.count(b"\r\n") == (3 if name.lower() == "host" else 4) and data.count(
+        b"\n"
+    ) == data.count(b"\r\n")

@@ -22,7 +22,9 @@ def test_every_name_is_tf_ios(request):
         "FixedLenFeature", "VarLenFeature", "SparseFeature", "RaggedFeature", "FixedLenSequenceFeature",
         "TFRecordWriter", "TFRecordOptions", "tf_record_iterator",
     }  # fmt: skip
-    assert set(tw.io.__all__) == set(tw.io._WHERE) <= set(dir(tw.io)) and all(getattr(tw.io, name) for name in tw.io.__all__)
+    assert set(tw.io.__all__) == set(tw.io._WHERE) <= set(dir(tw.io)) and all(
+        getattr(tw.io, name) for name in tw.io.__all__
+    )
     with pytest.raises(AttributeError, match="nothing"):
         tw.io.nothing  # noqa: B018
 
@@ -32,7 +34,10 @@ class TestTensor:
         assert tw.io.parse_tensor(tw.io.serialize_tensor([1, 2]), "int32").dtype == np.int32
         assert tw.io.parse_tensor(tw.io.serialize_tensor(1.5), "float32") == 1.5
         assert tw.io.parse_tensor(tw.io.serialize_tensor([1 << 40]), "int64").tolist() == [1 << 40]
-        assert tw.io.parse_tensor(tw.io.serialize_tensor([np.float64(1)]), "float64").dtype == np.float64
+        assert (
+            tw.io.parse_tensor(tw.io.serialize_tensor([np.float64(1)]), "float64").dtype
+            == np.float64
+        )
 
     def test_strings_come_as_objects(self):
         found = tw.io.parse_tensor(tw.io.serialize_tensor(["a", "é"]), "string")
@@ -70,7 +75,9 @@ class TestSparse:
 
     def test_what_is_refused(self):
         parts = tw.io.serialize_sparse(SPARSE)
-        for wrong, options in itertools.product([parts], [{"dtype": "int32"}, {"dtype": "string"}, {"rank": 3}]):
+        for wrong, options in itertools.product(
+            [parts], [{"dtype": "int32"}, {"dtype": "string"}, {"rank": 3}]
+        ):
             with pytest.raises(tw.SchemaError):
                 tw.io.parse_sparse(wrong, **options)
         for bad in (parts[:2], parts.reshape(1, 3)):
@@ -115,13 +122,18 @@ class TestBase64:
     @given(st.binary(max_size=50), st.booleans())
     def test_round_trip(self, data, pad):
         text = tw.io.encode_base64(data, pad=pad)
-        assert text.rstrip(b"=") == base64.urlsafe_b64encode(data).rstrip(b"=") and tw.io.decode_base64(text) == data
+        assert (
+            text.rstrip(b"=") == base64.urlsafe_b64encode(data).rstrip(b"=")
+            and tw.io.decode_base64(text) == data
+        )
 
     def test_tensors(self):
         found = tw.io.encode_base64(np.array([[b"a"], [b"bc"]], object))
         assert found.shape == (2, 1) and tw.io.decode_base64(found).tolist() == [[b"a"], [b"bc"]]
 
-    @pytest.mark.parametrize("bad", [b"a", b"+/8", b"YQ=", b"YQ===", b"Y=Q=", b"YW J", b"=", b"YQ==YQ=="])
+    @pytest.mark.parametrize(
+        "bad", [b"a", b"+/8", b"YQ=", b"YQ===", b"Y=Q=", b"YW J", b"=", b"YQ==YQ=="]
+    )
     def test_what_is_refused(self, bad):
         with pytest.raises(tw.DecodeError) as caught:
             tw.io.decode_base64(bad)
@@ -130,13 +142,21 @@ class TestBase64:
 
 class TestDecodeRaw:
     def test_padding_and_cutting(self):
-        assert tw.io.decode_raw([b"\1\0\2\0", b"\3"], "int16", fixed_length=4).tolist() == [[1, 2], [3, 0]]
+        assert tw.io.decode_raw([b"\1\0\2\0", b"\3"], "int16", fixed_length=4).tolist() == [
+            [1, 2],
+            [3, 0],
+        ]
         assert tw.io.decode_raw([b"\1\0\2\0"], "int16", fixed_length=2).tolist() == [[1]]
         assert tw.io.decode_raw(b"\0\1", "int16", little_endian=False).tolist() == [1]
         assert tw.io.decode_raw(np.zeros((0, 2), "S1"), "int16").shape == (0, 2, 0)
 
     @pytest.mark.parametrize(
-        "options", [{"out_type": "int16"}, {"out_type": "int16", "fixed_length": 3}, {"out_type": "int16", "fixed_length": 0}]
+        "options",
+        [
+            {"out_type": "int16"},
+            {"out_type": "int16", "fixed_length": 3},
+            {"out_type": "int16", "fixed_length": 0},
+        ],
     )
     def test_what_is_refused(self, options):
         with pytest.raises((tw.DecodeError, tw.SchemaError)):
@@ -169,17 +189,38 @@ class TestBesideTensorFlow:
             -(1 << 31) - 1,
             [np.bool_(1)],
         ):
-            assert tw.io.serialize_tensor(value) == tf.io.serialize_tensor(tf.convert_to_tensor(value)).numpy(), value
+            assert (
+                tw.io.serialize_tensor(value)
+                == tf.io.serialize_tensor(tf.convert_to_tensor(value)).numpy()
+            ), value
 
     def test_decode_raw(self, tf):
         data = [bytes(range(16)), bytes(range(16, 32))]
-        names = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "complex64", "complex128"]
+        names = [
+            "float16",
+            "float32",
+            "float64",
+            "int8",
+            "int16",
+            "int32",
+            "int64",
+            "uint8",
+            "uint16",
+            "complex64",
+            "complex128",
+        ]
         for name, little in itertools.product(names, [True, False]):
             theirs = tf.io.decode_raw(data, name, little_endian=little)
-            assert tw.equal(tw.io.decode_raw(data, name, little_endian=little), theirs), (name, little)
+            assert tw.equal(tw.io.decode_raw(data, name, little_endian=little), theirs), (
+                name,
+                little,
+            )
         for length in (4, 8, 24):
             theirs = tf.io.decode_raw([b"abc", b"", b"0123456789"], tf.int32, fixed_length=length)
-            assert tw.equal(tw.io.decode_raw([b"abc", b"", b"0123456789"], tf.int32, fixed_length=length), theirs)
+            assert tw.equal(
+                tw.io.decode_raw([b"abc", b"", b"0123456789"], tf.int32, fixed_length=length),
+                theirs,
+            )
         assert tw.equal(tw.io.decode_raw(b"\1\0", tf.bool), tf.io.decode_raw(b"\1\0", tf.bool))
 
     def test_base64(self, tf):
@@ -188,7 +229,22 @@ class TestBesideTensorFlow:
             theirs = tf.io.encode_base64(words, pad=pad)
             assert tw.io.encode_base64(words, pad=pad).tolist() == theirs.numpy().tolist()
             assert tw.io.decode_base64(theirs).tolist() == words
-        for text in (b"a", b"+/8", b"YQ=", b"YQ===", b"Y=Q=", b"YW J", b"=", b"YQ", b"YQ==", b"-_8", b"-_8=", b"", b"YR", b"YQ==YQ=="):
+        for text in (
+            b"a",
+            b"+/8",
+            b"YQ=",
+            b"YQ===",
+            b"Y=Q=",
+            b"YW J",
+            b"=",
+            b"YQ",
+            b"YQ==",
+            b"-_8",
+            b"-_8=",
+            b"",
+            b"YR",
+            b"YQ==YQ==",
+        ):
             assert self.outcome(lambda text=text: tw.io.decode_base64(text)) == self.outcome(
                 lambda text=text: tf.io.decode_base64(text).numpy()
             ), text
@@ -230,7 +286,9 @@ class TestListsOfStringTensors:
         self.same("encode_base64", [b"x", tf.constant("a")])
         self.same("encode_base64", [tf.constant(["a", "b"]), tf.constant(["c", "d"])])
 
-    @pytest.mark.parametrize("empty", [[], (), [[]], [[], []], np.zeros((0,)), np.zeros((2, 0), object)])
+    @pytest.mark.parametrize(
+        "empty", [[], (), [[]], [[], []], np.zeros((0,)), np.zeros((2, 0), object)]
+    )
     def test_nothing_in_lists(self, empty):
         self.same("encode_base64", empty)
         self.same("decode_base64", empty)
@@ -239,8 +297,12 @@ class TestListsOfStringTensors:
 
     def test_messages_and_sparse_rows(self, tf):
         feature = tf.train.Feature(float_list=tf.train.FloatList(value=[1.5]))
-        blob = tf.train.Example(features=tf.train.Features(feature={"x": feature})).SerializeToString()
-        found = tw.io.parse_example([tf.constant(blob)], {"x": tw.io.FixedLenFeature([], "float32")})
+        blob = tf.train.Example(
+            features=tf.train.Features(feature={"x": feature})
+        ).SerializeToString()
+        found = tw.io.parse_example(
+            [tf.constant(blob)], {"x": tw.io.FixedLenFeature([], "float32")}
+        )
         assert found["x"].tolist() == [1.5]
         rows = tf.io.serialize_many_sparse(tf.sparse.from_dense([[1, 0], [0, 2]]))
         sparse = tw.io.deserialize_many_sparse([list(row) for row in rows], "int32")

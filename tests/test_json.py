@@ -1,4 +1,6 @@
-"""The json format: exact and readable, strict when read; plain JSON both ways; what other libraries see in it."""
+"""The json format: exact and readable, strict when read; plain JSON both ways; what other libraries
+see in it.
+"""
 
 import importlib
 import json
@@ -58,9 +60,19 @@ def test_damage_gives_a_value_or_our_error(value, data):
     at = data.draw(st.integers(0, len(blob) - 1))
     flipped = bytearray(blob)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
-    swapped = blob[:at] + bytes([data.draw(st.sampled_from(b'[]{},:"\\$-+.eE019ntf \n'))]) + blob[at + 1 :]
+    swapped = (
+        blob[:at]
+        + bytes([data.draw(st.sampled_from(b'[]{},:"\\$-+.eE019ntf \n'))])
+        + blob[at + 1 :]
+    )
     for damaged in (blob[:at], bytes(flipped), swapped, blob + blob[:at]):
-        for options in ({}, {"plain": True}, {"dtype": "float32"}, {"dtype": "int64", "ragged": True}, {"dtype": "text"}):
+        for options in (
+            {},
+            {"plain": True},
+            {"dtype": "float32"},
+            {"dtype": "int64", "ragged": True},
+            {"dtype": "text"},
+        ):
             try:
                 loads(damaged, **options)
             except tw.DecodeError as error:
@@ -86,17 +98,39 @@ def _sorted(value):
 
 
 def test_what_tensors_look_like():
-    assert dumps({"x": np.float32([[0.1, 1], [-0.0, 1e-7]]), "step": 7}) == (
-        b'{"x":{"$tensor":"float32","shape":[2,2],"data":[[0.1,1.0],[-0.0,1e-07]]},"step":7}'
+    assert (
+        dumps({"x": np.float32([[0.1, 1], [-0.0, 1e-7]]), "step": 7})
+        == b'{"x":{"$tensor":"float32","shape":[2,2],"data":[[0.1,1.0],[-0.0,1e-07]]},"step":7}'
     )
     assert parsed(np.array(2.5)) == {"$tensor": "float64", "shape": [], "data": 2.5}
-    assert parsed(np.zeros((3, 0, 2), np.int8)) == {"$tensor": "int8", "shape": [3, 0, 2], "data": []}
-    assert parsed(np.array([True, False])) == {"$tensor": "bool", "shape": [2], "data": [True, False]}
-    assert parsed(np.array([1 + 2j, -0.5j])) == {"$tensor": "complex128", "shape": [2], "data": [[1.0, 2.0], [-0.0, -0.5]]}
-    assert parsed(np.array([7, -8], ml_dtypes.int4)) == {"$tensor": "int4", "shape": [2], "data": [7, -8]}
-    assert parsed(np.array([0.1, 448], ml_dtypes.float8_e4m3fn))["data"] == [0.1, 450.0]  # the fewest digits that are read as these
+    assert parsed(np.zeros((3, 0, 2), np.int8)) == {
+        "$tensor": "int8",
+        "shape": [3, 0, 2],
+        "data": [],
+    }
+    assert parsed(np.array([True, False])) == {
+        "$tensor": "bool",
+        "shape": [2],
+        "data": [True, False],
+    }
+    assert parsed(np.array([1 + 2j, -0.5j])) == {
+        "$tensor": "complex128",
+        "shape": [2],
+        "data": [[1.0, 2.0], [-0.0, -0.5]],
+    }
+    assert parsed(np.array([7, -8], ml_dtypes.int4)) == {
+        "$tensor": "int4",
+        "shape": [2],
+        "data": [7, -8],
+    }
+    # the fewest digits that are read as these
+    assert parsed(np.array([0.1, 448], ml_dtypes.float8_e4m3fn))["data"] == [0.1, 450.0]
     assert parsed(np.array([1 << 63, (1 << 64) - 1], np.uint64))["data"] == [1 << 63, (1 << 64) - 1]
-    assert parsed(tw.Strings.of(["é", ""], (2, 1))) == {"$tensor": "text", "shape": [2, 1], "data": [["é"], [""]]}
+    assert parsed(tw.Strings.of(["é", ""], (2, 1))) == {
+        "$tensor": "text",
+        "shape": [2, 1],
+        "data": [["é"], [""]],
+    }
     assert parsed(tw.Strings.of([b"\xff"])) == {"$tensor": "bytes", "shape": [1], "data": ["/w=="]}
 
 
@@ -114,7 +148,11 @@ def test_what_other_kinds_look_like():
         "$$$": None,
     }
     bundle = tw.Bundle({"$x": np.int64([1, 2, 3])}, {"model": "nmt"}, {"$x": {"device": "cpu"}})
-    assert parsed(bundle) == {"$bundle": {"$$x": int64}, "metadata": {"model": "nmt"}, "tensor_metadata": {"$x": {"device": "cpu"}}}
+    assert parsed(bundle) == {
+        "$bundle": {"$$x": int64},
+        "metadata": {"model": "nmt"},
+        "tensor_metadata": {"$x": {"device": "cpu"}},
+    }
 
 
 def test_nan_and_infinities():
@@ -126,7 +164,10 @@ def test_nan_and_infinities():
     assert math.isnan(loads(dumps(math.nan))) and loads(dumps(-math.inf)) == -math.inf
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "complex64", *(ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)])
+@pytest.mark.parametrize(
+    "dtype",
+    ["float64", "float32", "float16", "complex64", *(ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)],
+)
 def test_other_nans_keep_their_bits(dtype):
     x = np.array([1, np.nan, 2, np.nan], dtype)
     raw = x.view(f"u{x.itemsize // (2 if x.dtype.kind == 'c' else 1)}")
@@ -143,7 +184,11 @@ def test_a_nan_that_arithmetic_makes():
 
 
 def test_indented():
-    value = {"x": np.arange(6, dtype=np.float32).reshape(2, 1, 3), "n": [1, 2, {"a": []}], "empty": {}}
+    value = {
+        "x": np.arange(6, dtype=np.float32).reshape(2, 1, 3),
+        "n": [1, 2, {"a": []}],
+        "empty": {},
+    }
     assert (
         dumps(value, indent=2).decode()
         == """{
@@ -200,7 +245,11 @@ def test_tied_tensors_stay_tied():
     assert [json.loads(blob)["~"]["$tuple"][0], json.loads(blob)["c"]] == [{"$same": "/a~1b/0"}] * 2
     back = loads(blob)
     assert back["c"] is back["a/b"][0] is back["~"][0]
-    assert json.loads(dumps(value, plain=True)) == {"a/b": [[1.0, 1.0]], "~": [[1.0, 1.0]], "c": [1.0, 1.0]}
+    assert json.loads(dumps(value, plain=True)) == {
+        "a/b": [[1.0, 1.0]],
+        "~": [[1.0, 1.0]],
+        "c": [1.0, 1.0],
+    }
     with pytest.raises(tw.DecodeError, match="same"):
         loads('{"c": {"$same": "/a"}, "a": {"$tensor": "int8", "shape": [1], "data": [1]}}')
 
@@ -208,7 +257,14 @@ def test_tied_tensors_stay_tied():
 def test_quantized():
     x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
     blob = dumps(x, quantize="int8", axis=0)
-    assert list(json.loads(blob)["$quantized"]) == ["scheme", "dtype", "axis", "codes", "scale", "zero_point"]
+    assert list(json.loads(blob)["$quantized"]) == [
+        "scheme",
+        "dtype",
+        "axis",
+        "codes",
+        "scale",
+        "zero_point",
+    ]
     assert loads(blob).dtype == np.float32 and np.abs(loads(blob) - x).max() < 0.01
     codes = loads(blob, dequantize=False)
     assert tw.equal(loads(dumps(codes), dequantize=False), codes)
@@ -221,7 +277,11 @@ def test_memory_rules():
     blob = dumps({"x": np.arange(1000.0), "s": tw.Strings.of(["a"]), "r": tw.Ragged.of([[1], []])})
     assert not loads(blob)["x"].flags.writeable
     found = loads(blob, copy=True)
-    assert found["x"].flags.writeable and found["s"].data.flags.writeable and found["r"].row_splits[0].flags.writeable
+    assert (
+        found["x"].flags.writeable
+        and found["s"].data.flags.writeable
+        and found["r"].row_splits[0].flags.writeable
+    )
     with pytest.raises(tw.DecodeError, match="copy=False"):
         loads(blob, copy=False)
     assert loads(dumps({"a": [1, 2]}), copy=False) == {"a": [1, 2]}
@@ -231,14 +291,26 @@ def test_memory_rules():
 
 
 def test_a_list_is_a_list():
-    assert loads("[[1, 2.5], [3, null]]") == [[1, 2.5], [3, None]] and loads("7") == 7 and loads(' "x" ') == "x"
+    assert (
+        loads("[[1, 2.5], [3, null]]") == [[1, 2.5], [3, None]]
+        and loads("7") == 7
+        and loads(' "x" ') == "x"
+    )
     assert type(loads("[1, 2]")) is list
 
 
 def test_seed_004_single_and_multiple_sparse_tensors():
     """What the recipes of the seed print is what json.dumps gives for these objects."""
     one = tw.Sparse([[0, 0], [1, 2], [2, 3]], np.int32([1, 2, 3]), (3, 4))
-    theirs = json.dumps({"sparse_input": {"indices": [[0, 0], [1, 2], [2, 3]], "values": [1, 2, 3], "dense_shape": [3, 4]}})
+    theirs = json.dumps(
+        {
+            "sparse_input": {
+                "indices": [[0, 0], [1, 2], [2, 3]],
+                "values": [1, 2, 3],
+                "dense_shape": [3, 4],
+            }
+        }
+    )
     assert json.loads(dumps({"sparse_input": one}, plain=True)) == json.loads(theirs)
     assert dumps({"sparse_input": one}, plain=True).decode() == theirs.replace(" ", "")
     two = {
@@ -250,9 +322,14 @@ def test_seed_004_single_and_multiple_sparse_tensors():
         "sparse_input_2": {"indices": [[0, 2], [2, 0]], "values": [3, 4], "dense_shape": [3, 3]},
     })  # fmt: skip
     assert dumps(two, plain=True).decode() == many.replace(" ", "")
-    assert tw.equal(loads(theirs, dtype="int32"), {"sparse_input": one}) and tw.equal(loads(many, dtype=np.int32), two)
+    assert tw.equal(loads(theirs, dtype="int32"), {"sparse_input": one}) and tw.equal(
+        loads(many, dtype=np.int32), two
+    )
     assert tw.equal(loads(theirs, dtype={"sparse_input": "int32"}), {"sparse_input": one})
-    reordered = '{"sparse_input": {"dense_shape": [3, 4], "values": [1, 2, 3], "indices": [[0, 0], [1, 2], [2, 3]]}}'
+    reordered = (
+        '{"sparse_input": {"dense_shape": [3, 4], "values": [1, 2, 3], "indices": [[0, 0], [1, 2],'
+        " [2, 3]]}}"
+    )
     assert tw.equal(loads(reordered, dtype="int32"), {"sparse_input": one})
 
 
@@ -261,11 +338,26 @@ def test_plain_is_what_tolist_gives():
         "dense": np.arange(6).reshape(2, 3), "half": np.float16([0.5, 2]), "empty": np.zeros((2, 0, 3)), "flag": np.array(True),
         "ragged": tw.Ragged.of([[[1], []], [], [[2, 3]]]), "words": tw.Strings.of(["a", "b"], (2, 1)),
     }  # fmt: skip
-    assert json.loads(dumps(values, plain=True)) == {name: value.tolist() for name, value in values.items()}
-    assert json.loads(dumps((1, b"\xff", tw.Strings.of([b"\0"]), math.nan), plain=True)) == [1, {"b64": "/w=="}, [{"b64": "AA=="}], "NaN"]
-    assert dumps([math.nan, np.float32(math.inf)], plain=True, bare_nonfinite=True) == b"[NaN,Infinity]"
-    assert json.loads(dumps(tw.Ragged(tw.Strings.of([b"x", b"y"]), [0, 2, 2]), plain=True)) == [[{"b64": "eA=="}, {"b64": "eQ=="}], []]
-    assert json.loads(dumps(tw.Ragged(np.float32([[1, 2], [3, 4]]), np.int32([0, 0, 2])), plain=True)) == [[], [[1, 2], [3, 4]]]
+    assert json.loads(dumps(values, plain=True)) == {
+        name: value.tolist() for name, value in values.items()
+    }
+    assert json.loads(dumps((1, b"\xff", tw.Strings.of([b"\0"]), math.nan), plain=True)) == [
+        1,
+        {"b64": "/w=="},
+        [{"b64": "AA=="}],
+        "NaN",
+    ]
+    assert (
+        dumps([math.nan, np.float32(math.inf)], plain=True, bare_nonfinite=True)
+        == b"[NaN,Infinity]"
+    )
+    assert json.loads(dumps(tw.Ragged(tw.Strings.of([b"x", b"y"]), [0, 2, 2]), plain=True)) == [
+        [{"b64": "eA=="}, {"b64": "eQ=="}],
+        [],
+    ]
+    assert json.loads(
+        dumps(tw.Ragged(np.float32([[1, 2], [3, 4]]), np.int32([0, 0, 2])), plain=True)
+    ) == [[], [[1, 2], [3, 4]]]
     with pytest.raises(tw.EncodeError, match="hold nothing"):
         dumps(np.zeros((1 << 40, 0)), plain=True)
 
@@ -278,16 +370,37 @@ def test_plain_floats_come_back(x):
 
 
 def test_plain_with_dtype():
-    text = '{"x": [[1, 2], [3, 4]], "n": 3, "name": "a", "rows": [{"y": [0.5, "NaN"]}, {"y": []}], "flags": [true], "words": ["a", "b"]}'
+    text = (
+        '{"x": [[1, 2], [3, 4]], "n": 3, "name": "a", "rows": [{"y": [0.5, "NaN"]}, {"y": []}],'
+        ' "flags": [true], "words": ["a", "b"]}'
+    )
     found = loads(text, dtype="float32")
-    assert tw.equal(found["x"], np.float32([[1, 2], [3, 4]])) and found["n"] == 3 and type(found["n"]) is int and found["name"] == "a"
-    assert tw.equal(found["rows"][0]["y"], np.float32([0.5, np.nan])) and tw.equal(found["rows"][1]["y"], np.zeros(0, np.float32))
+    assert (
+        tw.equal(found["x"], np.float32([[1, 2], [3, 4]]))
+        and found["n"] == 3
+        and type(found["n"]) is int
+        and found["name"] == "a"
+    )
+    assert tw.equal(found["rows"][0]["y"], np.float32([0.5, np.nan])) and tw.equal(
+        found["rows"][1]["y"], np.zeros(0, np.float32)
+    )
     assert found["flags"] == [True] and found["words"] == ["a", "b"]
-    named = loads(text, dtype={"x": "uint8", "n": np.int16, "rows/0/y": "float64", "words": str, "flags": bool})
-    assert tw.equal(named["x"], np.uint8([[1, 2], [3, 4]])) and tw.equal(named["n"], np.array(3, np.int16))
-    assert named["rows"][1]["y"] == [] and tw.equal(named["words"], tw.Strings.of(["a", "b"])) and named["flags"].dtype == bool
+    named = loads(
+        text,
+        dtype={"x": "uint8", "n": np.int16, "rows/0/y": "float64", "words": str, "flags": bool},
+    )
+    assert tw.equal(named["x"], np.uint8([[1, 2], [3, 4]])) and tw.equal(
+        named["n"], np.array(3, np.int16)
+    )
+    assert (
+        named["rows"][1]["y"] == []
+        and tw.equal(named["words"], tw.Strings.of(["a", "b"]))
+        and named["flags"].dtype == bool
+    )
     assert tw.equal(loads(text, dtype="text")["words"], tw.Strings.of(["a", "b"]))
-    assert tw.equal(loads('[["a"], [{"b64": "/w=="}]]', dtype="bytes"), tw.Strings.of([b"a", b"\xff"], (2, 1)))
+    assert tw.equal(
+        loads('[["a"], [{"b64": "/w=="}]]', dtype="bytes"), tw.Strings.of([b"a", b"\xff"], (2, 1))
+    )
     assert tw.equal(loads("[[1, 2], [3, 4]]", dtype="complex64"), np.complex64([1 + 2j, 3 + 4j]))
     assert loads('{"$x": [1]}', plain=True) == {"$x": [1]}
 
@@ -296,9 +409,16 @@ def test_ragged_lists_are_refused_unless_asked_for():
     with pytest.raises(tw.DecodeError, match="ragged") as caught:
         loads('{"a": [[1, 2], [3]]}', dtype="float32")
     assert caught.value.offset == 17 and caught.value.tensor == "a"
-    assert tw.equal(loads("[[1, 2], [], [3]]", dtype="int32", ragged=True), tw.Ragged(np.int32([1, 2, 3]), [0, 2, 2, 3]))
-    assert tw.equal(loads("[[[1], []], [], [[2, 3]]]", dtype="int64", ragged=True), tw.Ragged.of([[[1], []], [], [[2, 3]]]))
-    assert tw.equal(loads("[[1], [2]]", dtype="int64", ragged=True), tw.Ragged.of([[1], [2]]))  # whatever the lengths are
+    assert tw.equal(
+        loads("[[1, 2], [], [3]]", dtype="int32", ragged=True),
+        tw.Ragged(np.int32([1, 2, 3]), [0, 2, 2, 3]),
+    )
+    assert tw.equal(
+        loads("[[[1], []], [], [[2, 3]]]", dtype="int64", ragged=True),
+        tw.Ragged.of([[[1], []], [], [[2, 3]]]),
+    )
+    # whatever the lengths are
+    assert tw.equal(loads("[[1], [2]]", dtype="int64", ragged=True), tw.Ragged.of([[1], [2]]))
     assert tw.equal(loads("[1, 2]", dtype="int64", ragged=True), np.array([1, 2]))
     with pytest.raises(tw.DecodeError, match="side by side"):
         loads("[[1], 2]", dtype="int64", ragged=True)
@@ -428,8 +548,12 @@ BAD = {
     "bundle that is none": '{"$bundle":{"$tuple":[]}}',
     "bundle metadata": '{"$bundle":{},"metadata":{"a":1}}',
     "quantized numbers": '{"$quantized":{"scheme":"int8","dtype":"float32","codes":1}}',
-    "quantized scheme": f'{{"$quantized":{{"scheme":"int7","dtype":"float32","codes":{tensor()}}}}}',
-    "quantized axis": f'{{"$quantized":{{"scheme":"int8","dtype":"float32","axis":0,"codes":{tensor()}}}}}',
+    "quantized scheme": (
+        f'{{"$quantized":{{"scheme":"int7","dtype":"float32","codes":{tensor()}}}}}'
+    ),
+    "quantized axis": (
+        f'{{"$quantized":{{"scheme":"int8","dtype":"float32","axis":0,"codes":{tensor()}}}}}'
+    ),
 }
 
 
@@ -444,12 +568,18 @@ def test_bad_text_is_refused(name):
 def test_the_good_twins_of_the_bad_ones():
     for text, value in {
         '{"$tensor":"int8","shape":[2],"data":[1,-128]}': np.int8([1, -128]),
-        '{"data" : [ [1 , 2] ,\n[3,4]],\t"shape":[2,2],"$tensor":"int8"}\r\n': np.int8([[1, 2], [3, 4]]),
+        '{"data" : [ [1 , 2] ,\n[3,4]],\t"shape":[2,2],"$tensor":"int8"}\r\n': np.int8(
+            [[1, 2], [3, 4]]
+        ),
         '{"$tensor":"int8","shape":[3,0],"data":[[],[],[]]}': np.zeros((3, 0), np.int8),
         '{"$tensor":"float16","shape":[1],"data":[65519]}': np.float16([65504]),
         '{"$tensor":"float64","shape":[1],"data":[1e-400]}': np.zeros(1),
         '{"data": 1, "shape": [2], "x": {"$tuple": []}}': {"data": 1, "shape": [2], "x": ()},
-        '{"metadata": {"a": 1}, "nan": [1], "x": {"$bytes": ""}}': {"metadata": {"a": 1}, "nan": [1], "x": b""},
+        '{"metadata": {"a": 1}, "nan": [1], "x": {"$bytes": ""}}': {
+            "metadata": {"a": 1},
+            "nan": [1],
+            "x": b"",
+        },
         '{"$$tensor": 1}': {"$tensor": 1},
     }.items():
         assert tw.equal(loads(text), value), text
@@ -489,7 +619,10 @@ def test_every_flip_and_every_cut():
     value = {"x": np.float32([[1.5, np.nan]]), "s": sparse, "t": (1, b"a"), "r": ragged}
     blob, start = dumps(value), time.perf_counter()
     for at in range(len(blob)):
-        for damaged in [blob[:at], *(blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8))]:
+        for damaged in [
+            blob[:at],
+            *(blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :] for bit in range(8)),
+        ]:
             try:
                 found = loads(damaged)
             except tw.DecodeError as error:
@@ -528,17 +661,29 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 
 
 def test_bombs_cost_little_memory():
-    refused, extra = map(int, subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True).stdout.split())
+    refused, extra = map(
+        int,
+        subprocess.run(
+            [sys.executable, "-c", BOMBS], capture_output=True, text=True, check=True
+        ).stdout.split(),
+    )
     assert refused == 18 and extra <= 64
 
 
 def test_hostile_text_is_quick():
-    """Numbers that need long arithmetic, keys that make us look twice, and nesting around a lot of text."""
+    """Numbers that need long arithmetic, keys that make us look twice, and nesting around a lot of
+    text.
+    """
     hard = ",".join(["9007199254740993"] * 50_000 + ["0." + "3" * 900] * 500)
     inside = "[" * 60 + "[" + "1," * 200_000 + '1],{"$tuple":[]}' + "]" * 60
     later = '{"data":' * 60 + "[" + "1," * 200_000 + "1]" + "}" * 60
     floats = {"dtype": "float64"}
-    for text, options in ((f"[{hard}]", floats), (inside, {}), (later, floats), (f'{{"$tuple":[{later}]}}', {})):
+    for text, options in (
+        (f"[{hard}]", floats),
+        (inside, {}),
+        (later, floats),
+        (f'{{"$tuple":[{later}]}}', {}),
+    ):
         start = time.perf_counter()
         loads(text, **options)
         assert time.perf_counter() - start < 10  # two seconds on a machine that does nothing else
@@ -555,7 +700,12 @@ def test_what_rivals_lose():
     assert json.loads("[1e400]") == [math.inf] and json.loads('{"a": 1, "a": 2}') == {"a": 2}
     simdjson = importlib.import_module("simdjson")
     ragged = b"[[1.0, 2.0], [3.0]]"
-    assert np.frombuffer(simdjson.Parser().parse(ragged).as_buffer(of_type="d")).tolist() == [1, 2, 3]  # as if it were flat
+    # as if it were flat
+    assert np.frombuffer(simdjson.Parser().parse(ragged).as_buffer(of_type="d")).tolist() == [
+        1,
+        2,
+        3,
+    ]
     with pytest.raises(tw.DecodeError, match="ragged"):
         loads(ragged, dtype="float64")
 

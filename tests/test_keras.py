@@ -1,4 +1,6 @@
-"""Weights of Keras models: the same as Keras reads, called as Keras calls them, and nothing in a file ever executed."""
+"""Weights of Keras models: the same as Keras reads, called as Keras calls them, and nothing in a
+file ever executed.
+"""
 
 import importlib
 import io
@@ -48,7 +50,9 @@ def model(keras):
     x = layers.LayerNormalization(center=False)(x)
     x = layers.BatchNormalization(scale=False)(x)
     x = layers.EinsumDense("abc,cd->abd", (None, 2), name="einsum")(x)
-    x = keras.Sequential([layers.Dense(3, name="q"), layers.Dropout(0.1), layers.Dense(2, name="r")], name="tower")(x)
+    x = keras.Sequential(
+        [layers.Dense(3, name="q"), layers.Dropout(0.1), layers.Dense(2, name="r")], name="tower"
+    )(x)
     normalization = layers.Normalization(name="normal")
     normalization.adapt(np.random.default_rng(0).random((5, 2, 2)))
     made = keras.Model(inputs, normalization(x))
@@ -76,14 +80,21 @@ class TestReading:
         expected = weights(model)
         with tw.open(folder / "m.keras") as f:
             assert f.format == "keras" and f.lazy
-            found = {name: tensor for name, tensor in f.items() if not name.startswith("optimizer/")}
+            found = {
+                name: tensor for name, tensor in f.items() if not name.startswith("optimizer/")
+            }
             assert set(found) == set(expected)
             for name, tensor in found.items():
                 assert tw.equal(tensor.read(), expected[name]), name
-                assert tensor.shape == expected[name].shape and str(tensor.dtype) == str(expected[name].dtype)
+                assert tensor.shape == expected[name].shape and str(tensor.dtype) == str(
+                    expected[name].dtype
+                )
             assert found["first/kernel"].dtype == ml_dtypes.bfloat16
             assert f.tensor_metadata["first/kernel"] == {"path": "layers/dense/vars/0"}
-            assert json.loads(f.metadata["config"])["class_name"] == "Functional" and f.metadata["keras_version"]
+            assert (
+                json.loads(f.metadata["config"])["class_name"] == "Functional"
+                and f.metadata["keras_version"]
+            )
         optimizer = {name for name in tw.load(folder / "m.keras") if name.startswith("optimizer/")}
         assert len(optimizer) == len(model.optimizer.variables)
 
@@ -91,7 +102,11 @@ class TestReading:
         with tw.open(folder / "m.keras") as f:
             kernel = weights(model)["memory/lstm_cell/kernel"]
             tensor = f["memory/lstm_cell/kernel"]
-            assert tw.equal(tensor[2:5], kernel[2:5]) and tw.equal(tensor[-1], kernel[-1]) and tw.equal(tensor[::2], kernel[::2])
+            assert (
+                tw.equal(tensor[2:5], kernel[2:5])
+                and tw.equal(tensor[-1], kernel[-1])
+                and tw.equal(tensor[::2], kernel[::2])
+            )
             assert f["normal/count"].shape == () and int(f["normal/count"].read()) == 0
 
     def test_weights_alone_are_called_by_their_place(self, folder, model):
@@ -102,11 +117,19 @@ class TestReading:
                 assert tw.equal(tensor.read(), whole[paths.get(path, path)].read()), path
 
     def test_older_files(self, keras, tmp_path):
-        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, name="hidden"), keras.layers.Dense(1, name="out")])
+        model = keras.Sequential(
+            [
+                keras.Input((3,)),
+                keras.layers.Dense(2, name="hidden"),
+                keras.layers.Dense(1, name="out"),
+            ]
+        )
         with warnings.catch_warnings(action="ignore"):  # it would rather have another format
             model.save(tmp_path / "m.h5")
         with tw.open(tmp_path / "m.h5") as f:
-            assert {name: tensor.shape for name, tensor in f.items()} == {weight.path: tuple(weight.shape) for weight in model.weights}
+            assert {name: tensor.shape for name, tensor in f.items()} == {
+                weight.path: tuple(weight.shape) for weight in model.weights
+            }
             for name, expected in weights(model).items():
                 assert tw.equal(f[name].read(), expected)
             assert "Sequential" in f.metadata["config"] and f.metadata["keras_version"]
@@ -121,7 +144,9 @@ class TestReading:
             def call(self, x):
                 return self.inner(x)
 
-        model = keras.Sequential([keras.Input((3,)), Block(name="block"), keras.layers.Dense(1, name="out")])
+        model = keras.Sequential(
+            [keras.Input((3,)), Block(name="block"), keras.layers.Dense(1, name="out")]
+        )
         model.save(tmp_path / "m.keras")
         assert set(tw.open(tmp_path / "m.keras")) == {
             "layers/block/inner/vars/0", "layers/block/inner/vars/1", "layers/block/vars/0", "out/kernel", "out/bias",
@@ -134,22 +159,36 @@ class TestReading:
 
     def test_everything_that_takes_a_file(self, folder, model, tmp_path):
         source = folder / "m.keras"
-        report = tw.convert(source, tmp_path / "m.safetensors", exclude="optimizer/*", dtype="float32")
+        report = tw.convert(
+            source, tmp_path / "m.safetensors", exclude="optimizer/*", dtype="float32"
+        )
         assert report.format == "keras" and report.cast == 2
         tw.convert(source, tmp_path / "m.npz")
         assert tw.diff(source, tmp_path / "m.npz").equal
         assert tw.equal(tw.load(source), tw.load(tmp_path / "m.npz")) and bool(tw.verify(source))
         shown = str(tw.inspect(source))
-        assert "first/kernel" in shown and "path=layers/dense/vars/0" in shown and max(map(len, shown.splitlines())) < 400
-        assert tw.equal(tw.loads(source.read_bytes()), tw.load(source)) and set(tw.load(source, names=["normal/mean"])) == {"normal/mean"}
+        assert (
+            "first/kernel" in shown
+            and "path=layers/dense/vars/0" in shown
+            and max(map(len, shown.splitlines())) < 400
+        )
+        assert tw.equal(tw.loads(source.read_bytes()), tw.load(source)) and set(
+            tw.load(source, names=["normal/mean"])
+        ) == {"normal/mean"}
         with open(source, "rb") as file:
             assert len(tw.open(file)) == len(tw.load(source))
-        for work in (lambda: tw.dumps({"x": np.ones(2)}, "keras"), lambda: tw.save(tmp_path / "x.keras", {"x": np.ones(2)})):
+        for work in (
+            lambda: tw.dumps({"x": np.ones(2)}, "keras"),
+            lambda: tw.save(tmp_path / "x.keras", {"x": np.ones(2)}),
+        ):
             with pytest.raises(tw.EncodeError, match="only read"):
                 work()
 
     def test_zipped_again(self, folder, tmp_path):
-        with zipfile.ZipFile(folder / "m.keras") as old, zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as new:
+        with (
+            zipfile.ZipFile(folder / "m.keras") as old,
+            zipfile.ZipFile(tmp_path / "m.keras", "w", zipfile.ZIP_DEFLATED) as new,
+        ):
             for name in reversed(old.namelist()):
                 new.writestr(name, old.read(name))
         assert tw.diff(folder / "m.keras", tmp_path / "m.keras").equal
@@ -173,18 +212,31 @@ print(*sys.modules)
 
 @pytest.mark.tensorflow
 def test_nothing_is_executed(keras, folder, tmp_path):
-    """A Lambda with code, which Keras would run: it is text, and neither Keras, nor marshal, nor pickle is asked."""
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: x * 2), keras.layers.Dense(1, name="out")])
+    """A Lambda with code, which Keras would run: it is text, and neither Keras, nor marshal, nor
+    pickle is asked.
+    """
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Lambda(lambda x: x * 2), keras.layers.Dense(1, name="out")]
+    )
     model.save(tmp_path / "lambda.keras")
     with zipfile.ZipFile(tmp_path / "lambda.keras") as file:
         assert b"__lambda__" in file.read("config.json")
     found = subprocess.run(
-        [sys.executable, "-c", LOOK, str(folder / "m.keras"), str(tmp_path / "lambda.keras")], capture_output=True, text=True
+        [sys.executable, "-c", LOOK, str(folder / "m.keras"), str(tmp_path / "lambda.keras")],
+        capture_output=True,
+        text=True,
     )
     assert found.returncode == 0, found.stderr
     events, modules = found.stdout.splitlines()
     # subprocess.Popen is the child in which h5py runs, which gets nothing of the config.
-    assert not {"exec", "compile", "marshal.loads", "pickle.find_class", "import", "os.system"} & set(events.split())
+    assert not {
+        "exec",
+        "compile",
+        "marshal.loads",
+        "pickle.find_class",
+        "import",
+        "os.system",
+    } & set(events.split())
     assert not {"keras", "tensorflow", "dill"} & set(modules.split())
 
 
@@ -207,7 +259,13 @@ class TestHostile:
         assert tw.equal(found, {"flag": np.array([True]), "x/y": np.arange(6.0).reshape(2, 3)})
 
     @pytest.mark.parametrize(
-        "options", [{"compression": "gzip"}, {"compression": "lzf", "shuffle": True}, {"fletcher32": True}, {"chunks": (7, 3)}]
+        "options",
+        [
+            {"compression": "gzip"},
+            {"compression": "lzf", "shuffle": True},
+            {"fletcher32": True},
+            {"chunks": (7, 3)},
+        ],
     )
     def test_filters_of_its_own(self, options):
         data = np.arange(300, dtype=np.float32).reshape(30, 10)
@@ -257,18 +315,28 @@ class TestHostile:
 
     def test_sizes_that_are_not_there(self):
         """A terabyte that nothing is stored of, and many that are small each."""
-        blob = hdf5(a=lambda f: f.create_dataset("x", shape=(1 << 40,), dtype="u1", chunks=(1 << 20,)))
+        blob = hdf5(
+            a=lambda f: f.create_dataset("x", shape=(1 << 40,), dtype="u1", chunks=(1 << 20,))
+        )
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.loads(blob)
         with tw.open(blob) as file, pytest.raises(tw.LimitError, match="expansion"):
             file["x"].read()
-        many = hdf5(a=lambda f: [f.create_dataset(f"x{i}", shape=(60 << 20,), dtype="u1", chunks=(1 << 20,)) for i in range(40)])
+        many = hdf5(
+            a=lambda f: [
+                f.create_dataset(f"x{i}", shape=(60 << 20,), dtype="u1", chunks=(1 << 20,))
+                for i in range(40)
+            ]
+        )
         with pytest.raises(tw.LimitError):
             tw.loads(many)
         fits = hdf5(a=lambda f: f.create_dataset("x", shape=(1 << 10,), dtype="u1"))
         assert tw.equal(tw.loads(fits), {"x": np.zeros(1 << 10, np.uint8)})
         with pytest.raises(tw.LimitError, match="names"):
-            tw.open(hdf5(a=lambda f: [f.create_dataset(f"x{i}", data=1) for i in range(20)]), limits=tw.Limits(names=10))
+            tw.open(
+                hdf5(a=lambda f: [f.create_dataset(f"x{i}", data=1) for i in range(20)]),
+                limits=tw.Limits(names=10),
+            )
 
     def test_round_and_round(self):
         def loop(file):
@@ -282,7 +350,13 @@ class TestHostile:
             tw.open(deep)
 
     @pytest.mark.parametrize(
-        "data", [np.zeros(2, [("a", "i4"), ("b", "f4")]), np.array([b"ab"], "S2"), np.void(b"abc"), np.array(["x"], h5py.string_dtype())]
+        "data",
+        [
+            np.zeros(2, [("a", "i4"), ("b", "f4")]),
+            np.array([b"ab"], "S2"),
+            np.void(b"abc"),
+            np.array(["x"], h5py.string_dtype()),
+        ],
     )
     def test_what_is_no_number(self, data):
         blob = hdf5(a=lambda f: f.create_dataset("x", data=data))
@@ -314,7 +388,9 @@ class TestHostile:
             b"[" * 100_000,
             b'{"config": 5}',
         ):
-            blob = archive(metadata__json=b"{}", config__json=config, **{"model__weights.h5": weights})
+            blob = archive(
+                metadata__json=b"{}", config__json=config, **{"model__weights.h5": weights}
+            )
             assert tw.equal(tw.loads(blob), {"layers/dense/vars/0": np.ones(3)}), config[:20]
         for blob in (
             archive(metadata__json=b"{}", config__json=b"{}"),
@@ -337,10 +413,16 @@ class TestHostile:
 
     @pytest.mark.torture
     def test_flips_and_cuts(self, tmp_path, record_property):
-        """HDF5 is a library of others: whatever it makes of damaged bytes, it is an answer or our error. In a process of its own."""
+        """HDF5 is a library of others: whatever it makes of damaged bytes, it is an answer or our
+        error. In a process of its own.
+        """
         blob = hdf5(
-            a=lambda f: f.create_dataset("layers/dense/vars/0", data=np.arange(600.0).reshape(20, 30)),
-            b=lambda f: f.create_dataset("layers/dense/vars/1", data=np.arange(600), compression="gzip"),
+            a=lambda f: f.create_dataset(
+                "layers/dense/vars/0", data=np.arange(600.0).reshape(20, 30)
+            ),
+            b=lambda f: f.create_dataset(
+                "layers/dense/vars/1", data=np.arange(600), compression="gzip"
+            ),
             c=lambda f: f["layers/dense/vars"].attrs.__setitem__("name", "hidden"),
         )
         (tmp_path / "a.h5").write_bytes(blob)
@@ -362,7 +444,9 @@ print(wrong)
 """
         mutants = 4_000 if TORTURE else 60
         command = [sys.executable, "-c", code, str(tmp_path / "a.h5"), "7", str(mutants)]
-        found = subprocess.run(command, capture_output=True, text=True, timeout=300 if mutants < 100 else 7200)
+        found = subprocess.run(
+            command, capture_output=True, text=True, timeout=300 if mutants < 100 else 7200
+        )
         record_property("cases", mutants)
         assert found.returncode == 0, found.stderr[-2000:]
         assert int(found.stdout) > 5
@@ -392,7 +476,9 @@ def children():
 
 
 class TestChild:
-    """h5py runs in a process of its own, because the HDF5 library crashes or hangs on changed bytes."""
+    """h5py runs in a process of its own, because the HDF5 library crashes or hangs on changed
+    bytes.
+    """
 
     @pytest.mark.parametrize(("place", "read"), [(4016, tw.inspect), (4064, tw.loads)])
     def test_a_file_that_hangs_hdf5(self, place, read):
@@ -443,7 +529,9 @@ class TestChild:
                 outcomes.add(type(error))
         assert outcomes - {dict}
 
-    @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="children are listed by Linux")
+    @pytest.mark.skipif(
+        not os.path.exists("/proc/self/task"), reason="children are listed by Linux"
+    )
     def test_a_crash_is_a_decode_error(self):
         before = children()
         with tw.open(hdf5(a=chunked)) as file:
@@ -455,7 +543,9 @@ class TestChild:
             assert file["x1"][3, 0] == file["x0"][3, 0] + 1  # by another child
         assert children() <= before
 
-    @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="children are listed by Linux")
+    @pytest.mark.skipif(
+        not os.path.exists("/proc/self/task"), reason="children are listed by Linux"
+    )
     def test_arrays_that_are_stored_as_they_are_need_no_child(self):
         before = children()
         with tw.open(hdf5(a=small_weights)) as file:
@@ -465,7 +555,9 @@ class TestChild:
     def test_the_parent_does_not_import_h5py(self, tmp_path):
         (tmp_path / "a.h5").write_bytes(hdf5(a=chunked))
         code = "import sys, tensorwire as tw; tw.load(sys.argv[1]); print('h5py' in sys.modules)"
-        found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.h5")], capture_output=True, text=True)
+        found = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "a.h5")], capture_output=True, text=True
+        )
         assert found.stdout.strip() == "False", found.stderr
 
     def test_numbers_that_numpy_does_not_have(self):
@@ -483,12 +575,16 @@ class TestChild:
 
     def test_threads(self):
         with tw.open(hdf5(a=chunked)) as file, ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda number: file[f"x{number % 3}"].read()[0, 0] - number % 3, range(12)))
+            found = list(
+                pool.map(lambda number: file[f"x{number % 3}"].read()[0, 0] - number % 3, range(12))
+            )
         assert len(set(found)) == 1
 
 
 def test_without_h5py(tmp_path):
-    (tmp_path / "a.weights.h5").write_bytes(hdf5(a=lambda f: f.create_dataset("x", data=np.ones(2))))
+    (tmp_path / "a.weights.h5").write_bytes(
+        hdf5(a=lambda f: f.create_dataset("x", data=np.ones(2)))
+    )
     code = """
 import sys; sys.modules["h5py"] = None
 import tensorwire as tw
@@ -498,7 +594,10 @@ except tw.MissingDependencyError as error:
     print(error)
 """
     found = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "a.weights.h5")], capture_output=True, text=True, env=dict(os.environ)
+        [sys.executable, "-c", code, str(tmp_path / "a.weights.h5")],
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
     )
     assert "pip install 'tensorwire[keras]'" in found.stdout, found.stderr
 
@@ -509,5 +608,6 @@ def test_two_layers_of_one_name():
     dense = {"class_name": "Dense", "config": {"name": "d", "use_bias": True}}
     config = {"class_name": "Sequential", "config": {"layers": [dense, dense]}}
     paths = [f"layers/{group}/vars/{i}" for group in ("dense", "dense_1") for i in range(2)]
-    assert keras_names.names(paths, {"layers/dense": "d", "layers/dense_1": "d"}, config) == {}  # two of one name: neither has it
+    # two of one name: neither has it
+    assert keras_names.names(paths, {"layers/dense": "d", "layers/dense_1": "d"}, config) == {}
     assert keras_names.names(paths, {}, config) == {}

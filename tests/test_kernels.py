@@ -1,4 +1,6 @@
-"""Each native kernel and its readable twin give the same result, on good bytes, odd bytes and garbage."""
+"""Each native kernel and its readable twin give the same result, on good bytes, odd bytes and
+garbage.
+"""
 
 import importlib
 import pkgutil
@@ -26,7 +28,11 @@ from tensorwire.wire.reference import typed_vals as pure_typed
 
 for _row in dtypes.TABLE:  # the side that kernels.py did not choose has none yet
     (native if kernels.PURE else pure_dense).register_dtype(
-        _row.numpy, _row.tf or 0, _row.safetensors or "", not _row.reading_only, _row.name == "bool" or _row.bits < 8
+        _row.numpy,
+        _row.tf or 0,
+        _row.safetensors or "",
+        not _row.reading_only,
+        _row.name == "bool" or _row.bits < 8,
     )
 
 
@@ -49,7 +55,12 @@ def same(a, b):
         for x, y in zip(a, b, strict=True):
             same(x, y)
     elif isinstance(a, np.ndarray):
-        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes() and a.flags.writeable == b.flags.writeable
+        assert (
+            a.dtype == b.dtype
+            and a.shape == b.shape
+            and a.tobytes() == b.tobytes()
+            and a.flags.writeable == b.flags.writeable
+        )
     else:
         assert a == b
 
@@ -82,7 +93,13 @@ def named(draw):
     if draw(st.booleans()):
         return draw(tws.arrays())
     names = st.one_of(st.text(max_size=4), st.sampled_from(["a/b", "é", "__metadata__", "tensor"]))
-    return draw(st.dictionaries(names, st.one_of(tws.arrays(), st.just(3)) if draw(st.integers(0, 5)) == 0 else tws.arrays(), max_size=4))
+    return draw(
+        st.dictionaries(
+            names,
+            st.one_of(tws.arrays(), st.just(3)) if draw(st.integers(0, 5)) == 0 else tws.arrays(),
+            max_size=4,
+        )
+    )
 
 
 SLOW = Safetensors(limits=tw.Limits())  # not the default object, so that the kernel is passed over
@@ -95,7 +112,9 @@ def test_named_header(arrays, metadata):
     head = native.named_header(*args)
     assert head == pure_named.named_header(*args)
     if head is not None:
-        found = native.read_named(head + b"".join(array.tobytes() for array in arrays.values()), False)
+        found = native.read_named(
+            head + b"".join(array.tobytes() for array in arrays.values()), False
+        )
         assert found[0] == metadata and tw.equal(found[1], arrays)
 
 
@@ -111,28 +130,43 @@ def test_encode_named(value):
 
 @given(named(), st.data(), st.booleans())
 def test_decode_named(value, data, copy):
-    """On files that are whole, edited and damaged; and whatever the fast path accepts, the codec reads the same."""
+    """On files that are whole, edited and damaged; and whatever the fast path accepts, the codec
+    reads the same.
+    """
     try:
         blob = bytearray(b"".join(Safetensors().encode(value)))
     except tw.EncodeError:
         return
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(blob) - 1))
-        blob[at] = data.draw(st.sampled_from([blob[at] ^ 1 << data.draw(st.integers(0, 7)), *b'{}[]:,"\\ \n019-.eE']))
+        blob[at] = data.draw(
+            st.sampled_from([blob[at] ^ 1 << data.draw(st.integers(0, 7)), *b'{}[]:,"\\ \n019-.eE'])
+        )
     a, b = native.read_named(bytes(blob), copy), pure_named.read_named(bytes(blob), copy)
-    assert (a is None) == (b is None) and (a is None or (a[0] == b[0] and tw.equal(a[1], b[1]))), bytes(blob)
+    assert (a is None) == (b is None) and (a is None or (a[0] == b[0] and tw.equal(a[1], b[1]))), (
+        bytes(blob)
+    )
     a, b = native.decode_named(bytes(blob), copy), pure_named.decode_named(bytes(blob), copy)
     assert (a is None) == (b is None), bytes(blob)
     if a is not None:
         general = SLOW.decode(memoryview(bytes(blob)), copy)
         assert tw.equal(a, b) and tw.equal(a, general)
-        for x, y in zip(*(value.values() if isinstance(value, dict) else [value] for value in (a, general)), strict=True):
+        for x, y in zip(
+            *(value.values() if isinstance(value, dict) else [value] for value in (a, general)),
+            strict=True,
+        ):
             assert x.flags.writeable == y.flags.writeable or not x.size
 
 
-@given(st.sampled_from([1, 7, 33, 127]), st.lists(st.integers(0, 1 << 62), max_size=9).map(tuple), st.integers(-1, 1 << 40))
+@given(
+    st.sampled_from([1, 7, 33, 127]),
+    st.lists(st.integers(0, 1 << 62), max_size=9).map(tuple),
+    st.integers(-1, 1 << 40),
+)
 def test_dense_header(enum, shape, content):
-    assert native.dense_header(enum, shape, content) == pure_dense.dense_header(enum, shape, content)
+    assert native.dense_header(enum, shape, content) == pure_dense.dense_header(
+        enum, shape, content
+    )
 
 
 @given(messages(), st.sampled_from(dtypes.TABLE), st.booleans(), st.integers(0, 12))
@@ -153,8 +187,12 @@ def test_strings_written(strings, prefix):
     flat = strings.reshape(-1)
     blob = native.string_vals(prefix, flat.data, flat.offsets)
     assert blob == pure_strings.string_vals(prefix, flat.data, flat.offsets)
-    assert native.string_lengths(prefix, flat.data, flat.offsets) == pure_strings.string_lengths(prefix, flat.data, flat.offsets)
-    code, _, count, used, data, offsets = native.parse_string_vals(blob, len(prefix), True, flat.size, flat.data.size)
+    assert native.string_lengths(prefix, flat.data, flat.offsets) == pure_strings.string_lengths(
+        prefix, flat.data, flat.offsets
+    )
+    code, _, count, used, data, offsets = native.parse_string_vals(
+        blob, len(prefix), True, flat.size, flat.data.size
+    )
     assert (code, count, used) == (0, flat.size, flat.data.size)
     assert data.tobytes() == flat.data.tobytes() and offsets.tolist() == flat.offsets.tolist()
 
@@ -162,12 +200,26 @@ def test_strings_written(strings, prefix):
 @given(messages(), st.booleans(), st.integers(0, 6), st.integers(0, 40))
 def test_strings_read(data, only, n, room):
     n, room = min(n, len(data)), min(room, len(data))
-    a, b = native.parse_string_vals(data, 0, only, n, room), pure_strings.parse_string_vals(data, 0, only, n, room)
+    a, b = (
+        native.parse_string_vals(data, 0, only, n, room),
+        pure_strings.parse_string_vals(data, 0, only, n, room),
+    )
     kept = min(a[2], n)
-    assert a[:4] == b[:4] and a[4][: a[3]].tobytes() == b[4][: b[3]].tobytes() and a[5][: kept + 1].tolist() == b[5][: kept + 1].tolist()
-    a, b = native.find_string_vals(data, 0, only, n), pure_strings.find_string_vals(data, 0, only, n)
+    assert (
+        a[:4] == b[:4]
+        and a[4][: a[3]].tobytes() == b[4][: b[3]].tobytes()
+        and a[5][: kept + 1].tolist() == b[5][: kept + 1].tolist()
+    )
+    a, b = (
+        native.find_string_vals(data, 0, only, n),
+        pure_strings.find_string_vals(data, 0, only, n),
+    )
     kept = min(a[2], n)
-    assert a[:3] == b[:3] and a[3][:kept].tolist() == b[3][:kept].tolist() and a[4][:kept].tolist() == b[4][:kept].tolist()
+    assert (
+        a[:3] == b[:3]
+        and a[3][:kept].tolist() == b[3][:kept].tolist()
+        and a[4][:kept].tolist() == b[4][:kept].tolist()
+    )
 
 
 @given(st.binary(max_size=60), st.integers(0, 8))
@@ -198,11 +250,18 @@ def test_crc32c_is_the_known_one():
 
 @given(st.lists(st.binary(max_size=40), max_size=8))
 def test_join(chunks):
-    assert native.join(chunks) == pure_join.join(chunks) == native.join([memory.flat(chunk) for chunk in chunks])
+    assert (
+        native.join(chunks)
+        == pure_join.join(chunks)
+        == native.join([memory.flat(chunk) for chunk in chunks])
+    )
 
 
 def test_every_kernel_has_a_twin():
-    modules = [importlib.import_module(f"{reference.__name__}.{info.name}") for info in pkgutil.iter_modules(reference.__path__)]
+    modules = [
+        importlib.import_module(f"{reference.__name__}.{info.name}")
+        for info in pkgutil.iter_modules(reference.__path__)
+    ]
     twins = {name for module in modules for name in vars(module)}
     assert {name for name in dir(native) if not name.startswith("_")} - {"crc32c_software"} <= twins
 

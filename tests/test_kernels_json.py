@@ -1,4 +1,6 @@
-"""JSON numbers: the native kernels, their readable twins, Python's own repr and float, and exact arithmetic all agree."""
+"""JSON numbers: the native kernels, their readable twins, Python's own repr and float, and exact
+arithmetic all agree.
+"""
 
 import random
 import re
@@ -27,7 +29,9 @@ def unsigned(kind):
 
 def write(kernel, kind, bits, levels=None, bare=False, indent=-1, margin=0):
     raw = bits.reshape(-1).view(np.uint8)
-    return kernel.json_write_numbers(b"", raw, kind, (len(bits),) if levels is None else levels, bare, indent, margin, b"")
+    return kernel.json_write_numbers(
+        b"", raw, kind, (len(bits),) if levels is None else levels, bare, indent, margin, b""
+    )
 
 
 def texts(kind, bits):
@@ -35,8 +39,17 @@ def texts(kind, bits):
 
 
 def read(kernel, text, kind, shape=None, ragged=False, most=ALL, at=0):
-    code, offset, end, dims, values, splits = kernel.json_read_numbers(text, at, kind, shape, ragged, most)
-    return code, offset, end, dims, None if values is None else values.tobytes(), [part.tolist() for part in splits]
+    code, offset, end, dims, values, splits = kernel.json_read_numbers(
+        text, at, kind, shape, ragged, most
+    )
+    return (
+        code,
+        offset,
+        end,
+        dims,
+        None if values is None else values.tobytes(),
+        [part.tolist() for part in splits],
+    )
 
 
 def bits_of(kind, text):
@@ -47,7 +60,9 @@ def bits_of(kind, text):
 
 
 def patterns(kind, count, seed=0):
-    """Bits that matter: all of them for small types; else random ones, around powers of two and ten, short decimals, extremes."""
+    """Bits that matter: all of them for small types; else random ones, around powers of two and
+    ten, short decimals, extremes.
+    """
     size = min(dtypes.BY_NAME[KINDS[kind]].bits, 8 * json_numbers.WIDTHS[kind])
     if size <= 16:
         return np.arange(2 if KINDS[kind] == "bool" else 1 << size).astype(unsigned(kind))
@@ -56,22 +71,36 @@ def patterns(kind, count, seed=0):
     if kind in (FLOAT64, FLOAT32):
         real = np.dtype(f"f{size // 8}")
         mantissa = 52 if kind == FLOAT64 else 23
-        powers = (np.arange(1 << (size - 1 - mantissa), dtype=np.uint64) << mantissa).astype(unsigned(kind))
+        powers = (np.arange(1 << (size - 1 - mantissa), dtype=np.uint64) << mantissa).astype(
+            unsigned(kind)
+        )
         found += [powers + np.array(step).astype(unsigned(kind)) for step in (0, 1, 2, -1, -2)]
         found.append((10.0 ** np.arange(-37, 38)).astype(real).view(unsigned(kind)))
         found.append(rng.standard_normal(count // 8).astype(real).view(unsigned(kind)))
-        found.append((rng.integers(-999, 999, count // 8) / 10.0 ** rng.integers(0, 8, count // 8)).astype(real).view(unsigned(kind)))
+        found.append(
+            (rng.integers(-999, 999, count // 8) / 10.0 ** rng.integers(0, 8, count // 8))
+            .astype(real)
+            .view(unsigned(kind))
+        )
         found.append(rng.integers(0, 1 << 60, count // 8).astype(real).view(unsigned(kind)))
-        found.append(found[0][: count // 8] & np.array(-1 << (mantissa // 2)).astype(unsigned(kind)))  # few bits, hence ties
+        # few bits, hence ties
+        found.append(
+            found[0][: count // 8] & np.array(-1 << (mantissa // 2)).astype(unsigned(kind))
+        )
         found.append(np.arange(1000, dtype=unsigned(kind)))  # subnormals
-        found.append(np.array([KINDS and json_numbers.FORMS[kind].most], unsigned(kind)) - np.arange(1000, dtype=unsigned(kind)))
+        found.append(
+            np.array([KINDS and json_numbers.FORMS[kind].most], unsigned(kind))
+            - np.arange(1000, dtype=unsigned(kind))
+        )
     return np.concatenate(found)
 
 
 def is_nan(kind, bits):
     form = json_numbers.FORMS[kind]
     size = bits & np.array(form.sign - 1 if form.sign else -1).astype(bits.dtype)
-    return ((size > form.most) & (size != form.infinity)) | ((bits == form.nan) if form.nan == form.sign and form.nan else False)
+    return ((size > form.most) & (size != form.infinity)) | (
+        (bits == form.nan) if form.nan == form.sign and form.nan else False
+    )
 
 
 def test_kinds_are_the_dtypes():
@@ -79,9 +108,14 @@ def test_kinds_are_the_dtypes():
     assert sorted(known) == sorted(KINDS)
     assert [dtypes.BY_NAME[name].numpy.itemsize for name in KINDS] == list(json_numbers.WIDTHS)
     for name, form in zip(KINDS, json_numbers.FORMS, strict=False):
-        bits = np.array([form.most, form.nan], f"u{dtypes.BY_NAME[name].numpy.itemsize}").view(dtypes.BY_NAME[name].numpy)
+        bits = np.array([form.most, form.nan], f"u{dtypes.BY_NAME[name].numpy.itemsize}").view(
+            dtypes.BY_NAME[name].numpy
+        )
         assert np.isfinite(bits[0].astype(float)) and (form.nan == 0 or np.isnan(bits[1]))
-        assert form.nan == 0 or np.array(np.nan).astype(bits.dtype).view(unsigned(KINDS.index(name))) == form.nan
+        assert (
+            form.nan == 0
+            or np.array(np.nan).astype(bits.dtype).view(unsigned(KINDS.index(name))) == form.nan
+        )
 
 
 @pytest.mark.parametrize("kind", range(len(KINDS)), ids=KINDS)
@@ -112,7 +146,11 @@ def digits(text):
     """(sign, digits, exponent) of a decimal, however it is laid out."""
     sign, whole, part, exponent = re.fullmatch(r"(-?)(\d+)\.?(\d*)(?:e([-+]\d+))?", text).groups()
     found = (whole + part).lstrip("0")
-    return sign, found.rstrip("0"), int(exponent or 0) - len(part) + len(found) - len(found.rstrip("0"))
+    return (
+        sign,
+        found.rstrip("0"),
+        int(exponent or 0) - len(part) + len(found) - len(found.rstrip("0")),
+    )
 
 
 def test_float32_has_the_digits_that_numpy_finds():
@@ -130,7 +168,9 @@ def test_float32_has_the_digits_that_numpy_finds():
 def test_scalars_are_written_as_in_lists():
     for kind in (FLOAT64, FLOAT32):
         bits = patterns(kind, 2000, 1)
-        assert [write(native, kind, bits[i : i + 1], ()).decode() for i in range(len(bits))] == texts(kind, bits)
+        assert [
+            write(native, kind, bits[i : i + 1], ()).decode() for i in range(len(bits))
+        ] == texts(kind, bits)
 
 
 def exact(text, mantissa, least, bias, infinity):
@@ -152,29 +192,46 @@ def exact(text, mantissa, least, bias, infinity):
 def decimals(seed, count):
     rng = random.Random(seed)
     for _ in range(count):
-        digits = str(rng.randrange(10 ** rng.choice([1, 2, 5, 8, 9, 15, 16, 17, 18, 19, 20, 25, 40])))
+        digits = str(
+            rng.randrange(10 ** rng.choice([1, 2, 5, 8, 9, 15, 16, 17, 18, 19, 20, 25, 40]))
+        )
         point = rng.randint(0, len(digits))
         text = f"{digits[:point].lstrip('0') or '0'}{'.' if point < len(digits) else ''}{digits[point:]}"
-        yield text + (f"e{rng.randint(-60, 60) if rng.random() < 0.8 else rng.randint(-360, 330)}" if rng.random() < 0.5 else "")
+        yield text + (
+            f"e{rng.randint(-60, 60) if rng.random() < 0.8 else rng.randint(-360, 330)}"
+            if rng.random() < 0.5
+            else ""
+        )
 
 
 def halves(seed, count):
     """Decimals at the middle between two floats, and next to it."""
     rng = random.Random(seed)
     for _ in range(count):
-        mantissa, least, most = rng.choice([(53, -60, 60), (24, -60, 60), (24, -149, 80), (53, -1074, 900)])
+        mantissa, least, most = rng.choice(
+            [(53, -60, 60), (24, -60, 60), (24, -149, 80), (53, -1074, 900)]
+        )
         q = rng.randint(least, most)
-        middle = Fraction(2 * rng.randrange(1 << (mantissa - 1), 1 << mantissa) + 1) * Fraction(2) ** (q - 1)
+        middle = Fraction(2 * rng.randrange(1 << (mantissa - 1), 1 << mantissa) + 1) * Fraction(
+            2
+        ) ** (q - 1)
         scale = 10 ** max(1 - q, 0)
         digits = str(middle * scale // 1)
-        for text in (digits, f"{digits}000000000000000001", f"{int(digits) - 1}99999999999999999999"):
+        for text in (
+            digits,
+            f"{digits}000000000000000001",
+            f"{int(digits) - 1}99999999999999999999",
+        ):
             yield f"{text}e{-len(text) + len(digits) - max(1 - q, 0)}"
 
 
 @pytest.mark.parametrize(("make", "count"), [(decimals, 3000), (halves, 600)])
 def test_reading_rounds_once(make, count):
     for text in make(7, count):
-        for kind, form, real in ((FLOAT64, json_numbers.FORMS[0], "d"), (FLOAT32, json_numbers.FORMS[1], "f")):
+        for kind, form, real in (
+            (FLOAT64, json_numbers.FORMS[0], "d"),
+            (FLOAT32, json_numbers.FORMS[1], "f"),
+        ):
             bits = exact(text, form.mantissa, 1 - form.bias, form.bias, form.infinity)
             a, b = read(native, text.encode(), kind), read(json_read, text.encode(), kind)
             assert a == b, text
@@ -184,7 +241,8 @@ def test_reading_rounds_once(make, count):
                 assert a[0] == 0 and int.from_bytes(a[4], "little") == bits, text
             if real == "d" and bits != form.infinity:
                 assert struct.pack("<d", float(text)) == a[4]
-            listed = read(native, b"[1.5, " + text.encode() + b", 2.25, 3" + b" " * 60 + b"]", kind)  # far from the end: the fast way
+            # far from the end: the fast way
+            listed = read(native, b"[1.5, " + text.encode() + b", 2.25, 3" + b" " * 60 + b"]", kind)
             assert (listed[0] == 0) == (a[0] == 0)
             if a[0] == 0:
                 width = json_numbers.WIDTHS[kind]
@@ -193,7 +251,12 @@ def test_reading_rounds_once(make, count):
 
 def test_reading_very_long_numbers():
     thirds, near_half = "0." + "3" * 2000, "9007199254740993" + "0" * 800 + "1e-801"
-    for text in (thirds, "1" + "0" * 300 + "." + "0" * 900 + "1", near_half, "5" + "0" * 1200 + "e-1524"):
+    for text in (
+        thirds,
+        "1" + "0" * 300 + "." + "0" * 900 + "1",
+        near_half,
+        "5" + "0" * 1200 + "e-1524",
+    ):
         for kind in (FLOAT64, FLOAT32):
             assert read(native, text.encode(), kind) == read(json_read, text.encode(), kind)
     assert struct.unpack("<d", read(native, thirds.encode(), FLOAT64)[4])[0] == 1 / 3
@@ -203,11 +266,18 @@ def test_reading_very_long_numbers():
 def test_small_floats_are_the_nearest(kind):
     """Of random decimals around all that there are, by exact comparison."""
     form, rng = json_numbers.FORMS[kind], random.Random(kind)
-    values = [Fraction(c) * Fraction(2) ** q for c, q in (json_numbers.binary(form, size) for size in range(form.most + 1))]
+    values = [
+        Fraction(c) * Fraction(2) ** q
+        for c, q in (json_numbers.binary(form, size) for size in range(form.most + 1))
+    ]
     for _ in range(300):
         size = rng.randrange(1, form.most + 1)
         low, high = values[size - 1], values[size]
-        for value in (low + (high - low) * Fraction(rng.randrange(1001), 1000), (low + high) / 2, high):
+        for value in (
+            low + (high - low) * Fraction(rng.randrange(1001), 1000),
+            (low + high) / 2,
+            high,
+        ):
             text = repr(float(value))
             value = Fraction(float(value))
             near = min((size - 1, size), key=lambda one: (abs(values[one] - value), one & 1))
@@ -229,11 +299,17 @@ def documents(draw):
     if draw(st.booleans()):
         return "".join(draw(st.lists(PIECES, max_size=14))).encode()
     rng = random.Random(draw(st.integers(0, 1 << 40)))
-    leaf = rng.choice(["1", "0", "-1", "2.5", "0.1234567", "-3.25e-3", "true", '"NaN"', "0.12345678901234567"])
+    leaf = rng.choice(
+        ["1", "0", "-1", "2.5", "0.1234567", "-3.25e-3", "true", '"NaN"', "0.12345678901234567"]
+    )
 
     def nest(depth):
         if depth == 0:
-            return leaf if rng.random() < 0.9 else rng.choice(["1", "1.5", "[]", "", "-0.0", "123456789"])
+            return (
+                leaf
+                if rng.random() < 0.9
+                else rng.choice(["1", "1.5", "[]", "", "-0.0", "123456789"])
+            )
         space = rng.choice(["", "", " ", "\n  "])
         count = rng.choice([0, 1, 2, 3, 40]) if depth == 1 and rng.random() < 0.3 else 2
         return f"[{space}" + f",{space}".join(nest(depth - 1) for _ in range(count)) + f"{space}]"
@@ -242,15 +318,28 @@ def documents(draw):
     return text.encode()[: rng.randint(0, len(text)) if rng.random() < 0.2 else len(text)]
 
 
-@given(documents(), st.integers(0, len(KINDS) - 1), st.booleans(), st.sampled_from([ALL, ALL, 0, 1, 3]))
+@given(
+    documents(), st.integers(0, len(KINDS) - 1), st.booleans(), st.sampled_from([ALL, ALL, 0, 1, 3])
+)
 def test_read(text, kind, ragged, most):
     found = read(native, text, kind, None, ragged, most)
     assert found == read(json_read, text, kind, None, ragged, most)
-    assert found[0] in (0, *range(status.BAD_JSON, status.TOO_DEEP + 1), status.TRUNCATED, status.OUT_OF_RANGE, status.OVER_LIMIT)
+    assert found[0] in (
+        0,
+        *range(status.BAD_JSON, status.TOO_DEEP + 1),
+        status.TRUNCATED,
+        status.OUT_OF_RANGE,
+        status.OVER_LIMIT,
+    )
     assert found[1] <= len(text) and found[2] <= len(text)
 
 
-@given(documents(), st.integers(0, len(KINDS) - 1), st.lists(st.integers(1, 3), max_size=3).map(tuple), st.integers(0, 3))
+@given(
+    documents(),
+    st.integers(0, len(KINDS) - 1),
+    st.lists(st.integers(1, 3), max_size=3).map(tuple),
+    st.integers(0, 3),
+)
 def test_read_with_a_shape(text, kind, shape, at):
     at = min(at, len(text))
     found = read(native, text, kind, shape, at=at)
@@ -260,7 +349,12 @@ def test_read_with_a_shape(text, kind, shape, at):
         assert found == free
 
 
-@given(st.text(st.sampled_from('[]{}"\\$ax1,: \n'), max_size=30), st.integers(0, 3), st.integers(0, 5), st.booleans())
+@given(
+    st.text(st.sampled_from('[]{}"\\$ax1,: \n'), max_size=30),
+    st.integers(0, 3),
+    st.integers(0, 5),
+    st.booleans(),
+)
 def test_skip(text, at, depth, past):
     data = text.encode()
     at = min(at, len(data))
@@ -282,10 +376,19 @@ def nested(draw):
     return tuple(levels), lists
 
 
-@given(nested(), st.integers(0, len(KINDS) - 1), st.integers(0, 1 << 40), st.booleans(), st.integers(-1, 3), st.integers(0, 5))
+@given(
+    nested(),
+    st.integers(0, len(KINDS) - 1),
+    st.integers(0, 1 << 40),
+    st.booleans(),
+    st.integers(-1, 3),
+    st.integers(0, 5),
+)
 def test_write(levels, kind, seed, bare, indent, margin):
     levels, count = levels
-    bits = np.frombuffer(random.Random(seed).randbytes(count * json_numbers.WIDTHS[kind]), unsigned(kind))
+    bits = np.frombuffer(
+        random.Random(seed).randbytes(count * json_numbers.WIDTHS[kind]), unsigned(kind)
+    )
     found = write(native, kind, bits, levels, bare, indent, margin)
     assert found == write(json_write, kind, bits, levels, bare, indent, margin)
     code, _, end, _, values, _ = native.json_read_numbers(found, 0, kind, None, True, ALL)
@@ -295,7 +398,11 @@ def test_write(levels, kind, seed, bare, indent, margin):
 @given(st.binary(max_size=9), st.binary(max_size=9))
 def test_what_stands_around(before, after):
     args = (before, np.zeros(2, np.uint8), KINDS.index("uint8"), (2,), False, -1, 0, after)
-    assert native.json_write_numbers(*args) == json_write.json_write_numbers(*args) == before + b"[0,0]" + after
+    assert (
+        native.json_write_numbers(*args)
+        == json_write.json_write_numbers(*args)
+        == before + b"[0,0]" + after
+    )
 
 
 def test_large_arrays_of_a_few_megabytes():
@@ -304,7 +411,10 @@ def test_large_arrays_of_a_few_megabytes():
     text = write(native, FLOAT64, x.view(np.uint64), (300, 1000))
     assert len(text) > 4 << 20
     assert (bits_of(FLOAT64, text) == x.view(np.uint64)).all()
-    assert text.decode().replace("]", "").replace("[", "").split(",")[::997] == list(map(repr, x.tolist()))[::997]
+    assert (
+        text.decode().replace("]", "").replace("[", "").split(",")[::997]
+        == list(map(repr, x.tolist()))[::997]
+    )
 
 
 def test_kernels_refuse_what_they_cannot_hold():
@@ -321,19 +431,29 @@ def test_kernels_refuse_what_they_cannot_hold():
             (2, np.array([1, 1, 2])),
         ):
             with pytest.raises(ValueError):
-                kernel.json_write_numbers(b"", np.zeros(2, np.uint8), KINDS.index("uint8"), levels, False, -1, 0, b"")
+                kernel.json_write_numbers(
+                    b"", np.zeros(2, np.uint8), KINDS.index("uint8"), levels, False, -1, 0, b""
+                )
         with pytest.raises(ValueError):
             kernel.json_write_numbers(b"", one[:7], FLOAT64, (1,), False, -1, 0, b"")
         with pytest.raises(ValueError):
             kernel.json_write_numbers(b"", one, len(KINDS), (1,), False, -1, 0, b"")
         with pytest.raises(TypeError):
-            kernel.json_write_numbers(b"", one, FLOAT64, (1, np.array([0.0, 1.0])), False, -1, 0, b"")
+            kernel.json_write_numbers(
+                b"", one, FLOAT64, (1, np.array([0.0, 1.0])), False, -1, 0, b""
+            )
     for kernel in (native, json_read):
         for args in ((b"[1]", 4, FLOAT64, None), (b"[1]", 0, -1, None), (b"[]", 0, FLOAT64, (0,))):
             with pytest.raises(ValueError):
                 kernel.json_read_numbers(*args, False, ALL)
-        assert kernel.json_read_numbers(b"[1]", 0, FLOAT64, (1 << 40,), False, ALL)[0] == status.WRONG_SHAPE  # before anything is allocated
-        assert kernel.json_read_numbers(b"[1,2]", 0, FLOAT64, (2,), False, 1)[0] == status.OVER_LIMIT
+        # before anything is allocated
+        assert (
+            kernel.json_read_numbers(b"[1]", 0, FLOAT64, (1 << 40,), False, ALL)[0]
+            == status.WRONG_SHAPE
+        )
+        assert (
+            kernel.json_read_numbers(b"[1,2]", 0, FLOAT64, (2,), False, 1)[0] == status.OVER_LIMIT
+        )
     with pytest.raises(ValueError):
         native.json_skip(b"[]", 3, 1, False)
     with pytest.raises(ValueError):

@@ -1,4 +1,6 @@
-"""The kernels of record files and their readable twins give the same result, and protobuf agrees with both."""
+"""The kernels of record files and their readable twins give the same result, and protobuf agrees
+with both.
+"""
 
 import random
 import struct
@@ -57,12 +59,20 @@ def streams(draw):
     parts = []
     for _ in range(rng.randrange(6)):
         parts.append(
-            damaged(rng, native.frame(rng.randbytes(rng.choice([0, 1, 7, 8, 40, 300])))) if rng.random() < 0.95 else rng.randbytes(9)
+            damaged(rng, native.frame(rng.randbytes(rng.choice([0, 1, 7, 8, 40, 300]))))
+            if rng.random() < 0.95
+            else rng.randbytes(9)
         )
     return b"".join(parts)
 
 
-@given(streams(), st.data(), st.booleans(), st.sampled_from([0, 7, 8, 1 << 30, (1 << 64) - 1]), st.sampled_from([0, 1, 2, 1 << 40]))
+@given(
+    streams(),
+    st.data(),
+    st.booleans(),
+    st.sampled_from([0, 7, 8, 1 << 30, (1 << 64) - 1]),
+    st.sampled_from([0, 1, 2, 1 << 40]),
+)
 def test_frame_scan(data, draw, check, longest, most):
     start = draw.draw(st.one_of(st.just(0), st.integers(0, len(data))))
     found = native.frame_scan(data, start, check, longest, most)
@@ -70,7 +80,10 @@ def test_frame_scan(data, draw, check, longest, most):
     same(native.frame_list(data, *found[2:]), pure_tfrecord.frame_list(data, *found[2:]))
     assert (found[0] == 0) <= (found[1] == len(data) or len(found[2]) == most)
     if found[0] == 0 and check:
-        assert b"".join(map(native.frame, native.frame_list(data, *found[2:]))) == data[start : found[1]]
+        assert (
+            b"".join(map(native.frame, native.frame_list(data, *found[2:])))
+            == data[start : found[1]]
+        )
 
 
 @given(streams(), st.data(), st.sampled_from([0, 8, 1 << 30, (1 << 64) - 1]))
@@ -85,13 +98,27 @@ def test_frame_find(data, draw, longest):
 NUMBERS = st.one_of(st.integers(0, 400), st.just((1 << 64) - 1))
 
 
-@given(streams(), st.data(), st.sampled_from([8, 1 << 30, (1 << 64) - 1]), NUMBERS, NUMBERS, st.sampled_from([1, 30]))
+@given(
+    streams(),
+    st.data(),
+    st.sampled_from([8, 1 << 30, (1 << 64) - 1]),
+    NUMBERS,
+    NUMBERS,
+    st.sampled_from([1, 30]),
+)
 def test_frame_chain(data, draw, longest, near, checks, guess):
-    start, stop = draw.draw(st.integers(0, len(data) + 20)), draw.draw(st.one_of(st.integers(0, len(data) + 20), st.just((1 << 64) - 1)))
+    start, stop = (
+        draw.draw(st.integers(0, len(data) + 20)),
+        draw.draw(st.one_of(st.integers(0, len(data) + 20), st.just((1 << 64) - 1))),
+    )
     total = len(data) + draw.draw(st.sampled_from([0, 0, 1, 12, 400, 1 << 40]))
     found, left = native.frame_chain(data, start, stop, longest, total, near, checks, guess)
-    assert (found, left) == pure_tfrecord.frame_chain(data, start, stop, longest, total, near, checks, guess)
-    assert found == len(data) or (start <= found < stop and found == native.frame_find(data, found, longest))
+    assert (found, left) == pure_tfrecord.frame_chain(
+        data, start, stop, longest, total, near, checks, guess
+    )
+    assert found == len(data) or (
+        start <= found < stop and found == native.frame_find(data, found, longest)
+    )
     assert left <= checks and (checks - left == 0 or checks - left >= guess)
 
 
@@ -99,7 +126,10 @@ def test_what_begins_a_chain():
     """The rules one by one: headers that lie are passed over, and what it costs to see that."""
 
     def chain(data, *, total=None, near=0, checks=1000, stop=1 << 40):
-        found = {k.frame_chain(data, 0, stop, 1 << 30, total or len(data), near, checks, 100) for k in (native, pure_tfrecord)}
+        found = {
+            k.frame_chain(data, 0, stop, 1 << 30, total or len(data), near, checks, 100)
+            for k in (native, pure_tfrecord)
+        }
         assert len(found) == 1
         return found.pop()
 
@@ -108,10 +138,12 @@ def test_what_begins_a_chain():
     assert chain(b"??" + frame) == (2, 1000)  # the file ends with it
     assert chain(b"??" + lie + b"?" * 11) == (2, 1000)  # whatever its data is
     assert chain(b"??" + frame + b"?" * 20) == (2, 1000)  # its data tells
-    assert chain(b"??" + frame + b"?" * 20, checks=99) == (len(frame) + 22, 99)  # which nothing is left for
+    # which nothing is left for
+    assert chain(b"??" + frame + b"?" * 20, checks=99) == (len(frame) + 22, 99)
     assert chain(lie + b"?" * 40) == (52, 900)
     assert chain(lie * 9 + frame) == (9 * 12, 1000 - 9 * 100)
-    assert chain(lie + b"?" * 10, total=99) == (0, 1000)  # more than these bytes is needed to judge it
+    # more than these bytes is needed to judge it
+    assert chain(lie + b"?" * 10, total=99) == (0, 1000)
     assert chain(lie + b"?" * 10, total=99, near=1) == (22, 1000)
     assert chain(lie + b"?" * 10, total=22) == (22, 1000)
     assert chain(b"??" + frame, stop=2) == (len(frame) + 2, 1000)
@@ -127,7 +159,10 @@ def test_frames(records, before):
     offsets = np.cumsum([len(before), *map(len, records)], dtype=np.int64)
     blob = native.frames(data, offsets)
     assert (
-        blob == pure_tfrecord.frames(data, offsets) == b"".join(map(native.frame, records)) == b"".join(map(pure_tfrecord.frame, records))
+        blob
+        == pure_tfrecord.frames(data, offsets)
+        == b"".join(map(native.frame, records))
+        == b"".join(map(pure_tfrecord.frame, records))
     )
     code, offset, starts, sizes = native.frame_scan(blob, 0, True, 1 << 30, 1 << 30)
     assert (code, offset) == (0, len(blob)) and native.frame_list(blob, starts, sizes) == records
@@ -137,8 +172,16 @@ def test_frames(records, before):
 def test_long_frames(size):
     """Three checksums are computed at once; here they are of different lengths."""
     data = np.random.default_rng(size).bytes(size)
-    blob = bytearray(native.frame(data) + native.frame(data[: size // 2]) + native.frame(data[1:]) + native.frame(b"x"))
-    same(native.frame_scan(blob, 0, True, 1 << 30, 9), pure_tfrecord.frame_scan(blob, 0, True, 1 << 30, 9))
+    blob = bytearray(
+        native.frame(data)
+        + native.frame(data[: size // 2])
+        + native.frame(data[1:])
+        + native.frame(b"x")
+    )
+    same(
+        native.frame_scan(blob, 0, True, 1 << 30, 9),
+        pure_tfrecord.frame_scan(blob, 0, True, 1 << 30, 9),
+    )
     for at in (12 + size // 2, 16 + size + 12, len(blob) - 1):
         if size:
             blob[at] ^= 4
@@ -170,8 +213,18 @@ def test_frames_refuse_what_they_cannot_hold():
         ):
             with pytest.raises(ValueError):
                 call(kernels)
-        assert kernels.frame_find(b"abc" * 9, (1 << 64) - 1, 9) == kernels.frame_find(b"abc" * 9, (1 << 63) + 5, 9) == 27
-    for wrong in (None, int64s(1).astype(np.int32), [1], int64s(1, 2, 3)[::2], int64s(1).reshape(1, 1)):
+        assert (
+            kernels.frame_find(b"abc" * 9, (1 << 64) - 1, 9)
+            == kernels.frame_find(b"abc" * 9, (1 << 63) + 5, 9)
+            == 27
+        )
+    for wrong in (
+        None,
+        int64s(1).astype(np.int32),
+        [1],
+        int64s(1, 2, 3)[::2],
+        int64s(1).reshape(1, 1),
+    ):
         with pytest.raises((TypeError, ValueError)):
             native.frame_list(b"abc", wrong, int64s(1))
         with pytest.raises((TypeError, ValueError)):
@@ -184,11 +237,26 @@ def test_frames_refuse_what_they_cannot_hold():
 
 
 def batch(rng, sequence):
-    """(messages, kinds of the features, of the feature lists, buffer, starts, sizes, whether checksums are there)"""
-    messages = Messages(rng, rng.choice([0, 0.05, 0.2]), {kind: rng.choice([0, 1, 2, 30]) for kind in (1, 2, 3) if rng.random() < 0.3})
+    """(messages, kinds of the features, of the feature lists, buffer, starts, sizes, whether
+    checksums are there)
+    """
+    messages = Messages(
+        rng,
+        rng.choice([0, 0.05, 0.2]),
+        {kind: rng.choice([0, 1, 2, 30]) for kind in (1, 2, 3) if rng.random() < 0.3},
+    )
     kinds = {name: rng.randint(1, 3) for name in rng.sample(NAMES, rng.randint(0, 4))}
-    lists = {name: rng.randint(1, 3) for name in rng.sample(NAMES, rng.randint(0, 3))} if sequence else None
-    framed, data, starts, sizes = rng.random() < 0.3, bytearray(rng.randbytes(rng.randrange(9))), [], []
+    lists = (
+        {name: rng.randint(1, 3) for name in rng.sample(NAMES, rng.randint(0, 3))}
+        if sequence
+        else None
+    )
+    framed, data, starts, sizes = (
+        rng.random() < 0.3,
+        bytearray(rng.randbytes(rng.randrange(9))),
+        [],
+        [],
+    )
     broken = rng.random() < 0.3
     for _ in range(rng.choice([0, 1, 2, 3, 8])):
         message = messages.message(kinds, lists)
@@ -197,7 +265,11 @@ def batch(rng, sequence):
         sizes.append(len(message))
         data += message
         if framed:
-            data += damaged(rng, native.frame(message)[-4:]) if rng.random() < 0.1 else native.frame(message)[-4:]
+            data += (
+                damaged(rng, native.frame(message)[-4:])
+                if rng.random() < 0.1
+                else native.frame(message)[-4:]
+            )
     data += rng.randbytes(rng.choice([0, 3, 100]))
     if starts and rng.random() < 0.03:
         sizes[-1] += rng.choice([-1, 1, 200, 1 << 62])
@@ -213,7 +285,11 @@ def columns_for(rng, messages, kinds, lists):
                 kind = kind if rng.random() < 0.98 else rng.randint(1, 3)
                 length = messages.counts.get(kind, -1)
                 length = length if rng.random() < 0.8 else -1 if rng.random() < 0.8 else 2
-                kind = PLACES if kind == BYTES and length >= 0 and not is_list and rng.random() < 0.3 else kind
+                kind = (
+                    PLACES
+                    if kind == BYTES and length >= 0 and not is_list and rng.random() < 0.3
+                    else kind
+                )
                 columns.append((name, kind, length, is_list))
         if rng.random() < 0.3 and (lists is not None or not is_list):
             columns.append((b"missing", rng.randint(1, 3), rng.choice([-1, 0, 3]), is_list))
@@ -222,7 +298,9 @@ def columns_for(rng, messages, kinds, lists):
 
 
 class Outputs:
-    """Buffers as ExampleDecoder wants them, with room for `spare` values, bytes and steps more than are surely needed."""
+    """Buffers as ExampleDecoder wants them, with room for `spare` values, bytes and steps more than
+    are surely needed.
+    """
 
     def __init__(self, columns, rows, spare):
         self.columns, self.rows = columns, rows
@@ -232,7 +310,15 @@ class Outputs:
             offsets = np.zeros(values + 1, np.int64) if kind == BYTES else None
             splits = np.zeros((spare if is_list else rows) + 1, np.int64) if length < 0 else None
             steps = np.zeros(rows + 1, np.int64) if is_list else None
-            self.parts.append((np.full(values * WIDTHS[kind], 77, DTYPES[kind]), offsets, splits, steps, np.zeros(rows, np.bool_)))
+            self.parts.append(
+                (
+                    np.full(values * WIDTHS[kind], 77, DTYPES[kind]),
+                    offsets,
+                    splits,
+                    steps,
+                    np.zeros(rows, np.bool_),
+                )
+            )
 
     def used(self, number, row):
         """(instances, values, bytes)"""
@@ -245,17 +331,37 @@ class Outputs:
     def grow(self, number, row, size):
         instances, values, data = self.used(number, row)
         old, kind = self.parts[number], self.columns[number][1]
-        needs = (data if kind == BYTES else values) * WIDTHS[kind] + size, values + 1 + size, instances + 1 + size
-        longer = [array if array is None or len(array) >= n else np.resize(array, n) for array, n in zip(old[:3], needs, strict=True)]
-        assert any(a is not b for a, b in zip(longer, old[:3], strict=True)), "NO_SPACE, and there was enough"
+        needs = (
+            (data if kind == BYTES else values) * WIDTHS[kind] + size,
+            values + 1 + size,
+            instances + 1 + size,
+        )
+        longer = [
+            array if array is None or len(array) >= n else np.resize(array, n)
+            for array, n in zip(old[:3], needs, strict=True)
+        ]
+        assert any(a is not b for a, b in zip(longer, old[:3], strict=True)), (
+            "NO_SPACE, and there was enough"
+        )
         self.parts[number] = (*longer, *old[3:])
 
     def filled(self, row):
         out = []
         for number, (_, kind, _, _) in enumerate(self.columns):
             instances, values, data = self.used(number, row)
-            ends = (data if kind == BYTES else values) * WIDTHS[kind], values + 1, instances + 1, row + 1, row
-            out.append(tuple(part if part is None else part[:end].copy() for part, end in zip(self.parts[number], ends, strict=True)))
+            ends = (
+                (data if kind == BYTES else values) * WIDTHS[kind],
+                values + 1,
+                instances + 1,
+                row + 1,
+                row,
+            )
+            out.append(
+                tuple(
+                    part if part is None else part[:end].copy()
+                    for part, end in zip(self.parts[number], ends, strict=True)
+                )
+            )
         return out
 
 
@@ -265,10 +371,14 @@ def decode(module, columns, sequence, data, starts, sizes, checked, spare, rows,
     decoder = module.ExampleDecoder(*parts, sequence, compat)
     outputs, done, row, strange = Outputs(columns, rows, spare), 0, 0, False
     while True:
-        code, offset, done, column, found, more = decoder.decode(data, starts, sizes, first + row, row, outputs.parts, checked)
+        code, offset, done, column, found, more = decoder.decode(
+            data, starts, sizes, first + row, row, outputs.parts, checked
+        )
         row, strange = row + done, strange or more
         if code != status.NO_SPACE:
-            return (code, offset, row, column, found, strange), outputs.filled(row if columns else 0)
+            return (code, offset, row, column, found, strange), outputs.filled(
+                row if columns else 0
+            )
         outputs.grow(column, row, int(sizes[first + row]))
 
 
@@ -362,15 +472,23 @@ def test_example_survey(seed, sequence):
 def test_a_survey_counts():
     survey = native.ExampleSurvey(9)
     feature = bytes.fromhex("0a0d 0a0b 0a0161 1206 1a04 0a02 0503")
-    twice, unset = feature + bytes.fromhex("0a0b 0a09 0a0161 1204 1a02 0807"), bytes.fromhex("0a05 0a03 0a0161")
+    twice, unset = (
+        feature + bytes.fromhex("0a0b 0a09 0a0161 1204 1a02 0807"),
+        bytes.fromhex("0a05 0a03 0a0161"),
+    )
     steps = bytes.fromhex("120e 0a0c 0a0162 1207 0a05 1203 0a0101")
     data = feature + twice + unset
     at = np.cumsum([0, len(feature), len(twice), len(unset)])
     assert survey.add(data, at[:-1], np.diff(at), True) == (0, 0, 3)
     code, offset, done = survey.add(steps, int64s(0), int64s(len(steps)), True)
-    assert (code, offset, done) == (status.BAD_PACKED, 13, 0)  # and the name of the message at fault does not count
+    # and the name of the message at fault does not count
+    assert (code, offset, done) == (status.BAD_PACKED, 13, 0)
     nothing = (float("inf"), float("-inf"))
-    assert survey.result() == (3, 0, [(b"a", False, 2, (1, 0, 0, 2), 1, 2, 3, (3, 7), nothing, 0, (0, 0), (0, 0))])
+    assert survey.result() == (
+        3,
+        0,
+        [(b"a", False, 2, (1, 0, 0, 2), 1, 2, 3, (3, 7), nothing, 0, (0, 0), (0, 0))],
+    )
 
 
 @pytest.mark.parametrize("module", [native, pure_survey])
@@ -396,12 +514,18 @@ def test_a_survey_counts_messages_of_other_types(module):
 def test_threads_may_share_a_survey():
     """Each message is 24 KiB, so the lock of the interpreter is given up."""
     rng = random.Random(5)
-    records = [Messages(rng, 0.1).message({b"%d" % rng.randrange(50): INT64 for _ in range(20)}, None) for _ in range(300)]
+    records = [
+        Messages(rng, 0.1).message({b"%d" % rng.randrange(50): INT64 for _ in range(20)}, None)
+        for _ in range(300)
+    ]
     data = b"".join(records)
     assert len(data) > 32 << 10
     at = np.cumsum([0, *map(len, records)])
     survey, alone = native.ExampleSurvey(1000), native.ExampleSurvey(1000)
-    workers = [threading.Thread(target=survey.add, args=(data, at[:-1], np.diff(at), True)) for _ in range(4)]
+    workers = [
+        threading.Thread(target=survey.add, args=(data, at[:-1], np.diff(at), True))
+        for _ in range(4)
+    ]
     for worker in workers:
         worker.start()
     while any(worker.is_alive() for worker in workers):
@@ -415,7 +539,9 @@ def test_threads_may_share_a_survey():
 
 
 def inputs_for(rng, rows, sequence, consistent):
-    """Columns as example_encode takes them, sorted as protobuf sorts them; unless `consistent`, sometimes one that contradicts itself."""
+    """Columns as example_encode takes them, sorted as protobuf sorts them; unless `consistent`,
+    sometimes one that contradicts itself.
+    """
     columns = []
     for is_list in (False, True) if sequence else (False,):
         for name in key_order(rng.sample(NAMES, rng.randint(0, 4))):
@@ -423,7 +549,10 @@ def inputs_for(rng, rows, sequence, consistent):
             counts = [rng.choice([0, 1, 3]) for _ in range(rows)]
             steps = np.cumsum([0, *counts], dtype=np.int64) if is_list else None
             instances = sum(counts) if is_list else rows
-            sizes = [rng.choice([0, 1, 2, rng.randrange(60)]) if length < 0 else length for _ in range(instances)]
+            sizes = [
+                rng.choice([0, 1, 2, rng.randrange(60)]) if length < 0 else length
+                for _ in range(instances)
+            ]
             splits = np.cumsum([0, *sizes], dtype=np.int64) if length < 0 else None
             count, offsets = sum(sizes), None
             if kind == BYTES:
@@ -433,11 +562,23 @@ def inputs_for(rng, rows, sequence, consistent):
             elif kind == FLOAT:
                 values = np.frombuffer(rng.randbytes(4 * count), np.float32).copy()
             else:
-                values = np.array([rng.getrandbits(rng.randrange(1, 65)) & (1 << 64) - 1 for _ in range(count)], np.uint64).astype(np.int64)
-            present = None if rng.random() < 0.5 else np.array([rng.random() < 0.7 for _ in range(rows)], np.bool_)
+                values = np.array(
+                    [rng.getrandbits(rng.randrange(1, 65)) & (1 << 64) - 1 for _ in range(count)],
+                    np.uint64,
+                ).astype(np.int64)
+            present = (
+                None
+                if rng.random() < 0.5
+                else np.array([rng.random() < 0.7 for _ in range(rows)], np.bool_)
+            )
             if not consistent and rng.random() < 0.2:
-                broken = rng.choice([array for array in (offsets, splits, steps) if array is not None] or [int64s(0)])
-                broken[rng.randrange(len(broken))] = rng.choice([-1, 1 << 62, (1 << 63) - 1, -(1 << 63), rng.randrange(9)])
+                broken = rng.choice(
+                    [array for array in (offsets, splits, steps) if array is not None]
+                    or [int64s(0)]
+                )
+                broken[rng.randrange(len(broken))] = rng.choice(
+                    [-1, 1 << 62, (1 << 63) - 1, -(1 << 63), rng.randrange(9)]
+                )
             if not consistent and rng.random() < 0.1:
                 values, present = values[:-1], None if present is None else present[:-1]
             columns.append((name, kind, is_list, length, values, offsets, splits, steps, present))
@@ -450,7 +591,16 @@ def test_example_encode(seed, sequence, framed, consistent):
     rows = rng.randrange(5)
     columns = inputs_for(rng, rows, sequence, consistent)
     room, wants_ends = rng.choice([0, rng.randrange(300), 100_000]), rng.random() < 0.8
-    first, step, count = rng.choice([(0, 1, rows), (0, 1, rows), (1, 2, rows // 2), (0, 0, 3), (rows, 1, 2), ((1 << 64) - 1, 1 << 63, 3)])
+    first, step, count = rng.choice(
+        [
+            (0, 1, rows),
+            (0, 1, rows),
+            (1, 2, rows // 2),
+            (0, 0, 3),
+            (rows, 1, 2),
+            ((1 << 64) - 1, 1 << 63, 3),
+        ]
+    )
     results = []
     for kernel in (native.example_encode, pure_encode.example_encode):
         out, ends = np.full(room, 77, np.uint8), np.zeros(count, np.int64) if wants_ends else None
@@ -474,8 +624,16 @@ def test_what_is_encoded_is_decoded(seed, sequence):
     result, filled = decode(native, columns, sequence, out[:used], starts, sizes, False, 4, rows, 0)
     assert result[:3] == (0, 0, rows)
     again = np.empty(used, np.uint8)
-    columns = [(name, kind, is_list, length, *parts) for (name, kind, length, is_list), parts in zip(columns, filled, strict=True)]
-    assert native.example_encode(columns, sequence, 0, 1, rows, True, again, None) == (0, rows, used, 0)
+    columns = [
+        (name, kind, is_list, length, *parts)
+        for (name, kind, length, is_list), parts in zip(columns, filled, strict=True)
+    ]
+    assert native.example_encode(columns, sequence, 0, 1, rows, True, again, None) == (
+        0,
+        rows,
+        used,
+        0,
+    )
     assert again.tobytes() == out[:used].tobytes()
 
 
@@ -500,8 +658,27 @@ def test_records_refuse_what_they_cannot_hold():
         with pytest.raises(ValueError):
             k([column], False, 0, 1, 3, False, out, int64s(0, 0))
         assert k([column], False, 3, 1, 1, False, out, None)[:2] == (status.OUT_OF_RANGE, 0)
-        assert k([(b"a", INT64, False, big, ints, None, None, None, None)], False, 3, 1, 1, False, out, None)[0] == status.OUT_OF_RANGE
-        for steps in (int64s(0, big), int64s(-5, -3), int64s(-1, 0), int64s(2, 1), int64s(0), int64s()):
+        assert (
+            k(
+                [(b"a", INT64, False, big, ints, None, None, None, None)],
+                False,
+                3,
+                1,
+                1,
+                False,
+                out,
+                None,
+            )[0]
+            == status.OUT_OF_RANGE
+        )
+        for steps in (
+            int64s(0, big),
+            int64s(-5, -3),
+            int64s(-1, 0),
+            int64s(2, 1),
+            int64s(0),
+            int64s(),
+        ):
             empty_steps = (b"a", INT64, True, 0, ints, None, None, steps, None)
             assert k([empty_steps], True, 0, 1, 1, False, out, None)[0] == status.OUT_OF_RANGE
     for wrong in ((*column[:4], None, *column[5:]), column[:-1], list(column)):
@@ -549,35 +726,82 @@ def test_the_decoder_refuses_what_it_cannot_hold():
     ):
         with pytest.raises((TypeError, ValueError)):
             decoder.decode(data, one, zero, 0, row, outputs, True)
-    for first, starts, sizes in ((2, one, zero), (0, one, int64s()), (0, None, None), (0, one.astype(np.int32), zero)):
+    for first, starts, sizes in (
+        (2, one, zero),
+        (0, one, int64s()),
+        (0, None, None),
+        (0, one.astype(np.int32), zero),
+    ):
         with pytest.raises((TypeError, ValueError)):
             decoder.decode(data, starts, sizes, first, 0, [good], True)
-    for start, size in ((-1, 1), (0, -1), (10, 0), (0, 10), (1 << 62, 1 << 62), (-(1 << 63), (1 << 63) - 1)):
-        assert decoder.decode(data, int64s(start), int64s(size), 0, 0, [good], True)[:3] == (status.TRUNCATED, start, 0)
-        assert native.ExampleSurvey(9).add(data, int64s(start), int64s(size), True) == (status.TRUNCATED, start, 0)
+    for start, size in (
+        (-1, 1),
+        (0, -1),
+        (10, 0),
+        (0, 10),
+        (1 << 62, 1 << 62),
+        (-(1 << 63), (1 << 63) - 1),
+    ):
+        assert decoder.decode(data, int64s(start), int64s(size), 0, 0, [good], True)[:3] == (
+            status.TRUNCATED,
+            start,
+            0,
+        )
+        assert native.ExampleSurvey(9).add(data, int64s(start), int64s(size), True) == (
+            status.TRUNCATED,
+            start,
+            0,
+        )
 
 
 def test_the_decoder_trusts_no_output():
-    """Numbers that point anywhere, and one array in two places: an exception or NO_SPACE, and no crash."""
+    """Numbers that point anywhere, and one array in two places: an exception or NO_SPACE, and no
+    crash.
+    """
     rng = random.Random(7)
     hostile = [-1, -2, -(1 << 63), (1 << 63) - 1, 1 << 61, (1 << 60) - 1, 5, 0]
     for _ in range(3000):
-        kind, length, is_list = rng.randint(1, 3), rng.choice([-1, 1, 3, (1 << 31) - 1]), rng.random() < 0.5
+        kind, length, is_list = (
+            rng.randint(1, 3),
+            rng.choice([-1, 1, 3, (1 << 31) - 1]),
+            rng.random() < 0.5,
+        )
         rows = rng.randint(1, 3)
-        message = Messages(rng, 0.1).message({} if is_list else {b"a": kind}, {b"a": kind} if is_list else {})
+        message = Messages(rng, 0.1).message(
+            {} if is_list else {b"a": kind}, {b"a": kind} if is_list else {}
+        )
         shared = np.array([rng.choice(hostile) for _ in range(8)], np.int64)
 
         def numbers(n, needed, shared=shared):
             if not needed:
                 return None
-            return shared[:n] if rng.random() < 0.5 else np.array([rng.choice(hostile) for _ in range(n)], np.int64)
+            return (
+                shared[:n]
+                if rng.random() < 0.5
+                else np.array([rng.choice(hostile) for _ in range(n)], np.int64)
+            )
 
-        values = shared.view(DTYPES[kind]) if rng.random() < 0.5 else np.zeros(rng.randrange(64), DTYPES[kind])
-        parts = (numbers(rng.randint(1, 8), kind == BYTES), numbers(rng.randint(rows + 1, 8), length < 0), numbers(rows + 1, is_list))
+        values = (
+            shared.view(DTYPES[kind])
+            if rng.random() < 0.5
+            else np.zeros(rng.randrange(64), DTYPES[kind])
+        )
+        parts = (
+            numbers(rng.randint(1, 8), kind == BYTES),
+            numbers(rng.randint(rows + 1, 8), length < 0),
+            numbers(rows + 1, is_list),
+        )
         decoder = native.ExampleDecoder([b"a"], [kind], [length], [is_list], True, rng.randrange(3))
         places = int64s(*[0] * 4), int64s(*[len(message)] * 4)
         try:
-            decoder.decode(message, *places, 0, rng.randrange(rows), [(values, *parts, np.zeros(rows, np.bool_))], True)
+            decoder.decode(
+                message,
+                *places,
+                0,
+                rng.randrange(rows),
+                [(values, *parts, np.zeros(rows, np.bool_))],
+                True,
+            )
         except ValueError:
             pass
 
@@ -588,7 +812,11 @@ def test_the_decoder_trusts_no_output():
 def unpacked(kind, feature):
     if kind == BYTES:
         return list(feature.bytes_list.value)
-    return [struct.pack("<f", value) for value in feature.float_list.value] if kind == FLOAT else list(feature.int64_list.value)
+    return (
+        [struct.pack("<f", value) for value in feature.float_list.value]
+        if kind == FLOAT
+        else list(feature.int64_list.value)
+    )
 
 
 KINDS = {None: 0, "bytes_list": BYTES, "float_list": FLOAT, "int64_list": INT64}
@@ -597,20 +825,32 @@ KINDS = {None: 0, "bytes_list": BYTES, "float_list": FLOAT, "int64_list": INT64}
 def items(kind, filled, instance, length):
     """The values of an instance as Python objects."""
     values, offsets, splits, _, _ = filled
-    start, stop = (instance * length, (instance + 1) * length) if splits is None else splits[instance : instance + 2].tolist()
+    start, stop = (
+        (instance * length, (instance + 1) * length)
+        if splits is None
+        else splits[instance : instance + 2].tolist()
+    )
     if kind == BYTES:
         return [values[offsets[i] : offsets[i + 1]].tobytes() for i in range(start, stop)]
-    return [value.tobytes() for value in values[start:stop]] if kind == FLOAT else values[start:stop].tolist()
+    return (
+        [value.tobytes() for value in values[start:stop]]
+        if kind == FLOAT
+        else values[start:stop].tolist()
+    )
 
 
 def quiet(value):
     """Floats go through Python's, which may set the bit of a signalling NaN."""
-    return struct.pack("<f", struct.unpack("<f", value)[0]) if type(value) is bytes and len(value) == 4 else value
+    return (
+        struct.pack("<f", struct.unpack("<f", value)[0])
+        if type(value) is bytes and len(value) == 4
+        else value
+    )
 
 
 def set_aside(maps):
-    """Whether protobuf's Python runtime kept an entry out of its map because a field inside it is unknown. The C++ runtime, which is
-    TensorFlow's own, steps over such a field, and so do we."""
+    """Whether protobuf's Python runtime kept an entry out of its map because a field inside it is
+    unknown. The C++ runtime, which is TensorFlow's own, steps over such a field, and so do we."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     return any(part.field_number == 1 and part.wire_type == 2 for part in UnknownFieldSet(maps))
@@ -633,18 +873,34 @@ def test_messages_mean_what_protobuf_says(tf, seed, sequence):
     except DecodeError:
         proto = None
     place = int64s(0), int64s(len(data))
-    columns = [(name, kind, -1, False) for name, kind in kinds.items()] + [(name, kind, -1, True) for name, kind in (lists or {}).items()]
+    columns = [(name, kind, -1, False) for name, kind in kinds.items()] + [
+        (name, kind, -1, True) for name, kind in (lists or {}).items()
+    ]
     for module, survey in ((native, native), (pure_example, pure_survey)):
         surveyed = survey.ExampleSurvey(99).add(data, *place, True)
         if sequence:  # an Example has no field 2, which a survey looks into
             assert (surveyed[0] in (0, status.BAD_TAG)) >= (proto is not None)
         result, filled = decode(module, columns, sequence, data, *place, True, len(data), 1, 0)
-        maps = [] if proto is None else [proto.context, proto.feature_lists] if sequence else [proto.features]
-        if proto is None or any(map(set_aside, maps)) or result[0] == status.BAD_TAG:  # the latter as below
+        maps = (
+            []
+            if proto is None
+            else [proto.context, proto.feature_lists]
+            if sequence
+            else [proto.features]
+        )
+        # the latter as below
+        if proto is None or any(map(set_aside, maps)) or result[0] == status.BAD_TAG:
             continue
-        expected = {(False, name): [feature] for name, feature in maps[0].feature.items() if feature.WhichOneof("kind")}
+        expected = {
+            (False, name): [feature]
+            for name, feature in maps[0].feature.items()
+            if feature.WhichOneof("kind")
+        }
         if sequence:
-            expected |= {(True, name): list(steps.feature) for name, steps in proto.feature_lists.feature_list.items()}
+            expected |= {
+                (True, name): list(steps.feature)
+                for name, steps in proto.feature_lists.feature_list.items()
+            }
         for number, (name, kind, _, is_list) in enumerate(columns):
             steps = expected.get((is_list, name.decode()))
             found = [KINDS[feature.WhichOneof("kind")] for feature in steps or ()]
@@ -654,7 +910,9 @@ def test_messages_mean_what_protobuf_says(tf, seed, sequence):
             if result[0] == 0:
                 assert filled[number][4][0] == (steps is not None)
                 got = [items(kind, filled[number], i, -1) for i in range(len(steps or ()))]
-                assert [list(map(quiet, row)) for row in got] == [list(map(quiet, unpacked(kind, feature))) for feature in steps or ()]
+                assert [list(map(quiet, row)) for row in got] == [
+                    list(map(quiet, unpacked(kind, feature))) for feature in steps or ()
+                ]
         else:
             assert result[:3] == (0, 0, 1)
 
@@ -662,8 +920,8 @@ def test_messages_mean_what_protobuf_says(tf, seed, sequence):
 @pytest.mark.tensorflow
 @given(seed=SEEDS)
 def test_what_protobuf_refuses_the_survey_refuses(tf, seed):
-    """But for two things. That names are UTF-8 is left to the kernels' callers. And inside a group the Python runtime lets a field number 0
-    pass; the C++ runtime does not, nor do we."""
+    """But for two things. That names are UTF-8 is left to the kernels' callers. And inside a group
+    the Python runtime lets a field number 0 pass; the C++ runtime does not, nor do we."""
     from google.protobuf.message import DecodeError
 
     rng = random.Random(seed)
@@ -684,16 +942,23 @@ def test_key_order(tf, seed):
     rng = random.Random(seed)
     for _ in range(30):
         alphabet = rng.choice(["ab", "a/é", "\x00a\x7f\x80ÿ", "aé\uffff\U0001f600"])
-        names = {"".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in range(rng.randrange(12))}
+        names = {
+            "".join(rng.choices(alphabet, k=rng.randrange(5))) for _ in range(rng.randrange(12))
+        }
         proto = tf.train.Example()
         proto.features.SetInParent()
         for name in rng.sample(sorted(names), len(names)):
             proto.features.feature[name].int64_list.value.append(1)
         encoded = [name.encode() for name in names]
-        columns = [(name, INT64, False, 1, int64s(1), None, None, None, None) for name in key_order(encoded)]
+        columns = [
+            (name, INT64, False, 1, int64s(1), None, None, None, None)
+            for name in key_order(encoded)
+        ]
         out = np.empty(1000, np.uint8)
         code, _, used, _ = native.example_encode(columns, False, 0, 1, 1, False, out, None)
-        assert code == 0 and out[:used].tobytes() == proto.SerializeToString(deterministic=True), sorted(names)
+        assert code == 0 and out[:used].tobytes() == proto.SerializeToString(deterministic=True), (
+            sorted(names)
+        )
 
 
 @pytest.mark.tensorflow
@@ -717,14 +982,24 @@ def test_encoded_as_protobuf_does(tf, seed, sequence):
             for instance in range(*parts[3][row : row + 2].tolist()) if is_list else (row,):
                 feature = where.feature.add() if is_list else features.feature[name.decode()]
                 values = items(kind, parts, instance, length)
-                target = {BYTES: feature.bytes_list, FLOAT: feature.float_list, INT64: feature.int64_list}[kind]
+                target = {
+                    BYTES: feature.bytes_list,
+                    FLOAT: feature.float_list,
+                    INT64: feature.int64_list,
+                }[kind]
                 target.SetInParent()
-                target.value.extend(np.frombuffer(value, np.float32)[0] for value in values) if kind == FLOAT else target.value.extend(
-                    values
+                (
+                    target.value.extend(np.frombuffer(value, np.float32)[0] for value in values)
+                    if kind == FLOAT
+                    else target.value.extend(values)
                 )
         written = out[start:stop].tobytes()
-        assert type(proto).FromString(written) == proto or any(column[1] == FLOAT for column in columns)  # NaN is not equal to itself
-        if not any(np.isnan(column[4]).any() for column in columns if column[1] == FLOAT):  # and its bits do not survive Python's floats
+        # NaN is not equal to itself
+        assert type(proto).FromString(written) == proto or any(
+            column[1] == FLOAT for column in columns
+        )
+        # and its bits do not survive Python's floats
+        if not any(np.isnan(column[4]).any() for column in columns if column[1] == FLOAT):
             assert written == proto.SerializeToString(deterministic=True)
 
 
@@ -738,7 +1013,9 @@ def regular(rng, count):
     for number in range(rng.randint(1, 5)):
         kind = rng.randint(1, 3)
         name = bytes([97 + number]) * rng.choice([1, 3, 8, 13, 14, 15, 40, 130])
-        features.append((name, kind, rng.choice([1, 1, 2, 8, 20, 33]), rng.choice([1, 10, 40, 62, 64])))
+        features.append(
+            (name, kind, rng.choice([1, 1, 2, 8, 20, 33]), rng.choice([1, 10, 40, 62, 64]))
+        )
     fixed = [rng.random() < 0.7 for _ in features]
 
     def value(kind, bits):
@@ -752,7 +1029,10 @@ def regular(rng, count):
         for (name, kind, length, bits), same_length in zip(features, fixed, strict=True):
             if rng.random() < 0.02:
                 continue
-            values = b"".join(value(kind, bits) for _ in range(length if same_length else rng.choice([0, 1, length])))
+            values = b"".join(
+                value(kind, bits)
+                for _ in range(length if same_length else rng.choice([0, 1, length]))
+            )
             inner = values if kind == BYTES else field(1, 2, values) if rng.random() < 0.99 else b""
             entries.append(field(1, 2, field(1, 2, name) + field(2, 2, field(kind, 2, inner))))
         if rng.random() < 0.05:
@@ -767,7 +1047,14 @@ def regular(rng, count):
     for (name, kind, length, _), same_length in zip(features, fixed, strict=True):
         if rng.random() < 0.8:
             wanted = length if same_length and rng.random() < 0.8 else -1
-            columns.append((name, PLACES if kind == BYTES and wanted >= 0 and rng.random() < 0.3 else kind, wanted, False))
+            columns.append(
+                (
+                    name,
+                    PLACES if kind == BYTES and wanted >= 0 and rng.random() < 0.3 else kind,
+                    wanted,
+                    False,
+                )
+            )
     if rng.random() < 0.3:
         columns.append((b"missing", rng.randint(1, 3), rng.choice([-1, 2]), False))
     rng.shuffle(columns)
@@ -776,7 +1063,9 @@ def regular(rng, count):
 
 @given(SEEDS)
 def test_example_decoder_on_records_that_look_alike(seed):
-    """The short way through a record needs a record before it that looked the same, and memory to read behind it."""
+    """The short way through a record needs a record before it that looked the same, and memory to
+    read behind it.
+    """
     rng = random.Random(seed)
     columns, messages = regular(rng, rng.randint(2, 25))
     framed = rng.random() < 0.5

@@ -99,7 +99,9 @@ TEXT = {
 
 
 def test_text_keys_keep_their_bytes():
-    assert {format: hashlib.sha256(tw.dumps(TEXT, format)).hexdigest()[:16] for format in FORMATS} == GOLDEN
+    assert {
+        format: hashlib.sha256(tw.dumps(TEXT, format)).hexdigest()[:16] for format in FORMATS
+    } == GOLDEN
 
 
 def test_the_spec_of_other_dicts():
@@ -113,7 +115,9 @@ class Sub(int):
     pass
 
 
-@pytest.mark.parametrize("key", [True, False, None, 1.0, b"a", (1, 2), np.int64(1), Sub(1), 1 << 63, -(1 << 63) - 1])
+@pytest.mark.parametrize(
+    "key", [True, False, None, 1.0, b"a", (1, 2), np.int64(1), Sub(1), 1 << 63, -(1 << 63) - 1]
+)
 @pytest.mark.parametrize("format", FORMATS)
 def test_other_keys_are_refused(key, format):
     for value in ({key: W}, {"a": W, key: 1}, {"a": {5: 1, key: 2}}):
@@ -122,7 +126,10 @@ def test_other_keys_are_refused(key, format):
 
 
 def _file(spec, names=("0",)):
-    header = {name: {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i, name in enumerate(names)}
+    header = {
+        name: {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]}
+        for i, name in enumerate(names)
+    }
     header["__metadata__"] = {"tensorwire": json.dumps({"version": 1, "spec": spec})}
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + bytes(len(names))
@@ -147,7 +154,12 @@ HOSTILE = [
 @pytest.mark.parametrize("pairs", HOSTILE, ids=repr)
 def test_hostile_specs(pairs):
     data = _file({"dict": pairs})
-    for read in (tw.loads, lambda data: tw.open(data).load(), tw.inspect, lambda data: list(tw.open(data))):
+    for read in (
+        tw.loads,
+        lambda data: tw.open(data).load(),
+        tw.inspect,
+        lambda data: list(tw.open(data)),
+    ):
         with pytest.raises(tw.DecodeError):
             read(data)
     with pytest.raises(tw.DecodeError):
@@ -218,12 +230,20 @@ def test_the_state_of_a_torch_optimizer(tmp_path):
 def test_everything_else_that_walks_a_value(tmp_path):
     path = tmp_path / "x.safetensors"
     tw.save(path, VALUE)
-    assert tw.equal(VALUE, tw.load(path)) and not tw.equal({1: W}, {"1": W}) and not tw.equal({1: 0}, {True: 0})
+    assert (
+        tw.equal(VALUE, tw.load(path))
+        and not tw.equal({1: W}, {"1": W})
+        and not tw.equal({1: 0}, {True: 0})
+    )
     for suffix in ("npz", "arrow", "json", "safetensors"):
         tw.convert(path, tmp_path / f"y.{suffix}", overwrite=True)
         _same(tw.load(tmp_path / f"y.{suffix}"), VALUE)
     tw.convert(path, tmp_path / "flat.safetensors", include="state/*")
-    assert list(tw.load(tmp_path / "flat.safetensors")) == ["state/0/step", "state/0/exp_avg", "state/1/exp_avg"]
+    assert list(tw.load(tmp_path / "flat.safetensors")) == [
+        "state/0/step",
+        "state/0/exp_avg",
+        "state/1/exp_avg",
+    ]
     tw.convert(path, tmp_path / "c", to="checkpoint")
     _same(tw.load(tmp_path / "c"), VALUE)
     assert "state/0/exp_avg" in str(tw.inspect(path))

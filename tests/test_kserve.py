@@ -21,13 +21,18 @@ WORDS = tw.Strings.of([b"a", b"", b"\xff\x00\xfe"], (3, 1))
 
 
 def tensor_of(name):
-    return np.array([[0, 1], [1, 0]] if name == "bool" else [[1, 2], [3, 100]]).astype(NAMED[name].numpy)
+    return np.array([[0, 1], [1, 0]] if name == "bool" else [[1, 2], [3, 100]]).astype(
+        NAMED[name].numpy
+    )
 
 
 def test_the_bytes_of_a_request_in_json():
-    body = kserve.build({"x": X[:1], "i": np.int64([1]), "t": ["é", '"']}, binary=False, id="7", outputs=["y"])
-    assert body.joined().decode() == (
-        '{"id":"7","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.0,NaN]},'
+    body = kserve.build(
+        {"x": X[:1], "i": np.int64([1]), "t": ["é", '"']}, binary=False, id="7", outputs=["y"]
+    )
+    assert (
+        body.joined().decode()
+        == '{"id":"7","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.0,NaN]},'
         '{"name":"i","shape":[1],"datatype":"INT64","data":[1]},'
         '{"name":"t","shape":[2],"datatype":"BYTES","data":["é","\\""]}],"outputs":[{"name":"y"}]}'
     )
@@ -35,7 +40,10 @@ def test_the_bytes_of_a_request_in_json():
 
 
 def test_the_bytes_of_a_request_in_binary():
-    body = kserve.build({"x": X, "w": WORDS, "h": np.float16([1.5]), "b": np.array([1.5], ml_dtypes.bfloat16)}, outputs=["y", "z"])
+    body = kserve.build(
+        {"x": X, "w": WORDS, "h": np.float16([1.5]), "b": np.array([1.5], ml_dtypes.bfloat16)},
+        outputs=["y", "z"],
+    )
     head = (
         b'{"inputs":[{"name":"x","shape":[2,2],"datatype":"FP32","parameters":{"binary_data_size":16}},'
         b'{"name":"w","shape":[3,1],"datatype":"BYTES","parameters":{"binary_data_size":16}},'
@@ -45,13 +53,21 @@ def test_the_bytes_of_a_request_in_binary():
     )
     words = b"".join(struct.pack("<I", len(word)) + word for word in (b"a", b"", b"\xff\x00\xfe"))
     assert body.joined() == head + X.tobytes() + words + struct.pack("<e", 1.5) + b"\xc0\x3f"
-    assert body.headers == {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": str(len(head))}
-    assert json.loads(kserve.build({"x": X}).chunks[0])["parameters"] == {"binary_data_output": True}
+    assert body.headers == {
+        "Content-Type": "application/octet-stream",
+        "Inference-Header-Content-Length": str(len(head)),
+    }
+    assert json.loads(kserve.build({"x": X}).chunks[0])["parameters"] == {
+        "binary_data_output": True
+    }
 
 
 def test_large_arrays_are_not_copied():
     x = np.zeros((1000, 1000), np.float32)
-    assert any(np.shares_memory(x, np.frombuffer(chunk, np.uint8)) for chunk in kserve.build({"x": x}).chunks)
+    assert any(
+        np.shares_memory(x, np.frombuffer(chunk, np.uint8))
+        for chunk in kserve.build({"x": x}).chunks
+    )
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -64,7 +80,12 @@ def test_every_dtype(name, binary):
         return
     sent = kserve.build({"x": x, "e": x[:0], "s": x[0, 0]}, binary=binary)
     found = kserve.parse_request(sent.joined(), sent.headers)
-    assert tw.equal(found["x"], x) and found["e"].shape == (0, 2) and found["s"].shape == () and tw.equal(found["s"], x[0, 0])
+    assert (
+        tw.equal(found["x"], x)
+        and found["e"].shape == (0, 2)
+        and found["s"].shape == ()
+        and tw.equal(found["s"], x[0, 0])
+    )
     answer = kserve.build_answer({"y": x}, binary=binary, model="m", version="1", id="q")
     assert tw.equal(kserve.parse_answer(answer.joined(), answer.headers)["y"], x)
     head = json.loads(answer.chunks[0])
@@ -112,10 +133,19 @@ def test_by_a_signature():
         "outputs": [{"name": "y", "datatype": "FP16", "shape": [-1, 3]}],
     }
     signature = kserve.signature(about)
-    assert str(signature.outputs["y"]) == "y: float16 [?, 3]" and signature.inputs["t"].dtype == "string"
-    sent = kserve.build({"ids": tw.Sparse([[0, 1]], np.float32([1]), (1, 2)), "t": ["a"]}, signature)
+    assert (
+        str(signature.outputs["y"]) == "y: float16 [?, 3]"
+        and signature.inputs["t"].dtype == "string"
+    )
+    sent = kserve.build(
+        {"ids": tw.Sparse([[0, 1]], np.float32([1]), (1, 2)), "t": ["a"]}, signature
+    )
     found = kserve.parse_request(sent.joined(), sent.headers)
-    assert found["ids_indices"].tolist() == [[0, 1]] and found["ids_dense_shape"].tolist() == [1, 2] and found["t"].tolist() == [b"a"]
+    assert (
+        found["ids_indices"].tolist() == [[0, 1]]
+        and found["ids_dense_shape"].tolist() == [1, 2]
+        and found["t"].tolist() == [b"a"]
+    )
     assert isinstance(signature, Signature)
     for bad in (
         None,
@@ -145,8 +175,16 @@ def size(count):
 def test_answers():
     nested = kserve.parse_answer(*answer(out(shape=(2, 2), data=[[1, 2], [3, 4]]), length=False))
     assert tw.equal(nested["y"], np.float32([[1, 2], [3, 4]]))
-    flat = kserve.parse_answer(*answer(out(shape=(2, 2), data=[1, 2, 3, 4]), out("h", datatype="FP16", data=[1.5, 2]), length=False))
-    assert tw.equal(flat["y"], np.float32([[1, 2], [3, 4]])) and tw.equal(flat["h"], np.float16([1.5, 2]))
+    flat = kserve.parse_answer(
+        *answer(
+            out(shape=(2, 2), data=[1, 2, 3, 4]),
+            out("h", datatype="FP16", data=[1.5, 2]),
+            length=False,
+        )
+    )
+    assert tw.equal(flat["y"], np.float32([[1, 2], [3, 4]])) and tw.equal(
+        flat["h"], np.float16([1.5, 2])
+    )
     mixed = kserve.parse_answer(
         *answer(
             out(**size(8)),
@@ -155,9 +193,17 @@ def test_answers():
             raw=np.float32([1, 2]).tobytes() + b"\1\0\0\0x",
         )
     )
-    assert mixed["y"].tolist() == [1, 2] and mixed["t"].tolist() == [b"a"] and mixed["b"].tolist() == [b"x"]
-    before = b'{"outputs": [{"data": [1, 2], "shape": [2], "name": "y", "datatype": "INT8"}], "model_name": "m"}'
-    assert tw.equal(kserve.parse_answer(before)["y"], np.int8([1, 2]))  # the data come before anyone knows what they are
+    assert (
+        mixed["y"].tolist() == [1, 2]
+        and mixed["t"].tolist() == [b"a"]
+        and mixed["b"].tolist() == [b"x"]
+    )
+    before = (
+        b'{"outputs": [{"data": [1, 2], "shape": [2], "name": "y", "datatype": "INT8"}],'
+        b' "model_name": "m"}'
+    )
+    # the data come before anyone knows what they are
+    assert tw.equal(kserve.parse_answer(before)["y"], np.int8([1, 2]))
 
 
 TRITON = (
@@ -170,7 +216,11 @@ TRITON = (
 def test_tritons_own_client():
     raw = np.float32([[1, 2], [3, 4]]).tobytes() + b"\1\0\0\0a\2\0\0\0\xff\x00\0\0\0\0"
     found = kserve.parse_request(TRITON + raw, {kserve.LENGTH: str(len(TRITON))})
-    assert found["x"].tolist() == [[1, 2], [3, 4]] and found["w"].tolist() == [b"a", b"\xff\x00", b""]
+    assert found["x"].tolist() == [[1, 2], [3, 4]] and found["w"].tolist() == [
+        b"a",
+        b"\xff\x00",
+        b"",
+    ]
     ours = kserve.build(found, outputs=["y"])
     assert ours.joined() == TRITON + raw and ours.headers[kserve.LENGTH] == str(len(TRITON))
 
@@ -228,8 +278,12 @@ HOSTILE = {
     "a bool that is 2": answer(out(datatype="BOOL", **size(2)), raw=b"\1\2"),
     "a string past the end": answer(out(shape=(1,), datatype="BYTES", **size(5)), raw=b"\2\0\0\0x"),
     "a huge string": answer(out(shape=(1,), datatype="BYTES", **size(5)), raw=b"\xff\xff\xff\xffx"),
-    "half a length": answer(out(shape=(2,), datatype="BYTES", **size(9)), raw=b"\1\0\0\0x\1\0\0\0"[:7] + b"\0\0"),
-    "more lengths than bytes": answer(out(shape=(1 << 60,), datatype="BYTES", **size(8)), raw=bytes(8)),
+    "half a length": answer(
+        out(shape=(2,), datatype="BYTES", **size(9)), raw=b"\1\0\0\0x\1\0\0\0"[:7] + b"\0\0"
+    ),
+    "more lengths than bytes": answer(
+        out(shape=(1 << 60,), datatype="BYTES", **size(8)), raw=bytes(8)
+    ),
     "fewer strings than bytes": answer(out(shape=(1,), datatype="BYTES", **size(8)), raw=bytes(8)),
     "a tensor that is a list": (b'{"outputs": [[]]}', {}),
     "outputs that are an object": (b'{"outputs": {}}', {}),
@@ -248,12 +302,19 @@ def test_hostile(name):
 
 def test_every_flip_and_cut():
     samples = [
-        answer(out(**size(8)), out("w", (2,), "BYTES", **size(9)), raw=np.float32([1, 2]).tobytes() + b"\1\0\0\0x\0\0\0\0"),
+        answer(
+            out(**size(8)),
+            out("w", (2,), "BYTES", **size(9)),
+            raw=np.float32([1, 2]).tobytes() + b"\1\0\0\0x\0\0\0\0",
+        ),
         answer(out(data=[1.5, 2]), out("t", (1,), "BYTES", data=["é"]), length=False),
     ]
     for body, headers in samples:
         for at in range(len(body)):
-            for damaged in [body[:at], *(body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :] for bit in range(8))]:
+            for damaged in [
+                body[:at],
+                *(body[:at] + bytes([body[at] ^ 1 << bit]) + body[at + 1 :] for bit in range(8)),
+            ]:
                 try:
                     kserve.parse_answer(damaged, headers)
                 except tw.DecodeError as error:
@@ -264,6 +325,11 @@ def test_every_flip_and_cut():
 
 def test_limits():
     with pytest.raises(tw.LimitError):
-        kserve.parse_answer(*answer(out(shape=(100,), datatype="BYTES", **size(400)), raw=bytes(400)), limits=Limits(tensor=100))
+        kserve.parse_answer(
+            *answer(out(shape=(100,), datatype="BYTES", **size(400)), raw=bytes(400)),
+            limits=Limits(tensor=100),
+        )
     with pytest.raises(tw.LimitError):
-        kserve.parse_answer(*answer(out(data=[1, 2]), out("z", data=[1, 2]), length=False), limits=Limits(names=1))
+        kserve.parse_answer(
+            *answer(out(data=[1, 2]), out("z", data=[1, 2]), length=False), limits=Limits(names=1)
+        )

@@ -1,4 +1,6 @@
-"""KServe v2 as other servers speak it: our client against servers that answer with the bytes of MLServer, KServe and Triton."""
+"""KServe v2 as other servers speak it: our client against servers that answer with the bytes of
+MLServer, KServe and Triton.
+"""
 
 import asyncio
 import contextlib
@@ -16,11 +18,26 @@ X = np.float32([[1, 2]])
 
 
 class Server:
-    """A server for one model, which gives back what it gets. `calls` has (method, path, whether it was binary)."""
+    """A server for one model, which gives back what it gets. `calls` has (method, path, whether it
+    was binary).
+    """
 
     def __init__(self, about=None, binary=False, listed=(), answer=None, strict=False, needs=()):
-        self.about = about or {"name": "echo", "versions": [], "platform": "", "inputs": [], "outputs": [], "parameters": {}}
-        self.binary, self.listed, self.answered, self.strict, self.needs = binary, listed, answer, strict, needs
+        self.about = about or {
+            "name": "echo",
+            "versions": [],
+            "platform": "",
+            "inputs": [],
+            "outputs": [],
+            "parameters": {},
+        }
+        self.binary, self.listed, self.answered, self.strict, self.needs = (
+            binary,
+            listed,
+            answer,
+            strict,
+            needs,
+        )
         self.calls = []
 
     def respond(self, method, path, headers, body):
@@ -28,19 +45,36 @@ class Server:
         is_binary = "Inference-Header-Content-Length" in headers
         self.calls.append((method, path, is_binary))
         if path == "/v2":
-            return 200, {}, json.dumps({"name": "s", "version": "1", "extensions": list(self.listed)}).encode()
+            return (
+                200,
+                {},
+                json.dumps({"name": "s", "version": "1", "extensions": list(self.listed)}).encode(),
+            )
         if method == "GET":
             return 200, {}, json.dumps(self.about).encode()
         if is_binary and not self.binary:  # as MLServer: a traceback of the web framework
-            return 500, {}, b"Traceback (most recent call last):\nUnicodeDecodeError: 'utf-8' codec can't decode byte 0x80"
+            return (
+                500,
+                {},
+                (
+                    b"Traceback (most recent call last):\nUnicodeDecodeError: 'utf-8' codec can't"
+                    b" decode byte 0x80"
+                ),
+            )
         if self.strict and not is_binary and b"NaN" in body:
-            return 422, {}, b'{"detail":[{"type":"json_invalid","loc":["body",67],"msg":"JSON decode error"}]}'
+            return (
+                422,
+                {},
+                b'{"detail":[{"type":"json_invalid","loc":["body",67],"msg":"JSON decode error"}]}',
+            )
         inputs = kserve.parse_request(body, dict(headers))
         if missing := [name for name in self.needs if name not in inputs]:
             return 400, {}, json.dumps({"error": f"expected input {missing[0]}"}).encode()
         if self.answered is not None:
             return 200, {}, self.answered
-        made = kserve.build_answer({f"{name}_out": x for name, x in inputs.items()}, binary=is_binary, model="echo")
+        made = kserve.build_answer(
+            {f"{name}_out": x for name, x in inputs.items()}, binary=is_binary, model="echo"
+        )
         return 200, made.headers, made.joined()
 
     @property
@@ -91,7 +125,9 @@ NULLS = json.dumps(
         "model_version": None,
         "id": "7",
         "parameters": None,
-        "outputs": [{"name": "y", "shape": [2], "datatype": "FP32", "parameters": None, "data": [0.5, 1.0]}],
+        "outputs": [
+            {"name": "y", "shape": [2], "datatype": "FP32", "parameters": None, "data": [0.5, 1.0]}
+        ],
     }
 ).encode()
 
@@ -108,7 +144,9 @@ class TestNulls:
         assert tw.equal(kserve.parse_answer(head + b"\x07", headers), {"y": np.uint8([7])})
 
     def test_metadata(self):
-        found = kserve.signature({"name": "m", "versions": None, "platform": "", "inputs": None, "outputs": None})
+        found = kserve.signature(
+            {"name": "m", "versions": None, "platform": "", "inputs": None, "outputs": None}
+        )
         assert not found.inputs and not found.outputs
 
     def test_a_request(self):
@@ -122,11 +160,20 @@ class TestNulls:
 
 class TestInputsThatNobodyDeclares:
     def test_named_arrays_go_as_they_are(self):
-        sent = {"a": np.int16([[1], [2]]), "b": tw.Strings.of(["u", "v"]), "c": [1.5], "d": np.array([True])}
+        sent = {
+            "a": np.int16([[1], [2]]),
+            "b": tw.Strings.of(["u", "v"]),
+            "c": [1.5],
+            "d": np.array([True]),
+        }
         with client(Server(binary=True)) as found:
             got = found.predict(sent)
         assert got["a_out"].dtype == np.int16 and tw.equal(got["a_out"], sent["a"])
-        assert got["b_out"].tolist() == [b"u", b"v"] and got["c_out"].dtype == np.float64 and got["d_out"].dtype == np.bool_
+        assert (
+            got["b_out"].tolist() == [b"u", b"v"]
+            and got["c_out"].dtype == np.float64
+            and got["d_out"].dtype == np.bool_
+        )
 
     def test_explained(self):
         with client(Server()) as found:
@@ -134,7 +181,11 @@ class TestInputsThatNobodyDeclares:
 
     def test_names_are_needed_and_parts_are_not_guessed(self):
         with client(Server()) as found:
-            for wrong in (X, {"s": tw.Sparse([[0, 0]], np.float32([1]), (1, 1))}, {"r": tw.Ragged.of([[1], []])}):
+            for wrong in (
+                X,
+                {"s": tw.Sparse([[0, 0]], np.float32([1]), (1, 1))},
+                {"r": tw.Ragged.of([[1], []])},
+            ):
                 with pytest.raises(tw.EncodeError):
                     found.predict(wrong)
 
@@ -199,7 +250,10 @@ class TestServersWithoutTheBinaryExtension:
                 found.predict({"x": np.float32([1, np.nan])})
             assert caught.value.status == 422 and "NaN" in str(caught.value)
             assert tw.equal(found.predict({"x": X}), {"x_out": X})
-        with client(Server(strict=True), binary=False) as found, pytest.raises(tw.ModelError) as caught:
+        with (
+            client(Server(strict=True), binary=False) as found,
+            pytest.raises(tw.ModelError) as caught,
+        ):
             found.predict({"x": np.float32([-np.inf, np.nan])})
         assert "NaN" in str(caught.value)
 

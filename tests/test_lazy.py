@@ -53,7 +53,9 @@ def rows_of(tensor, start, stop):
         keep = (tensor.indices[:, 0] >= start) & (tensor.indices[:, 0] < stop)
         indices = tensor.indices[keep]
         indices[:, 0] -= start
-        return tw.Sparse(indices, tensor.values[np.flatnonzero(keep)], [stop - start, *tensor.shape[1:]])
+        return tw.Sparse(
+            indices, tensor.values[np.flatnonzero(keep)], [stop - start, *tensor.shape[1:]]
+        )
     return tensor[start:stop]
 
 
@@ -61,7 +63,9 @@ def rows_of(tensor, start, stop):
 def opened(request, tmp_path):
     path = tmp_path / "f.safetensors"
     tw.save(path, VALUE, "tensorproto" if request.param == "tensorproto" else "safetensors")
-    where = {"bytes": path.read_bytes, "file object": lambda: open(path, "rb")}.get(request.param, lambda: path)()  # noqa: SIM115
+    where = {"bytes": path.read_bytes, "file object": lambda: open(path, "rb")}.get(  # noqa: SIM115
+        request.param, lambda: path
+    )()
     with tw.open(where, mmap=request.param == "mmap") as f:
         yield f
     if request.param == "file object":
@@ -74,13 +78,23 @@ class TestReading:
         for name, tensor in VALUE.items():
             if hasattr(tensor, "shape"):
                 assert opened[name].shape == tensor.shape and len(opened[name]) == 100
-        assert (opened["half"].dtype, opened["q"].dtype, opened["words"].dtype, opened["grid"].dtype) == (
+        assert (
+            opened["half"].dtype,
+            opened["q"].dtype,
+            opened["words"].dtype,
+            opened["grid"].dtype,
+        ) == (
             "bfloat16",
             "int4",
             "text",
             "bytes",
         )
-        assert [opened[name].kind for name in ("z", "words", "deep", "text")] == ["dense", "strings", "ragged", "sparse"]
+        assert [opened[name].kind for name in ("z", "words", "deep", "text")] == [
+            "dense",
+            "strings",
+            "ragged",
+            "sparse",
+        ]
         assert opened["logits"].dtype == np.float64 and opened["tokens"].dtype == np.int64
         assert opened["z"].dtype == "complex128" and opened["nested/1/k"].shape == ()
 
@@ -88,7 +102,9 @@ class TestReading:
         for name, tensor in VALUE.items():
             if hasattr(tensor, "shape"):
                 assert tw.equal(opened[name].read(), tensor), name
-        assert tw.equal(np.asarray(opened["logits"]), VALUE["logits"]) and tw.equal(opened.load(), VALUE)
+        assert tw.equal(np.asarray(opened["logits"]), VALUE["logits"]) and tw.equal(
+            opened.load(), VALUE
+        )
         assert opened["nested/1/k"][()] == 7 and opened["nested/1/k"][...] == 7
 
     @pytest.mark.parametrize("rows", [(0, 100), (0, 0), (10, 20), (99, 100), (50, 50), (3, 97)])
@@ -132,7 +148,9 @@ def test_rows_read_only_their_bytes():
         "words": tw.Strings.of([b"x" * 50] * 10_000),
         "ragged": tw.Ragged(np.zeros(200_000), np.arange(0, 200_001, 20)),
         "sparse": tw.Sparse(
-            np.column_stack([np.repeat(np.arange(10_000), 5), np.tile(np.arange(5), 10_000)]), np.zeros(50_000), (10_000, 5)
+            np.column_stack([np.repeat(np.arange(10_000), 5), np.tile(np.arange(5), 10_000)]),
+            np.zeros(50_000),
+            (10_000, 5),
         ),
     }
     source = Counting(tw.dumps(big))
@@ -145,7 +163,14 @@ def test_rows_read_only_their_bytes():
 
 @given(st.sampled_from(["dense", "strings", "sparse", "ragged"]), st.data())
 def test_any_rows_of_any_tensor(kind, data):
-    tensor = data.draw({"dense": tws.arrays(), "strings": tws.strings(), "sparse": tws.sparse(), "ragged": tws.ragged()}[kind])
+    tensor = data.draw(
+        {
+            "dense": tws.arrays(),
+            "strings": tws.strings(),
+            "sparse": tws.sparse(),
+            "ragged": tws.ragged(),
+        }[kind]
+    )
     with tw.open(tw.dumps({"t": tensor, "n": 1})) as f:
         assert f["t"].shape == tensor.shape
         if tensor.shape:
@@ -169,7 +194,10 @@ def _sum(args):
 class TestHandles:
     def test_many_threads(self, tmp_path):
         tw.save(tmp_path / "f.safetensors", VALUE)
-        with tw.open(tmp_path / "f.safetensors") as f, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        with (
+            tw.open(tmp_path / "f.safetensors") as f,
+            concurrent.futures.ThreadPoolExecutor(8) as pool,
+        ):
             found = list(pool.map(lambda i: f["logits"][i % 100].sum(), range(2000)))
         assert found == [VALUE["logits"][i % 100].sum() for i in range(2000)]
 
@@ -182,9 +210,15 @@ class TestHandles:
 
     def test_pickle(self, tmp_path):
         tw.save(tmp_path / "f.safetensors", VALUE)
-        with tw.open(tmp_path / "f.safetensors", mmap=True) as f, pickle.loads(pickle.dumps(f)) as again:
+        with (
+            tw.open(tmp_path / "f.safetensors", mmap=True) as f,
+            pickle.loads(pickle.dumps(f)) as again,
+        ):
             assert tw.equal(again.load(), VALUE)
-        with open(tmp_path / "f.safetensors", "rb") as stream, pytest.raises(TypeError, match="by its path"):
+        with (
+            open(tmp_path / "f.safetensors", "rb") as stream,
+            pytest.raises(TypeError, match="by its path"),
+        ):
             pickle.dumps(tw.open(stream))
 
     def test_mapped_arrays_outlive_the_handle_and_cannot_be_written(self, tmp_path):
@@ -208,7 +242,9 @@ def test_twenty_gigabytes(tmp_path):
     """One row of a file of 20 GB, sparse on disk: under 5 ms and under 1 MB, opening included."""
     path = tmp_path / "huge.safetensors"
     rows, width = 5_000_000, 1000
-    head = json.dumps({"x": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, rows * width * 4]}}).encode()
+    head = json.dumps(
+        {"x": {"dtype": "F32", "shape": [rows, width], "data_offsets": [0, rows * width * 4]}}
+    ).encode()
     head += b" " * (-(8 + len(head)) % 64)
     with open(path, "wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
@@ -234,8 +270,14 @@ class TestShards:
         tw.save(folder / "m-00002-of-00002.safetensors", {"c": np.ones((4, 2), np.float16)})
         index = {
             "metadata": {"total_size": 56, "who": "hub"},
-            "weight_map": {"c": "m-00002-of-00002.safetensors", "a": "m-00001-of-00002.safetensors", "b": "m-00001-of-00002.safetensors"}
-            | changes,
+            "weight_map": (
+                {
+                    "c": "m-00002-of-00002.safetensors",
+                    "a": "m-00001-of-00002.safetensors",
+                    "b": "m-00001-of-00002.safetensors",
+                }
+                | changes
+            ),
         }
         (folder / "m.safetensors.index.json").write_text(json.dumps(index))
         return folder / "m.safetensors.index.json"
@@ -244,14 +286,29 @@ class TestShards:
         path = self.make(tmp_path)
         for mmap in (False, True):
             with tw.open(path, mmap=mmap) as f:
-                assert list(f) == ["c", "a", "b"] and f["c"][1:3].shape == (2, 2) and f.metadata == {"total_size": "56", "who": "hub"}
-                assert tw.equal(f.load(), {"c": np.ones((4, 2), np.float16), "a": np.arange(3), "b": np.zeros(2)})
-        assert tw.equal(tw.load(path)["a"], np.arange(3)) and list(tw.load(path, names=["b"])) == ["b"]
+                assert (
+                    list(f) == ["c", "a", "b"]
+                    and f["c"][1:3].shape == (2, 2)
+                    and f.metadata == {"total_size": "56", "who": "hub"}
+                )
+                assert tw.equal(
+                    f.load(),
+                    {"c": np.ones((4, 2), np.float16), "a": np.arange(3), "b": np.zeros(2)},
+                )
+        assert tw.equal(tw.load(path)["a"], np.arange(3)) and list(tw.load(path, names=["b"])) == [
+            "b"
+        ]
         assert tw.inspect(path).tensors[0].name == "c" and tw.verify(path)
 
     @pytest.mark.parametrize(
         "changes",
-        [{"x": "../m-00001-of-00002.safetensors"}, {"x": "/etc/passwd"}, {"x": ".."}, {"x": 3}, {"x": "m-00002-of-00002.safetensors"}],
+        [
+            {"x": "../m-00001-of-00002.safetensors"},
+            {"x": "/etc/passwd"},
+            {"x": ".."},
+            {"x": 3},
+            {"x": "m-00002-of-00002.safetensors"},
+        ],
     )
     def test_lies(self, tmp_path, changes):
         with pytest.raises(tw.DecodeError) as caught:
@@ -279,16 +336,34 @@ class TestInspectAndVerify:
         assert "logits" in str(summary) and "100, None" in str(summary)
 
     def test_whole(self, tmp_path):
-        for format, options in (("safetensors", {"checksum": True}), ("safetensors", {}), ("tensorproto", {})):
+        for format, options in (
+            ("safetensors", {"checksum": True}),
+            ("safetensors", {}),
+            ("tensorproto", {}),
+        ):
             found = tw.verify(tw.dumps(VALUE, format, **options))
-            assert found and found.tensors == 14 and found.checksums is bool(options) and found.problems == []
+            assert (
+                found
+                and found.tensors == 14
+                and found.checksums is bool(options)
+                and found.problems == []
+            )
 
     def test_damaged(self):
         blob = bytearray(tw.dumps({"a": np.zeros(100), "b": np.ones(100)}, checksum=True))
         blob[-5] ^= 1
         found = tw.verify(blob)
-        assert not found and found.tensors == 1 and len(found.problems) == 1 and "tensor b" in found.problems[0]
-        assert not tw.verify(b"garbage") and not tw.verify(bytes(blob[:-1])) and tw.verify(b"garbage").format is None
+        assert (
+            not found
+            and found.tensors == 1
+            and len(found.problems) == 1
+            and "tensor b" in found.problems[0]
+        )
+        assert (
+            not tw.verify(b"garbage")
+            and not tw.verify(bytes(blob[:-1]))
+            and tw.verify(b"garbage").format is None
+        )
 
 
 JSON = st.recursive(
@@ -300,7 +375,11 @@ JSON = st.recursive(
     | st.text(max_size=2),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["list", "dict", "sparse", "ragged", "strings", "dtype", "same"]), inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["list", "dict", "sparse", "ragged", "strings", "dtype", "same"]),
+            inner,
+            max_size=2,
+        )
     ),
     max_leaves=4,
 )
@@ -324,7 +403,11 @@ def test_specs_that_lie_give_our_errors_only(data):
     blob = tw.dumps(value)
     size = int.from_bytes(blob[:8], "little")
     header = json.loads(blob[8 : 8 + size])
-    ours = json.loads(header.get("__metadata__", {}).get("tensorwire", '{"version":1,"spec":{"dict":{"logits":{}}}}'))
+    ours = json.loads(
+        header.get("__metadata__", {}).get(
+            "tensorwire", '{"version":1,"spec":{"dict":{"logits":{}}}}'
+        )
+    )
     ours["spec"] = edited(data.draw, ours["spec"])
     header["__metadata__"] = {"tensorwire": json.dumps(ours)}
     text = json.dumps(header).encode()
@@ -339,7 +422,13 @@ def test_specs_that_lie_give_our_errors_only(data):
     except tw.DecodeError:
         return
     for name in f:
-        for look in (lambda t: repr(t), lambda t: t.read(), lambda t: t[1:3], lambda t: t[0], lambda t: len(t)):
+        for look in (
+            lambda t: repr(t),
+            lambda t: t.read(),
+            lambda t: t[1:3],
+            lambda t: t[0],
+            lambda t: len(t),
+        ):
             try:
                 look(f[name])
             except (tw.DecodeError, IndexError, TypeError) as error:

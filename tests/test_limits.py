@@ -1,4 +1,6 @@
-"""One budget for one call: what data expands to is summed, whatever expands it, and memory stays within promise 13."""
+"""One budget for one call: what data expands to is summed, whatever expands it, and memory stays
+within promise 13.
+"""
 
 import gzip
 import importlib
@@ -30,7 +32,9 @@ def proto(enum, dims, *parts):
 
 def packed_safetensors(parts, size):
     """A hostile file: each part is a table of constant planes, a few bytes that become `size`."""
-    blob = tw.dumps({f"x{i}": np.zeros(size, np.uint8) for i in range(2)}, compression="zstd", per_tensor=True)
+    blob = tw.dumps(
+        {f"x{i}": np.zeros(size, np.uint8) for i in range(2)}, compression="zstd", per_tensor=True
+    )
     length = int.from_bytes(blob[:8], "little")
     header = json.loads(blob[8 : 8 + length])
     ours = json.loads(header["__metadata__"]["tensorwire"])
@@ -41,7 +45,11 @@ def packed_safetensors(parts, size):
     ours["spec"] = {"packed": {"dict": {name: {} for name in names}}, "parts": [entry] * parts}
     new = {"__metadata__": {"tensorwire": json.dumps(ours)}}
     for i, name in enumerate(names):
-        new[name] = {"dtype": "U8", "shape": [len(part)], "data_offsets": [i * len(part), (i + 1) * len(part)]}
+        new[name] = {
+            "dtype": "U8",
+            "shape": [len(part)],
+            "data_offsets": [i * len(part), (i + 1) * len(part)],
+        }
     text = json.dumps(new).encode()
     return len(text).to_bytes(8, "little") + text + part * parts
 
@@ -55,7 +63,11 @@ def splats(count, size):
     """A value of ours whose parts are splats."""
     elements = [json.dumps({"list": count}).encode(), *[splat(size)] * count]
     dim = field(1, 0, varint(count + 1)) + block(2, b"tensorwire/1")
-    return field(1, 0, varint(7)) + block(2, block(2, dim)) + b"".join(block(8, element) for element in elements)
+    return (
+        field(1, 0, varint(7))
+        + block(2, block(2, dim))
+        + b"".join(block(8, element) for element in elements)
+    )
 
 
 def answer(count, size):
@@ -75,9 +87,13 @@ def columns(format, count, size):
     table = pa.table({f"x{i}": np.zeros(size, np.uint8) for i in range(count)})
     stream = io.BytesIO()
     if format == "parquet":
-        importlib.import_module("pyarrow.parquet").write_table(table, stream, compression="zstd", use_dictionary=False)
+        importlib.import_module("pyarrow.parquet").write_table(
+            table, stream, compression="zstd", use_dictionary=False
+        )
     else:
-        with pa.ipc.new_file(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        with pa.ipc.new_file(
+            stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+        ) as writer:
             writer.write_table(table)
     return stream.getvalue()
 
@@ -96,14 +112,22 @@ def hdf5(count, size):
     stream = io.BytesIO()
     with h5py.File(stream, "w") as file:
         for i in range(count):
-            file.create_dataset(f"x{i}", data=np.zeros(size, np.uint8), chunks=(MiB,), compression="gzip")
+            file.create_dataset(
+                f"x{i}", data=np.zeros(size, np.uint8), chunks=(MiB,), compression="gzip"
+            )
     return stream.getvalue()
 
 
 def quantized(size):
     """Codes that are allowed, and floats that are not."""
-    blob = tw.dumps(np.zeros(size, np.float64), quantize="int8", compression="zstd", per_tensor=True)
-    return blob if len(blob) < 100_000 else gzip.compress(tw.dumps(np.zeros(size, np.float64), quantize="int8"))
+    blob = tw.dumps(
+        np.zeros(size, np.float64), quantize="int8", compression="zstd", per_tensor=True
+    )
+    return (
+        blob
+        if len(blob) < 100_000
+        else gzip.compress(tw.dumps(np.zeros(size, np.float64), quantize="int8"))
+    )
 
 
 BOMBS = {
@@ -185,14 +209,18 @@ def peaks(cases, folder):
 
 
 @pytest.mark.large
-@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="peaks are measured on Linux")
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/clear_refs"), reason="peaks are measured on Linux"
+)
 def test_memory_is_within_the_budget_whatever_expands(tmp_path):
     cases = {name: ("loads", make()) for name, make in BOMBS.items()}
     cases["answer"] = ("answer", answer(40, 64 * MiB))
     assert len(cases["answer"][1]) < 2000 and len(cases["splats in a value"][1]) < 2000
     cases["records"] = ("records", gzip.compress(_record(bytes(300 * MiB))))
     found = peaks(cases, tmp_path)
-    assert {name: row[:2] for name, row in found.items()} == dict.fromkeys(cases, ("LimitError", True)), found
+    assert {name: row[:2] for name, row in found.items()} == dict.fromkeys(
+        cases, ("LimitError", True)
+    ), found
 
 
 def test_parts_of_a_call_are_summed():
@@ -235,7 +263,11 @@ def test_threads_do_not_share_a_budget():
 
 
 def test_a_stream_and_what_is_in_it_draw_on_one_budget():
-    inner = tw.dumps({f"x{i}": np.zeros(30 * MiB, np.uint8) for i in range(2)}, compression="zstd", per_tensor=True)
+    inner = tw.dumps(
+        {f"x{i}": np.zeros(30 * MiB, np.uint8) for i in range(2)},
+        compression="zstd",
+        per_tensor=True,
+    )
     blob = gzip.compress(inner)
     limits = tw.Limits(expansion=61 * MiB, expansion_ratio=0)
     assert len(tw.loads(blob, limits=limits)) == 2
@@ -312,14 +344,21 @@ class TestCommand:
     def test_limit(self, run, path, tmp_path):
         status, out, _ = run("verify", path, "--json", "--limit", LOW)
         assert (status, json.loads(out)["ok"], json.loads(out)["beyond_limits"]) == (1, False, True)
-        status, out, _ = run("verify", path, "--json", "--limit", "expansion=4GiB", "--limit", "names=10")
+        status, out, _ = run(
+            "verify", path, "--json", "--limit", "expansion=4GiB", "--limit", "names=10"
+        )
         assert (status, json.loads(out)["ok"]) == (0, True)
         target = str(tmp_path / "z.safetensors")
         status, _, error = run("convert", path, target, "--limit", LOW)
         assert status == 1 and "--limit expansion=" in error
         assert run("convert", path, target)[0] == 0
-        assert [run("diff", path, target, "--limit", limit)[0] for limit in (LOW, "expansion=1GB")] == [1, 0]
-        assert [run("show", path, "--limit", limit)[0] for limit in (LOW, "expansion=1GB")] == [1, 0]
+        assert [
+            run("diff", path, target, "--limit", limit)[0] for limit in (LOW, "expansion=1GB")
+        ] == [1, 0]
+        assert [run("show", path, "--limit", limit)[0] for limit in (LOW, "expansion=1GB")] == [
+            1,
+            0,
+        ]
         assert run("profile", path, "--limit", LOW)[0] == 1
         assert run("inspect", path, "--limit", LOW)[0] == 0  # reads no data
 
@@ -343,7 +382,11 @@ def _record(data):
 
 
 @pytest.mark.parametrize(
-    ("suffix", "options"), [("npz", {"compression": "zlib"}), ("safetensors", {"compression": "zlib", "per_tensor": True})]
+    ("suffix", "options"),
+    [
+        ("npz", {"compression": "zlib"}),
+        ("safetensors", {"compression": "zlib", "per_tensor": True}),
+    ],
 )
 def test_tensors_that_are_loaded_by_name_share_a_budget(tmp_path, suffix, options):
     path, zeros = tmp_path / f"x.{suffix}", np.zeros(60_000, np.uint8)

@@ -23,7 +23,11 @@ def test_round_trip(value):
 
 
 def test_names_follow_the_way():
-    value = {"layers": [{"kernel": np.zeros(1)}, tw.Ragged.of([["a"]])], "layers/0/kernel": np.ones(1), "s": tw.Sparse([[0]], [1], [1])}
+    value = {
+        "layers": [{"kernel": np.zeros(1)}, tw.Ragged.of([["a"]])],
+        "layers/0/kernel": np.ones(1),
+        "s": tw.Sparse([[0]], [1], [1]),
+    }
     spec, parts = lowering.lower(value)
     assert lowering.names(spec, len(parts)) == [
         "layers/0/kernel", "layers/1/values/data", "layers/1/values/offsets", "layers/1/row_splits/0",

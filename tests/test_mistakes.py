@@ -1,4 +1,6 @@
-"""The likeliest mistakes: the class of each error, and that it names the call or the conversion that works."""
+"""The likeliest mistakes: the class of each error, and that it names the call or the conversion
+that works.
+"""
 
 import dataclasses
 import datetime
@@ -38,7 +40,11 @@ def folder(tmp_path, monkeypatch):
 
 WRONG = {
     "swapped": (lambda: tw.save({"x": X}, "a.safetensors"), tw.UsageError, "tw.save(path, value)"),
-    "swapped array": (lambda: tw.save(X, pathlib.Path("a.npy")), tw.UsageError, "tw.save(path, value)"),
+    "swapped array": (
+        lambda: tw.save(X, pathlib.Path("a.npy")),
+        tw.UsageError,
+        "tw.save(path, value)",
+    ),
     "swapped stream": (lambda: tw.write(X, io.BytesIO()), tw.UsageError, "stream"),
     "path to loads": (lambda: tw.loads("a.npz"), tw.UsageError, "tw.load(path)"),
     "Path to loads": (lambda: tw.loads(pathlib.Path("a.npz")), tw.UsageError, "tw.load(path)"),
@@ -49,10 +55,18 @@ WRONG = {
     "int to loads": (lambda: tw.loads(5), tw.UsageError, "int"),
     "records to load": (lambda: tw.load("r.tfrecord"), tw.UnknownFormatError, "tw.read_examples"),
     "records to open": (lambda: tw.open("r.tfrecord"), tw.UnknownFormatError, "tw.read_examples"),
-    "save as records": (lambda: tw.save("s.tfrecord", {"x": X}), tw.UnknownFormatError, "tw.write_examples"),
+    "save as records": (
+        lambda: tw.save("s.tfrecord", {"x": X}),
+        tw.UnknownFormatError,
+        "tw.write_examples",
+    ),
     "path to write": (lambda: tw.write("a.bin", X), tw.UsageError, "tw.save(path, value)"),
     "path to read": (lambda: tw.read(pathlib.Path("a.npz")), tw.UsageError, "tw.load(path)"),
-    "dict as a record": (lambda: tw.RecordWriter("w").write({"x": 1}), tw.UsageError, "tw.write_examples"),
+    "dict as a record": (
+        lambda: tw.RecordWriter("w").write({"x": 1}),
+        tw.UsageError,
+        "tw.write_examples",
+    ),
     "text as a record": (lambda: tw.RecordWriter("w").write("text"), tw.UsageError, "encode()"),
     "empty file": (lambda: tw.load("empty"), tw.UnknownFormatError, "0 bytes"),
     "empty named file": (lambda: tw.load("empty.safetensors"), tw.UnknownFormatError, "0 bytes"),
@@ -75,7 +89,11 @@ WRONG = {
     "generator": (lambda: tw.dumps(i for i in range(3)), tw.EncodeError, "list(x)"),
     "unknown target": (lambda: tw.convert("a.npz", "x.onnx"), tw.UnknownFormatError, "to="),
     "misspelt option": (lambda: tw.dumps(X, compresion="zstd"), tw.UsageError, "'compression'?"),
-    "misspelt option of save": (lambda: tw.save("b.npy", X, checksm=True), tw.UsageError, "'checksum'?"),
+    "misspelt option of save": (
+        lambda: tw.save("b.npy", X, checksm=True),
+        tw.UsageError,
+        "'checksum'?",
+    ),
     "profile of a path": (lambda: tw.profile("a.npz"), tw.UsageError, "tw.load(path)"),
     "row out of range": (lambda: tw.open("a.npz")["x"][6], IndexError, "6"),
     "negative row": (lambda: tw.open("a.npz")["x"][-7], IndexError, "-7"),
@@ -90,12 +108,23 @@ def test_the_error_names_what_works(folder, name):
     assert words in str(caught.value)
     if isinstance(caught.value, tw.TensorwireError):
         again = pickle.loads(pickle.dumps(caught.value))
-        assert type(again) is type(caught.value) and str(again) == str(caught.value) and again.hint == caught.value.hint
+        assert (
+            type(again) is type(caught.value)
+            and str(again) == str(caught.value)
+            and again.hint == caught.value.hint
+        )
 
 
 def test_following_the_hints_works(folder):
     today = datetime.datetime(2020, 1, 1)
-    for value in (dataclasses.asdict(Point()), sorted({1, 2}), list(range(3)), today.isoformat(), today.timestamp(), Color.RED.value):
+    for value in (
+        dataclasses.asdict(Point()),
+        sorted({1, 2}),
+        list(range(3)),
+        today.isoformat(),
+        today.timestamp(),
+        Color.RED.value,
+    ):
         assert tw.equal(tw.loads(tw.dumps(value)), value)
     assert tw.loads(b'{"a": 1}') == {"a": 1}
     tw.convert("a.npz", "x.onnx", to="safetensors")
@@ -108,7 +137,9 @@ def test_a_picture():
     image = importlib.import_module("PIL.Image").new("RGB", (2, 3))
     with pytest.raises(tw.EncodeError) as caught:
         tw.dumps(image)
-    assert caught.value.hint == "pass np.asarray(x)" and tw.loads(tw.dumps(np.asarray(image))).shape == (3, 2, 3)
+    assert caught.value.hint == "pass np.asarray(x)" and tw.loads(
+        tw.dumps(np.asarray(image))
+    ).shape == (3, 2, 3)
 
 
 def test_a_star_import_replaces_no_builtin():

@@ -1,4 +1,6 @@
-"""What a notebook shows of our values: compact, escaped, of a bounded size, and without anything from elsewhere."""
+"""What a notebook shows of our values: compact, escaped, of a bounded size, and without anything
+from elsewhere.
+"""
 
 from html.parser import HTMLParser
 
@@ -72,22 +74,42 @@ def records(tmp_path_factory):
 class TestKinds:
     def test_strings(self):
         found = page(tw.Strings.of(["wire", EVIL, "é" * 500]))
-        assert "<script>alert(1)</script>" in found.text and "'wire'" in found.text and "(500 characters)" in found.text
-        assert "more" in page(tw.Strings.of(["x"] * 100)).text and "[0, 1]" in page(tw.Strings.of(["a", "b"], (1, 2))).text
+        assert (
+            "<script>alert(1)</script>" in found.text
+            and "'wire'" in found.text
+            and "(500 characters)" in found.text
+        )
+        assert (
+            "more" in page(tw.Strings.of(["x"] * 100)).text
+            and "[0, 1]" in page(tw.Strings.of(["a", "b"], (1, 2))).text
+        )
 
     def test_sparse(self):
         found = page(tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)))
-        assert "nnz 2" in found.text and "33.3 %" in found.text and "[1, 2]" in found.text and "⠁" in found.text
+        assert (
+            "nnz 2" in found.text
+            and "33.3 %" in found.text
+            and "[1, 2]" in found.text
+            and "⠁" in found.text
+        )
         assert EVIL[:8] in page(tw.Sparse([[0, 0]], tw.Strings.of([EVIL]), (2, 3))).text
 
     def test_ragged(self):
         found = page(tw.Ragged.of([[1, 2, 3], [], [4]]))
-        assert "0 to 3, mean 1.333" in found.text and "[1, 2, 3]" in found.text and "(3, ?)" in found.text
+        assert (
+            "0 to 3, mean 1.333" in found.text
+            and "[1, 2, 3]" in found.text
+            and "(3, ?)" in found.text
+        )
         assert "[['a'], []]" in page(tw.Ragged.of([[["a"], []], [["b", "c"]]])).text
 
     def test_bundle(self):
         found = page(tw.Bundle({EVIL: np.zeros(3), "r": tw.Ragged.of([[1]])}, {"model": EVIL}))
-        assert "<script>" in found.text and "Ragged int64" in found.text and "model: <script>" in found.text
+        assert (
+            "<script>" in found.text
+            and "Ragged int64" in found.text
+            and "model: <script>" in found.text
+        )
 
     def test_quantized(self):
         found = page(tw.quantize(np.linspace(0, 1, 100, dtype=np.float32), "int8"))
@@ -95,11 +117,21 @@ class TestKinds:
 
     def test_schema_and_summaries(self, records, tmp_path):
         found = page(tw.infer_schema(records))
-        assert "Schema of 2 features" in found.text and "<script>" in found.text and "present 3" in found.text
+        assert (
+            "Schema of 2 features" in found.text
+            and "<script>" in found.text
+            and "present 3" in found.text
+        )
         assert "3 records" in page(tw.inspect(records)).text.replace("records 3", "3 records")
-        tw.save(tmp_path / "x.safetensors", tw.Bundle({EVIL: np.zeros((2, 3))}, {"a": EVIL}), checksum=True)
+        tw.save(
+            tmp_path / "x.safetensors",
+            tw.Bundle({EVIL: np.zeros((2, 3))}, {"a": EVIL}),
+            checksum=True,
+        )
         found = page(tw.inspect(tmp_path / "x.safetensors"))
-        assert "<script>" in found.text and "(2, 3)" in found.text and "with checksums" in found.text
+        assert (
+            "<script>" in found.text and "(2, 3)" in found.text and "with checksums" in found.text
+        )
 
     def test_profile(self):
         found = page(profile(np.zeros(100), formats="npy", compressions=(), quantize=False))
@@ -112,7 +144,11 @@ class TestKinds:
         assert "<script>" in found.text and "missing" in found.text and "3 of 3" in found.text
         found = page(tw.convert(tmp_path / "a.safetensors", tmp_path / "c.npz"))
         assert "<script>" in found.text and "npz" in found.text
-        found = page(tw.serving.Signature.given({EVIL[:25]: ("float32", [None, 3])}, {"y": ("float32", [None])}))
+        found = page(
+            tw.serving.Signature.given(
+                {EVIL[:25]: ("float32", [None, 3])}, {"y": ("float32", [None])}
+            )
+        )
         assert "<script>" in found.text and "float32" in found.text
 
 
@@ -144,7 +180,9 @@ def test_huge_values_are_quick_and_small():
     count = 3_000_000
     values = [
         tw.Strings(np.zeros(count, np.uint8), np.arange(count + 1)),
-        tw.Sparse(np.column_stack([np.arange(count), np.arange(count)]), np.zeros(count), (count, count)),
+        tw.Sparse(
+            np.column_stack([np.arange(count), np.arange(count)]), np.zeros(count), (count, count)
+        ),
         tw.Ragged(np.zeros(count), np.arange(count + 1)),
         tw.Bundle({f"tensor {i}": np.zeros(1) for i in range(20_000)}),
     ]
@@ -159,5 +197,7 @@ def test_tensors_stay_light():
     import sys
 
     code = "import sys, tensorwire.core.tensors; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert not [name for name in loaded if name.startswith(("tensorwire.explore", "html"))]

@@ -64,7 +64,9 @@ class TestWithNumPy:
         """The room that NumPy leaves depends on the digits of the first dimension."""
         shape = (first, *array.shape[1:])
         out = io.BytesIO()
-        np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
+        np.lib.format.write_array_header_1_0(
+            out, {"descr": "<f4", "fortran_order": False, "shape": shape}
+        )
         assert wire.write("<f4", shape) == out.getvalue()
 
     @pytest.mark.parametrize("row", OTHERS, ids=lambda row: row.name)
@@ -72,21 +74,34 @@ class TestWithNumPy:
         for shape in SHAPES:
             array = numbers(row, shape)
             blob = tw.dumps(array, "npy")
-            assert tw.equal(loaded(blob), array.view(f"u{row.numpy.itemsize}")) and tw.equal(tw.loads(blob), array)
+            assert tw.equal(loaded(blob), array.view(f"u{row.numpy.itemsize}")) and tw.equal(
+                tw.loads(blob), array
+            )
             assert trailer(blob) == {"version": 1, "dtype": row.name, "shape": list(shape)}
 
-    @pytest.mark.parametrize("array", [np.arange(3), np.ones((2, 2), ml_dtypes.bfloat16), np.array(1.5)])
+    @pytest.mark.parametrize(
+        "array", [np.arange(3), np.ones((2, 2), ml_dtypes.bfloat16), np.array(1.5)]
+    )
     def test_numpy_sees_a_bundle_of_one_as_its_array(self, array):
         bundle = tw.Bundle({"kernel": array}, {"model": "nmt"}, {"kernel": {"device": "gpu:0"}})
         for value in (bundle, tw.Bundle({"": array})):
             for checksum in (False, True):
                 blob = tw.dumps(value, "npy", checksum=checksum)
-                assert loaded(blob).tobytes() == array.tobytes() and loaded(blob).shape == array.shape
+                assert (
+                    loaded(blob).tobytes() == array.tobytes() and loaded(blob).shape == array.shape
+                )
                 assert tw.equal(tw.loads(blob), value)
         with tw.open(tw.dumps(bundle, "npy")) as file:
-            assert file.metadata == {"model": "nmt"} and file.tensor_metadata == {"kernel": {"device": "gpu:0"}}
+            assert file.metadata == {"model": "nmt"} and file.tensor_metadata == {
+                "kernel": {"device": "gpu:0"}
+            }
             assert list(file) == ["kernel"]
-        lies = ({"name": 7}, {"about": {"a": "b"}}, {"name": "x", "about": {"a": 1}}, {"name": "x", "about": []})
+        lies = (
+            {"name": 7},
+            {"about": {"a": "b"}},
+            {"name": "x", "about": {"a": 1}},
+            {"name": "x", "about": []},
+        )
         for lie in lies:
             fields = {"version": 1, "dtype": "int64", "shape": [3]} | lie
             head = tw.dumps(np.arange(3), "npy", checksum=True)[: 128 + 24]
@@ -103,25 +118,49 @@ class TestWithNumPy:
             {"a": np.arange(3), "n": [7, None]},
             [np.zeros(2), "x"],
             (np.ones(2, ml_dtypes.bfloat16),),
-            tw.Bundle({"x": np.arange(3), "y": np.arange(2)}, {"model": "nmt"}, {"x": {"device": "gpu:0"}}),
+            tw.Bundle(
+                {"x": np.arange(3), "y": np.arange(2)}, {"model": "nmt"}, {"x": {"device": "gpu:0"}}
+            ),
             {},
             3.5,
             None,
         ],
-        ids=["ragged", "sparse", "strings", "dict", "list", "tuple", "bundle", "empty dict", "python", "none"],
+        ids=[
+            "ragged",
+            "sparse",
+            "strings",
+            "dict",
+            "list",
+            "tuple",
+            "bundle",
+            "empty dict",
+            "python",
+            "none",
+        ],
     )
     def test_numpy_opens_every_other_kind_as_bytes(self, value, checksum):
         blob = tw.dumps(value, "npy", checksum=checksum)
         inside = loaded(blob)
         assert inside.dtype == np.uint8 and inside.ndim == 1
-        assert tw.equal(tw.loads(inside.tobytes(), "safetensors"), value) and tw.equal(tw.loads(blob), value)
-        kind = {"Ragged": "ragged", "Sparse": "sparse", "Strings": "strings", "Bundle": "bundle", "float": "python", "NoneType": "python"}
+        assert tw.equal(tw.loads(inside.tobytes(), "safetensors"), value) and tw.equal(
+            tw.loads(blob), value
+        )
+        kind = {
+            "Ragged": "ragged",
+            "Sparse": "sparse",
+            "Strings": "strings",
+            "Bundle": "bundle",
+            "float": "python",
+            "NoneType": "python",
+        }
         assert trailer(blob)["kind"] == kind.get(type(value).__name__, type(value).__name__)
 
     def test_numpy_maps_it(self, tmp_path):
         array = np.arange(2000).astype(ml_dtypes.bfloat16)
         tw.save(tmp_path / "x.npy", array, metadata={"a": "b"}, checksum=True)
-        assert tw.equal(np.asarray(np.load(tmp_path / "x.npy", mmap_mode="r")), array.view(np.uint16))
+        assert tw.equal(
+            np.asarray(np.load(tmp_path / "x.npy", mmap_mode="r")), array.view(np.uint16)
+        )
 
     @named
     def test_fortran_order(self, row):
@@ -137,7 +176,12 @@ class TestWithNumPy:
         with tw.open(blob) as f:
             assert tw.equal(f["tensor"][1:3], array[1:3]) and f["tensor"].shape == (3, 4, 2)
         row_vector = np.asfortranarray(array[:1, :, :1])  # in both orders at once
-        assert tw.equal(tw.loads(file(header(array.dtype.str, True, "(1, 4, 1)"), row_vector.tobytes()), copy=None), row_vector)
+        assert tw.equal(
+            tw.loads(
+                file(header(array.dtype.str, True, "(1, 4, 1)"), row_vector.tobytes()), copy=None
+            ),
+            row_vector,
+        )
 
     @named
     def test_big_endian(self, row):
@@ -146,7 +190,9 @@ class TestWithNumPy:
             swapped = array.astype(array.dtype.newbyteorder(">"))
             found = tw.loads(saved(swapped))
             assert tw.equal(found, array) and found.dtype.isnative
-            assert tw.equal(tw.loads(saved(np.asfortranarray(swapped).reshape(shape, order="F"))), array)
+            assert tw.equal(
+                tw.loads(saved(np.asfortranarray(swapped).reshape(shape, order="F"))), array
+            )
         if row.numpy.itemsize > 1:
             array = numbers(row, (10, 3))
             blob = saved(array.astype(array.dtype.newbyteorder(">")))
@@ -157,7 +203,15 @@ class TestWithNumPy:
 
     @pytest.mark.parametrize(
         "words",
-        [["a", "bcd", ""], ["é", "中文", "🙂x"], [["a", "b"], ["", "dd"]], "alone", [b"a\0b", b"\xff", b""], [[b"x"], [b"yy"]], b"z"],
+        [
+            ["a", "bcd", ""],
+            ["é", "中文", "🙂x"],
+            [["a", "b"], ["", "dd"]],
+            "alone",
+            [b"a\0b", b"\xff", b""],
+            [[b"x"], [b"yy"]],
+            b"z",
+        ],
         ids=repr,
     )
     @pytest.mark.parametrize("order", ["C", "F"])
@@ -165,11 +219,22 @@ class TestWithNumPy:
         array = np.array(words, order=order)
         for stored in (array, array.astype(array.dtype.newbyteorder(">"))):
             found = tw.loads(saved(stored))
-            assert isinstance(found, tw.Strings) and found.text == (array.dtype.kind == "U") and found.tolist() == array.tolist()
-            assert not found.data.flags.writeable and tw.loads(saved(stored), copy=True).offsets.flags.writeable
+            assert (
+                isinstance(found, tw.Strings)
+                and found.text == (array.dtype.kind == "U")
+                and found.tolist() == array.tolist()
+            )
+            assert (
+                not found.data.flags.writeable
+                and tw.loads(saved(stored), copy=True).offsets.flags.writeable
+            )
         with tw.open(saved(array)) as f:
             lazy = f["tensor"]
-            assert (lazy.kind, lazy.dtype, lazy.shape) == ("strings", "text" if array.dtype.kind == "U" else "bytes", array.shape)
+            assert (lazy.kind, lazy.dtype, lazy.shape) == (
+                "strings",
+                "text" if array.dtype.kind == "U" else "bytes",
+                array.shape,
+            )
             if array.ndim:
                 assert lazy[1:].tolist() == array[1:].tolist()
         with pytest.raises(tw.DecodeError, match="copy=False"):
@@ -180,8 +245,16 @@ class TestWithNumPy:
         assert tw.loads(saved(array)).tolist() == array.tolist() == [b"a", b"\0b"]
 
     def test_empty_strings(self):
-        for array in (np.zeros(0, "U5"), np.zeros((2, 0), "S3"), np.zeros(3, "U0"), np.array(["", ""])):
-            assert tw.loads(saved(array)).shape == array.shape and tw.loads(saved(array)).tolist() == array.tolist()
+        for array in (
+            np.zeros(0, "U5"),
+            np.zeros((2, 0), "S3"),
+            np.zeros(3, "U0"),
+            np.array(["", ""]),
+        ):
+            assert (
+                tw.loads(saved(array)).shape == array.shape
+                and tw.loads(saved(array)).tolist() == array.tolist()
+            )
 
     @pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
     def test_versions(self, version):
@@ -201,7 +274,16 @@ class TestWithNumPy:
             (np.zeros(2, "V3"), "view\\(dtype\\)"),
             (np.zeros(2, ml_dtypes.bfloat16), "ml_dtypes"),
         ],
-        ids=["structured", "structured, version 3", "datetime64", "timedelta64", "float128", "complex256", "void", "bfloat16"],
+        ids=[
+            "structured",
+            "structured, version 3",
+            "datetime64",
+            "timedelta64",
+            "float128",
+            "complex256",
+            "void",
+            "bfloat16",
+        ],
     )
     def test_what_is_no_tensor_names_the_way_out(self, array, way_out):
         with pytest.raises(tw.DecodeError, match=way_out) as caught:
@@ -232,11 +314,18 @@ class TestMetadata:
         array = np.arange(6, dtype=np.float32).reshape(2, 3)
         texts = {"name": "logits", "device": "/job:localhost/device:GPU:0", "é": "日本"}
         tw.save(tmp_path / "x.npy", array, metadata=texts)
-        assert tw.equal(tw.load(tmp_path / "x.npy"), array) and tw.equal(np.load(tmp_path / "x.npy"), array)
+        assert tw.equal(tw.load(tmp_path / "x.npy"), array) and tw.equal(
+            np.load(tmp_path / "x.npy"), array
+        )
         with tw.open(tmp_path / "x.npy") as f:
             assert f.metadata == texts and f.keys() == {"tensor"} and f["tensor"].shape == (2, 3)
         blob = (tmp_path / "x.npy").read_bytes()
-        assert trailer(blob) == {"version": 1, "dtype": "float32", "shape": [2, 3], "metadata": texts}
+        assert trailer(blob) == {
+            "version": 1,
+            "dtype": "float32",
+            "shape": [2, 3],
+            "metadata": texts,
+        }
         assert tw.inspect(blob).json()["metadata"] == texts
 
     @pytest.mark.tensorflow
@@ -253,7 +342,11 @@ class TestMetadata:
         assert "CPU:0" in texts["device"] or "GPU:0" in texts["device"]
 
     def test_of_other_kinds(self):
-        for value in ({"a": np.arange(3)}, tw.Ragged.of([[1], []]), tw.Bundle({"x": np.zeros(2)}, {"m": "1"})):
+        for value in (
+            {"a": np.arange(3)},
+            tw.Ragged.of([[1], []]),
+            tw.Bundle({"x": np.zeros(2)}, {"m": "1"}),
+        ):
             blob = tw.dumps(value, "npy", metadata={"model": "nmt"})
             with tw.open(blob) as f:
                 assert f.metadata["model"] == "nmt"
@@ -292,30 +385,52 @@ class TestLazy:
     @pytest.mark.parametrize("where", ["path", "mmap", "bytes", "file object"])
     @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "int4", "bool", ">f4"])
     def test_rows(self, tmp_path, where, dtype):
-        array = (np.arange(300) % 7 == 0).astype(ml_dtypes.int4 if dtype == "int4" else getattr(ml_dtypes, dtype, dtype)).reshape(100, 3)
+        array = (
+            (np.arange(300) % 7 == 0)
+            .astype(ml_dtypes.int4 if dtype == "int4" else getattr(ml_dtypes, dtype, dtype))
+            .reshape(100, 3)
+        )
         path = tmp_path / "x.npy"
-        path.write_bytes(saved(array)) if dtype == ">f4" else tw.save(path, array, metadata={"a": "b"}, checksum=True)
+        (
+            path.write_bytes(saved(array))
+            if dtype == ">f4"
+            else tw.save(path, array, metadata={"a": "b"}, checksum=True)
+        )
         native = array.astype("f4") if dtype == ">f4" else array
-        source = {"bytes": path.read_bytes, "file object": lambda: io.BytesIO(path.read_bytes())}.get(where, lambda: path)()
+        source = {
+            "bytes": path.read_bytes,
+            "file object": lambda: io.BytesIO(path.read_bytes()),
+        }.get(where, lambda: path)()
         with tw.open(source, mmap=where == "mmap") as f:
             x = f["tensor"]
             assert x.shape == (100, 3) and x.dtype == native.dtype and len(x) == 100
             for rows in (slice(10, 20), slice(0, 0), slice(99, 100), slice(None), slice(50, 5, -3)):
                 assert tw.equal(np.ascontiguousarray(x[rows]), np.ascontiguousarray(native[rows]))
-            assert tw.equal(x[7], native[7]) and tw.equal(x.read(), native) and tw.equal(f.load(), native)
+            assert (
+                tw.equal(x[7], native[7])
+                and tw.equal(x.read(), native)
+                and tw.equal(f.load(), native)
+            )
             with pytest.raises(IndexError):
                 x[100]
 
     def test_other_kinds_are_lazy_too(self):
-        value = {"r": tw.Ragged.of([[i] * (i % 4) for i in range(1000)]), "x": np.arange(20000.0).reshape(1000, 20)}
+        value = {
+            "r": tw.Ragged.of([[i] * (i % 4) for i in range(1000)]),
+            "x": np.arange(20000.0).reshape(1000, 20),
+        }
         source = Counting(tw.dumps(value, "npy", checksum=True))
         container = Npy().open(source)
         source.read = 0
-        assert tw.equal(container.read("x", (10, 12)), value["x"][10:12]) and container.read("r", (3, 5)).tolist() == [[3] * 3, []]
+        assert tw.equal(container.read("x", (10, 12)), value["x"][10:12]) and container.read(
+            "r", (3, 5)
+        ).tolist() == [[3] * 3, []]
         assert source.read < 1000 and container.checksums
 
     def test_opening_reads_nothing_of_the_data(self):
-        small, large = (Counting(tw.dumps(np.zeros(count), "npy", checksum=True)) for count in (1000, 1_000_000))
+        small, large = (
+            Counting(tw.dumps(np.zeros(count), "npy", checksum=True)) for count in (1000, 1_000_000)
+        )
         Npy().open(small), Npy().open(large)
         assert small.read <= large.read <= small.read + 64 < 2000
 
@@ -326,26 +441,44 @@ class TestLazy:
         bfloat = tw.dumps(np.ones(1000, ml_dtypes.bfloat16), "npy", checksum=True)
         assert np.shares_memory(tw.loads(bfloat, copy=False), np.frombuffer(bfloat, np.uint8))
         data = np.arange(1000.0)
-        assert any(np.shares_memory(data, np.frombuffer(part, np.uint8)) for part in tw.buffers(data, "npy"))
+        assert any(
+            np.shares_memory(data, np.frombuffer(part, np.uint8))
+            for part in tw.buffers(data, "npy")
+        )
 
     def test_load_gives_writable_memory(self, tmp_path):
-        for array in (np.arange(1000), np.asfortranarray(np.ones((30, 30))), np.arange(1000, dtype=">i4"), np.array(["a", "é"])):
+        for array in (
+            np.arange(1000),
+            np.asfortranarray(np.ones((30, 30))),
+            np.arange(1000, dtype=">i4"),
+            np.array(["a", "é"]),
+        ):
             np.save(tmp_path / "x.npy", array)
             found = tw.load(tmp_path / "x.npy")
             assert (found.data if isinstance(found, tw.Strings) else found).flags.writeable
 
 
 GOOD = {
-    "spaces and other quotes": file('{ "shape" :(2 , ) ,\t"descr":"<i2", "fortran_order" : False}', b"abcd"),
-    "keys in another order": file("{'shape': (2,), 'fortran_order': False, 'descr': '<i2'}\n", b"abcd"),
+    "spaces and other quotes": file(
+        '{ "shape" :(2 , ) ,\t"descr":"<i2", "fortran_order" : False}', b"abcd"
+    ),
+    "keys in another order": file(
+        "{'shape': (2,), 'fortran_order': False, 'descr': '<i2'}\n", b"abcd"
+    ),
     "no comma at the end": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
-    "long integers of Python 2": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2L,), }        \n", b"abcd"),
+    "long integers of Python 2": file(
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (2L,), }        \n", b"abcd"
+    ),
     "two commas in the shape": file(header(shape="(1, 2,)"), b"abcd"),
     "no byte order": file(header("i2"), b"abcd"),
     "the machine's byte order": file(header("=i2"), b"abcd"),
     "a comment at the end": file(header() + "# hello", b"abcd"),
-    "comments": file("{ # a\n'descr': '<i2', # b\n'fortran_order': False, 'shape': (#c\n2,#d\n)}", b"abcd"),
-    "text of Python 2": file("{u'descr': u'<i2', u'fortran_order': False, U'shape': (2,)}", b"abcd"),
+    "comments": file(
+        "{ # a\n'descr': '<i2', # b\n'fortran_order': False, 'shape': (#c\n2,#d\n)}", b"abcd"
+    ),
+    "text of Python 2": file(
+        "{u'descr': u'<i2', u'fortran_order': False, U'shape': (2,)}", b"abcd"
+    ),
     "raw strings": file("{r'descr': r'<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
     "hexadecimal": file(header(shape="(0x2,)"), b"abcd"),
     "octal and binary": file(header(shape="(0o1, 0B10)"), b"abcd"),
@@ -360,11 +493,19 @@ GOOD = {
 def test_the_quick_way_and_the_careful_way_agree(data):
     """On what NumPy writes, and on what damage makes of it, wherever the quick way takes it at all."""
     shape = tuple(data.draw(st.lists(st.integers(0, 10**18), max_size=4)))
-    text = bytearray(wire.write(data.draw(st.sampled_from(["<f4", "|u1", ">c16", "<U5"])), shape, data.draw(st.booleans())))
+    text = bytearray(
+        wire.write(
+            data.draw(st.sampled_from(["<f4", "|u1", ">c16", "<U5"])),
+            shape,
+            data.draw(st.booleans()),
+        )
+    )
     if data.draw(st.booleans()):
         text = bytearray(text.replace(b"False", b"True"))
     for _ in range(data.draw(st.integers(0, 2))):
-        text[data.draw(st.integers(10, len(text) - 1))] = data.draw(st.sampled_from(b"0123456789,() '\"\\\n-LTx}"))
+        text[data.draw(st.integers(10, len(text) - 1))] = data.draw(
+            st.sampled_from(b"0123456789,() '\"\\\n-LTx}")
+        )
     quick = wire._PLAIN.match(text, 10)
     if quick is not None:
         descr, fortran, dims, end = wire._careful(bytes(text), 10)
@@ -409,16 +550,26 @@ HOSTILE = {
     "header past the limit": b"\x93NUMPY\x02\x00\xff\xff\xff\xff{",
     "empty header": file(""),
     "not a dict": file("[1, 2]"),
-    "a call": file("{'descr': __import__('os').system('true'), 'fortran_order': False, 'shape': (2,)}", b"abcd"),
+    "a call": file(
+        "{'descr': __import__('os').system('true'), 'fortran_order': False, 'shape': (2,)}", b"abcd"
+    ),
     "an expression": file("{'descr': '<i' + '2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
     "empty dict": file("{}"),
     "no shape": file("{'descr': '<i2', 'fortran_order': False}"),
     "another key": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), 'x': 1}", b"abcd"),
-    "another key for one": file("{'descr': '<i2', 'fortran_order': False, 'shapes': (2,)}", b"abcd"),
-    "descr twice": file("{'descr': '<i2', 'descr': '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
-    "shape twice": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}", b"abcd"),
+    "another key for one": file(
+        "{'descr': '<i2', 'fortran_order': False, 'shapes': (2,)}", b"abcd"
+    ),
+    "descr twice": file(
+        "{'descr': '<i2', 'descr': '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"
+    ),
+    "shape twice": file(
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}", b"abcd"
+    ),
     "not closed": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2,), ", b"abcd"),
-    "quotes that do not match": file("{'descr\": '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
+    "quotes that do not match": file(
+        "{'descr\": '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"
+    ),
     "something behind": file(header() + "x", b"abcd"),
     "a second dict": file(header() + header(), b"abcd"),
     "fortran_order of 1": file(header(order=1), b"abcd"),
@@ -439,7 +590,9 @@ HOSTILE = {
     "bytes as a key": file("{b'descr': '<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
     "bytes as the descr": file("{'descr': b'<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
     "f-string": file("{'descr': f'<i2', 'fortran_order': False, 'shape': (2,)}", b"abcd"),
-    "a comment that hides the end": file("{'descr': '<i2', 'fortran_order': False, 'shape': (2,) # }"),
+    "a comment that hides the end": file(
+        "{'descr': '<i2', 'fortran_order': False, 'shape': (2,) # }"
+    ),
     "lists that never end": file("{'descr': " + "[" * 30000),
     "octal dim": file(header(shape="(02,)"), b"abcd"),
     "float dim": file(header(shape="(2.0,)"), b"abcd"),
@@ -474,7 +627,11 @@ HOSTILE = {
     "two trailers": tail(said()) + wire.write_trailer(said()),
     "bytes before the trailer": tail(said(), b"abcde"),
     "trailer of another length": tail(said())[:-20] + bytes(8) + tail(said())[-12:],
-    "trailer not JSON": wire.write("<i2", (2,), marked=True) + b"abcd" + wire.write_trailer({}).replace(b"{}", b"{]"),
+    "trailer not JSON": (
+        wire.write("<i2", (2,), marked=True)
+        + b"abcd"
+        + wire.write_trailer({}).replace(b"{}", b"{]")
+    ),
     "trailer of another version": tail(said(version=2)),
     "trailer of no version": tail({"dtype": "int16", "shape": [2]}),
     "trailer a list": tail([1]),
@@ -492,14 +649,23 @@ HOSTILE = {
     "checksum of the header only": tail(said(crc32c={"header": 1})),
     "another checksum": tail(said(crc32c={"header": 1, "data": 2})),
     "another checksum of the header": tail(said(crc32c={"header": 1, "data": crc32c(b"abcd")})),
-    "another checksum of the data": tail(said(crc32c={"header": crc32c(wire.write("<i2", (2,), marked=True)), "data": 2})),
+    "another checksum of the data": tail(
+        said(crc32c={"header": crc32c(wire.write("<i2", (2,), marked=True)), "data": 2})
+    ),
     "a changed trailer": tail(said(metadata={"a": "b"})).replace(b'"b"', b'"c"'),
     "byte that is no int4": tail(said(dtype="int4"), b"\x01\x10", "|u1"),
     "kind, not safetensors": tail({"version": 1, "kind": "list"}, b"ab", "|u1"),
     "kind in numbers": tail({"version": 1, "kind": "list"}),
     "kind and dtype": tail(said(kind="list")),
-    "another kind inside": tail({"version": 1, "kind": "dict"}, tw.dumps([np.zeros(1)]), "|u1", (len(tw.dumps([np.zeros(1)])),)),
-    "kind a list": tail({"version": 1, "kind": []}, tw.dumps([np.zeros(1)]), "|u1", (len(tw.dumps([np.zeros(1)])),)),
+    "another kind inside": tail(
+        {"version": 1, "kind": "dict"},
+        tw.dumps([np.zeros(1)]),
+        "|u1",
+        (len(tw.dumps([np.zeros(1)])),),
+    ),
+    "kind a list": tail(
+        {"version": 1, "kind": []}, tw.dumps([np.zeros(1)]), "|u1", (len(tw.dumps([np.zeros(1)])),)
+    ),
 }
 
 
@@ -509,27 +675,39 @@ def test_hostile_files(name):
         with pytest.raises(tw.DecodeError) as caught:
             tw.loads(HOSTILE[name], "npy", copy=copy)
         assert caught.value.format == "npy" and 0 <= caught.value.offset <= len(HOSTILE[name])
-    with pytest.raises((tw.DecodeError, tw.UnknownFormatError)), tw.open(io.BytesIO(HOSTILE[name])) as f:
+    with (
+        pytest.raises((tw.DecodeError, tw.UnknownFormatError)),
+        tw.open(io.BytesIO(HOSTILE[name])) as f,
+    ):
         f.load()
 
 
 def test_the_good_twins():
     assert tw.equal(tw.loads(tail(said())), np.frombuffer(b"abcd", "<i2"))
     inside = tw.dumps([np.zeros(1)])
-    assert tw.equal(tw.loads(tail({"version": 1, "kind": "list"}, inside, "|u1", (len(inside),))), [np.zeros(1)])
-    assert tw.equal(tw.loads(tail(said(dtype="int4"), b"\x01\x0f", "|u1")), np.array([1, -1], ml_dtypes.int4))
+    assert tw.equal(
+        tw.loads(tail({"version": 1, "kind": "list"}, inside, "|u1", (len(inside),))), [np.zeros(1)]
+    )
+    assert tw.equal(
+        tw.loads(tail(said(dtype="int4"), b"\x01\x0f", "|u1")), np.array([1, -1], ml_dtypes.int4)
+    )
 
 
 def test_limits():
     long = file(header() + " " * 70_000, b"abcd", 2)
     with pytest.raises(tw.LimitError, match="npy_header"):
         tw.loads(long)
-    assert tw.equal(tw.loads(long, limits=tw.Limits(npy_header=1 << 20)), np.frombuffer(b"abcd", "<i2"))
+    assert tw.equal(
+        tw.loads(long, limits=tw.Limits(npy_header=1 << 20)), np.frombuffer(b"abcd", "<i2")
+    )
     words = saved(np.array(["ab"] * 1000))
     with pytest.raises(tw.LimitError, match="tensor"):
         tw.loads(words, limits=tw.Limits(tensor=1000))
     with pytest.raises(tw.LimitError, match="trailer"):
-        tw.loads(tw.dumps(np.zeros(2), "npy", metadata={"a": "b" * 1000}), limits=tw.Limits(safetensors_header=500))
+        tw.loads(
+            tw.dumps(np.zeros(2), "npy", metadata={"a": "b" * 1000}),
+            limits=tw.Limits(safetensors_header=500),
+        )
 
 
 CONTROL = {

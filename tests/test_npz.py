@@ -1,4 +1,6 @@
-"""npz against the real NumPy and Python's zipfile, both ways; archives of strangers; no flip and no cut that goes unseen."""
+"""npz against the real NumPy and Python's zipfile, both ways; archives of strangers; no flip and no
+cut that goes unseen.
+"""
 
 import importlib
 import io
@@ -77,7 +79,9 @@ class TestWithNumPy:
     def test_numpy_reads_what_we_write(self, compression):
         blob = tw.dumps(PLAIN, "npz", compression=compression)
         found = loaded(blob)
-        assert list(found) == list(PLAIN) and all(tw.equal(found[name], PLAIN[name]) for name in PLAIN)
+        assert list(found) == list(PLAIN) and all(
+            tw.equal(found[name], PLAIN[name]) for name in PLAIN
+        )
 
     @pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
     def test_we_read_what_numpy_writes(self, write):
@@ -93,28 +97,48 @@ class TestWithNumPy:
             assert tw.equal(tw.loads(blob), {"odd": expected, "x": np.arange(3)})
             with tw.open(blob) as f:
                 assert f["odd"].kind == ("dense" if isinstance(expected, np.ndarray) else "strings")
-                assert f["odd"].dtype == (expected.dtype if isinstance(expected, np.ndarray) else "text" if expected.text else "bytes")
+                assert f["odd"].dtype == (
+                    expected.dtype
+                    if isinstance(expected, np.ndarray)
+                    else "text"
+                    if expected.text
+                    else "bytes"
+                )
                 assert tw.equal(f["odd"][1:2], expected[1:2])
 
     def test_an_empty_archive(self):
-        assert tw.dumps({}, "npz") == saved({}) and tw.loads(saved({})) == {} and loaded(tw.dumps({}, "npz")) == {}
+        assert (
+            tw.dumps({}, "npz") == saved({})
+            and tw.loads(saved({})) == {}
+            and loaded(tw.dumps({}, "npz")) == {}
+        )
 
     def test_numpy_reads_the_parts_of_other_kinds(self):
         found = loaded(tw.dumps(VALUE, "npz"))
-        assert tw.equal(found["x"], VALUE["x"]) and tw.equal(found["half"], VALUE["half"].view(np.uint16))
-        assert tw.equal(found["tokens/values"], VALUE["tokens"].values) and tw.equal(found["nested/1/k"], np.array(7))
+        assert tw.equal(found["x"], VALUE["x"]) and tw.equal(
+            found["half"], VALUE["half"].view(np.uint16)
+        )
+        assert tw.equal(found["tokens/values"], VALUE["tokens"].values) and tw.equal(
+            found["nested/1/k"], np.array(7)
+        )
         assert json.loads(found["tensorwire.json"])["spec"]["dict"]["half"] == {"dtype": "bfloat16"}
 
     def test_nothing_is_added_where_nothing_is_to_say(self):
         assert list(loaded(tw.dumps({"b": np.zeros(2), "a": np.zeros(3)}, "npz"))) == ["b", "a"]
         assert spec(tw.dumps(np.zeros(2), "npz")) == {"version": 1, "spec": {}}
 
-    @pytest.mark.parametrize("array", [np.zeros(2, "V3"), np.array(["2020"], "M8[Y]"), np.array([None], object)], ids=str)
+    @pytest.mark.parametrize(
+        "array", [np.zeros(2, "V3"), np.array(["2020"], "M8[Y]"), np.array([None], object)], ids=str
+    )
     def test_what_is_no_tensor_names_the_member(self, array):
         blob = saved({"x": np.zeros(2), "odd": array})
         with pytest.raises(tw.DecodeError, match=r"save x|view|never") as caught:
             tw.loads(blob)
-        assert caught.value.tensor == "odd" and caught.value.format == "npz" and caught.value.offset > 0
+        assert (
+            caught.value.tensor == "odd"
+            and caught.value.format == "npz"
+            and caught.value.offset > 0
+        )
         with tw.open(blob) as f:
             assert tw.equal(f["x"].read(), np.zeros(2))
 
@@ -123,23 +147,33 @@ class TestWithNumPy:
         members = {"a.npy": b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + b"abcd"}
         out = io.BytesIO()
         np.lib.format.write_array(out, np.arange(3), (2, 0))
-        assert tw.equal(tw.loads(zipped(members | {"b.npy": out.getvalue()})), {"a": np.frombuffer(b"abcd", "<i2"), "b": np.arange(3)})
+        assert tw.equal(
+            tw.loads(zipped(members | {"b.npy": out.getvalue()})),
+            {"a": np.frombuffer(b"abcd", "<i2"), "b": np.arange(3)},
+        )
 
 
 class TestWithZipfile:
     @packed
-    @pytest.mark.parametrize("value", [PLAIN, VALUE, {}, 3, {"é/日本": np.zeros(3)}], ids=["plain", "nested", "empty", "python", "utf-8"])
+    @pytest.mark.parametrize(
+        "value",
+        [PLAIN, VALUE, {}, 3, {"é/日本": np.zeros(3)}],
+        ids=["plain", "nested", "empty", "python", "utf-8"],
+    )
     def test_zipfile_accepts_ours(self, value, compression):
         blob = tw.dumps(value, "npz", compression=compression)
         with zipfile.ZipFile(io.BytesIO(blob)) as found:
             assert found.testzip() is None
             assert all(info.date_time == (1980, 1, 1, 0, 0, 0) for info in found.infolist())
-        assert blob == tw.dumps(value, "npz", compression=compression)  # the same value, the same bytes
+        # the same value, the same bytes
+        assert blob == tw.dumps(value, "npz", compression=compression)
 
     @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
     @pytest.mark.parametrize("wide", [False, True])
     def test_streamed_archives(self, method, wide):
-        """Written to a pipe: sizes and checksum are not known before the data, and stand behind them."""
+        """Written to a pipe: sizes and checksum are not known before the data, and stand behind
+        them.
+        """
 
         class Pipe(io.RawIOBase):
             def __init__(self):
@@ -177,20 +211,29 @@ class TestWithZipfile:
     def test_names_of_the_first_pcs(self):
         blob = bytearray(zipped({"aXb.npy": npy(np.arange(3))}))
         at = blob.index(b"aXb")
-        blob[at + 1] = blob[blob.index(b"aXb", at + 3) + 1] = 0x82  # é in code page 437, and no flag that says UTF-8
+        # é in code page 437, and no flag that says UTF-8
+        blob[at + 1] = blob[blob.index(b"aXb", at + 3) + 1] = 0x82
         assert list(tw.loads(bytes(blob))) == list(loaded(bytes(blob))) == ["aéb"]
 
 
 @packed
 def test_conformance(compression):
-    assert set(check_codec("npz" if compression is None else Npz(compression=compression), hostile=15).values()) == {"exact"}
+    assert set(
+        check_codec(
+            "npz" if compression is None else Npz(compression=compression), hostile=15
+        ).values()
+    ) == {"exact"}
 
 
 @packed
 @pytest.mark.parametrize("library", ["isal", "zlib"])
 def test_with_and_without_isal(monkeypatch, compression, library):
     blob = tw.dumps(VALUE, "npz", compression=compression)
-    monkeypatch.setattr(deflate, "backend", lambda: zlib if library == "zlib" else importlib.import_module("isal.isal_zlib"))
+    monkeypatch.setattr(
+        deflate,
+        "backend",
+        lambda: zlib if library == "zlib" else importlib.import_module("isal.isal_zlib"),
+    )
     assert tw.equal(tw.loads(blob), VALUE)
     again = tw.dumps(VALUE, "npz", compression=compression)
     assert tw.equal(tw.loads(again), VALUE) and (compression or again == blob)
@@ -211,29 +254,47 @@ class TestNames:
         with zipfile.ZipFile(io.BytesIO(blob)) as found:
             assert found.testzip() is None
         with tw.open(blob) as f:
-            assert set(f) == set(value) and all(tw.equal(f[name].read(), value[name]) for name in value)
+            assert set(f) == set(value) and all(
+                tw.equal(f[name].read(), value[name]) for name in value
+            )
 
     def test_lead_nowhere_else(self, tmp_path):
         """Whoever extracts the archive finds every member in the folder that was meant."""
         for name in self.NAMES:
             inside = stem(name) + ".npy"
             steps = inside.split("/")
-            assert ".." not in steps and "." not in steps and not inside.startswith("/") and "\\" not in inside and inside.isprintable()
+            assert (
+                ".." not in steps
+                and "." not in steps
+                and not inside.startswith("/")
+                and "\\" not in inside
+                and inside.isprintable()
+            )
             assert inside[1:2] != ":" or not inside[0].isalpha()
         names = [stem(name) for name in self.NAMES]
         assert len(set(names)) == len(names)
-        assert [name for name in self.NAMES[:17] if stem(name) != name] == []  # what is harmless stays
+        # what is harmless stays
+        assert [name for name in self.NAMES[:17] if stem(name) != name] == []
 
     def test_of_others_are_taken_as_they_are(self):
         """We never extract, so they can do no harm here."""
-        members = {"../up.npy": npy(np.arange(2)), "/abs.npy": npy(np.arange(3)), "%2E%2E/x.npy": npy(np.arange(4))}
-        assert tw.equal(tw.loads(zipped(members)), {"../up": np.arange(2), "/abs": np.arange(3), "%2E%2E/x": np.arange(4)})
+        members = {
+            "../up.npy": npy(np.arange(2)),
+            "/abs.npy": npy(np.arange(3)),
+            "%2E%2E/x.npy": npy(np.arange(4)),
+        }
+        assert tw.equal(
+            tw.loads(zipped(members)),
+            {"../up": np.arange(2), "/abs": np.arange(3), "%2E%2E/x": np.arange(4)},
+        )
 
     def test_too_long(self):
         with pytest.raises(tw.EncodeError, match="65535"):
             tw.dumps({"a" * 65532: np.zeros(1)}, "npz")
         value = {"a" * 65531: np.zeros(1)}
-        assert tw.equal(tw.loads(tw.dumps(value, "npz")), value) and list(loaded(tw.dumps(value, "npz"))) == list(value)
+        assert tw.equal(tw.loads(tw.dumps(value, "npz")), value) and list(
+            loaded(tw.dumps(value, "npz"))
+        ) == list(value)
 
     @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), unique=True))
     def test_any(self, names):
@@ -249,13 +310,20 @@ class TestMetadata:
     @packed
     def test_of_any_value(self, compression):
         for value in ({"a": np.arange(3)}, np.zeros(2), tw.Ragged.of([[1], []])):
-            blob = tw.dumps(value, "npz", metadata={"model": "nmt", "é": "日本"}, compression=compression)
-            assert tw.equal(tw.loads(blob), value) and spec(blob)["metadata"] == {"model": "nmt", "é": "日本"}
+            blob = tw.dumps(
+                value, "npz", metadata={"model": "nmt", "é": "日本"}, compression=compression
+            )
+            assert tw.equal(tw.loads(blob), value) and spec(blob)["metadata"] == {
+                "model": "nmt",
+                "é": "日本",
+            }
             with tw.open(blob) as f:
                 assert f.metadata == {"model": "nmt", "é": "日本"}
 
     def test_of_a_bundle(self):
-        bundle = tw.Bundle({"x": np.arange(3), "r": tw.Ragged.of([[1]])}, {"m": "1"}, {"x": {"device": "gpu:0"}})
+        bundle = tw.Bundle(
+            {"x": np.arange(3), "r": tw.Ragged.of([[1]])}, {"m": "1"}, {"x": {"device": "gpu:0"}}
+        )
         blob = tw.dumps(bundle, "npz")
         assert tw.equal(tw.loads(blob), bundle) and spec(blob)["metadata"] == {"m": "1"}
         with tw.open(blob) as f:
@@ -271,24 +339,43 @@ def test_quantized_values():
     x = np.random.default_rng(2).random((50, 20), np.float32)
     blob = tw.dumps({"w": x, "ids": np.arange(3)}, "npz", quantize="int8")
     codes = tw.loads(blob, dequantize=False)["w"]
-    assert tw.equal(loaded(blob)["w"], np.asarray(codes.codes)) and np.abs(tw.loads(blob)["w"] - x).max() <= np.max(codes.scale) / 2
+    assert (
+        tw.equal(loaded(blob)["w"], np.asarray(codes.codes))
+        and np.abs(tw.loads(blob)["w"] - x).max() <= np.max(codes.scale) / 2
+    )
     for format in ("npy", "npz"):
         assert tw.equal(tw.loads(tw.dumps(codes, format), dequantize=False), codes)
 
 
 class TestOptions:
     def test_compression(self):
-        value = {"a": np.zeros(10_000), "b": np.random.default_rng(1).integers(0, 256, 10_000, np.uint8)}
+        value = {
+            "a": np.zeros(10_000),
+            "b": np.random.default_rng(1).integers(0, 256, 10_000, np.uint8),
+        }
         with zipfile.ZipFile(io.BytesIO(tw.dumps(value, "npz", compression="gzip"))) as found:
             methods = {info.filename: info.compress_type for info in found.infolist()}
-        assert methods == {"a.npy": zipfile.ZIP_DEFLATED, "b.npy": zipfile.ZIP_STORED}  # what gets hardly smaller is stored
-        assert tw.dumps(value, "npz", compression="gzip") == tw.dumps(value, "npz", compression="zlib")
+        # what gets hardly smaller is stored
+        assert methods == {"a.npy": zipfile.ZIP_DEFLATED, "b.npy": zipfile.ZIP_STORED}
+        assert tw.dumps(value, "npz", compression="gzip") == tw.dumps(
+            value, "npz", compression="zlib"
+        )
         words = {"a": np.random.default_rng(1).zipf(1.5, 100_000)}
-        sizes = [len(tw.dumps(words, "npz", compression="zlib", level=level)) for level in (0, 1, 6, 9)]
-        assert sizes == sorted(sizes, reverse=True) and sizes[0] == len(tw.dumps(words, "npz")) > sizes[1] > sizes[3]
+        sizes = [
+            len(tw.dumps(words, "npz", compression="zlib", level=level)) for level in (0, 1, 6, 9)
+        ]
+        assert (
+            sizes == sorted(sizes, reverse=True)
+            and sizes[0] == len(tw.dumps(words, "npz")) > sizes[1] > sizes[3]
+        )
 
     @pytest.mark.parametrize(
-        "options", [{"compression": "zstd"}, {"compression": "zlib", "level": 10}, {"compression": "zlib", "level": -1}]
+        "options",
+        [
+            {"compression": "zstd"},
+            {"compression": "zlib", "level": 10},
+            {"compression": "zlib", "level": -1},
+        ],
     )
     def test_that_do_not_exist(self, options):
         with pytest.raises(tw.EncodeError):
@@ -311,9 +398,16 @@ class TestLazy:
     def test_rows(self, tmp_path, where, compression):
         path = tmp_path / "x.npz"
         tw.save(path, VALUE, compression=compression)
-        source = {"bytes": path.read_bytes, "file object": lambda: io.BytesIO(path.read_bytes())}.get(where, lambda: path)()
+        source = {
+            "bytes": path.read_bytes,
+            "file object": lambda: io.BytesIO(path.read_bytes()),
+        }.get(where, lambda: path)()
         with tw.open(source, mmap=where == "mmap") as f:
-            assert f.format == "npz" and f.checksums and list(f) == [*list(VALUE)[:-2], "nested/0", "nested/1/k"]
+            assert (
+                f.format == "npz"
+                and f.checksums
+                and list(f) == [*list(VALUE)[:-2], "nested/0", "nested/1/k"]
+            )
             for name in list(VALUE)[:-2]:
                 assert f[name].shape == VALUE[name].shape and tw.equal(f[name].read(), VALUE[name])
                 if not isinstance(VALUE[name], tw.Sparse):
@@ -331,23 +425,36 @@ class TestLazy:
         assert container.read("x", (5, 6)).shape == (1, 1000) and source.read < 8000 + 2000
 
     def test_opening_costs_the_same_for_any_size(self):
-        small, large = (Counting(tw.dumps({"x": np.zeros(count)}, "npz", metadata={"a": "b"})) for count in (10_000, 1_000_000))
+        small, large = (
+            Counting(tw.dumps({"x": np.zeros(count)}, "npz", metadata={"a": "b"}))
+            for count in (10_000, 1_000_000)
+        )
         Npz().open(small), Npz().open(large)
         assert small.read == large.read
 
     def test_views(self):
-        value = {"a": np.arange(3, dtype=np.int8), "x": np.arange(1000.0), "zz": np.ones(1000, ml_dtypes.bfloat16), "c": np.ones(999) * 1j}
+        value = {
+            "a": np.arange(3, dtype=np.int8),
+            "x": np.arange(1000.0),
+            "zz": np.ones(1000, ml_dtypes.bfloat16),
+            "c": np.ones(999) * 1j,
+        }
         blob = tw.dumps(value, "npz")
         memory = np.frombuffer(blob, np.uint8)
         found = tw.loads(blob, copy=False)
-        assert all(np.shares_memory(array, memory) for array in found.values()) and tw.equal(found, value)
+        assert all(np.shares_memory(array, memory) for array in found.values()) and tw.equal(
+            found, value
+        )
         with zipfile.ZipFile(io.BytesIO(blob)) as made:
             for info in made.infolist():
                 local = blob[info.header_offset : info.header_offset + 30]
                 assert (info.header_offset + 30 + sum(struct.unpack("<HH", local[26:]))) % 64 == 0
         with pytest.raises(tw.DecodeError, match="aligned"):
             tw.loads(saved({"abc": np.arange(1000.0)}), copy=False)  # NumPy's own begin anywhere
-        assert any(np.shares_memory(value["x"], np.frombuffer(part, np.uint8)) for part in tw.buffers(value, "npz"))
+        assert any(
+            np.shares_memory(value["x"], np.frombuffer(part, np.uint8))
+            for part in tw.buffers(value, "npz")
+        )
 
     def test_damage_is_found_where_it_is(self, tmp_path):
         blob = bytearray(tw.dumps({"a": np.zeros(100), "b": np.ones(100)}, "npz"))
@@ -359,24 +466,45 @@ class TestLazy:
             assert tw.equal(f["a"].read(), np.zeros(100)) and f["b"][:1].tolist() == [1]
             with pytest.raises(tw.ChecksumError):
                 f["b"].read()
-        assert [problem for problem in tw.verify(bytes(blob)).problems if "tensor b" in problem] == tw.verify(bytes(blob)).problems != []
+        assert (
+            [problem for problem in tw.verify(bytes(blob)).problems if "tensor b" in problem]
+            == tw.verify(bytes(blob)).problems
+            != []
+        )
 
     def test_rows_of_a_deflated_member_are_checked(self):
         """It is inflated whole for them anyway."""
         value = {"a": np.arange(1000) // 7}
-        blob = build(member("a.npy", npy(value["a"]), method=8, content=raw(npy(value["a"])), crc=1))
+        blob = build(
+            member("a.npy", npy(value["a"]), method=8, content=raw(npy(value["a"])), crc=1)
+        )
         with tw.open(blob) as f:
             assert f["a"].shape == (1000,) and f.checksums
             with pytest.raises(tw.ChecksumError):
                 f["a"][3:5]
 
     def test_what_is_told_of_it(self):
-        found = tw.inspect(tw.dumps({"a": np.zeros(1000), "b": np.zeros(2)}, "npz", compression="zlib", metadata={"m": "x"})).json()
+        found = tw.inspect(
+            tw.dumps(
+                {"a": np.zeros(1000), "b": np.zeros(2)},
+                "npz",
+                compression="zlib",
+                metadata={"m": "x"},
+            )
+        ).json()
         assert (found["format"], found["checksums"], found["metadata"]) == ("npz", True, {"m": "x"})
-        told = {tensor["name"]: (tensor["compression"], tensor["nbytes"] < 200) for tensor in found["tensors"]}
+        told = {
+            tensor["name"]: (tensor["compression"], tensor["nbytes"] < 200)
+            for tensor in found["tensors"]
+        }
         assert told == {"a": ("deflate", True), "b": ("deflate", True)}
         plain = tw.inspect(tw.dumps({"a": np.zeros(1000)}, "npz")).json()["tensors"][0]
-        assert (plain["compression"], plain["nbytes"], plain["dtype"], plain["shape"]) == (None, 8000, "float64", (1000,))
+        assert (plain["compression"], plain["nbytes"], plain["dtype"], plain["shape"]) == (
+            None,
+            8000,
+            "float64",
+            (1000,),
+        )
         assert tw.verify(tw.dumps({"a": np.zeros(1000)}, "npz")).ok
 
 
@@ -392,8 +520,14 @@ def damaged_value(blob, at, bit):
 
 CONTROL = {
     "plain": ({"a": np.arange(3, dtype=np.int16), "b": np.zeros((2, 2), np.float32)}, {}),
-    "nested": ({"w": tw.Strings.of(["é"]), "l": [np.ones(1, ml_dtypes.bfloat16), 3], "../x": np.zeros(1)}, {"metadata": {"m": "x"}}),
-    "deflated": ({"a": np.zeros(50), "b": np.arange(40) // 3}, {"compression": "zlib", "metadata": {"m": "x" * 100}}),
+    "nested": (
+        {"w": tw.Strings.of(["é"]), "l": [np.ones(1, ml_dtypes.bfloat16), 3], "../x": np.zeros(1)},
+        {"metadata": {"m": "x"}},
+    ),
+    "deflated": (
+        {"a": np.zeros(50), "b": np.arange(40) // 3},
+        {"compression": "zlib", "metadata": {"m": "x" * 100}},
+    ),
 }
 
 
@@ -439,7 +573,10 @@ def test_no_flip_of_numpys_files_either(write):
 def test_any_value_comes_back(value, compression):
     blob = tw.dumps(value, "npz", compression=compression)
     assert tw.equal(tw.loads(blob), value)
-    assert [name for name, array in loaded(blob).items() if not isinstance(array, np.ndarray)] in ([], ["tensorwire.json"])
+    assert [name for name, array in loaded(blob).items() if not isinstance(array, np.ndarray)] in (
+        [],
+        ["tensorwire.json"],
+    )
 
 
 @given(tws.values(), st.data())
@@ -463,7 +600,12 @@ A = npy(np.arange(3, dtype=np.int16))
 def member(name, data=A, at=0, method=0, content=None, **other):
     """(the member, its bytes) of an archive made by hand; `other` are fields that lie."""
     stored = data if content is None else content
-    return Member(name.encode(), method, zlib.crc32(data), len(stored), len(data), at)._replace(**other), stored
+    return (
+        Member(name.encode(), method, zlib.crc32(data), len(stored), len(data), at)._replace(
+            **other
+        ),
+        stored,
+    )
 
 
 def build(*made, align=1):
@@ -529,7 +671,9 @@ HOSTILE = {
     "an empty member": build(member("a.npy", b"")),
     "an array cut off": build(member("a.npy", A[:-1])),
     "bytes behind an array": build(member("a.npy", A + b"x")),
-    "bytes behind an array, deflated": build(member("a.npy", A + b"x", method=8, content=raw(A + b"x"))),
+    "bytes behind an array, deflated": build(
+        member("a.npy", A + b"x", method=8, content=raw(A + b"x"))
+    ),
     "a pickle": build(member("a.npy", saved({"x": np.array([1])}) and b"\x80\x02K\x01.")),
     "two of one name": build(member("a.npy"), member("a.npy")),
     "encrypted": build(member("a.npy", flags=1)),
@@ -540,20 +684,30 @@ HOSTILE = {
     "stored with two sizes": build(member("a.npy", size=len(A) + 1)),
     "another checksum": build(member("a.npy", crc=1)),
     "a descriptor that is not there": build(member("a.npy", flags=8), member("b.npy")),
-    "a descriptor of something else": build(member("a.npy", content=A + bytes(16), flags=8, packed=len(A)), member("b.npy")),
-    "name not UTF-8": build((Member(b"\xff.npy", 0, zlib.crc32(A), len(A), len(A), 0, archive.UTF8), A)),
+    "a descriptor of something else": build(
+        member("a.npy", content=A + bytes(16), flags=8, packed=len(A)), member("b.npy")
+    ),
+    "name not UTF-8": build(
+        (Member(b"\xff.npy", 0, zlib.crc32(A), len(A), len(A), 0, archive.UTF8), A)
+    ),
     "another checksum in front": swap(GOOD, struct.pack("<I", zlib.crc32(A)), b"abcd"),
-    "another size in front": swap(GOOD, struct.pack("<II", len(A), len(A)), struct.pack("<II", len(A), len(A) + 1)),
+    "another size in front": swap(
+        GOOD, struct.pack("<II", len(A), len(A)), struct.pack("<II", len(A), len(A) + 1)
+    ),
     "another method in front": GOOD[:8] + b"\x08" + GOOD[9:],
     "other flags in front": GOOD[:6] + b"\x02" + GOOD[7:],
     "another name in front": swap(GOOD, b"a.npy", b"c.npy"),
     "another name in the directory": swap(GOOD, b"b.npy", b"c.npy", 1),
     "names swapped": swap(swap(GOOD, b"b.npy", b"a.npy", 1), b"a.npy", b"b.npy", 1),
     "one place for two": TWO(FIRST, SECOND._replace(at=0)),
-    "a member inside another": TWO(FIRST._replace(packed=FIRST.packed + 50, size=FIRST.size + 50), SECOND),
+    "a member inside another": TWO(
+        FIRST._replace(packed=FIRST.packed + 50, size=FIRST.size + 50), SECOND
+    ),
     "one that is not listed": TWO(FIRST),
     "one that is not listed, in front": TWO(SECOND),
-    "a hole between two": build(member("a.npy", content=A + b"hidden", packed=len(A)), member("b.npy")),
+    "a hole between two": build(
+        member("a.npy", content=A + b"hidden", packed=len(A)), member("b.npy")
+    ),
     "a hole before the directory": build(member("a.npy", content=A + b"hidden", packed=len(A))),
     "a member behind the directory": TWO(FIRST, SECOND._replace(at=10**6)),
     "a member of 2**63 bytes": TWO(FIRST._replace(size=1 << 63, packed=1 << 63), SECOND),
@@ -566,24 +720,43 @@ HOSTILE = {
     "deflate and more": build(member("a.npy", method=8, content=raw(A) + b"x")),
     "deflate and a lot more": build(member("a.npy", method=8, content=raw(A) + bytes(100))),
     "deflate to more than said": build(member("a.npy", method=8, content=raw(A + b"x"))),
-    "deflate to much more than said": build(member("a.npy", method=8, content=raw(A + bytes(10**7)))),
+    "deflate to much more than said": build(
+        member("a.npy", method=8, content=raw(A + bytes(10**7)))
+    ),
     "deflate to less than said": build(member("a.npy", method=8, content=raw(A[:-1]))),
     "deflate to another": build(member("a.npy", method=8, content=raw(A[:-1] + b"x"))),
     "a bomb": build(member("a.npy", method=8, content=raw(bytes(10**7)), size=1 << 40)),
     "spec not JSON": build(member("a.npy"), json_member(b"{nope}")),
     "spec not UTF-8": build(member("a.npy"), json_member(b"\xff")),
     "spec a list": build(member("a.npy"), json_member([])),
-    "spec of another version": build(member("a.npy"), json_member({"version": 2, "spec": {"dict": {"a": {}}}})),
-    "spec with another key": build(member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {}}}, "x": 1})),
+    "spec of another version": build(
+        member("a.npy"), json_member({"version": 2, "spec": {"dict": {"a": {}}}})
+    ),
+    "spec with another key": build(
+        member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {}}}, "x": 1})
+    ),
     "spec without a spec": build(member("a.npy"), json_member({"version": 1})),
-    "spec for other names": build(member("a.npy"), json_member({"version": 1, "spec": {"dict": {"b": {}}}})),
+    "spec for other names": build(
+        member("a.npy"), json_member({"version": 1, "spec": {"dict": {"b": {}}}})
+    ),
     "spec for more": build(member("0.npy"), json_member({"version": 1, "spec": {"list": 9}})),
     "spec for less": build(member("0.npy"), json_member({"version": 1, "spec": 3})),
-    "spec that does not fit": build(member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {"dtype": "int4"}}}})),
-    "spec for a name that is not escaped": build(member("../a.npy"), json_member({"version": 1, "spec": {"dict": {"../a": {}}}})),
-    "metadata not strings": build(member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {}}}, "metadata": {"a": 1}})),
-    "metadata a list": build(member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {}}}, "metadata": []})),
-    "spec with another checksum": build(member("a.npy"), member("tensorwire.json", b'{"version":1,"spec":{"dict":{"a":{}}}}', crc=1)),
+    "spec that does not fit": build(
+        member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {"dtype": "int4"}}}})
+    ),
+    "spec for a name that is not escaped": build(
+        member("../a.npy"), json_member({"version": 1, "spec": {"dict": {"../a": {}}}})
+    ),
+    "metadata not strings": build(
+        member("a.npy"),
+        json_member({"version": 1, "spec": {"dict": {"a": {}}}, "metadata": {"a": 1}}),
+    ),
+    "metadata a list": build(
+        member("a.npy"), json_member({"version": 1, "spec": {"dict": {"a": {}}}, "metadata": []})
+    ),
+    "spec with another checksum": build(
+        member("a.npy"), member("tensorwire.json", b'{"version":1,"spec":{"dict":{"a":{}}}}', crc=1)
+    ),
 }
 
 
@@ -600,11 +773,22 @@ def test_hostile_files(name):
 def test_the_good_twins():
     expected = np.arange(3, dtype=np.int16)
     both = {"a": expected, "b": expected}
-    assert tw.equal(tw.loads(GOOD), both) and tw.equal(tw.loads(TWO(FIRST, SECOND)), both) and tw.loads(END) == {}
+    assert (
+        tw.equal(tw.loads(GOOD), both)
+        and tw.equal(tw.loads(TWO(FIRST, SECOND)), both)
+        and tw.loads(END) == {}
+    )
     assert tw.equal(tw.loads(build(member("a.npy", method=8, content=raw(A)))), {"a": expected})
-    assert tw.equal(tw.loads(build(member("0.npy"), json_member({"version": 1, "spec": {"list": 1}}))), [expected])
+    assert tw.equal(
+        tw.loads(build(member("0.npy"), json_member({"version": 1, "spec": {"list": 1}}))),
+        [expected],
+    )
     descriptor = b"PK\x07\x08" + struct.pack("<III", zlib.crc32(A), len(A), len(A))
-    for form in (descriptor, descriptor[4:], b"PK\x07\x08" + struct.pack("<IQQ", zlib.crc32(A), len(A), len(A))):
+    for form in (
+        descriptor,
+        descriptor[4:],
+        b"PK\x07\x08" + struct.pack("<IQQ", zlib.crc32(A), len(A), len(A)),
+    ):
         first, content = member("a.npy", content=A + form, flags=8, packed=len(A))
         assert tw.equal(tw.loads(build((first, content), member("b.npy"))), both)
 
@@ -617,17 +801,22 @@ class TestLimits:
 
     def test_ratio(self):
         blob = tw.dumps({"a": np.zeros(1_000_000)}, "npz", compression="zlib", level=9)
-        assert len(blob) * 200 < 8_000_000 and tw.equal(tw.loads(blob), {"a": np.zeros(1_000_000)})  # not much, so it may
+        # not much, so it may
+        assert len(blob) * 200 < 8_000_000 and tw.equal(tw.loads(blob), {"a": np.zeros(1_000_000)})
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.loads(blob, limits=tw.Limits(expansion=1 << 20))
-        assert tw.loads(blob, limits=tw.Limits(expansion=1 << 20, expansion_ratio=1100))["a"].shape == (1_000_000,)
+        assert tw.loads(blob, limits=tw.Limits(expansion=1 << 20, expansion_ratio=1100))[
+            "a"
+        ].shape == (1_000_000,)
         with tw.open(blob, limits=tw.Limits(expansion=1 << 20)) as file:
             assert file["a"].shape == (1_000_000,)
             with pytest.raises(tw.LimitError, match="expansion"):
                 file["a"].read()
 
     def test_ratio_counts_all_members_together(self):
-        blob = tw.dumps({str(i): np.zeros(1_000_000) for i in range(3)}, "npz", compression="zlib", level=9)
+        blob = tw.dumps(
+            {str(i): np.zeros(1_000_000) for i in range(3)}, "npz", compression="zlib", level=9
+        )
         limits = tw.Limits(expansion=16 << 20)
         with pytest.raises(tw.LimitError, match="expansion"):
             tw.loads(blob, limits=limits)
@@ -643,7 +832,9 @@ class TestLimits:
 
     def test_header(self):
         header = b"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }" + b" " * 70_000
-        blob = zipped({"a.npy": b"\x93NUMPY\x02\0" + struct.pack("<I", len(header)) + header + b"abcd"})
+        blob = zipped(
+            {"a.npy": b"\x93NUMPY\x02\0" + struct.pack("<I", len(header)) + header + b"abcd"}
+        )
         with pytest.raises(tw.LimitError, match="npy_header"):
             tw.loads(blob)
         assert tw.loads(blob, limits=tw.Limits(npy_header=1 << 20))["a"].shape == (2,)
@@ -678,7 +869,12 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 
 def test_bombs_cost_little_memory():
     code = BOMBS.format(tests=str(__import__("pathlib").Path(__file__).parent))
-    refused, extra = map(int, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    refused, extra = map(
+        int,
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split(),
+    )
     assert refused == 5 and extra <= 64
 
 
@@ -686,7 +882,9 @@ class Chunks(io.RawIOBase):
     """Buffers as one file that can be read anywhere, without joining them."""
 
     def __init__(self, chunks):
-        self.views = [memoryview(chunk).cast("B") if len(chunk) else memoryview(b"") for chunk in chunks]
+        self.views = [
+            memoryview(chunk).cast("B") if len(chunk) else memoryview(b"") for chunk in chunks
+        ]
         self.size, self.at = sum(map(len, self.views)), 0
 
     def seekable(self):
@@ -721,16 +919,19 @@ class TestZip64:
             assert len(found.infolist()) == 65_536
         assert tw.equal(tw.loads(blob), value)
         one = Member(b"a", 0, 0, 0, 0, 0)
-        assert [b"PK\x06\x06" in archive.end([one] * count, 0) for count in (65_534, 65_535)] == [False, True]
+        assert [b"PK\x06\x06" in archive.end([one] * count, 0) for count in (65_534, 65_535)] == [
+            False,
+            True,
+        ]
 
     def test_zip64_of_zipfile_with_a_small_end(self):
         """zipfile writes zip64 ends past 2 GiB, where the plain end still has the numbers."""
         blob = build(member("a.npy"))
         at = blob.index(b"PK\x01\x02")
         size = len(blob) - 22 - at
-        ends = struct.pack("<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, size, at) + struct.pack(
-            "<4sIQI", b"PK\x06\x07", 0, at + size, 1
-        )
+        ends = struct.pack(
+            "<4sQ2H2I4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, 1, 1, size, at
+        ) + struct.pack("<4sIQI", b"PK\x06\x07", 0, at + size, 1)
         both = blob[:-22] + ends + blob[-22:]
         assert list(loaded(both)) == ["a"] and tw.equal(tw.loads(both), tw.loads(blob))
         for flip in range(len(ends)):
@@ -747,12 +948,17 @@ class TestZip64:
         assert file.size > 1 << 32
         with zipfile.ZipFile(io.BufferedReader(file)) as found:
             info = found.getinfo("huge.npy")
-            assert info.file_size == info.compress_size == len(huge) + 128 and found.getinfo("behind.npy").header_offset > 1 << 32
+            assert (
+                info.file_size == info.compress_size == len(huge) + 128
+                and found.getinfo("behind.npy").header_offset > 1 << 32
+            )
             with found.open("behind.npy") as inside:
                 assert tw.equal(np.load(io.BytesIO(inside.read())), value["behind"])
         with tw.open(file) as f:
             assert f["huge"].shape == huge.shape and f["huge"][-5:].tolist() == [0] * 5
-            assert tw.equal(f["behind"].read(), value["behind"]) and tw.equal(f["small"].read(), value["small"])
+            assert tw.equal(f["behind"].read(), value["behind"]) and tw.equal(
+                f["small"].read(), value["small"]
+            )
 
     def test_the_headers_of_large_members(self):
         """Without the data: what the writer says, read back by the reader."""
@@ -770,7 +976,13 @@ class TestZip64:
 
         total = directory + len(tail)
         found = archive.members(
-            lambda place, count: (bytes(count) + tail)[-count:] if place + count == total else read(place, count), total, 9
+            lambda place, count: (
+                (bytes(count) + tail)[-count:] if place + count == total else read(place, count)
+            ),
+            total,
+            9,
         )
-        assert [one._replace(stop=0) for one in found] == [large, behind] and [one.stop for one in found] == [at, directory]
+        assert [one._replace(stop=0) for one in found] == [large, behind] and [
+            one.stop for one in found
+        ] == [at, directory]
         assert archive.data_at(read, found[0]) == len(header)

@@ -18,7 +18,11 @@ NESTED = {
     "s": tw.Sparse([[0, 1], [2, 3]], np.float32([1, 2]), (3, 4)),
     "l": [np.int8([1, 2]), "x", 1.5, None, (True,)],
 }
-COLUMNS = {"a": np.arange(5.0), "s": tw.Strings.of(["a", "b", "cc", "d", "e"]), "r": tw.Ragged.of([[1], [2, 3], [], [4], [5]])}
+COLUMNS = {
+    "a": np.arange(5.0),
+    "s": tw.Strings.of(["a", "b", "cc", "d", "e"]),
+    "r": tw.Ragged.of([[1], [2, 3], [], [4], [5]]),
+}
 
 
 class TestTensorProto:
@@ -42,7 +46,10 @@ class TestTensorProto:
 def with_tensor_metadata(texts):
     """A safetensors file of a Bundle that says this about its tensors."""
     text = json.dumps({"version": 1, "spec": {"bundle": {"a": {}}, "tensor_metadata": texts}})
-    header = {"__metadata__": {"tensorwire": text}, "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}
+    header = {
+        "__metadata__": {"tensorwire": text},
+        "a": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]},
+    }
     head = json.dumps(header).encode()
     return len(head).to_bytes(8, "little") + head + b"\0\1"
 
@@ -129,10 +136,26 @@ def read_lazily(data, format):
 @pytest.mark.parametrize(
     ("format", "value", "options"),
     [
-        *((format, NESTED, {}) for format in ("safetensors", "tensorproto", "npy", "npz", "arrow", "protobuf", "json", "checkpoint")),
+        *(
+            (format, NESTED, {})
+            for format in (
+                "safetensors",
+                "tensorproto",
+                "npy",
+                "npz",
+                "arrow",
+                "protobuf",
+                "json",
+                "checkpoint",
+            )
+        ),
         ("parquet", COLUMNS, {"compression": "zstd"}),
         ("arrow", COLUMNS, {"compression": "lz4"}),
-        ("safetensors", {"x": np.arange(3000.0)}, {"compression": "zstd", "per_tensor": True, "shuffle": True}),
+        (
+            "safetensors",
+            {"x": np.arange(3000.0)},
+            {"compression": "zstd", "per_tensor": True, "shuffle": True},
+        ),
         ("safetensors", {"x": np.arange(300.0)}, {"quantize": "int8"}),
     ],
 )

@@ -46,19 +46,23 @@ def test_all_is_true():
     assert sorted(tw.__all__) == list(tw.__all__)
     for name in tw.__all__:
         assert getattr(tw, name) is not None
-    assert {*tw._WHERE, "io", "serving"} == {*tw.__all__, "io", "open"} <= set(dir(tw))  # a star import replaces neither
+    # a star import replaces neither
+    assert {*tw._WHERE, "io", "serving"} == {*tw.__all__, "io", "open"} <= set(dir(tw))
     with pytest.raises(AttributeError):
         tw.nothing_of_the_kind  # noqa: B018
 
 
 def test_no_function_has_a_modules_name():
     names = {info.name for info in pkgutil.iter_modules([str(SOURCE)])}
-    assert names & {*tw.__all__, "io", "open"} == {"io", "serving"}  # which are the modules themselves
+    # which are the modules themselves
+    assert names & {*tw.__all__, "io", "open"} == {"io", "serving"}
     assert inspect.ismodule(tw.io) and inspect.ismodule(tw.serving)
 
 
 def test_every_public_function_has_types_and_an_example_that_runs():
-    for name in {*tw.__all__, "open"} - {"Tensor", "serving"} | {f"io.{name}" for name in tw.io.__all__}:
+    for name in {*tw.__all__, "open"} - {"Tensor", "serving"} | {
+        f"io.{name}" for name in tw.io.__all__
+    }:
         thing = tw
         for part in name.split("."):
             thing = getattr(thing, part)
@@ -76,12 +80,19 @@ def test_docstring_examples(name, tmp_path, monkeypatch):
 
 def run(code, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, **environment}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
     ).stdout
 
 
 def test_import_loads_no_framework():
-    loaded = run("import sys, tensorwire as tw; tw.dumps; tw.loads; tw.io; tw.equal; tw.tensor; print(*sys.modules)").split()
+    loaded = run(
+        "import sys, tensorwire as tw; tw.dumps; tw.loads; tw.io; tw.equal; tw.tensor;"
+        " print(*sys.modules)"
+    ).split()
     assert not [name for name in HEAVY if name in loaded]
 
 
@@ -98,8 +109,8 @@ print(*sys.modules)
 
 @pytest.mark.timing
 def test_import_is_cheap(tmp_path):
-    """At most 40 ms over NumPy and ml_dtypes, the first use of the verbs included: the best of several, since the machine is shared, and
-    compiled once, as any installed package is."""
+    """At most 40 ms over NumPy and ml_dtypes, the first use of the verbs included: the best of
+    several, since the machine is shared, and compiled once, as any installed package is."""
     code = """
 import time, numpy, ml_dtypes
 start = time.perf_counter()
@@ -114,7 +125,9 @@ print(time.perf_counter() - start)
 @pytest.mark.timing
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "grpc://127.0.0.1:1"])
 def test_the_serving_client_is_ready_quickly(tmp_path, url):
-    """From nothing to a client that has tried to reach a server, NumPy and grpcio included: what a client's process takes to begin."""
+    """From nothing to a client that has tried to reach a server, NumPy and grpcio included: what a
+    client's process takes to begin.
+    """
     code = f"""
 import time
 start = time.perf_counter()
@@ -130,7 +143,10 @@ except tw.TransportError:
 
 def test_no_function_has_the_name_of_a_module():
     """For what users import, `import tensorwire.x.y` and `tensorwire.x.y` mean the same thing."""
-    public = "checkpoint api.comparison datasets ray serving serving.kserve serving.rest storage testing view".split()
+    public = (
+        "checkpoint api.comparison datasets ray serving serving.kserve serving.rest storage testing"
+        " view".split()
+    )
     for name in ["tensorwire", *(f"tensorwire.{each}" for each in public)]:
         package = importlib.import_module(name)
         for info in pkgutil.iter_modules(getattr(package, "__path__", [])):
@@ -146,8 +162,14 @@ def test_no_way_to_execute_data():
             continue
         tree = ast.parse(path.read_text())
         for node in ast.walk(tree):
-            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
-            assert not {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"} & {name.partition(".")[0] for name in names}, path
+            names = (
+                [alias.name for alias in node.names]
+                if isinstance(node, (ast.Import, ast.ImportFrom))
+                else []
+            )
+            assert not {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"} & {
+                name.partition(".")[0] for name in names
+            }, path
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec", "compile"), path
             if isinstance(node, ast.keyword):

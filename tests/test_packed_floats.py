@@ -1,4 +1,6 @@
-"""safetensors F4, F6_E2M3 and F6_E3M2, whose elements lie side by side, and torch's float4_e2m1fn_x2."""
+"""safetensors F4, F6_E2M3 and F6_E3M2, whose elements lie side by side, and torch's
+float4_e2m1fn_x2.
+"""
 
 import importlib
 import json
@@ -38,9 +40,18 @@ def file(tensors):
 @given(st.sampled_from(list(DTYPES)), st.data())
 def test_any_codes(name, data):
     bits, dtype = DTYPES[name]
-    shape = data.draw(st.sampled_from([(4,), (8,), (2, 2), (4, 3), (2, 3, 2), (0,), (0, 3), (3, 4), (12, 1)]))
+    shape = data.draw(
+        st.sampled_from([(4,), (8,), (2, 2), (4, 3), (2, 3, 2), (0,), (0, 3), (3, 4), (12, 1)])
+    )
     codes = np.array(
-        data.draw(st.lists(st.integers(0, (1 << bits) - 1), min_size=int(np.prod(shape)), max_size=int(np.prod(shape)))), np.uint8
+        data.draw(
+            st.lists(
+                st.integers(0, (1 << bits) - 1),
+                min_size=int(np.prod(shape)),
+                max_size=int(np.prod(shape)),
+            )
+        ),
+        np.uint8,
     )
     plain = np.arange(3, dtype=np.float32)
     blob = file([("x", name, shape, pack(codes, bits)), ("y", "F32", (3,), plain.tobytes())])
@@ -50,7 +61,11 @@ def test_any_codes(name, data):
         assert tw.equal(found, expected) and found["x"].flags.writeable is (copy is True)
     with tw.open(blob) as opened:
         tensor = opened["x"]
-        assert tensor.dtype == dtype and tensor.shape == shape and tensor.nbytes == codes.size * bits // 8
+        assert (
+            tensor.dtype == dtype
+            and tensor.shape == shape
+            and tensor.nbytes == codes.size * bits // 8
+        )
         for start in range(shape[0] + 1):
             for stop in range(start, shape[0] + 1):
                 assert tw.equal(tensor[start:stop], expected["x"][start:stop])
@@ -72,7 +87,10 @@ def test_files_on_a_disk(tmp_path):
     assert tw.verify(path) and tw.equal(tw.load(path, names=["x"]), {"x": expected})
     for suffix in ("safetensors", "npz", "json", "npy"):
         tw.convert(path, tmp_path / f"again.{suffix}")
-        assert tw.equal(tw.load(tmp_path / f"again.{suffix}"), {"x": expected, "y": np.frombuffer(b"ab", np.uint8)})
+        assert tw.equal(
+            tw.load(tmp_path / f"again.{suffix}"),
+            {"x": expected, "y": np.frombuffer(b"ab", np.uint8)},
+        )
     assert tw.diff(path, tmp_path / "again.safetensors").equal
     assert tw.equal(tw.loads(path.read_bytes(), copy=True)["x"], expected)
     with pytest.raises(tw.DecodeError):
@@ -113,7 +131,9 @@ def test_the_quick_readers_leave_them_to_the_careful_one():
     for dtype, size in (("F4", 2), ("F6_E2M3", 3), ("F6_E3M2", 3), ("F3", 3)):
         blob = file([("x", dtype, (4,), bytes(size)), ("y", "U8", (1,), b"a")])
         for kernel in (_native, named):
-            assert kernel.read_named(blob, False) is None and kernel.decode_named(blob, False) is None
+            assert (
+                kernel.read_named(blob, False) is None and kernel.decode_named(blob, False) is None
+            )
 
 
 def test_what_we_write_stays_as_it_is():
@@ -123,7 +143,9 @@ def test_what_we_write_stays_as_it_is():
         blob = tw.dumps({"x": x})
         size = int.from_bytes(blob[:8], "little")
         entry = json.loads(blob[8 : 8 + size])["x"]
-        assert (entry["dtype"], entry["shape"]) == ("U8", [8]) and tw.equal(tw.loads(blob), {"x": x})
+        assert (entry["dtype"], entry["shape"]) == ("U8", [8]) and tw.equal(
+            tw.loads(blob), {"x": x}
+        )
 
 
 @pytest.mark.torch

@@ -1,4 +1,6 @@
-"""One tensor alone, shuffled and compressed: bit for bit there and back, in parts too, and any damage or lie is an error."""
+"""One tensor alone, shuffled and compressed: bit for bit there and back, in parts too, and any
+damage or lie is an error.
+"""
 
 import json
 import random
@@ -46,7 +48,12 @@ def there_and_back(x, options, limits=None):
         return None
     info = json.loads(json.dumps(packed.info))
     found = how(info, x.nbytes, x.itemsize).unpack(packed.data, limits or tw.Limits())
-    assert found.dtype == np.uint8 and found.ndim == 1 and found.flags.writeable and found.ctypes.data % 64 == 0
+    assert (
+        found.dtype == np.uint8
+        and found.ndim == 1
+        and found.flags.writeable
+        and found.ctypes.data % 64 == 0
+    )
     assert found.tobytes() == x.tobytes()
     return packed
 
@@ -58,7 +65,10 @@ def test_there_and_back(name, shuffle, sample):
     x = SAMPLES[sample]
     packed = there_and_back(x, Packing(name, None, 2, shuffle))
     if packed is None:
-        assert sample in ("one", "few", "float32", "bfloat16", "smooth", "text", "int64") or name is None
+        assert (
+            sample in ("one", "few", "float32", "bfloat16", "smooth", "text", "int64")
+            or name is None
+        )
         return
     assert ("shuffle" in packed.info) == (shuffle and x.itemsize > 1)
     assert packed.info.get("compression") == name
@@ -72,7 +82,9 @@ def test_any_bytes(data):
     name, shuffle = data.draw(st.sampled_from(NAMES)), data.draw(st.booleans())
     item = data.draw(st.sampled_from([1, 2, 3, 4, 8, 12, 16]))
     rng = random.Random(data.draw(st.integers(0, 1 << 40)))
-    planes = [rng.choice([bytes(1), rng.randbytes(1), b"ab", rng.randbytes(700)]) for _ in range(item)]
+    planes = [
+        rng.choice([bytes(1), rng.randbytes(1), b"ab", rng.randbytes(700)]) for _ in range(item)
+    ]
     count = data.draw(st.integers(1, 700))
     x = bytes(planes[i % item][(i // item) % len(planes[i % item])] for i in range(item * count))
     with pytest.MonkeyPatch.context() as patch:
@@ -128,27 +140,42 @@ def test_what_would_get_no_smaller_stays_as_it_is():
 
 def test_options():
     x = SAMPLES["smooth"]
-    for wrong in (Packing("zstd", 99), Packing("gzip", 10), Packing("lz4", -1), Packing("snappy", 1), Packing("zstd", threads=0)):
+    for wrong in (
+        Packing("zstd", 99),
+        Packing("gzip", 10),
+        Packing("lz4", -1),
+        Packing("snappy", 1),
+        Packing("zstd", threads=0),
+    ):
         with pytest.raises(ValueError, match=r"level|threads"):
             pack(x, 4, wrong)
     with pytest.raises(tw.UnknownFormatError, match="known: gzip"):
         pack(x, 4, Packing("zap"))
     sizes = [len(pack(x, 4, Packing("zstd", level, shuffle=True)).data) for level in (1, 9)]
     assert sizes[1] < sizes[0]
-    assert Packing("zstd", 3, 2, True) == Packing(compression="zstd", level=3, threads=2, shuffle=True)
+    assert Packing("zstd", 3, 2, True) == Packing(
+        compression="zstd", level=3, threads=2, shuffle=True
+    )
     with pytest.raises(AttributeError):
         Packing().level = 3
 
 
 def test_weights_are_smaller_without_matches():
-    """Half of bfloat16 weights is noise, and the exponents take 2.6 bits: that is what is left of them."""
+    """Half of bfloat16 weights is noise, and the exponents take 2.6 bits: that is what is left of
+    them.
+    """
     x = SAMPLES["bfloat16"]
     exponents = np.ascontiguousarray(x.view(np.uint8)[1::2])
     counts = np.bincount(exponents, minlength=256) / len(exponents)
     bits = -(counts[counts > 0] * np.log2(counts[counts > 0])).sum()
     packed = pack(x.view(np.uint8), 2, Packing("zstd", shuffle=True))
     assert len(packed.data) < 1.02 * len(x) * (1 + bits / 8)
-    plain = len(b"".join(zstd.packer(9)(exponents[at : at + (1 << 18)]) for at in range(0, len(exponents), 1 << 18)))
+    plain = len(
+        b"".join(
+            zstd.packer(9)(exponents[at : at + (1 << 18)])
+            for at in range(0, len(exponents), 1 << 18)
+        )
+    )
     assert len(packed.data) - len(x) < 0.9 * plain
 
 
@@ -156,7 +183,11 @@ def test_weights_are_smaller_without_matches():
 def test_a_change_of_mind_after_some_blocks():
     """What was best for the first block of a group need not fit the others; it still comes back."""
     rng = np.random.default_rng(3)
-    parts = [rng.integers(0, 256, 1 << 20, np.uint8), np.zeros(1 << 20, np.uint8), np.arange(1 << 20).astype(np.uint8)] * 4
+    parts = [
+        rng.integers(0, 256, 1 << 20, np.uint8),
+        np.zeros(1 << 20, np.uint8),
+        np.arange(1 << 20).astype(np.uint8),
+    ] * 4
     x = np.concatenate([parts[i] for i in (0, 1, 2, 2, 0, 1, 1, 0, 2, 0, 1, 2)])
     for name in compression.NAMES:
         assert there_and_back(x, Packing(name, threads=2)) is not None
@@ -240,7 +271,14 @@ def test_tables_that_lie(name):
             for value in (0, 2, 1001, 1 << 20, (1 << 32) - 1):
                 with pytest.raises(tw.DecodeError) as caught:
                     way.unpack(
-                        rewritten(packed.data, 3, 4, lambda table, body, at=(row, column), value=value: table.__setitem__(at, value))
+                        rewritten(
+                            packed.data,
+                            3,
+                            4,
+                            lambda table, body, at=(row, column), value=value: table.__setitem__(
+                                at, value
+                            ),
+                        )
                     )
                 assert caught.value.format == name and 0 <= caught.value.offset <= len(packed.data)
 
@@ -290,7 +328,9 @@ def test_garbage_behind_checksums_that_hold(data):
 
 
 def test_limits():
-    """Zeros are drawn on the budget of a call, which grows with its input; zeros behind the last block are skipped."""
+    """Zeros are drawn on the budget of a call, which grows with its input; zeros behind the last
+    block are skipped.
+    """
     zeros = np.zeros(10_000_000, np.float32)
     packed = there_and_back(zeros, Packing("zstd", shuffle=True))
     way, data = how(packed.info, zeros.nbytes, 4), bytes(packed.data)

@@ -1,4 +1,6 @@
-"""The parquet format: columns through it, real tables of pyarrow both ways, and what strangers may put into pages."""
+"""The parquet format: columns through it, real tables of pyarrow both ways, and what strangers may
+put into pages.
+"""
 
 import json
 import math
@@ -83,13 +85,23 @@ def columns(draw):
             return draw(tws.arrays(shape=(rows, *draw(tws.shapes(3, 3)))))
         if kind == 1:
             return draw(tws.strings(shape=(rows, *draw(tws.shapes(2, 2)))))
-        dtype, lengths = draw(st.sampled_from([np.int32, np.int64])), draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows))
+        dtype, lengths = (
+            draw(st.sampled_from([np.int32, np.int64])),
+            draw(st.lists(st.integers(0, 3), min_size=rows, max_size=rows)),
+        )
         splits = [np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)]
         if draw(st.booleans()):
             inner = draw(st.lists(st.integers(0, 2), min_size=sum(lengths), max_size=sum(lengths)))
             splits.append(np.concatenate([[0], np.cumsum(inner)]).astype(dtype))
         count = int(splits[-1][-1])
-        return tw.Ragged(draw(st.one_of(tws.arrays(shape=(count, *draw(tws.shapes(2, 2)))), tws.strings(shape=(count,)))), splits)
+        return tw.Ragged(
+            draw(
+                st.one_of(
+                    tws.arrays(shape=(count, *draw(tws.shapes(2, 2)))), tws.strings(shape=(count,))
+                )
+            ),
+            splits,
+        )
 
     found = {name: one() for name in draw(st.lists(text, min_size=1, max_size=4, unique=True))}
     return tw.Bundle(found, {"a": draw(text)}) if draw(st.booleans()) else found
@@ -109,7 +121,10 @@ class TestValues:
 
     def test_what_is_refused(self):
         for value, message in (
-            ({"a": np.zeros(3), "b": np.zeros(2)}, r"one length.*'a' has 3, 'b' has 2.*safetensors and arrow hold any value"),
+            (
+                {"a": np.zeros(3), "b": np.zeros(2)},
+                r"one length.*'a' has 3, 'b' has 2.*safetensors and arrow hold any value",
+            ),
             ({"a": np.zeros(3), "b": np.float32(1)}, "'b' has none"),
             ({"a": tw.Sparse([[0]], [1.0], (3,))}, "is sparse"),
             ({"a": {"b": np.zeros(3)}}, "is no tensor"),
@@ -136,24 +151,44 @@ class TestValues:
         """Dictionaries take one NaN for another, and so floats have none."""
         for row in (row for row in DTYPES if row.name.startswith("float") and row.arrow):
             x = np.tile(numbers(row, (50,)), 40)
-            back = tw.loads(tw.dumps({"x": x, "y": x.reshape(-1, 2)[:1000].repeat(2, 0), "r": tw.Ragged(x, np.arange(2001))}, "parquet"))
+            back = tw.loads(
+                tw.dumps(
+                    {
+                        "x": x,
+                        "y": x.reshape(-1, 2)[:1000].repeat(2, 0),
+                        "r": tw.Ragged(x, np.arange(2001)),
+                    },
+                    "parquet",
+                )
+            )
             assert tw.equal(back["x"], x) and tw.equal(back["r"].values, x)
 
     def test_names_with_dots(self):
-        value = {"a.list.element": np.full(9, np.nan), "a": tw.Ragged(tw.Strings.of(["x"] * 9), np.arange(10)), "": np.arange(9)}
+        value = {
+            "a.list.element": np.full(9, np.nan),
+            "a": tw.Ragged(tw.Strings.of(["x"] * 9), np.arange(10)),
+            "": np.arange(9),
+        }
         assert tw.equal(tw.loads(tw.dumps(value, "parquet")), value)
 
     def test_large(self):
         """More rows than a group has, and numbers that become little."""
-        value = {"x": np.arange(2_500_000, dtype=np.int32), "w": tw.Strings.of(["word", "other"] * 1_250_000)}
+        value = {
+            "x": np.arange(2_500_000, dtype=np.int32),
+            "w": tw.Strings.of(["word", "other"] * 1_250_000),
+        }
         blob = tw.dumps(value, "parquet")
         assert len(blob) < 12_000_000 and tw.equal(tw.loads(blob), value)
 
     def test_much_of_nothing(self):
-        """Ours is padded, so that it is within the default limits; and long strings do not make long pages."""
+        """Ours is padded, so that it is within the default limits; and long strings do not make
+        long pages.
+        """
         x = np.zeros(40_000_000, np.float32)
         blob = tw.dumps({"x": x}, "parquet")
-        assert len(blob) < 1_000_000 and tw.equal(tw.loads(blob)["x"], x) and len(read(blob)) == len(x)
+        assert (
+            len(blob) < 1_000_000 and tw.equal(tw.loads(blob)["x"], x) and len(read(blob)) == len(x)
+        )
         long = tw.Strings.of([bytes([i]) * 1_000_000 for i in range(20)])
         assert tw.equal(tw.loads(tw.dumps({"w": long}, "parquet", compression="none")), {"w": long})
 
@@ -168,7 +203,9 @@ class TestValues:
         tw.save(tmp_path / "x.parquet", COLUMNS, metadata={"model": "nmt"})
         assert tw.equal(tw.load(tmp_path / "x.parquet"), COLUMNS)
         with tw.open(tmp_path / "x.parquet") as file:
-            assert tw.equal(file["tokens"][1:3], COLUMNS["tokens"][1:3]) and tw.equal(file["x"][2], COLUMNS["x"][2])
+            assert tw.equal(file["tokens"][1:3], COLUMNS["tokens"][1:3]) and tw.equal(
+                file["x"][2], COLUMNS["x"][2]
+            )
 
 
 class TestPyarrowReads:
@@ -179,19 +216,36 @@ class TestPyarrowReads:
         assert tw.equal(table["x"].combine_chunks().to_numpy_ndarray(), COLUMNS["x"])
         for name in ("name", "raw", "grid", "tokens", "deep", "boxes", "ok", "id"):
             assert table[name].to_pylist() == COLUMNS[name].tolist()
-        assert json.loads(table.schema.field("half").metadata[b"tensorwire"]) == {"dtype": "bfloat16"}
+        assert json.loads(table.schema.field("half").metadata[b"tensorwire"]) == {
+            "dtype": "bfloat16"
+        }
 
     def test_compressions(self, pa, pq):
-        for compression, wanted in ((None, "ZSTD"), ("snappy", "SNAPPY"), ("gzip", "GZIP"), ("lz4", "LZ4"), ("none", "UNCOMPRESSED")):
+        for compression, wanted in (
+            (None, "ZSTD"),
+            ("snappy", "SNAPPY"),
+            ("gzip", "GZIP"),
+            ("lz4", "LZ4"),
+            ("none", "UNCOMPRESSED"),
+        ):
             blob = tw.dumps(COLUMNS, "parquet", compression=compression)
-            assert pq.ParquetFile(pa.BufferReader(blob)).metadata.row_group(0).column(0).compression == wanted
+            assert (
+                pq.ParquetFile(pa.BufferReader(blob)).metadata.row_group(0).column(0).compression
+                == wanted
+            )
         x = np.arange(100_000) // 7
-        assert len(tw.dumps({"x": x}, "parquet", compression="zstd", level=15)) < len(tw.dumps({"x": x}, "parquet", compression="snappy"))
+        assert len(tw.dumps({"x": x}, "parquet", compression="zstd", level=15)) < len(
+            tw.dumps({"x": x}, "parquet", compression="snappy")
+        )
 
     def test_metadata(self):
-        bundle = tw.Bundle({"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}})
+        bundle = tw.Bundle(
+            {"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}}
+        )
         blob = tw.dumps(bundle, "parquet")
-        assert read(blob).schema.metadata["é".encode()].decode() == "日本" and tw.equal(tw.loads(blob), bundle)
+        assert read(blob).schema.metadata["é".encode()].decode() == "日本" and tw.equal(
+            tw.loads(blob), bundle
+        )
 
     def test_the_pages_have_checksums(self):
         """A flip in the data of a page is seen, whatever it does not hit of the rest."""
@@ -211,19 +265,27 @@ class TestWeRead:
             {"row_group_size": 4, "compression": "gzip"},
             {"data_page_version": "2.0", "data_page_size": 16, "compression": "zstd"},
             {"store_schema": False, "compression": "lz4"},
-            {"use_dictionary": False, "column_encoding": {"string": "DELTA_BYTE_ARRAY", "int64": "DELTA_BINARY_PACKED"}},
+            {
+                "use_dictionary": False,
+                "column_encoding": {"string": "DELTA_BYTE_ARRAY", "int64": "DELTA_BINARY_PACKED"},
+            },
         ],
         ids=str,
     )
     def test_types(self, pa, options):
         from test_arrow import foreign
 
-        found = {name: column for name, column in foreign(pa).items() if not name.startswith("pairs of") and "dictionary" not in name}
+        found = {
+            name: column
+            for name, column in foreign(pa).items()
+            if not name.startswith("pairs of") and "dictionary" not in name
+        }
         table = pa.table(found)
         back = tw.loads(written(table, **options))
         for name in found:
             wanted = tw.tensor(table[name])
-            if not options.get("store_schema", True):  # then Parquet knows neither fixed lists nor large ones
+            # then Parquet knows neither fixed lists nor large ones
+            if not options.get("store_schema", True):
                 if "tensor" in name or name == "permuted":
                     continue
                 if isinstance(wanted, tw.Ragged):
@@ -244,7 +306,13 @@ class TestWeRead:
         assert back["w"].tolist() == words and back["l"].tolist() == table["l"].to_pylist()
 
     def test_no_rows(self, pa):
-        table = pa.table({"a": pa.array([], pa.int8()), "s": pa.array([], pa.string()), "l": pa.array([], pa.list_(pa.float32()))})
+        table = pa.table(
+            {
+                "a": pa.array([], pa.int8()),
+                "s": pa.array([], pa.string()),
+                "l": pa.array([], pa.list_(pa.float32())),
+            }
+        )
         back = tw.loads(written(table))
         assert back["a"].shape == (0,) and back["s"].shape == (0,) and back["l"].shape == (0, None)
 
@@ -252,7 +320,9 @@ class TestWeRead:
         back = tw.loads(written(pa.table({"s": [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}]})))
         assert back["s"]["a"].tolist() == [1, 2] and back["s"]["b"].tolist() == ["x", "y"]
         back = tw.loads(written(pa.table({"s": [{"a": 1, "b": "x"}, None]})))["s"]
-        assert back["a"].tolist() == [1, 0] and back["a/present"].tolist() == back["b/present"].tolist() == [True, False]
+        assert back["a"].tolist() == [1, 0] and back["a/present"].tolist() == back[
+            "b/present"
+        ].tolist() == [True, False]
 
     @pytest.mark.parametrize(
         "options",
@@ -271,7 +341,9 @@ class TestWeRead:
                 [[1, 2], [0, 0], [3, 4]],
             ),
         }
-        found = tw.loads(written(pa.table({name: column for name, (column, _) in columns.items()}), **options))
+        found = tw.loads(
+            written(pa.table({name: column for name, (column, _) in columns.items()}), **options)
+        )
         assert len(found) == 2 * len(columns)
         for name, (_, wanted) in columns.items():
             if name == "pair" and not options.get("store_schema", True):
@@ -347,7 +419,9 @@ class TestWeRead:
             tw.loads(bytes(blob), "parquet")
 
     def test_two_columns_of_one_name(self, pa):
-        blob = written(pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"]))
+        blob = written(
+            pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["a", "a", "b"])
+        )
         with pytest.raises(tw.DecodeError) as caught:
             tw.loads(blob)
         assert (caught.value.format, caught.value.offset, caught.value.tensor) == (
@@ -379,19 +453,25 @@ class TestHostile:
         with pytest.raises(tw.LimitError, match="names"):
             tw.loads(blob, limits=tw.Limits(names=5))
 
-    @pytest.mark.parametrize("options", ["compression='zstd'", "compression='snappy'", "compression='none'"])
+    @pytest.mark.parametrize(
+        "options", ["compression='zstd'", "compression='snappy'", "compression='none'"]
+    )
     @pytest.mark.torture
     def test_flips_and_cuts(self, options, record_property):
         """In a process of its own, since the pages are pyarrow's: it ends well, and in time."""
         code = FLIPS.format(options=options, step=1 if TORTURE else 4)
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=900
+        )
         assert found.returncode == 0, found.stderr[-2000:]
         tried, slowest, extra = map(float, found.stdout.split())
         record_property("cases", int(tried))
         assert tried > 1000 and slowest < 2 and extra < 100
 
     def test_bombs_cost_little_memory(self):
-        found = subprocess.run([sys.executable, "-c", BOMBS], capture_output=True, text=True, cwd=Path(__file__).parent)
+        found = subprocess.run(
+            [sys.executable, "-c", BOMBS], capture_output=True, text=True, cwd=Path(__file__).parent
+        )
         assert found.returncode == 0, found.stderr[-2000:]
         refused, bombs, extra = map(int, found.stdout.split())
         assert refused == bombs and extra <= 64
@@ -464,15 +544,28 @@ def _varint(value):
 
 
 def _element(name, children=0):
-    kind = b"\x15\x00" + bytes([0x25, 0, 0x18]) if children else b"\x15\x02" + bytes([0x25, 0, 0x18])
+    kind = (
+        b"\x15\x00" + bytes([0x25, 0, 0x18]) if children else b"\x15\x02" + bytes([0x25, 0, 0x18])
+    )
     kind = bytes([0x35, 0, 0x18]) if children else kind
-    return kind + _varint(len(name)) + name + (bytes([0x15]) + _varint(2 * children) if children else b"") + b"\0"
+    return (
+        kind
+        + _varint(len(name))
+        + name
+        + (bytes([0x15]) + _varint(2 * children) if children else b"")
+        + b"\0"
+    )
 
 
 def schema_of(depth):
     """The thrift of a footer whose types are that deep."""
     elements = [_element(b"x", 1)] * (depth + 1) + [_element(b"x")]
-    return bytes([0x15, 2, 0x19, 0xFC]) + _varint(len(elements)) + b"".join(elements) + bytes([0x16, 0, 0x19, 0x0C, 0])
+    return (
+        bytes([0x15, 2, 0x19, 0xFC])
+        + _varint(len(elements))
+        + b"".join(elements)
+        + bytes([0x16, 0, 0x19, 0x0C, 0])
+    )
 
 
 def file(footer):
@@ -491,4 +584,9 @@ def test_chunks_of_a_source():
 
 
 def test_codec_alone():
-    assert math.prod(Parquet().decode(memoryview(b"".join(Parquet().encode(np.zeros((2, 3))))), None).shape) == 6
+    assert (
+        math.prod(
+            Parquet().decode(memoryview(b"".join(Parquet().encode(np.zeros((2, 3))))), None).shape
+        )
+        == 6
+    )

@@ -49,13 +49,30 @@ def tree(tmp_path_factory):
 def test_the_same_as_glob(tree, monkeypatch):
     monkeypatch.chdir(tree)
     rng, seen = random.Random(1), 0
-    steps = ["*", "a*", "?", "[ab]", "[!a]*", ".*", "**", "*.t", "a", "b", "[[]x]", "_*", "x*", "a**"]
+    steps = [
+        "*",
+        "a*",
+        "?",
+        "[ab]",
+        "[!a]*",
+        ".*",
+        "**",
+        "*.t",
+        "a",
+        "b",
+        "[[]x]",
+        "_*",
+        "x*",
+        "a**",
+    ]
     for _ in range(600):
         pattern = "/".join(rng.choices(steps, k=rng.randint(1, 4)))
         pattern = rng.choice(["", "", "./", f"{tree}/", "../" + tree.name + "/", "a//"]) + pattern
         if os.path.isdir(pattern) or not glob.has_magic(pattern):
             continue
-        wanted = sorted({path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)})
+        wanted = sorted(
+            {path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)}
+        )
         assert found(pattern) == wanted, pattern
         seen += bool(wanted)
     assert seen > 100
@@ -65,8 +82,15 @@ def test_folders_by_a_pattern(tree):
     """Their files, as of one folder."""
     for end in ("/*/", "/a*/", "/**/"):
         folders = glob.glob(f"{tree}{end}", recursive=True)
-        wanted = {os.path.join(path, name) for path in folders for name in os.listdir(path) if name[0] not in "._"}
-        assert found(f"{tree}{end}") == sorted(os.path.normpath(path) for path in wanted if os.path.isfile(path))
+        wanted = {
+            os.path.join(path, name)
+            for path in folders
+            for name in os.listdir(path)
+            if name[0] not in "._"
+        }
+        assert found(f"{tree}{end}") == sorted(
+            os.path.normpath(path) for path in wanted if os.path.isfile(path)
+        )
 
 
 def test_a_link_that_leads_up_is_not_followed(tmp_path):
@@ -108,7 +132,12 @@ def test_a_folder_that_may_not_be_read_is_an_error():
         os.chmod(f"{folder}/two", 0)
         with nobody():
             assert len(glob.glob(f"{folder}/*/*.tfrecord")) == 1
-            for pattern in (f"{folder}/*/*.tfrecord", f"{folder}/**/*.tfrecord", f"{folder}/two/*", f"{folder}/two"):
+            for pattern in (
+                f"{folder}/*/*.tfrecord",
+                f"{folder}/**/*.tfrecord",
+                f"{folder}/two/*",
+                f"{folder}/two",
+            ):
                 with pytest.raises(PermissionError) as caught:
                     storage.find(pattern)
                 assert caught.value.filename == f"{folder}/two"
@@ -157,7 +186,12 @@ def test_every_verb_knows_the_same_patterns(tmp_path, monkeypatch, verb):
     tw.write_examples("d/e/_c.tfrecord", {"x": np.arange(7)}, schema_file=False)
     os.symlink("..", "d/e/up")
     len(tw.RecordReader("d/a.tfrecord", index=True))
-    for pattern in ("d/**/*.tfrecord", "**/*.tfrecord", ["d/*.tfrecord", "d/e/f/**"], "d/**/[ab].tfrecord*"):
+    for pattern in (
+        "d/**/*.tfrecord",
+        "**/*.tfrecord",
+        ["d/*.tfrecord", "d/e/f/**"],
+        "d/**/[ab].tfrecord*",
+    ):
         assert VERBS[verb](pattern) == 3, pattern
     with pytest.raises(FileNotFoundError):
         VERBS[verb]("d/**/*.nothing")
@@ -191,7 +225,11 @@ def test_both_suffixes_of_parquet(tmp_path, monkeypatch):
     value = {"x": np.arange(3)}
     for name in ("a.parquet", "a.pq"):
         tw.save(name, value)
-        assert tw.equal(dict(tw.load(name)), value) and tw.inspect(name).format == "parquet" and tw.verify(name)
+        assert (
+            tw.equal(dict(tw.load(name)), value)
+            and tw.inspect(name).format == "parquet"
+            and tw.verify(name)
+        )
         with tw.open(name) as file:
             assert file.format == "parquet"
         tw.convert(name, f"{name}.npz")

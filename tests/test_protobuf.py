@@ -1,4 +1,6 @@
-"""The protobuf format: against protoc, against a real protobuf runtime and against Node with protobufjs, both ways, and hostile bytes."""
+"""The protobuf format: against protoc, against a real protobuf runtime and against Node with
+protobufjs, both ways, and hostile bytes.
+"""
 
 import json
 import os
@@ -58,8 +60,12 @@ def test_any_value(value):
 
 def test_a_dense_tensor_is_one_flat_message():
     assert dumps(np.int8([1, 2])) == MAGIC + dense(1, 2)
-    assert dumps(np.zeros((0, 3), np.bool_)) == MAGIC + block(2, b"dense") + block(3, b"bool") + packed(4, 0, 3)
-    assert dumps(np.array(7, np.uint16)) == MAGIC + block(2, b"dense") + block(3, b"uint16") + block(15, b"\x07\x00")
+    assert dumps(np.zeros((0, 3), np.bool_)) == MAGIC + block(2, b"dense") + block(
+        3, b"bool"
+    ) + packed(4, 0, 3)
+    assert dumps(np.array(7, np.uint16)) == MAGIC + block(2, b"dense") + block(
+        3, b"uint16"
+    ) + block(15, b"\x07\x00")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +73,14 @@ def message(tmp_path_factory):
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     out = tmp_path_factory.mktemp("protoc") / "set"
-    command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PROTO.parent}", f"--descriptor_set_out={out}", str(PROTO)]
+    command = [
+        sys.executable,
+        "-m",
+        "grpc_tools.protoc",
+        f"-I{PROTO.parent}",
+        f"--descriptor_set_out={out}",
+        str(PROTO),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     files = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
@@ -87,30 +100,67 @@ class TestRuntime:
             found = message.FromString(blob)
             assert found.magic == "tensorwire/1" and not UnknownFieldSet(found)
             assert found.SerializeToString(deterministic=True) == blob, sample
-        large = dumps({"a": np.arange(100_000), "b": [np.arange(300, dtype=np.uint8)], "w": tw.Strings.of(["é"] * 300)})
+        large = dumps(
+            {
+                "a": np.arange(100_000),
+                "b": [np.arange(300, dtype=np.uint8)],
+                "w": tw.Strings.of(["é"] * 300),
+            }
+        )
         assert message.FromString(large).SerializeToString() == large
 
     def test_it_sees_the_parts(self, message):
-        value = tw.Bundle({"s": tw.Sparse([[0, 1]], np.float32([2]), (2, 3)), "r": tw.Ragged.of([[1], []])}, {"m": "1"})
+        value = tw.Bundle(
+            {"s": tw.Sparse([[0, 1]], np.float32([2]), (2, 3)), "r": tw.Ragged.of([[1], []])},
+            {"m": "1"},
+        )
         found = message.FromString(dumps(value))
         sparse, ragged = found.parts
-        assert (found.kind, dict(found.metadata), [part.key for part in found.parts]) == ("bundle", {"m": "1"}, ["s", "r"])
-        assert list(sparse.shape) == [2, 3] and [part.key for part in sparse.parts] == ["indices", "values"]
+        assert (found.kind, dict(found.metadata), [part.key for part in found.parts]) == (
+            "bundle",
+            {"m": "1"},
+            ["s", "r"],
+        )
+        assert list(sparse.shape) == [2, 3] and [part.key for part in sparse.parts] == [
+            "indices",
+            "values",
+        ]
         assert np.frombuffer(sparse.parts[1].data, np.float32).tolist() == [2]
-        assert list(ragged.shape) == [2, -1] and [part.key for part in ragged.parts] == ["values", "row_splits/0"]
+        assert list(ragged.shape) == [2, -1] and [part.key for part in ragged.parts] == [
+            "values",
+            "row_splits/0",
+        ]
 
     def test_we_read_what_it_writes(self, message):
-        flat = message(magic="tensorwire/1", kind="dense", dtype="float32", shape=[2, 2], data=np.float32([1, 2, 3, 4]).tobytes())
+        flat = message(
+            magic="tensorwire/1",
+            kind="dense",
+            dtype="float32",
+            shape=[2, 2],
+            data=np.float32([1, 2, 3, 4]).tobytes(),
+        )
         assert tw.equal(tw.loads(flat.SerializeToString()), np.float32([[1, 2], [3, 4]]))
-        values = message(kind="strings", strings=[b"a", b""], shape=[2], key="values")  # bytes, if nothing is said
-        splits = message(kind="dense", dtype="int64", shape=[3], data=np.array([0, 1, 2]).tobytes(), key="row_splits/0")
+        # bytes, if nothing is said
+        values = message(kind="strings", strings=[b"a", b""], shape=[2], key="values")
+        splits = message(
+            kind="dense",
+            dtype="int64",
+            shape=[3],
+            data=np.array([0, 1, 2]).tobytes(),
+            key="row_splits/0",
+        )
         ragged = message(magic="tensorwire/1", kind="ragged", parts=[splits, values], shape=[2, 1])
         expected = tw.Ragged(tw.Strings.of([b"a", b""]), [0, 1, 2], [1])
         assert tw.equal(tw.loads(ragged.SerializeToString()), expected)
 
     def test_the_name_and_the_device_have_fields(self, message):
         found = message.FromString(dumps(np.zeros(2), keep_device=True))
-        assert (found.kind, found.key, found.device, found.HasField("name")) == ("dense", "tensor", "cpu", False)
+        assert (found.kind, found.key, found.device, found.HasField("name")) == (
+            "dense",
+            "tensor",
+            "cpu",
+            False,
+        )
 
 
 @pytest.mark.node
@@ -122,7 +172,13 @@ class TestNode:
 
         modules = Path(sys.prefix) / "node" / "node_modules"
         command = [f"{ROOT_DIR}/bin/node", str(NODE / script), str(PROTO), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "NODE_PATH": str(modules)}, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "NODE_PATH": str(modules)},
+            check=False,
+        )
         assert done.returncode == 0, f"{done.stderr}\nis it there? make .venv/node/ready"
         return done.stdout
 
@@ -131,7 +187,8 @@ class TestNode:
         for path, value in zip(paths, values, strict=True):
             tw.save(path, value, "protobuf", **options)
         found = json.loads(self.run("read.js", *paths))
-        assert all(seen.pop("same") for seen in found)  # written again, it is the same message byte for byte
+        # written again, it is the same message byte for byte
+        assert all(seen.pop("same") for seen in found)
         return found
 
     def test_it_reads_tensors(self, tmp_path):
@@ -140,24 +197,87 @@ class TestNode:
         many = np.arange(5000, dtype=np.uint16).reshape(50, 100)
         top = {"magic": "tensorwire/1", "kind": "dense"}
         assert self.read(tmp_path, floats, large, many, np.array(True), np.zeros((0, 2))) == [
-            top | {"dtype": "float32", "shape": ["2", "3"], "values": ["1.5", "0", "NaN", "Infinity", "-2", "3"]},
-            top | {"dtype": "int64", "shape": ["3"], "values": ["-9223372036854775808", "9007199254740993", "9223372036854775807"]},
-            top | {"dtype": "uint16", "shape": ["50", "100"], "values": [str(i) for i in range(5000)]},
+            top
+            | {
+                "dtype": "float32",
+                "shape": ["2", "3"],
+                "values": ["1.5", "0", "NaN", "Infinity", "-2", "3"],
+            },
+            top
+            | {
+                "dtype": "int64",
+                "shape": ["3"],
+                "values": ["-9223372036854775808", "9007199254740993", "9223372036854775807"],
+            },
+            top
+            | {
+                "dtype": "uint16",
+                "shape": ["50", "100"],
+                "values": [str(i) for i in range(5000)],
+            },
             top | {"dtype": "bool", "shape": [], "values": ["1"]},
             top | {"dtype": "float64", "shape": ["0", "2"], "values": []},
         ]
 
     def test_it_reads_other_kinds(self, tmp_path):
-        words, sparse = tw.Strings.of(["wire", "é中🙂"]), tw.Sparse([[1, 0]], np.float64([2.5]), (2, 1 << 40))
-        indices = {"kind": "dense", "dtype": "int64", "shape": ["1", "2"], "key": "indices", "values": ["1", "0"]}
-        values = {"kind": "dense", "dtype": "float64", "shape": ["1"], "key": "values", "values": ["2.5"]}
-        seen = self.read(tmp_path, words, sparse, {"w": words.astext(False), "n": [1, None]}, metadata={"model": "nmt"})
+        words, sparse = (
+            tw.Strings.of(["wire", "é中🙂"]),
+            tw.Sparse([[1, 0]], np.float64([2.5]), (2, 1 << 40)),
+        )
+        indices = {
+            "kind": "dense",
+            "dtype": "int64",
+            "shape": ["1", "2"],
+            "key": "indices",
+            "values": ["1", "0"],
+        }
+        values = {
+            "kind": "dense",
+            "dtype": "float64",
+            "shape": ["1"],
+            "key": "values",
+            "values": ["2.5"],
+        }
+        seen = self.read(
+            tmp_path,
+            words,
+            sparse,
+            {"w": words.astext(False), "n": [1, None]},
+            metadata={"model": "nmt"},
+        )
         top = {"magic": "tensorwire/1", "metadata": {"model": "nmt"}}
-        assert seen[0] == top | {"kind": "strings", "dtype": "text", "shape": ["2"], "values": ["wire", "é中🙂"]}
-        assert seen[1] == top | {"kind": "sparse", "dtype": "", "shape": ["2", str(1 << 40)], "parts": [indices, values]}
-        strings = {"kind": "strings", "dtype": "bytes", "shape": ["2"], "key": "w", "values": ["77697265", "é中🙂".encode().hex()]}
-        number = {"kind": "value", "dtype": "", "shape": [], "key": "n", "spec": '{"list":[1,null]}'}
-        assert seen[2] == top | {"kind": "dict", "dtype": "", "shape": ["2"], "parts": [strings, number]}
+        assert seen[0] == top | {
+            "kind": "strings",
+            "dtype": "text",
+            "shape": ["2"],
+            "values": ["wire", "é中🙂"],
+        }
+        assert seen[1] == top | {
+            "kind": "sparse",
+            "dtype": "",
+            "shape": ["2", str(1 << 40)],
+            "parts": [indices, values],
+        }
+        strings = {
+            "kind": "strings",
+            "dtype": "bytes",
+            "shape": ["2"],
+            "key": "w",
+            "values": ["77697265", "é中🙂".encode().hex()],
+        }
+        number = {
+            "kind": "value",
+            "dtype": "",
+            "shape": [],
+            "key": "n",
+            "spec": '{"list":[1,null]}',
+        }
+        assert seen[2] == top | {
+            "kind": "dict",
+            "dtype": "",
+            "shape": ["2"],
+            "parts": [strings, number],
+        }
 
     def test_it_writes_what_we_read(self, tmp_path):
         self.run("write.js", tmp_path)
@@ -176,7 +296,9 @@ class TestNode:
             "ragged": ragged,
             "dict": {"s": sparse, "": large, "n": [1, None]},
             "list": [matrix, ragged, (tw.Strings.of(["x"]),)],
-            "bundle": tw.Bundle({"x": matrix}, {"step": "7"}, {"x": {"device": "cpu", "unit": "m"}}),
+            "bundle": tw.Bundle(
+                {"x": matrix}, {"step": "7"}, {"x": {"device": "cpu", "unit": "m"}}
+            ),
             "keyed": tw.Bundle({"ids": large}, {}, {"ids": {"name": "ids:0"}}),
         }
         assert sorted(path.name for path in tmp_path.iterdir()) == sorted(expected)
@@ -189,7 +311,10 @@ class TestNode:
 
 
 class TestMemory:
-    value = {"a": np.arange(1000), "deep": [{"b": np.arange(999, dtype=np.uint8)}, np.zeros((30, 40), ml_dtypes.bfloat16)]}
+    value = {
+        "a": np.arange(1000),
+        "deep": [{"b": np.arange(999, dtype=np.uint8)}, np.zeros((30, 40), ml_dtypes.bfloat16)],
+    }
 
     def test_large_data_start_at_a_multiple_of_64(self):
         blob = dumps(self.value)
@@ -198,10 +323,14 @@ class TestMemory:
         for copy in (None, False):
             found = tw.loads(data, copy=copy)
             arrays = [found["a"], found["deep"][0]["b"], found["deep"][1]]
-            assert all(np.shares_memory(array, data) and not array.flags.writeable for array in arrays)
+            assert all(
+                np.shares_memory(array, data) and not array.flags.writeable for array in arrays
+            )
             assert all(array.__array_interface__["data"][0] % 64 == 0 for array in arrays)
 
-    @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 300, 4096, 4097, 16_000, 16_384, 70_000, 2_100_000])
+    @pytest.mark.parametrize(
+        "size", [0, 1, 255, 256, 257, 300, 4096, 4097, 16_000, 16_384, 70_000, 2_100_000]
+    )
     def test_every_size(self, size):
         array = np.arange(size, dtype=np.uint8)
         for value in (array, [array], {"a": [array, array], "b": array}):
@@ -210,7 +339,9 @@ class TestMemory:
 
     def test_large_data_are_not_copied(self):
         parts = tw.buffers(self.value | {"big": np.zeros(5000)}, "protobuf")
-        assert any(np.shares_memory(np.frombuffer(part, np.uint8), self.value["a"]) for part in parts)
+        assert any(
+            np.shares_memory(np.frombuffer(part, np.uint8), self.value["a"]) for part in parts
+        )
 
     def test_strings_are_copies(self):
         with pytest.raises(tw.DecodeError, match="copy=False"):
@@ -226,21 +357,32 @@ class TestMemory:
 class TestTexts:
     def test_a_bundle(self):
         own = {"device": "cuda:0", "unit": "m", "": ""}
-        bundle = tw.Bundle({"a": np.zeros(2), "b": tw.Strings.of(["x"])}, {"m": "", "é": "日本"}, {"a": own})
+        bundle = tw.Bundle(
+            {"a": np.zeros(2), "b": tw.Strings.of(["x"])}, {"m": "", "é": "日本"}, {"a": own}
+        )
         assert tw.equal(tw.loads(dumps(bundle)), bundle)
         assert tw.equal(tw.loads(dumps([bundle, bundle])), [bundle, bundle])
         with tw.open(dumps(bundle)) as file:
-            assert file.metadata == bundle.metadata and file.tensor_metadata == bundle.tensor_metadata
+            assert (
+                file.metadata == bundle.metadata and file.tensor_metadata == bundle.tensor_metadata
+            )
 
     @pytest.mark.parametrize("own", [{}, {"name": ""}, {"name": "x:0", "device": "cpu"}])
-    @pytest.mark.parametrize("tensor", [np.zeros(2), tw.Strings.of(["x"]), tw.Ragged.of([[1]]), tw.Sparse([[0]], [1.0], (2,))])
+    @pytest.mark.parametrize(
+        "tensor",
+        [np.zeros(2), tw.Strings.of(["x"]), tw.Ragged.of([[1]]), tw.Sparse([[0]], [1.0], (2,))],
+    )
     def test_a_bundle_of_one_tensor_is_the_message_of_that_tensor(self, tensor, own):
         for name in ("x", ""):
             bundle = tw.Bundle({name: tensor}, {"model": "nmt"}, {name: own} if own else {})
             blob = dumps(bundle)
             assert tw.equal(tw.loads(blob), bundle) and b"bundle" not in blob
             with tw.open(blob) as file:
-                assert list(file) == [name] and file.metadata == {"model": "nmt"} and file.tensor_metadata == bundle.tensor_metadata
+                assert (
+                    list(file) == [name]
+                    and file.metadata == {"model": "nmt"}
+                    and file.tensor_metadata == bundle.tensor_metadata
+                )
 
     def test_any_other_value(self):
         blob = dumps({"a": np.zeros(2)}, metadata={"model": "nmt-v2"})
@@ -249,14 +391,26 @@ class TestTexts:
             assert file.metadata == {"model": "nmt-v2"} and file.tensor_metadata == {}
 
     def test_names_and_devices_outside_bundles(self):
-        """Another program may say them of any tensor: the value has no room for them, the open file has."""
-        blob = MAGIC + kind("list", dense(1) + block(6, b"x:0"), kind("dict", dense(2, key="a") + block(7, b"cuda:1") + block(10, b"")))
+        """Another program may say them of any tensor: the value has no room for them, the open file
+        has.
+        """
+        blob = MAGIC + kind(
+            "list",
+            dense(1) + block(6, b"x:0"),
+            kind("dict", dense(2, key="a") + block(7, b"cuda:1") + block(10, b"")),
+        )
         assert tw.equal(tw.loads(blob), [np.int8([1]), {"a": np.int8([2])}])
         with tw.open(blob) as file:
-            assert file.tensor_metadata == {"0": {"name": "x:0"}, "1/a": {"device": "cuda:1", "": ""}}
+            assert file.tensor_metadata == {
+                "0": {"name": "x:0"},
+                "1/a": {"device": "cuda:1", "": ""},
+            }
 
     def test_what_utf8_cannot_hold(self):
-        for make in (lambda: tw.Bundle({}, {"a": "\ud800"}), lambda: tw.Bundle({"a": np.zeros(1)}, {}, {"a": {"\ud800": ""}})):
+        for make in (
+            lambda: tw.Bundle({}, {"a": "\ud800"}),
+            lambda: tw.Bundle({"a": np.zeros(1)}, {}, {"a": {"\ud800": ""}}),
+        ):
             with pytest.raises(tw.EncodeError, match="surrogate"):
                 make()
         with pytest.raises(tw.EncodeError, match="surrogate"):
@@ -265,10 +419,16 @@ class TestTexts:
 
 @pytest.mark.parametrize("scheme", ["int8", "float16"])
 def test_quantized_tensors_go_by_their_spec(scheme):
-    value = {"x": np.linspace(-1, 1, 1000, dtype=np.float32), "s": tw.Sparse([[0], [2]], np.float32([0.5, 1]), (4,)), "n": 3}
+    value = {
+        "x": np.linspace(-1, 1, 1000, dtype=np.float32),
+        "s": tw.Sparse([[0], [2]], np.float32([0.5, 1]), (4,)),
+        "n": 3,
+    }
     blob, expected = dumps(value, quantize=scheme), tw.dumps(value, quantize=scheme)
     for dequantize in (True, False):
-        assert tw.equal(tw.loads(blob, dequantize=dequantize), tw.loads(expected, dequantize=dequantize))
+        assert tw.equal(
+            tw.loads(blob, dequantize=dequantize), tw.loads(expected, dequantize=dequantize)
+        )
 
 
 @pytest.mark.torch
@@ -281,7 +441,11 @@ def test_tied_weights_stay_tied():
 
 
 class TestLazily:
-    value = {"big": np.arange(1 << 18).reshape(1 << 9, 1 << 9), "words": tw.Strings.of(["a", "é", ""]), "r": tw.Ragged.of([[1, 2], [3]])}
+    value = {
+        "big": np.arange(1 << 18).reshape(1 << 9, 1 << 9),
+        "words": tw.Strings.of(["a", "é", ""]),
+        "r": tw.Ragged.of([[1, 2], [3]]),
+    }
 
     def test_only_what_is_asked_for_is_read(self, tmp_path):
         from tensorwire.storage.files import FileSource
@@ -295,9 +459,15 @@ class TestLazily:
 
         tw.save(tmp_path / "x.tensor", self.value)
         container = Protobuf().open(Counting(tmp_path / "x.tensor"))
-        assert container.keys() == ["big", "words", "r"] and container.spec("big").shape == (1 << 9, 1 << 9)
+        assert container.keys() == ["big", "words", "r"] and container.spec("big").shape == (
+            1 << 9,
+            1 << 9,
+        )
         assert Counting.read < 100_000
-        assert tw.equal(container.read("big", (3, 5)), self.value["big"][3:5]) and Counting.read < 120_000
+        assert (
+            tw.equal(container.read("big", (3, 5)), self.value["big"][3:5])
+            and Counting.read < 120_000
+        )
         assert tw.equal(container.value(), self.value)
 
     def test_files(self, tmp_path):
@@ -305,7 +475,9 @@ class TestLazily:
         tw.save(path, self.value)
         for mmap in (False, True):
             with tw.open(path, mmap=mmap) as file:
-                assert file.format == "protobuf" and tw.equal(file["big"][-1], self.value["big"][-1])
+                assert file.format == "protobuf" and tw.equal(
+                    file["big"][-1], self.value["big"][-1]
+                )
                 assert file["words"][1:].tolist() == ["é", ""] and file["r"][1:].tolist() == [[3]]
                 assert tw.equal(file.load(), self.value)
         assert tw.equal(tw.load(path), self.value) and tw.verify(path).ok
@@ -435,8 +607,12 @@ class TestLimits:
         with pytest.raises(tw.LimitError, match="names"):
             tw.loads(blob, limits=tw.Limits(names=10))
         with pytest.raises(tw.LimitError, match="names"):
-            tw.loads(dumps(np.zeros(1), metadata={str(i): "" for i in range(11)}), limits=tw.Limits(names=10))
-        assert tw.loads(dumps(list(range(3000))), limits=tw.Limits(names=10)) == list(range(3000))  # one value, whatever is in it
+            tw.loads(
+                dumps(np.zeros(1), metadata={str(i): "" for i in range(11)}),
+                limits=tw.Limits(names=10),
+            )
+        # one value, whatever is in it
+        assert tw.loads(dumps(list(range(3000))), limits=tw.Limits(names=10)) == list(range(3000))
 
     def test_depth(self):
         data = dense(1)
@@ -497,7 +673,9 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 
 
 def test_bombs_cost_little_memory():
-    """Claims that nothing stands behind, and very many parts of nothing, cost at most 64 MB of extra memory."""
+    """Claims that nothing stands behind, and very many parts of nothing, cost at most 64 MB of
+    extra memory.
+    """
     code = BOMBS.format(tests=str(Path(__file__).parent))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -528,7 +706,8 @@ def assert_ours(data):
 def test_every_flip_and_every_cut(name):
     blob = dumps(CONTROL[name])
     for at in range(len(blob)):
-        with pytest.raises((tw.DecodeError, tw.UnknownFormatError)):  # the last field is one that matters
+        # the last field is one that matters
+        with pytest.raises((tw.DecodeError, tw.UnknownFormatError)):
             tw.loads(blob[:at] if name != "large" else blob[: min(at, len(blob) - 70)])
         for bit in range(8):
             damaged = blob[:at] + bytes([blob[at] ^ 1 << bit]) + blob[at + 1 :]
@@ -541,11 +720,21 @@ def test_damage_gives_a_value_or_our_error(value, data):
     at = data.draw(st.integers(0, len(blob) - 1))
     flipped = bytearray(blob)
     flipped[at] ^= 1 << data.draw(st.integers(0, 7))
-    for damaged in (blob[:at], bytes(flipped), blob + blob[:at], blob[:at] + varint(at) + blob[at:]):
+    for damaged in (
+        blob[:at],
+        bytes(flipped),
+        blob + blob[:at],
+        blob[:at] + varint(at) + blob[at:],
+    ):
         assert_ours(damaged)
 
 
 @given(st.binary(max_size=100))
 def test_garbage(data):
-    for damaged in (data, MAGIC + data, MAGIC + kind("list", data), MAGIC + kind("value") + block(9, data)):
+    for damaged in (
+        data,
+        MAGIC + data,
+        MAGIC + kind("list", data),
+        MAGIC + kind("value") + block(9, data),
+    ):
         assert_ours(damaged)

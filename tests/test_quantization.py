@@ -35,7 +35,11 @@ def wide(array):
 
 
 def slices(array, axis):
-    return [array.reshape(-1)] if axis is None else [part.reshape(-1) for part in np.moveaxis(array, axis, 0)]
+    return (
+        [array.reshape(-1)]
+        if axis is None
+        else [part.reshape(-1) for part in np.moveaxis(array, axis, 0)]
+    )
 
 
 def check_bound(x, scheme, axis=None, nonfinite="raise"):
@@ -43,14 +47,26 @@ def check_bound(x, scheme, axis=None, nonfinite="raise"):
     quantized = qz.quantize(x, scheme, axis, nonfinite)
     back = qz.dequantize(quantized)
     assert (back.dtype, back.shape) == (x.dtype, x.shape)
-    dtype, (lowest, highest) = quantized.original, (int(qz.SCHEMES[scheme].lowest), int(qz.SCHEMES[scheme].highest))
+    dtype, (lowest, highest) = (
+        quantized.original,
+        (int(qz.SCHEMES[scheme].lowest), int(qz.SCHEMES[scheme].highest)),
+    )
     scales, zeros = quantized.scale.reshape(-1).tolist(), quantized.zero_point.reshape(-1).tolist()
-    parts = zip(slices(x, axis), slices(back, axis), slices(quantized.codes, axis), scales, zeros, strict=True)
+    parts = zip(
+        slices(x, axis),
+        slices(back, axis),
+        slices(quantized.codes, axis),
+        scales,
+        zeros,
+        strict=True,
+    )
     for values, results, codes, scale, zero in parts:
         assert scale > 0
         if len(values) and (values == values[0]).all():
             assert (results == values[0]).all()
-        for value, result, code in zip(values.tolist(), results.tolist(), codes.astype(int).tolist(), strict=True):
+        for value, result, code in zip(
+            values.tolist(), results.tolist(), codes.astype(int).tolist(), strict=True
+        ):
             most = ulp(max(abs(value), abs(result)), dtype)
             error = abs(Fraction(value) - Fraction(result))
             assert error <= Fraction(scale) / 2 + most * Fraction(3 if dtype == "float64" else 1, 2)
@@ -62,21 +78,33 @@ def check_bound(x, scheme, axis=None, nonfinite="raise"):
 
 
 def finite(dtype, shape):
-    """Random bits, so all magnitudes and subnormals; or numbers close to each other; or both ends of the range."""
+    """Random bits, so all magnitudes and subnormals; or numbers close to each other; or both ends
+    of the range.
+    """
     kind, largest = FLOATS[dtype], float(ml_dtypes.finfo(FLOATS[dtype]).max)
-    bits = tws.arrays(dtype, shape).map(lambda x: np.where(np.isfinite(wide(x)), x, np.zeros_like(x)))
+    bits = tws.arrays(dtype, shape).map(
+        lambda x: np.where(np.isfinite(wide(x)), x, np.zeros_like(x))
+    )
     unit = st.lists(st.floats(-1, 1), min_size=math.prod(shape), max_size=math.prod(shape))
     powers = st.integers(GRIDS[dtype][1], math.frexp(largest)[1] - 1)
 
     def line(args):
         numbers, offset, power = args
         with np.errstate(all="ignore"):
-            made = ((np.array(numbers) + offset) * math.ldexp(1.0, power)).clip(-largest, largest).astype(kind)
+            made = (
+                ((np.array(numbers) + offset) * math.ldexp(1.0, power))
+                .clip(-largest, largest)
+                .astype(kind)
+            )
         return np.where(np.isfinite(made), made, np.zeros_like(made)).reshape(shape)
 
-    lines = st.tuples(unit, st.sampled_from([0.0, 0.0, 1.0, -3.0, 1e3, 1e6, -1e15]), powers).map(line)
+    lines = st.tuples(unit, st.sampled_from([0.0, 0.0, 1.0, -3.0, 1e3, 1e6, -1e15]), powers).map(
+        line
+    )
     numbers = st.sampled_from([-largest, largest, 0.0, largest / 2, -largest / 510])
-    ends = st.lists(numbers, min_size=math.prod(shape), max_size=math.prod(shape)).map(lambda x: np.array(x).astype(kind).reshape(shape))
+    ends = st.lists(numbers, min_size=math.prod(shape), max_size=math.prod(shape)).map(
+        lambda x: np.array(x).astype(kind).reshape(shape)
+    )
     return st.one_of(bits, lines, ends)
 
 
@@ -100,7 +128,9 @@ class TestAffine:
 
     @given(cases(), st.sampled_from(AFFINE))
     def test_dequantized_tensors_have_codes_too(self, case, scheme):
-        """Twice through is bounded as once: what comes back is an ordinary tensor, at the very ends of the dtype too."""
+        """Twice through is bounded as once: what comes back is an ordinary tensor, at the very ends
+        of the dtype too.
+        """
         _, back = check_bound(case[0], scheme, case[1])
         check_bound(back, scheme, case[1])
 
@@ -111,7 +141,9 @@ class TestAffine:
         random = np.random.default_rng(0)
         for power in (-800, -140, -20, 0, 90, 900):
             with np.errstate(all="ignore"):
-                x = ((random.standard_normal(300) + offset) * math.ldexp(1.0, power)).astype(FLOATS[dtype])
+                x = ((random.standard_normal(300) + offset) * math.ldexp(1.0, power)).astype(
+                    FLOATS[dtype]
+                )
             if np.isfinite(wide(x)).all():
                 check_bound(x, "uint8")
 
@@ -130,7 +162,11 @@ class TestAffine:
             x = np.arange(low, low + steps + 1, dtype=np.float32)
             quantized = qz.quantize(x, scheme)
             assert (quantized.scale, quantized.zero_point) == (1, 0)
-            assert quantized.codes.astype(int).tolist() == x.tolist() == qz.dequantize(quantized).tolist()
+            assert (
+                quantized.codes.astype(int).tolist()
+                == x.tolist()
+                == qz.dequantize(quantized).tolist()
+            )
         assert qz.quantize(np.array([-1, 1], np.float32), "int8").zero_point == 0
 
     def test_range_is_not_widened(self):
@@ -141,7 +177,10 @@ class TestAffine:
     @pytest.mark.parametrize("scheme", AFFINE)
     def test_constants(self, dtype, scheme):
         kind = FLOATS[dtype]
-        tiny, largest = float(ml_dtypes.finfo(kind).smallest_subnormal), float(ml_dtypes.finfo(kind).max)
+        tiny, largest = (
+            float(ml_dtypes.finfo(kind).smallest_subnormal),
+            float(ml_dtypes.finfo(kind).max),
+        )
         for value in (0, 1, -1, 0.1, -0.3, tiny, -tiny, largest, -largest):
             x = np.full((2, 3), value, kind)
             assert (qz.dequantize(qz.quantize(x, scheme)) == x).all()
@@ -153,10 +192,18 @@ class TestAffine:
     def test_what_it_is_made_of(self):
         x = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
         quantized = qz.quantize(x, "int4", axis=-2)
-        assert (quantized.axis, quantized.scheme, quantized.original, quantized.shape) == (1, "int4", "float32", (2, 3, 2))
+        assert (quantized.axis, quantized.scheme, quantized.original, quantized.shape) == (
+            1,
+            "int4",
+            "float32",
+            (2, 3, 2),
+        )
         assert quantized.codes.dtype == ml_dtypes.int4 and quantized.codes.view(np.uint8).max() < 16
         assert quantized.scale.dtype == np.float32 and quantized.zero_point.dtype == np.int64
-        assert quantized.scale.shape == quantized.zero_point.shape == (3,) and quantized.nbytes == 12 + 12 + 24
+        assert (
+            quantized.scale.shape == quantized.zero_point.shape == (3,)
+            and quantized.nbytes == 12 + 12 + 24
+        )
         assert qz.quantize(x.astype(np.float64), "int4").scale.dtype == np.float64
         again = pickle.loads(pickle.dumps(quantized))
         assert tw.equal(qz.dequantize(again), qz.dequantize(quantized))
@@ -169,7 +216,9 @@ class TestAffine:
         x = np.full(shape, 0.25, np.float32)
         for axis in (None, *range(len(shape))):
             assert tw.equal(qz.dequantize(qz.quantize(x, scheme, axis)), x)
-        assert tw.equal(qz.dequantize(qz.quantize(np.float32(0.25), scheme)), np.array(0.25, np.float32))
+        assert tw.equal(
+            qz.dequantize(qz.quantize(np.float32(0.25), scheme)), np.array(0.25, np.float32)
+        )
 
     def test_layouts(self):
         x = np.random.default_rng(0).standard_normal((40, 30)).astype(np.float32)
@@ -201,26 +250,38 @@ class TestRows:
 class TestCasts:
     @given(cases(), st.sampled_from(CASTS))
     def test_nearest(self, case, scheme):
-        """Within half an ulp of the scheme, in exact arithmetic: rounded once, whatever lies between."""
+        """Within half an ulp of the scheme, in exact arithmetic: rounded once, whatever lies
+        between.
+        """
         x, _ = case
         quantized = qz.quantize(x, scheme, nonfinite="clip")
-        assert quantized.codes.dtype == qz.SCHEMES[scheme].dtype and (quantized.scale, quantized.zero_point, quantized.axis) == (None,) * 3
+        assert (
+            quantized.codes.dtype == qz.SCHEMES[scheme].dtype
+            and (quantized.scale, quantized.zero_point, quantized.axis) == (None,) * 3
+        )
         largest = Fraction(qz.SCHEMES[scheme].highest)
         back = qz.dequantize(quantized)
         assert (back.dtype, back.shape) == (x.dtype, x.shape)
         for value, result in zip(x.reshape(-1).tolist(), back.reshape(-1).tolist(), strict=True):
             clipped = min(max(Fraction(value), -largest), largest)
-            own = ulp(result, quantized.original) / 2 if clipped != value else 0  # the end of the scheme may be no number of the dtype
+            # the end of the scheme may be no number of the dtype
+            own = ulp(result, quantized.original) / 2 if clipped != value else 0
             assert abs(clipped - Fraction(result)) <= ulp(clipped, scheme) / 2 + own
 
     @pytest.mark.parametrize("scheme", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
     def test_no_double_rounding(self, scheme):
         bits = GRIDS[scheme][0]
         for sign in (1, -1):
-            for dtype, near in ((np.float64, 2.0**-40), (np.float64, 2.0**-52), (np.float32, 2.0**-23)):
+            for dtype, near in (
+                (np.float64, 2.0**-40),
+                (np.float64, 2.0**-52),
+                (np.float32, 2.0**-23),
+            ):
                 for cut, up in ((near, 1), (-near, 0), (0, 0)):
                     x = np.array([sign * (1 + 2.0**-bits + cut)], dtype)
-                    assert qz.dequantize(qz.quantize(x, scheme)) == sign * (1 + up * 2.0 ** (1 - bits))
+                    assert qz.dequantize(qz.quantize(x, scheme)) == sign * (
+                        1 + up * 2.0 ** (1 - bits)
+                    )
 
     @pytest.mark.parametrize("scheme", CASTS)
     def test_every_code_is_itself(self, scheme):
@@ -240,11 +301,23 @@ class TestCasts:
     def test_too_large(self, scheme, fits, not_fits):
         largest = qz.SCHEMES[scheme].highest
         for dtype in (np.float32, np.float64):
-            assert qz.dequantize(qz.quantize(np.array([fits, -fits], dtype), scheme)).tolist() == [largest, -largest]
-            with pytest.raises(tw.EncodeError, match=rf"x\[0, 1\] is .*largest number in {scheme} is {largest:g}".replace("+", r"\+")):
+            assert qz.dequantize(qz.quantize(np.array([fits, -fits], dtype), scheme)).tolist() == [
+                largest,
+                -largest,
+            ]
+            with pytest.raises(
+                tw.EncodeError,
+                match=rf"x\[0, 1\] is .*largest number in {scheme} is {largest:g}".replace(
+                    "+", r"\+"
+                ),
+            ):
                 qz.quantize(np.array([[0, not_fits]], dtype), scheme)
             for way in ("clip", "zero"):
-                back = qz.dequantize(qz.quantize(np.array([-not_fits, not_fits, np.inf], dtype), scheme, nonfinite=way))
+                back = qz.dequantize(
+                    qz.quantize(
+                        np.array([-not_fits, not_fits, np.inf], dtype), scheme, nonfinite=way
+                    )
+                )
                 assert back.tolist() == [-largest, largest, largest]
 
     def test_nonfinite(self):
@@ -254,8 +327,17 @@ class TestCasts:
         with pytest.raises(tw.EncodeError, match=r"x\[1\] is inf"):
             qz.quantize(x, "float8_e4m3fn")
         assert np.isnan(qz.dequantize(qz.quantize(x[:1], "float8_e4m3fn")))
-        assert np.array_equal(qz.dequantize(qz.quantize(x, "float8_e4m3fn", nonfinite="clip")), [np.nan, 448, -448, 1], equal_nan=True)
-        assert qz.dequantize(qz.quantize(x, "float16", nonfinite="zero")).tolist() == [0, 65504, -65504, 1]
+        assert np.array_equal(
+            qz.dequantize(qz.quantize(x, "float8_e4m3fn", nonfinite="clip")),
+            [np.nan, 448, -448, 1],
+            equal_nan=True,
+        )
+        assert qz.dequantize(qz.quantize(x, "float16", nonfinite="zero")).tolist() == [
+            0,
+            65504,
+            -65504,
+            1,
+        ]
 
     def test_bfloat16_of_float16(self):
         """65504 becomes 65536 in bfloat16, which float16 does not have."""
@@ -268,7 +350,10 @@ class TestNonfinite:
 
     @pytest.mark.parametrize("scheme", AFFINE)
     def test_refused(self, scheme):
-        with pytest.raises(tw.EncodeError, match=rf"x\[0, 1\] is inf, which {scheme} has no code for; nonfinite='clip'"):
+        with pytest.raises(
+            tw.EncodeError,
+            match=rf"x\[0, 1\] is inf, which {scheme} has no code for; nonfinite='clip'",
+        ):
             qz.quantize(self.x, scheme)
         with pytest.raises(tw.EncodeError, match=r"x\[\(\)\] is nan, .* nonfinite='zero'"):
             qz.quantize(np.array(np.nan), scheme)
@@ -283,7 +368,9 @@ class TestNonfinite:
         assert qz.dequantize(clipped)[1].tolist() == [5, 5, 5]
 
     def test_zero(self):
-        assert qz.dequantize(qz.quantize(np.array([np.nan, 255, 254, np.inf], np.float32), "uint8", None, "zero")).tolist() == [
+        assert qz.dequantize(
+            qz.quantize(np.array([np.nan, 255, 254, np.inf], np.float32), "uint8", None, "zero")
+        ).tolist() == [
             0,
             255,
             254,
@@ -299,7 +386,9 @@ class TestNonfinite:
 
     @given(st.data(), st.sampled_from(list(qz.SCHEMES)), st.sampled_from(["clip", "zero"]))
     def test_any_bits(self, data, scheme, way):
-        """With "zero" only a slice of infinities is refused, with "clip" also NaN; what comes back is finite, but for NaN in a cast."""
+        """With "zero" only a slice of infinities is refused, with "clip" also NaN; what comes back
+        is finite, but for NaN in a cast.
+        """
         dtype = data.draw(st.sampled_from(qz.FLOATS))
         x = data.draw(tws.arrays(dtype, data.draw(tws.shapes(3, 3))))
         axis = data.draw(st.none() | st.integers(0, x.ndim - 1)) if x.ndim else None
@@ -318,16 +407,27 @@ class TestBlocks:
     def test_any_size_gives_the_same(self, monkeypatch, scheme, axis, block):
         x = np.random.default_rng(1).standard_normal((3, 5, 4)).astype(np.float32)
         x[1, 2, 3] = np.inf
-        whole, report = qz.quantize(x, scheme, axis, "clip"), qz.quantization_error(x, scheme, axis, "clip")
+        whole, report = (
+            qz.quantize(x, scheme, axis, "clip"),
+            qz.quantization_error(x, scheme, axis, "clip"),
+        )
         values = qz.dequantize(whole)
         monkeypatch.setattr(qz, "BLOCK", block)
         parts = qz.quantize(x, scheme, axis, "clip")
         assert tw.equal(parts.codes, whole.codes) and tw.equal(qz.dequantize(parts), values)
         if whole.scale is not None:
-            assert tw.equal(parts.scale, whole.scale) and tw.equal(parts.zero_point, whole.zero_point)
+            assert tw.equal(parts.scale, whole.scale) and tw.equal(
+                parts.zero_point, whole.zero_point
+            )
         again = qz.quantization_error(x, scheme, axis, "clip")
-        assert (again.max_abs, again.max_relative, again.ratio) == (report.max_abs, report.max_relative, report.ratio)
-        assert again.rmse == pytest.approx(report.rmse) and again.mean_abs == pytest.approx(report.mean_abs)
+        assert (again.max_abs, again.max_relative, again.ratio) == (
+            report.max_abs,
+            report.max_relative,
+            report.ratio,
+        )
+        assert again.rmse == pytest.approx(report.rmse) and again.mean_abs == pytest.approx(
+            report.mean_abs
+        )
         x[2, 4, 1] = np.nan
         if qz.SCHEMES[scheme].affine:
             with pytest.raises(tw.EncodeError, match=r"x\[2, 4, 1\] is nan"):
@@ -340,7 +440,10 @@ class TestBlocks:
         few = 8 << 20
         for axis in (None, 0, 1):
             assert peak(lambda axis=axis: qz.quantization_error(x, scheme, axis)) < few
-            assert peak(lambda axis=axis: qz.quantize(x, scheme, axis)) < x.size * qz.SCHEMES[scheme].dtype.itemsize + few
+            assert (
+                peak(lambda axis=axis: qz.quantize(x, scheme, axis))
+                < x.size * qz.SCHEMES[scheme].dtype.itemsize + few
+            )
         quantized = qz.quantize(x, scheme)
         assert peak(lambda: qz.dequantize(quantized)) < x.nbytes + few
 
@@ -362,7 +465,9 @@ class TestErrorReport:
         quantized = qz.quantize(x, scheme, axis, "clip")
         error = [
             abs(Fraction(a) - Fraction(b))
-            for a, b in zip(x.reshape(-1).tolist(), qz.dequantize(quantized).reshape(-1).tolist(), strict=True)
+            for a, b in zip(
+                x.reshape(-1).tolist(), qz.dequantize(quantized).reshape(-1).tolist(), strict=True
+            )
         ]
         count, worst = max(len(error), 1), max(error, default=Fraction(0))
         assert report.max_abs == pytest.approx(float(worst), rel=1e-12, abs=0)
@@ -375,13 +480,22 @@ class TestErrorReport:
     def test_figures(self):
         report = qz.quantization_error(np.array([0, 0.75, 10.25, 255], np.float32), "uint8")
         assert report == qz.ErrorReport(0.25, 0.125, math.sqrt(0.125 / 4), 1 / 3, 16 / 16)
-        assert qz.quantization_error(np.array([np.nan, np.inf, 1]), "float16") == qz.ErrorReport(0, 0, 0, 0, 4)
+        assert qz.quantization_error(np.array([np.nan, np.inf, 1]), "float16") == qz.ErrorReport(
+            0, 0, 0, 0, 4
+        )
         assert qz.quantization_error(np.zeros((0, 3)), "int8", 1).ratio == 0
 
 
 class TestRefused:
     @pytest.mark.parametrize(
-        "x", [np.arange(3), np.ones(2, bool), np.ones(2, complex), np.zeros(2, ml_dtypes.float8_e5m2), np.array(["a"])]
+        "x",
+        [
+            np.arange(3),
+            np.ones(2, bool),
+            np.ones(2, complex),
+            np.zeros(2, ml_dtypes.float8_e5m2),
+            np.array(["a"]),
+        ],
     )
     def test_dtypes(self, x):
         with pytest.raises(tw.EncodeError):
@@ -420,7 +534,10 @@ class TestRefused:
             ({"scale": np.array([1, -1.0])}, "above 0"),
             ({"zero_point": np.zeros(2, np.int32)}, "int64"),
             ({"zero_point": np.array([0, -(1 << 63)])}, r"2\*\*53"),
-            ({"scheme": "float16", "codes": np.zeros(2, np.float16)}, "no axis, scale or zero point"),
+            (
+                {"scheme": "float16", "codes": np.zeros(2, np.float16)},
+                "no axis, scale or zero point",
+            ),
         ],
     )
     def test_parts(self, changes, why):
@@ -433,5 +550,9 @@ class TestRefused:
         """Whatever a file says, as long as the parts fit: finite numbers come back."""
         for zero in (1 << 53, -(1 << 53)):
             for dtype in qz.FLOATS:
-                parts = self.good | {"scale": np.array([1e308, 5e-324]), "zero_point": np.array([zero, zero]), "original": dtype}
+                parts = self.good | {
+                    "scale": np.array([1e308, 5e-324]),
+                    "zero_point": np.array([zero, zero]),
+                    "original": dtype,
+                }
                 assert np.isfinite(qz.dequantize(tw.Quantized(**parts))).all()

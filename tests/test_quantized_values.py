@@ -1,4 +1,6 @@
-"""`quantize=` in dumps, loads and open: every kind, every container, rows, codes, and specs that lie."""
+"""`quantize=` in dumps, loads and open: every kind, every container, rows, codes, and specs that
+lie.
+"""
 
 import json
 
@@ -15,7 +17,9 @@ from tensorwire.transforms import quantization as qz
 RANDOM = np.random.default_rng(5)
 X = RANDOM.standard_normal((40, 8)).astype(np.float32)
 WIDE = RANDOM.standard_normal((6, 2))
-FORMATS = [name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")]
+FORMATS = [
+    name for name, row in tw.formats().items() if row.writes and name not in ("raw", "parquet")
+]
 
 
 def value():
@@ -56,18 +60,30 @@ def test_every_format_gives_back_the_original_dtype(format, axis):
 def test_the_codes_can_be_had(scheme):
     codes = tw.loads(tw.dumps(X, quantize=scheme, axis=0), dequantize=False)
     assert isinstance(codes, tw.Quantized) and tw.equal(codes, tw.quantize(X, scheme, axis=0))
-    assert codes.dtype == qz.SCHEMES[scheme].dtype and np.asarray(codes).shape == X.shape and codes.original == "float32"
+    assert (
+        codes.dtype == qz.SCHEMES[scheme].dtype
+        and np.asarray(codes).shape == X.shape
+        and codes.original == "float32"
+    )
     assert tw.equal(tw.loads(tw.dumps(codes)), tw.dequantize(codes))
     bundle = tw.Bundle({"x": X}, {"model": "m"}, {"x": {"device": "cpu"}})
-    assert tw.equal(tw.loads(tw.dumps(bundle, quantize=scheme), dequantize=False)["x"], tw.quantize(X, scheme))
+    assert tw.equal(
+        tw.loads(tw.dumps(bundle, quantize=scheme), dequantize=False)["x"], tw.quantize(X, scheme)
+    )
     back = tw.loads(tw.dumps(bundle, quantize=scheme))
-    assert back.metadata == {"model": "m"} and back.tensor_metadata == {"x": {"device": "cpu"}} and back["x"].dtype == np.float32
+    assert (
+        back.metadata == {"model": "m"}
+        and back.tensor_metadata == {"x": {"device": "cpu"}}
+        and back["x"].dtype == np.float32
+    )
 
 
 def test_memory_rules():
     blob = tw.dumps({"x": X, "y": X[0]}, quantize="int8")
     for copy in (None, True):
-        assert all(array.flags.writeable is (copy is True) for array in tw.loads(blob, copy=copy).values())
+        assert all(
+            array.flags.writeable is (copy is True) for array in tw.loads(blob, copy=copy).values()
+        )
 
 
 def test_others_see_codes_and_their_parameters():
@@ -79,7 +95,9 @@ def test_others_see_codes_and_their_parameters():
         "w/scale": ("float32", (8,)),
         "w/zero_point": ("int64", (8,)),
     }
-    by_hand = ((found["w"].astype(np.float64) - found["w/zero_point"]) * found["w/scale"]).astype(np.float32)
+    by_hand = ((found["w"].astype(np.float64) - found["w/zero_point"]) * found["w/scale"]).astype(
+        np.float32
+    )
     assert tw.equal(by_hand, tw.loads(tw.dumps({"w": X}, quantize="int8", axis=1))["w"])
 
 
@@ -87,7 +105,9 @@ def test_a_scheme_for_each_name():
     blob = tw.dumps({"a": X, "b": {"c": X}, "d": X}, quantize={"a": "int8", "b/c": "float16"})
     assert [tensor.quantized for tensor in tw.inspect(blob).tensors] == ["int8", "float16", None]
     assert tw.equal(tw.loads(blob)["d"], X)
-    with pytest.raises(tw.EncodeError, match=r"'e', and no tensor of floats is called so; known: a, d"):
+    with pytest.raises(
+        tw.EncodeError, match=r"'e', and no tensor of floats is called so; known: a, d"
+    ):
         tw.dumps({"a": X, "d": X}, quantize={"e": "int8"})
 
 
@@ -98,7 +118,9 @@ def test_what_it_is_already_is_left_alone():
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("nothing", [np.arange(3), ["text"], {}, np.zeros(3, complex), tw.Strings.of(["a"])])
+    @pytest.mark.parametrize(
+        "nothing", [np.arange(3), ["text"], {}, np.zeros(3, complex), tw.Strings.of(["a"])]
+    )
     def test_nothing_to_quantize(self, nothing):
         with pytest.raises(tw.EncodeError, match="nothing to quantize"):
             tw.dumps(nothing, quantize="int8")
@@ -108,7 +130,11 @@ class TestRefusals:
         with pytest.raises(tw.EncodeError, match="nan") as error:
             tw.dumps(x, quantize="int8")
         assert error.value.tensor == "deep/0"
-        assert tw.loads(tw.dumps(x, quantize="int8", nonfinite="zero"))["deep"][0].tolist() == [1, 0, 1]
+        assert tw.loads(tw.dumps(x, quantize="int8", nonfinite="zero"))["deep"][0].tolist() == [
+            1,
+            0,
+            1,
+        ]
         assert np.isnan(tw.loads(tw.dumps(x, quantize="float16"))["deep"][0][1])
 
     def test_how_without_what(self):
@@ -132,12 +158,19 @@ class TestLazy:
         whole = tw.load(tmp_path / "x.safetensors")
         with tw.open(tmp_path / "x.safetensors") as file:
             assert file["x"].dtype == np.float32 and file["x"].quantized == "int8"
-            for name, rows in (("x", slice(3, 9)), ("x", slice(0, 0)), ("ragged", slice(1, 3)), ("deep/0", slice(2, 5))):
+            for name, rows in (
+                ("x", slice(3, 9)),
+                ("x", slice(0, 0)),
+                ("ragged", slice(1, 3)),
+                ("deep/0", slice(2, 5)),
+            ):
                 full = whole["deep"][0] if name == "deep/0" else whole[name]
                 assert tw.equal(file[name][rows], full[rows])
             assert tw.equal(file["x"][7], whole["x"][7])
             found = file["sparse"][0:2]
-            assert found.indices.tolist() == [[0, 2]] and found.values.tolist() == [whole["sparse"].values[1]]
+            assert found.indices.tolist() == [[0, 2]] and found.values.tolist() == [
+                whole["sparse"].values[1]
+            ]
         with tw.open(tmp_path / "x.safetensors", dequantize=False) as file:
             assert file["x"].dtype == np.int8 and file["x"][3:9].dtype == np.int8
             assert tw.equal(file["x"].read(), tw.quantize(X, "int8", axis))
@@ -145,7 +178,11 @@ class TestLazy:
 
     def test_inspect_says_it(self):
         summary = tw.inspect(tw.dumps({"x": X}, quantize="int4"))
-        assert summary.tensors[0].quantized == "int4" and summary.tensors[0].dtype == "float32" and "int4" in str(summary)
+        assert (
+            summary.tensors[0].quantized == "int4"
+            and summary.tensors[0].dtype == "float32"
+            and "int4" in str(summary)
+        )
         json.dumps(summary.json())
         assert tw.verify(tw.dumps({"x": X}, quantize="int4"))
 
@@ -158,13 +195,20 @@ def test_tied_weights_stay_tied():
     blob = tw.dumps({"a": weight, "b": weight, "c": weight.detach().clone()}, quantize="int8")
     back = tw.loads(blob)
     assert back["a"] is back["b"] and back["a"] is not back["c"]
-    assert len(blob) < len(tw.dumps({"a": weight, "b": weight.detach().clone(), "c": weight.detach().clone()}, quantize="int8"))
+    assert len(blob) < len(
+        tw.dumps(
+            {"a": weight, "b": weight.detach().clone(), "c": weight.detach().clone()},
+            quantize="int8",
+        )
+    )
 
 
 @settings(max_examples=200, deadline=None)
 @given(tws.values(), st.sampled_from(list(qz.SCHEMES)))
 def test_any_value(found, scheme):
-    """It is refused with an EncodeError, or comes back with every shape and dtype, and all that is not floats bit for bit."""
+    """It is refused with an EncodeError, or comes back with every shape and dtype, and all that is
+    not floats bit for bit.
+    """
     try:
         blob = tw.dumps(found, quantize=scheme, nonfinite="zero")
     except tw.EncodeError:
@@ -214,7 +258,15 @@ class TestLies:
             lowering.lift(spec, parts)
 
     @pytest.mark.parametrize("part", [0, 1, 2])
-    @pytest.mark.parametrize("other", [np.zeros(3), np.zeros((), np.int64), np.full(40, np.nan, np.float32), np.full(40, -1.0, np.float32)])
+    @pytest.mark.parametrize(
+        "other",
+        [
+            np.zeros(3),
+            np.zeros((), np.int64),
+            np.full(40, np.nan, np.float32),
+            np.full(40, -1.0, np.float32),
+        ],
+    )
     def test_parts(self, part, other):
         spec, parts = self.lie()
         parts[part] = other
@@ -222,7 +274,9 @@ class TestLies:
             lowering.lift(spec, parts)
 
     def test_files(self):
-        """Whatever a bit flip makes of the spec: a value, or an error of ours, also when rows are read."""
+        """Whatever a bit flip makes of the spec: a value, or an error of ours, also when rows are
+        read.
+        """
         blob = tw.dumps({"x": X[:3]}, quantize="int4", axis=1)
         size = 8 + int.from_bytes(blob[:8], "little")
         for at in range(8, size):

@@ -29,7 +29,9 @@ def ragged(name, dtype="float32", splits=np.int64, inner=()):
     levels = [np.array(level, splits) for level in SPLITS[name]]
     count = int(levels[-1][-1])
     words = tw.Strings.of([b"", b"a", b"\xff", b"x" * 300][:count])
-    return tw.Ragged(words if dtype == "string" else numbers(dtypes.named(dtype), (count, *inner), 3), levels)
+    return tw.Ragged(
+        words if dtype == "string" else numbers(dtypes.named(dtype), (count, *inner), 3), levels
+    )
 
 
 def write(value):
@@ -52,9 +54,14 @@ class TestAgainstTensorFlow:
     def check(self, tf, value):
         blob = write(value)
         assert blob == theirs(tf, value)
-        dtype = tf.string if isinstance(value.values, tw.Strings) else tf.as_dtype(value.values.dtype)
+        dtype = (
+            tf.string if isinstance(value.values, tw.Strings) else tf.as_dtype(value.values.dtype)
+        )
         back = tf.RaggedTensor._from_variant(
-            tf.io.parse_tensor(blob, tf.variant), dtype, output_ragged_rank=value.ragged_rank, row_splits_dtype=value.row_splits[0].dtype
+            tf.io.parse_tensor(blob, tf.variant),
+            dtype,
+            output_ragged_rank=value.ragged_rank,
+            row_splits_dtype=value.row_splits[0].dtype,
         )
         assert tw.equal(back, plain(value))
 
@@ -71,14 +78,19 @@ class TestAgainstTensorFlow:
         self.check(tf, ragged("empty rows", dtype, inner=(2,)))
 
     def test_uniform_rows(self, tf):
-        self.check(tf, tw.Ragged(np.arange(6), [np.array([0, 2, 4]), np.array([0, 3, 3, 4, 6])], [2, None]))
+        self.check(
+            tf, tw.Ragged(np.arange(6), [np.array([0, 2, 4]), np.array([0, 3, 3, 4, 6])], [2, None])
+        )
         self.check(tf, tw.Ragged(np.float32([1, 2, 3, 4]), [np.array([0, 2, 4])], [2]))
 
     def test_large(self, tf):
         rng = np.random.default_rng(0)
         lengths = rng.integers(0, 9, 20_000)
         splits = np.concatenate([[0], np.cumsum(lengths)])
-        for values in (rng.standard_normal((splits[-1], 2)), rng.integers(-(1 << 62), 1 << 62, splits[-1])):
+        for values in (
+            rng.standard_normal((splits[-1], 2)),
+            rng.integers(-(1 << 62), 1 << 62, splits[-1]),
+        ):
             self.check(tf, tw.Ragged(values, splits))
 
     def test_their_own_object(self, tf):
@@ -104,7 +116,11 @@ def test_round_trip(value):
         assert tw.equal(tw.loads(blob, copy=copy), plain(value))
 
 
-@pytest.mark.parametrize("row", [row for row in dtypes.TABLE if row.tf is not None and not row.reading_only], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [row for row in dtypes.TABLE if row.tf is not None and not row.reading_only],
+    ids=lambda row: row.name,
+)
 def test_types_for_which_tensorflow_has_no_kernel_too(row):
     """As it would write them: the same rules, and we read them back."""
     value = ragged("two", row.name)
@@ -134,7 +150,11 @@ def test_large_values_are_not_copied():
     parts = tw.buffers(tw.Ragged(values, [0, len(values)]), "tensorproto", variant=True)
     assert np.shares_memory(np.frombuffer(parts[-1], np.uint8), values)
     with pytest.raises(tw.EncodeError, match="safetensors"):
-        tw.buffers(tw.Ragged(np.zeros(1 << 31, np.bool_).view(ml_dtypes.float8_e5m2), [0, 1 << 31]), "tensorproto", variant=True)
+        tw.buffers(
+            tw.Ragged(np.zeros(1 << 31, np.bool_).view(ml_dtypes.float8_e5m2), [0, 1 << 31]),
+            "tensorproto",
+            variant=True,
+        )
 
 
 @given(tws.ragged(), st.data())

@@ -15,14 +15,22 @@ def test_round_trip(array, byteorder, transpose):
     blob = tw.dumps(array, "raw", byteorder=byteorder)
     assert len(blob) == array.nbytes
     for copy in (None, True):
-        found = tw.loads(blob, "raw", dtype=array.dtype, shape=array.shape, byteorder=byteorder, copy=copy)
-        assert tw.equal(found, array) and (found.flags.writeable is (copy is True) or not found.size)
+        found = tw.loads(
+            blob, "raw", dtype=array.dtype, shape=array.shape, byteorder=byteorder, copy=copy
+        )
+        assert tw.equal(found, array) and (
+            found.flags.writeable is (copy is True) or not found.size
+        )
 
 
 def test_the_bytes_are_those_of_struct():
     array = np.array([1.5, -2.0], np.float32)
-    assert tw.dumps(array, "raw") == struct.pack("<2f", *array) and tw.dumps(array, "raw", byteorder="big") == struct.pack(">2f", *array)
-    assert tw.dumps(np.array([1 + 2j], np.complex64), "raw", byteorder="big") == struct.pack(">2f", 1, 2)
+    assert tw.dumps(array, "raw") == struct.pack("<2f", *array) and tw.dumps(
+        array, "raw", byteorder="big"
+    ) == struct.pack(">2f", *array)
+    assert tw.dumps(np.array([1 + 2j], np.complex64), "raw", byteorder="big") == struct.pack(
+        ">2f", 1, 2
+    )
 
 
 def test_shapes():
@@ -56,7 +64,14 @@ def test_what_is_refused(data, options, why):
 
 
 def test_what_cannot_be_written():
-    for value in (tw.Strings.of(["a"]), [np.zeros(1)], {"a": np.zeros(1)}, tw.Sparse([[0]], [1], [1]), 3, None):
+    for value in (
+        tw.Strings.of(["a"]),
+        [np.zeros(1)],
+        {"a": np.zeros(1)},
+        tw.Sparse([[0]], [1], [1]),
+        3,
+        None,
+    ):
         with pytest.raises(tw.EncodeError, match="one dense tensor"):
             tw.dumps(value, "raw")
     with pytest.raises(tw.EncodeError, match="but the tensor is float64"):

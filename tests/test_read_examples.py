@@ -1,4 +1,6 @@
-"""Examples as columns: against TensorFlow, the schema and its inference, threads, order, errors, and the datasets of other libraries."""
+"""Examples as columns: against TensorFlow, the schema and its inference, threads, order, errors,
+and the datasets of other libraries.
+"""
 
 import json
 import os
@@ -23,8 +25,13 @@ def columns(count=ROWS, seed=0):
         "label": rng.integers(-5, 5, count),
         "x": rng.standard_normal((count, 4), np.float32),
         "id": tw.Strings.of([b"id-%d" % i for i in range(count)]),
-        "ids": tw.Ragged.of([rng.integers(-(1 << 62), 1 << 62, i % 5).tolist() for i in range(count)], dtype=np.int64),
-        "words": tw.Ragged.of([[b"w" * (j + i % 3) for j in range(i % 4)] for i in range(count)] or [[]]),
+        "ids": tw.Ragged.of(
+            [rng.integers(-(1 << 62), 1 << 62, i % 5).tolist() for i in range(count)],
+            dtype=np.int64,
+        ),
+        "words": tw.Ragged.of(
+            [[b"w" * (j + i % 3) for j in range(i % 4)] for i in range(count)] or [[]]
+        ),
     }
 
 
@@ -44,12 +51,23 @@ def joined(batches, name):
 def test_columns_come_back(tmp_path):
     path = write(tmp_path / "a.tfrecord")
     want = columns()
-    for options in ({}, {"workers": 0}, {"workers": 3}, {"batch_size": 7}, {"batch_size": 5000}, {"prefetch": 1}):
+    for options in (
+        {},
+        {"workers": 0},
+        {"workers": 3},
+        {"batch_size": 7},
+        {"batch_size": 5000},
+        {"prefetch": 1},
+    ):
         batches = list(tw.read_examples(path, **options))
         assert sum(batch.size for batch in batches) == ROWS
         for name, column in want.items():
             got = joined(batches, name)
-            assert np.array_equal(got, column) if isinstance(column, np.ndarray) else got == column.tolist(), name
+            assert (
+                np.array_equal(got, column)
+                if isinstance(column, np.ndarray)
+                else got == column.tolist()
+            ), name
         assert all(batch.present[name].all() for batch in batches for name in batch)
 
 
@@ -65,11 +83,15 @@ def test_files_of_tensorflow_read_as_parse_example_reads_them(tf, tmp_path, comp
             "three": tf.train.Feature(float_list=tf.train.FloatList(value=rng.standard_normal(3))),
             "bytes": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"%d" % i, b""])),
             "vary": tf.train.Feature(int64_list=tf.train.Int64List(value=range(i % 5))),
-            "words": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * j for j in range(i % 3)])),
+            "words": tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[b"x" * j for j in range(i % 3)])
+            ),
         }
         if i % 3:
             feature["sometimes"] = tf.train.Feature(float_list=tf.train.FloatList(value=[i / 2]))
-        records.append(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+        records.append(
+            tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+        )
     with tf.io.TFRecordWriter(path, compression) as writer:
         for record in records:
             writer.write(record)
@@ -91,7 +113,11 @@ def test_files_of_tensorflow_read_as_parse_example_reads_them(tf, tmp_path, comp
         assert ours["words"].tolist() == tf.RaggedTensor.from_sparse(theirs["words"]).to_list()
         assert ours.present["sometimes"].tolist() == [i % 3 != 0 for i in range(200)]
     (inferred,) = tw.read_examples(path, batch_size=200)
-    assert tw.equal(inferred["three"], theirs["three"].numpy()) and inferred["sometimes"][0] == 0 and inferred["sometimes"].shape == (200,)
+    assert (
+        tw.equal(inferred["three"], theirs["three"].numpy())
+        and inferred["sometimes"][0] == 0
+        and inferred["sometimes"].shape == (200,)
+    )
     back = tw.Schema.from_feature_spec(tw.infer_schema(path).to_feature_spec(tf.io))
     assert {name: feature.shape for name, feature in back.items()} == {
         name: feature.shape for name, feature in tw.infer_schema(path).items()
@@ -100,11 +126,15 @@ def test_files_of_tensorflow_read_as_parse_example_reads_them(tf, tmp_path, comp
     assert tw.equal(inferred["three"], theirs["three"].numpy())
 
 
-# ----------------------------------------------------------------------------------------------------------------- schema
+# -----------------------------------------------------------------------------------------------------------------
+# schema
 
 
 def test_inference(tmp_path):
-    rows = [{"one": i, "two": [0.5, i], "vary": [1] * (i % 3), "none": None, "name": b"n"} for i in range(10)]
+    rows = [
+        {"one": i, "two": [0.5, i], "vary": [1] * (i % 3), "none": None, "name": b"n"}
+        for i in range(10)
+    ]
     rows[3].pop("one")
     path = write(tmp_path / "a", rows, schema_file=False)
     schema = tw.infer_schema(path)
@@ -114,13 +144,23 @@ def test_inference(tmp_path):
         "vary": ("int64", (None,)),
         "name": ("bytes", ()),
     }
-    assert schema.records == 10 and schema.complete and schema["one"].seen == {"present": 9, "lengths": [1, 1], "range": [0, 9]}
+    assert (
+        schema.records == 10
+        and schema.complete
+        and schema["one"].seen == {"present": 9, "lengths": [1, 1], "range": [0, 9]}
+    )
     assert tw.Schema.from_json(json.dumps(schema.json())) == schema
     schema.save(tmp_path / "s.json")
     assert tw.Schema.load(tmp_path / "s.json") == schema
     (batch,) = tw.read_examples(path, str(tmp_path / "s.json"), ["vary", "one"])
-    assert list(batch) == ["vary", "one"] and batch.present["one"].tolist() == [i != 3 for i in range(10)] and batch["one"][3] == 0
-    assert [("one" in row, row["vary"].tolist()) for row in batch.rows()] == [(i != 3, [1] * (i % 3)) for i in range(10)]
+    assert (
+        list(batch) == ["vary", "one"]
+        and batch.present["one"].tolist() == [i != 3 for i in range(10)]
+        and batch["one"][3] == 0
+    )
+    assert [("one" in row, row["vary"].tolist()) for row in batch.rows()] == [
+        (i != 3, [1] * (i % 3)) for i in range(10)
+    ]
     with pytest.raises(tw.SchemaError, match="did you mean 'vary'"):
         tw.read_examples(path, columns=["varry"])
 
@@ -138,9 +178,14 @@ def test_a_default_as_json(tmp_path, kind, shape, default):
     schema = tw.Schema({"x": tw.Feature(kind, shape, default=default)})
     schema.save(tmp_path / "s.json")
     back = tw.Schema.load(tmp_path / "s.json")
-    assert back == schema and back["x"].default == default and type(back["x"].default) is type(default)
-    as_array = tw.Feature(kind, shape, default=np.array(default))  # what NumPy gives is kept as plain values
-    assert tw.Feature.from_json(json.loads(json.dumps(as_array.json()))).default == (default if shape else np.array(default).tolist())
+    assert (
+        back == schema and back["x"].default == default and type(back["x"].default) is type(default)
+    )
+    # what NumPy gives is kept as plain values
+    as_array = tw.Feature(kind, shape, default=np.array(default))
+    assert tw.Feature.from_json(json.loads(json.dumps(as_array.json()))).default == (
+        default if shape else np.array(default).tolist()
+    )
 
 
 @pytest.mark.parametrize("default", [{"bytes": 5}, {"bytes": "\u1234"}, {"byte": "x"}, {}])
@@ -150,7 +195,10 @@ def test_a_default_that_is_none(default):
 
 
 def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path):
-    rows = [{"a": i, **({"late": 1} if i == 999 else {}), **({"middle": b"m"} if i == 505 else {})} for i in range(1000)]
+    rows = [
+        {"a": i, **({"late": 1} if i == 999 else {}), **({"middle": b"m"} if i == 505 else {})}
+        for i in range(1000)
+    ]
     path = write(tmp_path / "a", rows, schema_file=False)
     schema = tw.infer_schema(path, sample=3000)
     assert {"a", "late", "middle"} == set(schema) and not schema.complete and schema.records < 500
@@ -162,16 +210,24 @@ def test_a_sample_looks_at_the_beginning_the_middle_and_the_end(tmp_path):
 @pytest.mark.parametrize("size", [100_000, 900_000, 3_000_000])
 def test_a_sample_of_large_records(tmp_path, size):
     """... which begin far from each other, and are longer than what is read at once."""
-    path = write(tmp_path / "a", [{"a": i, "b": bytes([i]) * size} for i in range(12)], schema_file=False)
+    path = write(
+        tmp_path / "a", [{"a": i, "b": bytes([i]) * size} for i in range(12)], schema_file=False
+    )
     schema = tw.infer_schema(path, sample=3000)
-    assert set(schema) == {"a", "b"} and 1 <= schema.records <= 3 and schema["a"].seen["range"][0] == 0
+    assert (
+        set(schema) == {"a", "b"} and 1 <= schema.records <= 3 and schema["a"].seen["range"][0] == 0
+    )
     assert tw.infer_schema(path).records == 12
 
 
 def test_records_that_hold_records(tmp_path):
     """A sample of the middle may begin inside of one: what looks damaged there is not."""
     inner = write(tmp_path / "inner", [{"z": [1.5, 2.5]} for _ in range(3000)], schema_file=False)
-    path = write(tmp_path / "a", [{"id": k, "blob": Path(inner).read_bytes()} for k in range(30)], schema_file=False)
+    path = write(
+        tmp_path / "a",
+        [{"id": k, "blob": Path(inner).read_bytes()} for k in range(30)],
+        schema_file=False,
+    )
     for sample in (300_000, 1_000_000, 2_000_000):
         assert {"id", "blob"} <= set(tw.infer_schema(path, sample=sample))
 
@@ -183,7 +239,9 @@ def test_damage_in_the_middle_of_a_sample_has_its_number(tmp_path):
     Path(path).write_bytes(data)
     with pytest.raises(tw.ChecksumError) as caught:
         tw.infer_schema(path, sample=30_000)
-    assert caught.value.offset == middle and caught.value.record == 5100 and caught.value.path == path
+    assert (
+        caught.value.offset == middle and caught.value.record == 5100 and caught.value.path == path
+    )
 
 
 def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatch):
@@ -191,10 +249,16 @@ def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatc
     rows = [{"a": [1, 2] if i == 300 else [1], "b": b"x"} for i in range(1000)]
     path = write(tmp_path / "a", rows, schema_file=False)
     seen = []
-    with pytest.raises(tw.SchemaError, match=r"feature 'a' has 2 values.*full=True.*pass a schema") as caught:
+    with pytest.raises(
+        tw.SchemaError, match=r"feature 'a' has 2 values.*full=True.*pass a schema"
+    ) as caught:
         for batch in tw.read_examples(path, batch_size=100):
             seen.append(batch["a"].shape)
-    assert seen == [(100,)] * 3 and (caught.value.record, caught.value.tensor, caught.value.path) == (300, "a", path)
+    assert seen == [(100,)] * 3 and (
+        caught.value.record,
+        caught.value.tensor,
+        caught.value.path,
+    ) == (300, "a", path)
     assert caught.value.offset is not None
     batches = list(tw.read_examples(path, tw.infer_schema(path, full=True), batch_size=100))
     assert all(isinstance(batch["a"], tw.Ragged) for batch in batches)
@@ -207,7 +271,11 @@ def test_a_record_that_contradicts_a_sample_says_what_to_do(tmp_path, monkeypatc
 
 
 def test_the_schema_beside_the_file(tmp_path):
-    path = write(tmp_path / "a.tfrecord", {"flag": np.array([True, False]), "text": ["é", "b"], "half": np.float16([0.5, 2])}, shards=2)
+    path = write(
+        tmp_path / "a.tfrecord",
+        {"flag": np.array([True, False]), "text": ["é", "b"], "half": np.float16([0.5, 2])},
+        shards=2,
+    )
     assert os.path.exists(paths.schema_beside(path))
     batch = next(iter(tw.read_examples(str(tmp_path / "a-*.tfrecord"))))
     assert batch["flag"].dtype == bool and batch["text"].text and batch["half"].dtype == np.float16
@@ -222,7 +290,12 @@ def test_the_schema_beside_the_file(tmp_path):
     with pytest.raises(tw.SchemaError, match="does not fit bool"):
         list(tw.read_examples(str(tmp_path / "a-00000-*.tfrecord"), schema))
     (tmp_path / "b.tfrecord").write_bytes((tmp_path / "a-00000-of-00002.tfrecord").read_bytes())
-    for bad in (b"", b"{}", b'{"tensorwire_schema": 1, "features": {"a": {"kind": "no"}}}', b'{"tensorwire_schema": 1, "features": 3}'):
+    for bad in (
+        b"",
+        b"{}",
+        b'{"tensorwire_schema": 1, "features": {"a": {"kind": "no"}}}',
+        b'{"tensorwire_schema": 1, "features": 3}',
+    ):
         (tmp_path / "b.tfrecord.schema.json").write_bytes(bad)
         with pytest.raises(tw.DecodeError):
             tw.read_examples(tmp_path / "b.tfrecord")
@@ -243,23 +316,35 @@ def test_features_that_make_no_sense():
         tw.Schema({"a": 3})
 
 
-# ----------------------------------------------------------------------------------------------------------- order, threads
+# -----------------------------------------------------------------------------------------------------------
+# order, threads
 
 
 def test_shuffle_and_shard(tmp_path):
     tw.write_examples(tmp_path / "a.tfrecord", {"n": np.arange(ROWS)}, shards=3)
     where = str(tmp_path / "a-*.tfrecord")
-    orders = [joined(tw.read_examples(where, shuffle=5, workers=workers, batch_size=64), "n").tolist() for workers in (0, 1, 3)]
+    orders = [
+        joined(tw.read_examples(where, shuffle=5, workers=workers, batch_size=64), "n").tolist()
+        for workers in (0, 1, 3)
+    ]
     assert orders[0] == orders[1] == orders[2] and sorted(orders[0]) == list(range(ROWS))
     assert joined(tw.read_examples(where, shuffle=6), "n").tolist() != orders[0]
-    assert joined(tw.read_examples(where, shuffle=True), "n").tolist() != joined(tw.read_examples(where, shuffle=True), "n").tolist()
+    assert (
+        joined(tw.read_examples(where, shuffle=True), "n").tolist()
+        != joined(tw.read_examples(where, shuffle=True), "n").tolist()
+    )
     for options in ({}, {"shuffle": 1}):
         for count in (2, 3, 5):
-            shares = [joined(tw.read_examples(where, shard=(i, count), **options), "n").tolist() for i in range(count)]
+            shares = [
+                joined(tw.read_examples(where, shard=(i, count), **options), "n").tolist()
+                for i in range(count)
+            ]
             assert sorted(n for share in shares for n in share) == list(range(ROWS))
     with pytest.raises(tw.EncodeError, match="pass a seed"):
         tw.read_examples(where, shuffle=True, shard=(0, 2))
-    assert [batch.size for batch in tw.read_examples(where, batch_size=300, drop_last=True)] == [300] * 3
+    assert [batch.size for batch in tw.read_examples(where, batch_size=300, drop_last=True)] == [
+        300
+    ] * 3
 
 
 def test_leaving_early_ends_all_threads(tmp_path):
@@ -296,7 +381,9 @@ def test_errors_in_workers_say_where(tmp_path, workers):
     assert seen == [100] * 6 and (caught.value.path, caught.value.record) == (second, 123)
     assert int(ends[123]) <= caught.value.offset < int(ends[124])
     examples = tw.read_examples(where, batch_size=100, workers=workers, on_corrupt="skip")
-    assert sum(batch.size for batch in examples) == ROWS - 1 and [gap.offset for gap in examples.skipped] == [int(ends[123])]
+    assert sum(batch.size for batch in examples) == ROWS - 1 and [
+        gap.offset for gap in examples.skipped
+    ] == [int(ends[123])]
     assert threading.active_count() == before
 
 
@@ -342,16 +429,30 @@ def test_without_reuse_every_batch_has_its_own_memory(tmp_path):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_views_are_not_copied_and_live_as_long_as_they_are_held(tmp_path, workers):
     images = [np.random.default_rng(i).bytes(i * 100) for i in range(300)]
-    rows = [{"image": image, "pair": [image[:3], b"x"], "n": i, "name": b"n"} for i, image in enumerate(images)]
+    rows = [
+        {"image": image, "pair": [image[:3], b"x"], "n": i, "name": b"n"}
+        for i, image in enumerate(images)
+    ]
     rows[5].pop("image")
     path = write(tmp_path / "a", rows)
     batches = list(tw.read_examples(path, batch_size=7, workers=workers, views=["image", "pair"]))
     views = np.concatenate([batch["image"] for batch in batches])
-    assert [bytes(view) for view in views] == [b"" if i == 5 else image for i, image in enumerate(images)]
-    assert all(isinstance(view, memoryview) and view.readonly for view in views) and not batches[0].present["image"][5]
-    assert [bytes(view) for view in np.concatenate([batch["pair"] for batch in batches])[:, 0]] == [image[:3] for image in images]
-    assert list(batches[0]) == list(tw.read_examples(path).schema) and batches[0]["n"].tolist() == list(range(7))
-    assert [bytes(v) for b in tw.read_examples(path, views=["image"], shuffle=3) for v in b["image"]] != [bytes(view) for view in views]
+    assert [bytes(view) for view in views] == [
+        b"" if i == 5 else image for i, image in enumerate(images)
+    ]
+    assert (
+        all(isinstance(view, memoryview) and view.readonly for view in views)
+        and not batches[0].present["image"][5]
+    )
+    assert [bytes(view) for view in np.concatenate([batch["pair"] for batch in batches])[:, 0]] == [
+        image[:3] for image in images
+    ]
+    assert list(batches[0]) == list(tw.read_examples(path).schema) and batches[0][
+        "n"
+    ].tolist() == list(range(7))
+    assert [
+        bytes(v) for b in tw.read_examples(path, views=["image"], shuffle=3) for v in b["image"]
+    ] != [bytes(view) for view in views]
     for wrong in (["n"], ["nothing"], "image"):
         with pytest.raises(tw.EncodeError, match="views"):
             tw.read_examples(path, views=wrong)
@@ -359,7 +460,13 @@ def test_views_are_not_copied_and_live_as_long_as_they_are_held(tmp_path, worker
 
 def test_bad_arguments(tmp_path):
     path = write(tmp_path / "a")
-    for wrong in ({"batch_size": 0}, {"workers": -1}, {"on_corrupt": "x"}, {"to": "fortran"}, {"shard": (3, 2)}):
+    for wrong in (
+        {"batch_size": 0},
+        {"workers": -1},
+        {"on_corrupt": "x"},
+        {"to": "fortran"},
+        {"shard": (3, 2)},
+    ):
         with pytest.raises((tw.EncodeError, tw.UsageError)):
             list(tw.read_examples(path, **wrong))
     with pytest.raises(tw.SchemaError):
@@ -368,7 +475,8 @@ def test_bad_arguments(tmp_path):
         tw.read_examples(path, columns="label")
 
 
-# -------------------------------------------------------------------------------------------------------------- sequences
+# --------------------------------------------------------------------------------------------------------------
+# sequences
 
 
 def sequences(count=50):
@@ -389,13 +497,21 @@ def test_sequence_examples_come_back(tmp_path):
     for schema_file in (True, False):
         if not schema_file:
             os.remove(paths.schema_beside(path))
-        rows = [row for batch in tw.read_sequence_examples(path, batch_size=8) for row in batch.rows()]
+        rows = [
+            row for batch in tw.read_sequence_examples(path, batch_size=8) for row in batch.rows()
+        ]
         for (context, lists), (got, steps) in zip(sequences(), rows, strict=True):
-            assert got["id"] == context["id"] and got["name"] == (context["name"] if schema_file else context["name"].encode())
+            assert got["id"] == context["id"] and got["name"] == (
+                context["name"] if schema_file else context["name"].encode()
+            )
             assert set(steps) == set(lists)
             assert {name: value.tolist() for name, value in steps.items()} == lists
     batch = next(iter(tw.read_sequence_examples(path)))
-    assert batch.sequences["pair"].shape == (50, None, 2) and batch.sequences["vary"].shape == (50, None, None)
+    assert batch.sequences["pair"].shape == (50, None, 2) and batch.sequences["vary"].shape == (
+        50,
+        None,
+        None,
+    )
     assert tw.write_sequence_examples(tmp_path / "b", tw.read_sequence_examples(path)) == 50
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
     assert set(tw.read_sequence_examples(path, columns=["id", "vary"]).schema.sequences) == {"vary"}
@@ -415,12 +531,20 @@ def test_tensorflow_reads_our_sequence_examples(tf, tmp_path):
         got, steps = tf.io.parse_single_sequence_example(
             record,
             {"id": tf.io.FixedLenFeature([], tf.int64)},
-            {"token": tf.io.FixedLenSequenceFeature([], tf.string), "vary": tf.io.RaggedFeature(tf.float32)},
+            {
+                "token": tf.io.FixedLenSequenceFeature([], tf.string),
+                "vary": tf.io.RaggedFeature(tf.float32),
+            },
         )
-        assert got["id"] == context["id"] and steps["token"].numpy().tolist() == lists["token"] and steps["vary"].to_list() == lists["vary"]
+        assert (
+            got["id"] == context["id"]
+            and steps["token"].numpy().tolist() == lists["token"]
+            and steps["vary"].to_list() == lists["vary"]
+        )
 
 
-# ---------------------------------------------------------------------------------------------------------- other libraries
+# ----------------------------------------------------------------------------------------------------------
+# other libraries
 
 
 @pytest.mark.tensorflow
@@ -429,25 +553,42 @@ def test_tf_data(tf, tmp_path):
     dataset = tw.read_examples(path, batch_size=300).tf_dataset()
     seen = list(dataset)
     want = columns()
-    assert [batch["label"].shape[0] for batch in seen] == [300, 300, 300, 100] and len(list(dataset)) == 4
+    assert [batch["label"].shape[0] for batch in seen] == [300, 300, 300, 100] and len(
+        list(dataset)
+    ) == 4
     assert np.array_equal(np.concatenate([batch["x"] for batch in seen]), want["x"])
     assert [row for batch in seen for row in batch["words"].to_list()] == want["words"].tolist()
     assert dataset.element_spec["x"] == tf.TensorSpec([None, 4], tf.float32)
     batch = next(iter(tw.read_examples(path, to="tensorflow")))
-    assert isinstance(batch["ids"], tf.RaggedTensor) and batch["id"].dtype == tf.string and batch.size == ROWS
+    assert (
+        isinstance(batch["ids"], tf.RaggedTensor)
+        and batch["id"].dtype == tf.string
+        and batch.size == ROWS
+    )
 
 
 @pytest.mark.arrow
 def test_arrow_and_hugging_face(tmp_path):
     import datasets
 
-    rows = [{"a": i, "v": [float(i)] * 3, "s": f"s{i}", "r": [i] * (i % 3), "m": np.full((2, 2), i, np.float32)} for i in range(100)]
+    rows = [
+        {
+            "a": i,
+            "v": [float(i)] * 3,
+            "s": f"s{i}",
+            "r": [i] * (i % 3),
+            "m": np.full((2, 2), i, np.float32),
+        }
+        for i in range(100)
+    ]
     rows[7].pop("v")
     rows[8].pop("m")
     path = write(tmp_path / "a", rows)
     table = tw.read_examples(path, batch_size=30).arrow().read_all()
     assert table.num_rows == 100 and table["v"][7].as_py() is None and table["m"].null_count == 1
-    assert table["r"].to_pylist() == [row["r"] for row in rows] and table["s"].to_pylist() == [row["s"] for row in rows]
+    assert table["r"].to_pylist() == [row["r"] for row in rows] and table["s"].to_pylist() == [
+        row["s"] for row in rows
+    ]
     assert str(table.schema.field("v").type) == "fixed_size_list<item: float>[3]"
     made = datasets.Dataset(tw.read_examples(path, columns=["a", "v", "s", "r"]).arrow().read_all())
     assert made[50] == {"a": 50, "v": [50.0] * 3, "s": "s50", "r": [50] * 2}
@@ -467,15 +608,28 @@ def test_torch_datasets(tmp_path):
             dataset = ExampleDataset(where, 64, shuffle=shuffle)
             batches = list(DataLoader(dataset, batch_size=None, num_workers=workers))
             assert sorted(int(n) for batch in batches for n in batch["n"]) == list(range(ROWS))
-            assert isinstance(batches[0]["x"], torch.Tensor) and batches[0]["id"][0].startswith(b"id-")
+            assert isinstance(batches[0]["x"], torch.Tensor) and batches[0]["id"][0].startswith(
+                b"id-"
+            )
             dataset.set_epoch(1)
-            again = [int(n) for batch in DataLoader(dataset, batch_size=None, num_workers=workers) for n in batch["n"]]
+            again = [
+                int(n)
+                for batch in DataLoader(dataset, batch_size=None, num_workers=workers)
+                for n in batch["n"]
+            ]
             assert (again == [int(n) for batch in batches for n in batch["n"]]) == (shuffle is None)
-    ranks = [[int(row["n"]) for row in ExampleDataset(where, None, columns=["n"], shard=(rank, 2))] for rank in range(2)]
+    ranks = [
+        [int(row["n"]) for row in ExampleDataset(where, None, columns=["n"], shard=(rank, 2))]
+        for rank in range(2)
+    ]
     assert sorted(ranks[0] + ranks[1]) == list(range(ROWS))
     mapped = ExampleMapDataset(where, columns=["n", "x", "id"])
     assert len(mapped) == ROWS and int(mapped[-1]["n"]) == ROWS - 2  # the last of the third shard
-    seen = [int(n) for batch in DataLoader(mapped, batch_size=50, shuffle=True, num_workers=2) for n in batch["n"]]
+    seen = [
+        int(n)
+        for batch in DataLoader(mapped, batch_size=50, shuffle=True, num_workers=2)
+        for n in batch["n"]
+    ]
     assert sorted(seen) == list(range(ROWS)) != seen
     with pytest.raises(tw.EncodeError, match="a seed"):
         ExampleDataset(where, 64, shuffle=True)
@@ -491,7 +645,9 @@ def test_set_epoch_reaches_persistent_workers(tmp_path, size, start):
 
     tw.write_examples(tmp_path / "a.tfrecord", {"n": np.arange(200)})
     dataset = ExampleDataset(tmp_path / "a.tfrecord", size, shuffle=7)
-    loader = DataLoader(dataset, None, num_workers=1, persistent_workers=True, multiprocessing_context=start)
+    loader = DataLoader(
+        dataset, None, num_workers=1, persistent_workers=True, multiprocessing_context=start
+    )
 
     def order(epoch):
         dataset.set_epoch(epoch)
@@ -506,20 +662,31 @@ def test_set_epoch_reaches_persistent_workers(tmp_path, size, start):
 
 
 def test_torch_is_not_needed_for_the_rest():
-    code = "import tensorwire as tw, sys; tw.read_examples, tw.io.parse_example; assert not {'torch', 'pyarrow'} & set(sys.modules)"
+    code = (
+        "import tensorwire as tw, sys; tw.read_examples, tw.io.parse_example; assert not {'torch',"
+        " 'pyarrow'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# ------------------------------------------------------------------------------------------------------------------ memory
+# ------------------------------------------------------------------------------------------------------------------
+# memory
 
 
 @pytest.mark.large
 def test_memory_does_not_grow_with_the_file(tmp_path):
-    """10 M records: at most 1 MB more after the first million; and the peak does not depend on the size."""
+    """10 M records: at most 1 MB more after the first million; and the peak does not depend on the
+    size.
+    """
     count = 1_000_000
     path = str(tmp_path / "a")
     tw.write_examples(
-        path, {"n": np.arange(count), "s": tw.Strings(np.zeros(8 * count, np.uint8), np.arange(count + 1) * 8)}, durable=False
+        path,
+        {
+            "n": np.arange(count),
+            "s": tw.Strings(np.zeros(8 * count, np.uint8), np.arange(count + 1) * 8),
+        },
+        durable=False,
     )
     code = f"""
 import resource, time
@@ -542,5 +709,7 @@ for record in tw.RecordReader([{path!r}] * 10):
         marks.append(rss())
 print(max(marks[1:10]) - marks[0], max(marks[11:]) - marks[10], seen, n)
 """
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
     assert out[2:] == ["10000000", "10000000"] and int(out[0]) <= 1 << 20 and int(out[1]) <= 1 << 20

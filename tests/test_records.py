@@ -1,4 +1,6 @@
-"""Record files as they are: writing, reading, modes, shards, compression, numbers, damage, following."""
+"""Record files as they are: writing, reading, modes, shards, compression, numbers, damage,
+following.
+"""
 
 import gzip
 import os
@@ -52,18 +54,28 @@ def test_round_trip(tmp_path, compression):
 def test_an_empty_file_has_no_records(tmp_path, compression):
     path = write(tmp_path / "a.tfrecord", [], compression=compression)
     reader = tw.RecordReader(path)
-    assert list(reader) == [] and len(reader) == 0 and reader[:] == [] and list(reader.shuffle(1)) == [] and list(reader.batches(3)) == []
+    assert (
+        list(reader) == []
+        and len(reader) == 0
+        and reader[:] == []
+        and list(reader.shuffle(1)) == []
+        and list(reader.batches(3)) == []
+    )
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize("compression", [None, "gzip", "zlib", "snappy"])  # TensorFlow knows no others
+# TensorFlow knows no others
+@pytest.mark.parametrize("compression", [None, "gzip", "zlib", "snappy"])
 def test_tensorflow_reads_what_we_write_and_the_other_way_round(tf, tmp_path, compression):
     kind = (compression or "").upper()
     ours = write(tmp_path / "ours", compression=compression)
     assert [record.numpy() for record in tf.data.TFRecordDataset(ours, kind)] == RECORDS
-    theirs = str(tmp_path / "theirs")  # its writer class does not know Snappy, the operation below it does
+    # its writer class does not know Snappy, the operation below it does
+    theirs = str(tmp_path / "theirs")
     dataset = tf.data.Dataset.from_tensor_slices(RECORDS)
-    tf.raw_ops.DatasetToTFRecord(input_dataset=dataset._variant_tensor, filename=theirs, compression_type=kind)
+    tf.raw_ops.DatasetToTFRecord(
+        input_dataset=dataset._variant_tensor, filename=theirs, compression_type=kind
+    )
     assert list(tw.RecordReader(theirs)) == RECORDS
     if compression is None:
         assert Path(ours).read_bytes() == Path(theirs).read_bytes()
@@ -77,9 +89,13 @@ def test_compression_is_told_from_the_bytes_not_the_name(tmp_path):
         tw.RecordReader(path, compression="gzipp")[0]
 
 
-@given(st.lists(st.binary(max_size=200), max_size=30), st.sampled_from(COMPRESSIONS), st.integers(1, 5))
+@given(
+    st.lists(st.binary(max_size=200), max_size=30), st.sampled_from(COMPRESSIONS), st.integers(1, 5)
+)
 def test_any_records(tmp_path_factory, records, compression, size):
-    path = write(tmp_path_factory.mktemp("any") / "a", records, compression=compression, durable=False)
+    path = write(
+        tmp_path_factory.mktemp("any") / "a", records, compression=compression, durable=False
+    )
     assert list(tw.RecordReader(path, index=False)) == records
     assert [record for batch in tw.RecordReader(path).batches(size) for record in batch] == records
 
@@ -104,7 +120,9 @@ def test_shards_are_named_and_found(tmp_path):
             writer.write(record)
     assert os.path.basename(writer.paths[7]) == "train-00007-of-00016.tfrecord.gz"
     reader = tw.RecordReader(str(tmp_path / "train-*.tfrecord.gz"))
-    assert reader.paths == writer.paths and sorted(reader) == sorted(many(100)) and len(reader) == 100
+    assert (
+        reader.paths == writer.paths and sorted(reader) == sorted(many(100)) and len(reader) == 100
+    )
     reader[5]  # makes indexes, which the pattern must not take for records
     assert tw.RecordReader(str(tmp_path / "train-*")).paths == writer.paths
     with pytest.raises(FileNotFoundError, match="no file matches"):
@@ -119,7 +137,8 @@ def test_shards_are_named_and_found(tmp_path):
         tw.RecordReader(b"bytes")
 
 
-# ------------------------------------------------------------------------------------------------------------------ modes
+# ------------------------------------------------------------------------------------------------------------------
+# modes
 
 
 def test_mode_w_replaces_whole_or_not_at_all(tmp_path):
@@ -159,7 +178,8 @@ def test_append_goes_on_behind_the_last_whole_record(tmp_path, compression):
             writer.write_many(records[start : start + 50])
             writer.flush()
     whole = Path(path).read_bytes()
-    start = 60 if compression == "snappy" else 13  # Snappy has no mark: it takes the first record's header to know it
+    # Snappy has no mark: it takes the first record's header to know it
+    start = 60 if compression == "snappy" else 13
     for cut in [*range(len(whole) - 40, len(whole)), len(whole) // 2, start, len(whole)]:
         with open(path, "wb") as file:
             file.write(whole[:cut])
@@ -224,7 +244,9 @@ def test_killed_writers_lose_only_what_was_not_flushed(tmp_path):
         path = str(tmp_path / mode)
         if mode == "w":
             write(path, [b"old"])
-        process = subprocess.Popen([sys.executable, "-c", script, path, mode], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, path, mode], stdout=subprocess.PIPE, text=True
+        )
         flushed = [int(process.stdout.readline()) for _ in range(20)][-1]
         process.kill()
         process.wait()
@@ -237,10 +259,15 @@ def test_killed_writers_lose_only_what_was_not_flushed(tmp_path):
         with tw.RecordWriter(path, mode="a") as writer:
             writer.write(b"after")
         found = list(tw.RecordReader(path))
-        assert found[-1] == b"after" and len(found) > flushed and found[:-1] == [b"%06d" % i * 50 for i in range(len(found) - 1)]
+        assert (
+            found[-1] == b"after"
+            and len(found) > flushed
+            and found[:-1] == [b"%06d" % i * 50 for i in range(len(found) - 1)]
+        )
 
 
-# ----------------------------------------------------------------------------------------------------------------- faults
+# -----------------------------------------------------------------------------------------------------------------
+# faults
 
 
 def test_a_torn_tail_names_the_number_of_whole_records(tmp_path):
@@ -255,7 +282,11 @@ def test_a_torn_tail_names_the_number_of_whole_records(tmp_path):
             continue
         with pytest.raises(tw.TruncatedError, match=f"after {count} whole records") as caught:
             list(tw.RecordReader(path))
-        assert (caught.value.record, caught.value.offset, caught.value.path) == (count, ends[count], path)
+        assert (caught.value.record, caught.value.offset, caught.value.path) == (
+            count,
+            ends[count],
+            path,
+        )
         with pytest.raises(tw.TruncatedError):
             len(tw.RecordReader(path))
 
@@ -270,7 +301,8 @@ def test_no_flipped_bit_gives_another_record(tmp_path, compression):
         data[bit // 8] ^= 1 << bit % 8
         Path(path).write_bytes(data)
         try:
-            assert list(tw.RecordReader(path)) == records and compression is not None  # a gzip timestamp, for instance
+            # a gzip timestamp, for instance
+            assert list(tw.RecordReader(path)) == records and compression is not None
         except tw.DecodeError as error:
             assert error.path == path
         found = list(tw.RecordReader(path, on_corrupt="skip"))
@@ -285,7 +317,9 @@ def test_skip_says_what_was_lost(tmp_path):
     data[19 + 13] ^= 4
     Path(path).write_bytes(data)
     reader = tw.RecordReader(path, on_corrupt="skip")
-    assert list(reader) == [b"one", b"three"] and [(gap.offset, gap.length, gap.path) for gap in reader.skipped] == [(19, 19, path)]
+    assert list(reader) == [b"one", b"three"] and [
+        (gap.offset, gap.length, gap.path) for gap in reader.skipped
+    ] == [(19, 19, path)]
     with pytest.raises(tw.ChecksumError) as caught:
         list(tw.RecordReader(path))
     assert (caught.value.record, caught.value.offset, caught.value.path) == (1, 19, path)
@@ -305,23 +339,31 @@ def test_limits_hold_before_anything_is_allocated(tmp_path):
         list(tw.RecordReader(path, limits=tw.Limits(record=999)))
     size = (1 << 29).to_bytes(8, "little")
     head = size + tfrecord.mask(tfrecord.crc32c(size)).to_bytes(4, "little")
-    for data in (head, zlib.compress(head), gzip.compress(head + bytes(100))):  # a record of 512 MB is announced
+    # a record of 512 MB is announced
+    for data in (head, zlib.compress(head), gzip.compress(head + bytes(100))):
         (tmp_path / "b").write_bytes(data)
         with pytest.raises(tw.TruncatedError):
             list(tw.RecordReader(tmp_path / "b"))
 
 
-# ------------------------------------------------------------------------------------------------------------ random access
+# ------------------------------------------------------------------------------------------------------------
+# random access
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_shuffle_and_shard(tmp_path, compression):
     records = many(1000)
-    files = [write(tmp_path / f"{i}.tfrecord", records[i::3], compression=compression) for i in range(3)]
+    files = [
+        write(tmp_path / f"{i}.tfrecord", records[i::3], compression=compression) for i in range(3)
+    ]
     reader = tw.RecordReader(files)
     ordered = [record for i in range(3) for record in records[i::3]]
     first, again, other = list(reader.shuffle(7)), list(reader.shuffle(7)), list(reader.shuffle(8))
-    assert first == again != other and sorted(first) == sorted(other) == sorted(records) and first != ordered
+    assert (
+        first == again != other
+        and sorted(first) == sorted(other) == sorted(records)
+        and first != ordered
+    )
     assert [reader.shuffle(7)[i] for i in range(20)] == first[:20]
     for count in (1, 2, 3, 7):  # whole files while there are enough of them
         shares = [list(reader.shard(i, count)) for i in range(count)]
@@ -340,9 +382,17 @@ def test_the_index_is_used_while_it_is_true(tmp_path):
     reader = tw.RecordReader(path)
     assert index.load(path) is None and reader[50] == many(100)[50]
     kept = index.load(path)
-    assert kept is not None and len(kept) == 100 and kept.offsets.tolist() == index.build(path).offsets.tolist()
+    assert (
+        kept is not None
+        and len(kept) == 100
+        and kept.offsets.tolist() == index.build(path).offsets.tolist()
+    )
     write(path, many(99, seed=1))
-    assert index.load(path) is None and tw.RecordReader(path)[98] == many(99, seed=1)[98] and len(tw.RecordReader(path)) == 99
+    assert (
+        index.load(path) is None
+        and tw.RecordReader(path)[98] == many(99, seed=1)[98]
+        and len(tw.RecordReader(path)) == 99
+    )
     beside = paths.index_beside(path)
     good = Path(beside).read_bytes()
     for bit in range(0, 8 * len(good), 5):
@@ -350,7 +400,8 @@ def test_the_index_is_used_while_it_is_true(tmp_path):
         bad[bit // 8] ^= 1 << bit % 8
         Path(beside).write_bytes(bad)
         found = index.load(path)
-        assert found is None or found.offsets.tolist() == index.build(path).offsets.tolist()  # the padding means nothing
+        # the padding means nothing
+        assert found is None or found.offsets.tolist() == index.build(path).offsets.tolist()
     for cut in range(0, len(good), 7):
         Path(beside).write_bytes(good[:cut])
         assert index.load(path) is None
@@ -386,10 +437,14 @@ def test_counting_a_plain_file_reads_headers_only(tmp_path):
 
 def test_index_offsets_whatever_the_sizes(tmp_path):
     choose = random.Random(5)
-    records = [bytes(choose.choice([0, 1, 5, 4096, 262_140, 300_000, 3_000_000])) for _ in range(40)]
+    records = [
+        bytes(choose.choice([0, 1, 5, 4096, 262_140, 300_000, 3_000_000])) for _ in range(40)
+    ]
     path = write(tmp_path / "a", records)
     found = index.build(path)
-    assert np.diff(found.offsets).tolist() == [len(record) + 16 for record in records] and found.offsets[-1] == os.path.getsize(path)
+    assert np.diff(found.offsets).tolist() == [
+        len(record) + 16 for record in records
+    ] and found.offsets[-1] == os.path.getsize(path)
     assert sum(len(block.starts) for block in blocks.blocks(path)) == 40
 
 
@@ -427,7 +482,8 @@ def test_mapped_files(tmp_path):
         tw.RecordReader(path, mmap=True, follow=True)
 
 
-# ----------------------------------------------------------------------------------------------------------------- follow
+# -----------------------------------------------------------------------------------------------------------------
+# follow
 
 
 def test_follow_waits_for_more(tmp_path):
@@ -459,14 +515,21 @@ def test_follow_waits_for_more(tmp_path):
 
 class TestTheNameSaysTheCompression:
     @pytest.mark.parametrize(
-        ("name", "mark"), [("a.tfrecord.gz", b"\x1f\x8b"), ("a.zst", b"\x28\xb5\x2f\xfd"), ("a.tfrecord", b"\x03\x00")]
+        ("name", "mark"),
+        [
+            ("a.tfrecord.gz", b"\x1f\x8b"),
+            ("a.zst", b"\x28\xb5\x2f\xfd"),
+            ("a.tfrecord", b"\x03\x00"),
+        ],
     )
     def test_of_a_new_file(self, tmp_path, name, mark):
         for mode in ("w", "live", "a"):
             (tmp_path / name).unlink(missing_ok=True)
             with tw.RecordWriter(tmp_path / name, mode=mode) as writer:
                 writer.write(b"one")
-            assert (tmp_path / name).read_bytes().startswith(mark) and list(tw.RecordReader(tmp_path / name)) == [b"one"]
+            assert (tmp_path / name).read_bytes().startswith(mark) and list(
+                tw.RecordReader(tmp_path / name)
+            ) == [b"one"]
 
     def test_unless_somebody_says_otherwise(self, tmp_path):
         path = tmp_path / "a.tfrecord.gz"
@@ -482,7 +545,10 @@ class TestTheNameSaysTheCompression:
             writer.write(b"one")
         with tw.RecordWriter(path, mode="a") as writer:
             writer.write(b"two")
-        assert path.read_bytes().startswith(b"\x03\x00") and list(tw.RecordReader(path)) == [b"one", b"two"]
+        assert path.read_bytes().startswith(b"\x03\x00") and list(tw.RecordReader(path)) == [
+            b"one",
+            b"two",
+        ]
         with pytest.raises(tw.EncodeError, match="not compressed, and compression='gzip'"):
             tw.RecordWriter(path, mode="a", compression="gzip")
         path.write_bytes(b"")
@@ -494,7 +560,9 @@ class TestTheNameSaysTheCompression:
     def test_of_examples_in_shards(self, tmp_path):
         tw.write_examples(tmp_path / "a.tfrecord.gz", {"x": np.arange(4)}, shards=2)
         assert all(path.read_bytes().startswith(b"\x1f\x8b") for path in tmp_path.glob("a-*.gz"))
-        assert sorted(np.concatenate([batch["x"] for batch in tw.read_examples(tmp_path / "a-*.gz")])) == [0, 1, 2, 3]
+        assert sorted(
+            np.concatenate([batch["x"] for batch in tw.read_examples(tmp_path / "a-*.gz")])
+        ) == [0, 1, 2, 3]
 
 
 def test_a_record_suffix_counts_at_the_end_of_a_name_only(tmp_path):
@@ -503,7 +571,15 @@ def test_a_record_suffix_counts_at_the_end_of_a_name_only(tmp_path):
         tw.save(tmp_path / name, {"x": np.arange(3)})
         assert tw.verify(tmp_path / name) and tw.inspect(tmp_path / name).tensors[0].name == "x"
         assert tw.equal(tw.load(tmp_path / name), {"x": np.arange(3)})
-    names = ("a.tfrecord", "b.tfrecord-00000-of-00001", "c-00000-of-00001.tfrecord", "d.tfrecords", "e.tfrec", "f.tfr", "g")
+    names = (
+        "a.tfrecord",
+        "b.tfrecord-00000-of-00001",
+        "c-00000-of-00001.tfrecord",
+        "d.tfrecords",
+        "e.tfrec",
+        "f.tfr",
+        "g",
+    )
     for name in names:
         tw.write_examples(tmp_path / name, {"x": np.arange(3)}, schema_file=False)
         assert tw.verify(tmp_path / name).records == 3 and tw.inspect(tmp_path / name).records == 3

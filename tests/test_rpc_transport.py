@@ -1,4 +1,6 @@
-"""gRPC as it travels: against real grpcio servers, against servers built on the official stubs, and against servers that misbehave."""
+"""gRPC as it travels: against real grpcio servers, against servers built on the official stubs, and
+against servers that misbehave.
+"""
 
 import asyncio
 import contextlib
@@ -18,7 +20,14 @@ import pytest
 from bad_server import authority, reset
 
 import tensorwire as tw
-from tensorwire import DeadlineError, EncodeError, LimitError, Limits, MissingDependencyError, TransportError
+from tensorwire import (
+    DeadlineError,
+    EncodeError,
+    LimitError,
+    Limits,
+    MissingDependencyError,
+    TransportError,
+)
 from tensorwire.serving.rpc import messages as rpc
 from tensorwire.serving.rpc.messages import ModelSpec
 from tensorwire.serving.transports import Call, ConnectError, Deadline
@@ -27,7 +36,11 @@ from tensorwire.serving.transports.rpc_async import AsyncRpcTransport
 
 TESTS = Path(__file__).parent
 HELLO = Call(rpc.PREDICT, body=[b"hello"])
-UNBOUNDED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+UNBOUNDED = [
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),
+]
 SETTINGS = bytes(3) + b"\x04" + bytes(5)
 """How an HTTP/2 server begins."""
 PATIENT = 20.0
@@ -68,7 +81,11 @@ class Handler(grpc.GenericRpcHandler):
         self.function = function
 
     def service(self, details):
-        return grpc.unary_unary_rpc_method_handler(self.function) if details.method == rpc.PREDICT else None
+        return (
+            grpc.unary_unary_rpc_method_handler(self.function)
+            if details.method == rpc.PREDICT
+            else None
+        )
 
 
 @contextlib.contextmanager
@@ -76,7 +93,11 @@ def serving(function, credentials=None, port=0, **options):
     with futures.ThreadPoolExecutor(8) as pool:
         server = grpc.server(pool, options=UNBOUNDED, **options)
         server.add_generic_rpc_handlers((Handler(function),))
-        add = server.add_insecure_port if credentials is None else lambda at: server.add_secure_port(at, credentials)
+        add = (
+            server.add_insecure_port
+            if credentials is None
+            else lambda at: server.add_secure_port(at, credentials)
+        )
         port = add(f"127.0.0.1:{port}")
         server.start()
         try:
@@ -121,7 +142,9 @@ def echo(request, context):
 
 def credentials(host="127.0.0.1", whose="ours"):
     cert = authority(whose).issue_cert(host)
-    return grpc.ssl_server_credentials([(cert.private_key_pem.bytes(), b"".join(pem.bytes() for pem in cert.cert_chain_pems))])
+    return grpc.ssl_server_credentials(
+        [(cert.private_key_pem.bytes(), b"".join(pem.bytes() for pem in cert.cert_chain_pems))]
+    )
 
 
 def trusted():
@@ -142,11 +165,21 @@ def test_bytes_there_and_back(make):
 
     with serving(answer) as url:
         transport = make(url, headers={"Authorization": "Bearer abc"})
-        body = [b"one", memoryview(b"two"), np.frombuffer(b"three", np.uint8).data, bytearray(b"four")]
-        found = transport.send(Call(rpc.PREDICT, body=body, headers={"x-name-bin": "é"}), Deadline.after(PATIENT))
+        body = [
+            b"one",
+            memoryview(b"two"),
+            np.frombuffer(b"three", np.uint8).data,
+            bytearray(b"four"),
+        ]
+        found = transport.send(
+            Call(rpc.PREDICT, body=body, headers={"x-name-bin": "é"}), Deadline.after(PATIENT)
+        )
     assert found.status == 200 and bytes(found.body) == b"onetwothreefour"[::-1]
     assert found.headers == {"grpc-status": "0", "x-first": "1", "x-last": "2", "x-raw-bin": "AP8="}
-    assert seen["metadata"]["authorization"] == "Bearer abc" and seen["metadata"]["x-name-bin"] == "é".encode()
+    assert (
+        seen["metadata"]["authorization"] == "Bearer abc"
+        and seen["metadata"]["x-name-bin"] == "é".encode()
+    )
 
 
 def test_large_and_empty_messages(make):
@@ -158,7 +191,11 @@ def test_large_and_empty_messages(make):
         assert transport.send(Call(rpc.PREDICT, body=[]), Deadline.after(PATIENT)).body == b""
 
 
-@pytest.mark.parametrize("code", [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK], ids=lambda code: code.name)
+@pytest.mark.parametrize(
+    "code",
+    [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK],
+    ids=lambda code: code.name,
+)
 def test_every_status_is_an_answer(make, code):
     def answer(request, context):
         context.set_trailing_metadata((("grpc-retry-pushback-ms", "1200"), ("x-why", "because")))
@@ -166,14 +203,21 @@ def test_every_status_is_an_answer(make, code):
 
     with serving(answer) as url:
         found = make(url).send(HELLO, Deadline.after(PATIENT))
-    assert found.status == rpc.CODES[code.value[0]][1] and str(found.body, "utf-8") == "in the server's wörds"
-    assert found.headers["grpc-status"] == str(code.value[0]) and found.headers["x-why"] == "because"
+    assert (
+        found.status == rpc.CODES[code.value[0]][1]
+        and str(found.body, "utf-8") == "in the server's wörds"
+    )
+    assert (
+        found.headers["grpc-status"] == str(code.value[0]) and found.headers["x-why"] == "because"
+    )
     assert found.headers["retry-after"] == "2"
 
 
 def test_a_method_that_is_not_there(make):
     with serving(echo) as url:
-        found = make(url).send(Call("/tensorflow.serving.PredictionService/Guess"), Deadline.after(PATIENT))
+        found = make(url).send(
+            Call("/tensorflow.serving.PredictionService/Guess"), Deadline.after(PATIENT)
+        )
     assert found.status == 501 and found.headers["grpc-status"] == "12"
 
 
@@ -185,7 +229,8 @@ def test_an_http_server_on_the_way(make):
         sock.sendall(SETTINGS + b"\x00\x00\x00\x04\x01\x00\x00\x00\x00")
         time.sleep(0.2)
         sock.recv(1 << 16)
-        sock.sendall(b"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x8d")  # HEADERS, the last of stream 1: ":status: 404"
+        # HEADERS, the last of stream 1: ":status: 404"
+        sock.sendall(b"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x8d")
         time.sleep(1)
 
     with sockets(serve) as port:
@@ -202,7 +247,9 @@ def test_garbage_is_for_who_reads_it(make):
 
 def test_tls(make):
     with serving(echo, credentials()) as url:
-        assert make(url, certificates=trusted()).send(HELLO, Deadline.after(PATIENT)).body == b"hello"
+        assert (
+            make(url, certificates=trusted()).send(HELLO, Deadline.after(PATIENT)).body == b"hello"
+        )
 
 
 def test_tls_both_sides(make):
@@ -212,7 +259,12 @@ def test_tls_both_sides(make):
     pair = own.private_key_pem.bytes(), b"".join(pem.bytes() for pem in own.cert_chain_pems)
     both = grpc.ssl_server_credentials([pair], trusted(), require_client_auth=True)
     with serving(echo, both) as url:
-        assert make(url, certificates=trusted(), identity=identity).send(HELLO, Deadline.after(PATIENT)).body == b"hello"
+        assert (
+            make(url, certificates=trusted(), identity=identity)
+            .send(HELLO, Deadline.after(PATIENT))
+            .body
+            == b"hello"
+        )
         with pytest.raises(TransportError):
             make(url, certificates=trusted()).send(HELLO, Deadline.after(PATIENT))
 
@@ -240,7 +292,9 @@ def test_requests_are_packed(make):
         with sockets(lambda sock: relay(sock, port)) as way:
             for compression, most in ((None, 1 << 22), ("gzip", 1 << 16)):
                 counted.clear()
-                found = make(f"grpc://127.0.0.1:{way}", compression=compression).send(zeros, Deadline.after(PATIENT))
+                found = make(f"grpc://127.0.0.1:{way}", compression=compression).send(
+                    zeros, Deadline.after(PATIENT)
+                )
                 assert found.body == b"1048576" and sum(counted) < most
                 assert compression or sum(counted) > 1 << 20
 
@@ -322,7 +376,9 @@ server.wait_for_termination()
 @contextlib.contextmanager
 def dies():
     """A process that is killed once it has the call."""
-    with subprocess.Popen([sys.executable, "-c", DIES], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", DIES], stdout=subprocess.PIPE, text=True
+    ) as process:
         port = int(process.stdout.readline())
 
         def kill():
@@ -341,32 +397,80 @@ def dies():
 SECONDS = 0.6
 FAULTS = {
     "refused": (nobody, ConnectError, "does a gRPC server run there"),
-    "no such host": (lambda: contextlib.nullcontext("grpc://no-such-host.invalid:8500"), ConnectError, "not reached"),
+    "no such host": (
+        lambda: contextlib.nullcontext("grpc://no-such-host.invalid:8500"),
+        ConnectError,
+        "not reached",
+    ),
     "says nothing": (lambda: at(sockets(silent)), ConnectError, "not reached"),
     "says nothing, by TLS": (lambda: at(sockets(silent), "grpcs"), ConnectError, "not reached"),
     "accepts nobody": (full, ConnectError, "not reached"),
     "closes at once": (lambda: at(sockets(lambda sock: sock.close())), ConnectError, "not reached"),
     "resets at once": (lambda: at(sockets(reset)), ConnectError, "not reached"),
-    "speaks HTTP/1.1": (lambda: at(sockets(says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"))), ConnectError, "not reached"),
+    "speaks HTTP/1.1": (
+        lambda: at(sockets(says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"))),
+        ConnectError,
+        "not reached",
+    ),
     "garbage": (lambda: at(sockets(says(b"\x16garbage" * 100))), ConnectError, "not reached"),
-    "begins well, then garbage": (lambda: at(sockets(says(SETTINGS, b"\xff" * 500))), TransportError, "broke off"),
-    "begins well, then closes": (lambda: at(sockets(says(SETTINGS, then=lambda sock: sock.close()))), TransportError, "broke off"),
-    "begins well, then resets": (lambda: at(sockets(says(SETTINGS, then=reset))), TransportError, "broke off"),
-    "begins well, then nothing": (lambda: at(sockets(says(SETTINGS))), DeadlineError, "no answer within 0.6 s"),
-    "drips": (lambda: at(sockets(says(SETTINGS, *[SETTINGS[i % 9 : i % 9 + 1] for i in range(100)]))), DeadlineError, "no answer within"),
+    "begins well, then garbage": (
+        lambda: at(sockets(says(SETTINGS, b"\xff" * 500))),
+        TransportError,
+        "broke off",
+    ),
+    "begins well, then closes": (
+        lambda: at(sockets(says(SETTINGS, then=lambda sock: sock.close()))),
+        TransportError,
+        "broke off",
+    ),
+    "begins well, then resets": (
+        lambda: at(sockets(says(SETTINGS, then=reset))),
+        TransportError,
+        "broke off",
+    ),
+    "begins well, then nothing": (
+        lambda: at(sockets(says(SETTINGS))),
+        DeadlineError,
+        "no answer within 0.6 s",
+    ),
+    "drips": (
+        lambda: at(sockets(says(SETTINGS, *[SETTINGS[i % 9 : i % 9 + 1] for i in range(100)]))),
+        DeadlineError,
+        "no answer within",
+    ),
     "sleeps": (lambda: serving(slow), DeadlineError, "no answer within 0.6 s"),
-    "too much": (lambda: serving(lambda request, context: bytes((1 << 20) + 1)), LimitError, "more than 1048576 bytes"),
+    "too much": (
+        lambda: serving(lambda request, context: bytes((1 << 20) + 1)),
+        LimitError,
+        "more than 1048576 bytes",
+    ),
     "far too much, packed": (
         lambda: serving(lambda request, context: bytes(1 << 24), compression=grpc.Compression.Gzip),
         LimitError,
         "more than 1048576 bytes",
     ),
     "killed": (dies, TransportError, "broke off"),
-    "raises": (lambda: serving(lambda request, context: 1 / 0), 500, "Exception calling application"),
-    "TLS for another host": (lambda: serving(echo, credentials("other.example")), TransportError, "no TLS"),
-    "TLS by a stranger": (lambda: serving(echo, credentials(whose="stranger")), TransportError, "no TLS"),
+    "raises": (
+        lambda: serving(lambda request, context: 1 / 0),
+        500,
+        "Exception calling application",
+    ),
+    "TLS for another host": (
+        lambda: serving(echo, credentials("other.example")),
+        TransportError,
+        "no TLS",
+    ),
+    "TLS by a stranger": (
+        lambda: serving(echo, credentials(whose="stranger")),
+        TransportError,
+        "no TLS",
+    ),
     "no TLS": (lambda: serving(echo), TransportError, "no TLS"),
-    "TLS where none is expected": (lambda: serving(echo, credentials()), ConnectError, "not reached"),
+    "TLS where none is expected": (
+        lambda: serving(echo, credentials()),
+        ConnectError,
+        "not reached",
+    ),
 }
 
 
@@ -374,7 +478,11 @@ FAULTS = {
 def test_every_fault_is_over_in_time(make, name):
     """The documented error, by the deadline and one second at most, and never another one."""
     build, expected, words = FAULTS[name]
-    patient = 5.0 if name in ("killed", "too much", "far too much, packed", "raises") or "TLS" in name else SECONDS
+    patient = (
+        5.0
+        if name in ("killed", "too much", "far too much, packed", "raises") or "TLS" in name
+        else SECONDS
+    )
     with build() as url:
         options = {"limits": Limits(answer=1 << 20), "connect": 0.3}
         if name == "no TLS":
@@ -443,11 +551,17 @@ def test_no_proxy_of_the_environment(make, monkeypatch):
 
 
 def test_many_threads_share_a_transport():
-    with serving(echo) as url, RpcTransport(url) as transport, futures.ThreadPoolExecutor(8) as pool:
+    with (
+        serving(echo) as url,
+        RpcTransport(url) as transport,
+        futures.ThreadPoolExecutor(8) as pool,
+    ):
 
         def ask(number):
             body = str(number).encode()
-            return transport.send(Call(rpc.PREDICT, body=[body]), Deadline.after(PATIENT)).body == body
+            return (
+                transport.send(Call(rpc.PREDICT, body=[body]), Deadline.after(PATIENT)).body == body
+            )
 
         assert all(pool.map(ask, range(200)))
 
@@ -472,7 +586,12 @@ def test_close_lets_calls_finish():
 def test_many_calls_at_once_by_asyncio():
     async def ask(url):
         async with AsyncRpcTransport(url) as transport:
-            calls = [transport.send(Call(rpc.PREDICT, body=[str(number).encode()]), Deadline.after(PATIENT)) for number in range(100)]
+            calls = [
+                transport.send(
+                    Call(rpc.PREDICT, body=[str(number).encode()]), Deadline.after(PATIENT)
+                )
+                for number in range(100)
+            ]
             return [bytes(one.body) for one in await asyncio.gather(*calls)]
 
     with serving(echo) as url:
@@ -517,37 +636,62 @@ def test_a_task_can_be_cancelled():
 TEXTS = [
     (
         14,
-        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: Connection refused",
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to"
+            " connect to remote host: Connection refused"
+        ),
         ConnectError,
     ),
     (
         14,
-        "errors resolving nothing.invalid:80: [field:hostname lookup error:address lookup failed: Domain name not found]",
+        (
+            "errors resolving nothing.invalid:80: [field:hostname lookup error:address lookup"
+            " failed: Domain name not found]"
+        ),
         ConnectError,
     ),
     (
         14,
-        "DNS resolution failed for nothing.invalid:80: C-ares status is not ARES_SUCCESS qtype=A name=nothing.invalid is_balancer=0",
+        (
+            "DNS resolution failed for nothing.invalid:80: C-ares status is not ARES_SUCCESS"
+            " qtype=A name=nothing.invalid is_balancer=0"
+        ),
         ConnectError,
     ),
     (
         14,
-        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: connection attempt timed out",
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: connection"
+            " attempt timed out"
+        ),
         ConnectError,
     ),
     (
         14,
-        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Ssl handshake failed: SSL_ERROR_SSL: error:100000f7",
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Ssl"
+            " handshake failed: SSL_ERROR_SSL: error:100000f7"
+        ),
         TransportError,
     ),
     (
         14,
-        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls handshake failed (TSI_PROTOCOL_FAILURE)",
+        (
+            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Tls"
+            " handshake failed (TSI_PROTOCOL_FAILURE)"
+        ),
         TransportError,
     ),
     (14, "Socket closed", TransportError),
     (14, "recvmsg:Connection reset by peer", TransportError),
-    (14, "Stream removed (Socket closed (GOAWAY received; Error code: 0; Debug Text: Server shutdown))", TransportError),
+    (
+        14,
+        (
+            "Stream removed (Socket closed (GOAWAY received; Error code: 0; Debug Text: Server"
+            " shutdown))"
+        ),
+        TransportError,
+    ),
     (14, "Failed parsing HTTP/2", TransportError),
     (13, "Received RST_STREAM with error code 2", TransportError),
     (12, "Compression algorithm 'gzip' is disabled.", TransportError),
@@ -579,9 +723,17 @@ def test_older_versions_unpack_nothing():
 
     def bits(version, compression=None):
         way = Way.to("grpc://127.0.0.1:1", 5, compression, None, None, None, Limits())
-        return dict(way._options(SimpleNamespace(__version__=version)))["grpc.compression_enabled_algorithms_bitset"]
+        return dict(way._options(SimpleNamespace(__version__=version)))[
+            "grpc.compression_enabled_algorithms_bitset"
+        ]
 
-    assert [bits("1.60.2"), bits("1.81.2"), bits("1.82.0"), bits("1.100.0.dev1"), bits("2.0")] == [1, 1, 5, 5, 5]
+    assert [bits("1.60.2"), bits("1.81.2"), bits("1.82.0"), bits("1.100.0.dev1"), bits("2.0")] == [
+        1,
+        1,
+        5,
+        5,
+        5,
+    ]
     with pytest.raises(MissingDependencyError, match=r"grpcio>=1\.82"):
         bits("1.81.2", "gzip")
 
@@ -611,7 +763,10 @@ def test_names_of_hosts_are_nothing_else():
     def target(url):
         return Way.to(url, 5, None, None, None, None, Limits()).target
 
-    assert target("grpc://unix:1") == "dns:///unix:1" and target("grpc://[::1]:8500") == "dns:///[::1]:8500"
+    assert (
+        target("grpc://unix:1") == "dns:///unix:1"
+        and target("grpc://[::1]:8500") == "dns:///[::1]:8500"
+    )
 
 
 def test_options_that_do_not_fit():
@@ -620,13 +775,19 @@ def test_options_that_do_not_fit():
     with pytest.raises(EncodeError, match="grpcs"):
         RpcTransport("grpc://127.0.0.1:1", certificates=b"")
     for headers in ({"no spaces": "x"}, {"grpc-timeout": "1"}, {"x": "line\nbreak"}, {"x": "é"}):
-        with RpcTransport("grpc://127.0.0.1:1", headers=headers) as transport, pytest.raises(EncodeError, match="header"):
+        with (
+            RpcTransport("grpc://127.0.0.1:1", headers=headers) as transport,
+            pytest.raises(EncodeError, match="header"),
+        ):
             transport.send(HELLO, Deadline.after(1))
 
 
 def test_without_grpcio(monkeypatch):
     monkeypatch.setitem(sys.modules, "grpc", None)
-    with RpcTransport("grpc://127.0.0.1:1") as transport, pytest.raises(MissingDependencyError, match=r"tensorwire\[serving\]"):
+    with (
+        RpcTransport("grpc://127.0.0.1:1") as transport,
+        pytest.raises(MissingDependencyError, match=r"tensorwire\[serving\]"),
+    ):
         transport.send(HELLO, Deadline.after(1))
 
 
@@ -635,7 +796,12 @@ def test_without_grpcio(monkeypatch):
 
 def run(code, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=100, env={**os.environ, **environment}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -658,7 +824,11 @@ print(*sys.modules)
     with serving(echo) as url:
         first, modules = run(code.format(url=url)).splitlines()
     assert first == "(2, 3)" and "grpc" in modules.split()
-    assert not [name for name in modules.split() if name.startswith(("google.protobuf", "tensorflow", "torch", "jax"))]
+    assert not [
+        name
+        for name in modules.split()
+        if name.startswith(("google.protobuf", "tensorflow", "torch", "jax"))
+    ]
 
 
 @pytest.mark.large
@@ -686,7 +856,11 @@ with RpcTransport({url!r}, limits=Limits(answer=1 << 20)) as transport:
 
 @pytest.fixture(scope="module")
 def stubs():
-    with subprocess.Popen([sys.executable, str(TESTS / "stub_server.py"), "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, str(TESTS / "stub_server.py"), "--port", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
         try:
             yield f"grpc://127.0.0.1:{int(process.stdout.readline())}"
         finally:
@@ -715,8 +889,15 @@ TENSORS = {
 @pytest.mark.tensorflow
 def test_their_server_predicts(make, stubs):
     transport = make(stubs)
-    for model in (ADDER, ModelSpec("adder", 3), ModelSpec("adder", label="stable"), ModelSpec("adder", signature="serving_default")):
-        answer = ask(transport, rpc.PREDICT, rpc.build_predict(model, {"x": np.float32([[1, 2], [3, 4.5]])}))
+    for model in (
+        ADDER,
+        ModelSpec("adder", 3),
+        ModelSpec("adder", label="stable"),
+        ModelSpec("adder", signature="serving_default"),
+    ):
+        answer = ask(
+            transport, rpc.PREDICT, rpc.build_predict(model, {"x": np.float32([[1, 2], [3, 4.5]])})
+        )
         assert answer.status == 200
         spec, outputs = rpc.parse_predict_answer(answer.body)
         assert spec == ANSWERED and tw.equal(outputs["y"], np.float32([3, 7.5]))
@@ -728,7 +909,9 @@ def test_their_server_gives_everything_back(make, stubs, model):
     """In tensor_content, as we sent it, and in typed fields."""
     answer = ask(make(stubs), rpc.PREDICT, rpc.build_predict(ModelSpec(model), TENSORS))
     found = rpc.parse_predict_answer(answer.body)[1]
-    assert set(found) == set(TENSORS) and all(tw.equal(found[name], TENSORS[name]) for name in TENSORS)
+    assert set(found) == set(TENSORS) and all(
+        tw.equal(found[name], TENSORS[name]) for name in TENSORS
+    )
     wanted = ask(make(stubs), rpc.PREDICT, rpc.build_predict(ModelSpec(model), TENSORS, ["i", "s"]))
     assert set(rpc.parse_predict_answer(wanted.body)[1]) == {"i", "s"}
 
@@ -736,16 +919,26 @@ def test_their_server_gives_everything_back(make, stubs, model):
 @pytest.mark.tensorflow
 def test_their_server_classifies_and_regresses(make, stubs, tf):
     def example(*values):
-        features = {"x": tf.train.Feature(float_list=tf.train.FloatList(value=values))} if values else {}
+        features = (
+            {"x": tf.train.Feature(float_list=tf.train.FloatList(value=values))} if values else {}
+        )
         return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
     transport = make(stubs)
-    for examples, context, sums in (([example(0.25, 0.5), example(0, 0.5)], None, [0.75, 0.5]), ([example()], example(0.25, 0.25), [0.5])):
+    for examples, context, sums in (
+        ([example(0.25, 0.5), example(0, 0.5)], None, [0.75, 0.5]),
+        ([example()], example(0.25, 0.25), [0.5]),
+    ):
         chunks = rpc.build_examples(ADDER, tw.Strings.of(examples), context)
         found = rpc.parse_classify_answer(ask(transport, rpc.CLASSIFY, chunks).body)[1]
         assert found["classes"].tolist() == [[b"small", b"large"]] * len(sums)
         assert found["scores"].tolist() == [[1 - value, value] for value in sums]
-        assert rpc.parse_regress_answer(ask(transport, rpc.REGRESS, chunks).body)[1]["outputs"].tolist() == sums
+        assert (
+            rpc.parse_regress_answer(ask(transport, rpc.REGRESS, chunks).body)[1][
+                "outputs"
+            ].tolist()
+            == sums
+        )
     refusal = ask(transport, rpc.CLASSIFY, rpc.build_examples(ADDER, tw.Strings.of([example()])))
     assert refusal.status == 400 and b"Feature: x" in bytes(refusal.body)
 
@@ -753,7 +946,9 @@ def test_their_server_classifies_and_regresses(make, stubs, tf):
 @pytest.mark.tensorflow
 def test_their_server_says_what_it_has(make, stubs):
     transport = make(stubs)
-    model, signatures = rpc.parse_metadata_answer(ask(transport, rpc.METADATA, rpc.build_metadata(ADDER)).body)
+    model, signatures = rpc.parse_metadata_answer(
+        ask(transport, rpc.METADATA, rpc.build_metadata(ADDER)).body
+    )
     assert model == ANSWERED and {name: one.method for name, one in signatures.items()} == {
         "classify": "classify",
         "regress": "regress",
@@ -770,7 +965,12 @@ def test_their_server_refuses(make, stubs):
     cases = [
         (rpc.PREDICT, rpc.build_predict(ModelSpec("none"), {}), 404, "Servable not found"),
         (rpc.PREDICT, rpc.build_predict(ModelSpec("adder", 9), {}), 404, "Servable not found"),
-        (rpc.PREDICT, rpc.build_predict(ModelSpec("adder", signature="none"), {}), 400, "not found in signature def"),
+        (
+            rpc.PREDICT,
+            rpc.build_predict(ModelSpec("adder", signature="none"), {}),
+            400,
+            "not found in signature def",
+        ),
         (rpc.PREDICT, rpc.build_predict(ADDER, {"z": np.zeros(2)}), 400, "adder takes x"),
         (rpc.STATUS, rpc.build_status(ModelSpec("none")), 404, "Servable not found"),
         (rpc.PREDICT, [b"\xff no protobuf"], 500, ""),

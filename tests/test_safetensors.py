@@ -38,11 +38,15 @@ PLAIN = {
 
 def test_the_package_reads_what_we_write():
     found = safetensors.numpy.load(tw.dumps(PLAIN))
-    assert found.keys() == PLAIN.keys() and all(tw.equal(found[name], PLAIN[name]) for name in PLAIN)
+    assert found.keys() == PLAIN.keys() and all(
+        tw.equal(found[name], PLAIN[name]) for name in PLAIN
+    )
 
 
 def test_we_read_what_the_package_writes():
-    assert tw.equal(dict(sorted(tw.loads(safetensors.numpy.save(PLAIN)).items())), dict(sorted(PLAIN.items())))
+    assert tw.equal(
+        dict(sorted(tw.loads(safetensors.numpy.save(PLAIN)).items())), dict(sorted(PLAIN.items()))
+    )
 
 
 def test_the_package_sees_the_parts_of_other_kinds():
@@ -53,14 +57,27 @@ def test_the_package_sees_the_parts_of_other_kinds():
         "k": [np.zeros(2)],
     }
     found = safetensors.numpy.load(tw.dumps(value))
-    assert sorted(found) == ["k/0", "s/dense_shape", "s/indices", "s/values/data", "s/values/offsets", "t/row_splits/0", "t/values", "z"]
+    assert sorted(found) == [
+        "k/0",
+        "s/dense_shape",
+        "s/indices",
+        "s/values/data",
+        "s/values/offsets",
+        "t/row_splits/0",
+        "t/values",
+        "z",
+    ]
     assert found["z"].shape == (1, 2)
-    package = safetensors.deserialize(tw.dumps({"w": np.ones(3, ml_dtypes.bfloat16), "q": np.ones(2, ml_dtypes.int4)}))
+    package = safetensors.deserialize(
+        tw.dumps({"w": np.ones(3, ml_dtypes.bfloat16), "q": np.ones(2, ml_dtypes.int4)})
+    )
     assert {name: info["dtype"] for name, info in package} == {"w": "BF16", "q": "U8"}
 
 
 def test_layout():
-    blob = tw.dumps({"bytes": np.zeros(3, np.uint8), "doubles": np.zeros(2), "half": np.zeros(3, np.float16)})
+    blob = tw.dumps(
+        {"bytes": np.zeros(3, np.uint8), "doubles": np.zeros(2), "half": np.zeros(3, np.float16)}
+    )
     size = int.from_bytes(blob[:8], "little")
     assert (8 + size) % 64 == 0
     assert {name: value["data_offsets"] for name, value in header(blob).items() if name != "__metadata__"} == {
@@ -71,11 +88,16 @@ def test_layout():
 
 def test_nothing_is_added_where_nothing_is_to_say():
     assert "__metadata__" not in header(tw.dumps({"a": np.zeros(2), "b": np.zeros(3)}))
-    assert json.loads(header(tw.dumps(np.zeros(2)))["__metadata__"]["tensorwire"]) == {"version": 1, "spec": {}}
+    assert json.loads(header(tw.dumps(np.zeros(2)))["__metadata__"]["tensorwire"]) == {
+        "version": 1,
+        "spec": {},
+    }
 
 
 def test_bundle_metadata_is_where_everyone_looks():
-    bundle = tw.Bundle({"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}})
+    bundle = tw.Bundle(
+        {"a": np.zeros(2)}, {"format": "pt", "é": "日本"}, {"a": {"device": "cuda:0"}}
+    )
     blob = tw.dumps(bundle)
     assert header(blob)["__metadata__"]["format"] == "pt" and tw.equal(tw.loads(blob), bundle)
     with pytest.raises(tw.EncodeError, match="taken"):
@@ -94,7 +116,10 @@ HOSTILE = {
     "leading space": file(b" {}"),
     "not json": file(b"{nope}"),
     "array": file(b"[]"),
-    "name twice": file(b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
+    "name twice": file(
+        b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}',
+        b"x",
+    ),
     "hole": file({"a": entry(offsets=(0, 2)), "b": entry(offsets=(3, 5))}, bytes(5)),
     "overlap": file({"a": entry(offsets=(0, 2)), "b": entry(offsets=(1, 3))}, bytes(3)),
     "late start": file({"a": entry(offsets=(1, 3))}, bytes(3)),
@@ -120,12 +145,21 @@ HOSTILE = {
     "surrogate": file(b'{"\\ud800":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"x"),
     "number past a float": file(b'{"a":{"dtype":"U8","shape":[1e400],"data_offsets":[0,1]}}', b"x"),
     "constant": file(b'{"a":{"dtype":"U8","shape":[NaN],"data_offsets":[0,1]}}', b"x"),
-    "long number": file(b'{"a":{"dtype":"U8","shape":[' + b"9" * 5000 + b'],"data_offsets":[0,1]}}', b"x"),
+    "long number": file(
+        b'{"a":{"dtype":"U8","shape":[' + b"9" * 5000 + b'],"data_offsets":[0,1]}}', b"x"
+    ),
     "spec of another version": file({"__metadata__": {"tensorwire": '{"version":2,"spec":{}}'}}),
     "spec not json": file({"__metadata__": {"tensorwire": "nope"}}),
-    "spec for other names": file({"__metadata__": {"tensorwire": '{"version":1,"spec":{"dict":{"b":{}}}}'}, "a": entry()}, bytes(2)),
-    "spec for more": file({"__metadata__": {"tensorwire": '{"version":1,"spec":{"list":9}}'}, "0": entry()}, bytes(2)),
-    "spec for less": file({"__metadata__": {"tensorwire": '{"version":1,"spec":3}'}, "0": entry()}, bytes(2)),
+    "spec for other names": file(
+        {"__metadata__": {"tensorwire": '{"version":1,"spec":{"dict":{"b":{}}}}'}, "a": entry()},
+        bytes(2),
+    ),
+    "spec for more": file(
+        {"__metadata__": {"tensorwire": '{"version":1,"spec":{"list":9}}'}, "0": entry()}, bytes(2)
+    ),
+    "spec for less": file(
+        {"__metadata__": {"tensorwire": '{"version":1,"spec":3}'}, "0": entry()}, bytes(2)
+    ),
     "rank 100": file({"a": entry(shape=(1,) * 100, offsets=(0, 1))}, b"x"),
 }
 
@@ -138,7 +172,10 @@ def test_hostile_headers(name):
 
 
 def test_the_good_twin_of_the_hostile_ones():
-    assert tw.equal(tw.loads(file({"a": entry(), "b": entry(offsets=(2, 4))}, b"abcd"))["b"], np.frombuffer(b"cd", np.uint8))
+    assert tw.equal(
+        tw.loads(file({"a": entry(), "b": entry(offsets=(2, 4))}, b"abcd"))["b"],
+        np.frombuffer(b"cd", np.uint8),
+    )
 
 
 def test_too_many_names():

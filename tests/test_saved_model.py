@@ -1,4 +1,6 @@
-"""Signatures of SavedModels, read without TensorFlow: the same as TensorFlow says, and for other bytes nothing but our errors."""
+"""Signatures of SavedModels, read without TensorFlow: the same as TensorFlow says, and for other
+bytes nothing but our errors.
+"""
 
 import os
 import random
@@ -27,7 +29,11 @@ def text(place, value):
 
 
 def shape(dims):
-    return number(3, 1) if dims is None else b"".join(block(2, number(1, -1 if dim is None else dim)) for dim in dims)
+    return (
+        number(3, 1)
+        if dims is None
+        else b"".join(block(2, number(1, -1 if dim is None else dim)) for dim in dims)
+    )
 
 
 def tensor(dtype, dims, name="x:0"):
@@ -39,7 +45,9 @@ def entry(key, value):
 
 
 def signature(inputs, outputs=(), method="tensorflow/serving/predict"):
-    named = [block(1, entry(name, info)) for name, info in inputs] + [block(2, entry(name, info)) for name, info in outputs]
+    named = [block(1, entry(name, info)) for name, info in inputs] + [
+        block(2, entry(name, info)) for name, info in outputs
+    ]
     return b"".join(named) + (text(3, method) if method else b"")
 
 
@@ -76,19 +84,42 @@ class TestByHand:
         assert list(found.inputs) == ["a_9", "a_10", "b", "c", "v"]
 
     def test_fields_of_newer_versions_are_skipped(self):
-        blob = model([("x", tensor(1, [2]) + text(99, "new") + field(98, 5, b"1234") + field(97, 1, b"12345678"))])
+        blob = model(
+            [
+                (
+                    "x",
+                    tensor(1, [2])
+                    + text(99, "new")
+                    + field(98, 5, b"1234")
+                    + field(97, 1, b"12345678"),
+                )
+            ]
+        )
         assert signatures(blob + text(77, "more"))["serving_default"].inputs["x"].shape == (2,)
 
     def test_a_sparse_input(self):
         names = text(1, "v:0") + text(2, "i:0") + text(3, "s:0")
-        found = signatures(model([("x", block(4, names) + number(2, 1) + block(3, shape([None, 5])))]))["serving_default"]
-        assert found.inputs["x"] == TensorInfo("float32", (None, 5), "sparse", ("i:0", "v:0", "s:0"))
-        assert str(Signature.from_saved_model(model([("x", block(4, names) + number(2, 1))])).inputs["x"]) == "x: sparse float32 []"
+        found = signatures(
+            model([("x", block(4, names) + number(2, 1) + block(3, shape([None, 5])))])
+        )["serving_default"]
+        assert found.inputs["x"] == TensorInfo(
+            "float32", (None, 5), "sparse", ("i:0", "v:0", "s:0")
+        )
+        assert (
+            str(
+                Signature.from_saved_model(model([("x", block(4, names) + number(2, 1))])).inputs[
+                    "x"
+                ]
+            )
+            == "x: sparse float32 []"
+        )
 
     def test_tags(self):
         one = graph(block(5, entry("a", signature([]))))
         two = graph(block(5, entry("b", signature([]))), tags=("serve", "gpu"))
-        assert list(signatures(one + two)) == ["a"] and list(signatures(one + two, ("gpu", "serve"))) == ["b"]
+        assert list(signatures(one + two)) == ["a"] and list(
+            signatures(one + two, ("gpu", "serve"))
+        ) == ["b"]
         assert list(signatures(one, None)) == ["a"] and list(signatures(one, "serve")) == ["a"]
         for tags, blob in ((("train",), one + two), (None, one + two), (("serve",), one + one)):
             with pytest.raises(tw.SchemaError, match="MetaGraphs tagged"):
@@ -114,8 +145,24 @@ class TestByHand:
             (model([("x", text(2, "float"))]), tw.DecodeError),  # another wire type
             (model([("x", text(1, "x:0") + block(4, b""))]), tw.DecodeError),  # a name, and sparse
             (model([("x", block(5, b""))]), tw.DecodeError),  # composite of no type
-            (model([("x", block(5, block(1, number(1, 1))))]), tw.DecodeError),  # sparse of no shape
-            (model([("x", block(5, block(1, number(1, 3) + block(2, block(52, block(1, b"") * 3 + b"")))))])[:-1], tw.TruncatedError),
+            # sparse of no shape
+            (model([("x", block(5, block(1, number(1, 1))))]), tw.DecodeError),
+            (
+                model(
+                    [
+                        (
+                            "x",
+                            block(
+                                5,
+                                block(
+                                    1, number(1, 3) + block(2, block(52, block(1, b"") * 3 + b""))
+                                ),
+                            ),
+                        )
+                    ]
+                )[:-1],
+                tw.TruncatedError,
+            ),
             (block(2, b"\x0b" * 200), tw.DecodeError),  # groups that never close
         ],
     )
@@ -143,8 +190,14 @@ class TestFolders:
     def test_folders_and_versions(self, tmp_path):
         for version in ("2", "10", "x11", ".12"):
             os.makedirs(tmp_path / version)
-            (tmp_path / version / "saved_model.pb").write_bytes(model([(f"v{version}", tensor(1, []))]))
-        for path, name in ((tmp_path, "v10"), (str(tmp_path / "2"), "v2"), (tmp_path / "x11" / "saved_model.pb", "vx11")):
+            (tmp_path / version / "saved_model.pb").write_bytes(
+                model([(f"v{version}", tensor(1, []))])
+            )
+        for path, name in (
+            (tmp_path, "v10"),
+            (str(tmp_path / "2"), "v2"),
+            (tmp_path / "x11" / "saved_model.pb", "vx11"),
+        ):
             assert list(Signature.from_saved_model(path).inputs) == [name]
 
     def test_not_there(self, tmp_path):
@@ -165,9 +218,13 @@ class TestFolders:
 
 
 def test_large_graphs_are_skipped(tmp_path, monkeypatch):
-    """Half a gigabyte of graph (a hole in the file), of which nothing is read; a signature behind it, and one in front of it."""
+    """Half a gigabyte of graph (a hole in the file), of which nothing is read; a signature behind
+    it, and one in front of it.
+    """
     size = 1 << 29
-    about = block(1, text(4, "serve")) + block(5, entry("before", signature([("x", tensor(1, [3])), ("n", tensor(9, [None]))])))
+    about = block(1, text(4, "serve")) + block(
+        5, entry("before", signature([("x", tensor(1, [3])), ("n", tensor(9, [None]))]))
+    )
     after = block(5, entry("after", signature([("y", tensor(2, [4]))])))
     constant = block(1, b"")[:-1] + varint(size)  # one node that fills the graph
     inner = about + b"\x12" + varint(len(constant) + size) + constant
@@ -178,7 +235,11 @@ def test_large_graphs_are_skipped(tmp_path, monkeypatch):
         file.write(after)
     read = []
     whole = files.FileSource.read_at
-    monkeypatch.setattr(files.FileSource, "read_at", lambda self, at, count: read.append(count) or whole(self, at, count))
+    monkeypatch.setattr(
+        files.FileSource,
+        "read_at",
+        lambda self, at, count: read.append(count) or whole(self, at, count),
+    )
     found = signatures(tmp_path)
     assert list(found) == ["after", "before"] and found["after"].inputs["y"].dtype == "float64"
     assert sum(read) < 1 << 20
@@ -213,7 +274,12 @@ print(refused, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 
 def test_bombs_cost_little_memory():
     """Beyond the 2 MB that the largest of them take themselves, and what is copied of them."""
     code = HOSTILE.format(tests=os.path.dirname(__file__))
-    refused, extra = map(int, subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    refused, extra = map(
+        int,
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split(),
+    )
     assert refused == 3 and extra <= 64
 
 
@@ -245,14 +311,27 @@ def saved(tf, tmp_path_factory):
             ]
         )
         def call(self, x, r, d, s, v):
-            return {"y": tf.sparse.to_dense(x) * self.scale, "ragged": r, "sparse": x, "d": d, "s": s, "v": v.values}
+            return {
+                "y": tf.sparse.to_dense(x) * self.scale,
+                "ragged": r,
+                "sparse": x,
+                "d": d,
+                "s": s,
+                "v": v.values,
+            }
 
-        @tf.function(input_signature=[tf.TensorSpec([], tf.int8), tf.TensorSpec([2, None], tf.complex64)])
+        @tf.function(
+            input_signature=[tf.TensorSpec([], tf.int8), tf.TensorSpec([2, None], tf.complex64)]
+        )
         def other(self, a, b):
             return a, b
 
     composites = Composites()
-    save("composites", composites, signatures={"serving_default": composites.call, "other": composites.other})
+    save(
+        "composites",
+        composites,
+        signatures={"serving_default": composites.call, "other": composites.other},
+    )
     loaded = tf.saved_model.load(made["composites"])
     save("again", loaded, signatures=dict(loaded.signatures))
 
@@ -273,13 +352,26 @@ def saved(tf, tmp_path_factory):
     attached.call = loose
     save("attached", attached, signatures=loose)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 2], tf.int64)])
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None], tf.float32),
+            tf.TensorSpec([None], tf.int64),
+            tf.TensorSpec([None, 2], tf.int64),
+        ]
+    )
     def misleading(x, x_1, y):
         return x
 
     save("misleading", tf.Module(), signatures=misleading)
 
-    @tf.function(input_signature=[{"a": tf.TensorSpec([None], tf.float32, "f"), "b": tf.TensorSpec([None], tf.int64, "f_1")}])
+    @tf.function(
+        input_signature=[
+            {
+                "a": tf.TensorSpec([None], tf.float32, "f"),
+                "b": tf.TensorSpec([None], tf.int64, "f_1"),
+            }
+        ]
+    )
     def features(f):
         return f["a"]
 
@@ -301,14 +393,21 @@ def saved(tf, tmp_path_factory):
         info = v1.saved_model.build_tensor_info
         out = tf.identity(dense)
         predict = v1.saved_model.build_signature_def(
-            {"sparse": info(sparse), "ragged": info(ragged), "dense": info(dense)}, {"y": info(out)}, "tensorflow/serving/predict"
+            {"sparse": info(sparse), "ragged": info(ragged), "dense": info(dense)},
+            {"y": info(out)},
+            "tensorflow/serving/predict",
         )
-        classify = v1.saved_model.classification_signature_def(examples, tf.identity(examples), tf.zeros([1, 1]))
+        classify = v1.saved_model.classification_signature_def(
+            examples, tf.identity(examples), tf.zeros([1, 1])
+        )
         regress = v1.saved_model.regression_signature_def(examples, tf.zeros([1, 1]))
         made["builder"] = str(root / "builder")
         builder = v1.saved_model.Builder(made["builder"])
         builder.add_meta_graph_and_variables(
-            session, ["serve"], {"serving_default": predict, "classify": classify, "regress": regress}, strip_default_attrs=True
+            session,
+            ["serve"],
+            {"serving_default": predict, "classify": classify, "regress": regress},
+            strip_default_attrs=True,
         )
         builder.add_meta_graph(["serve", "tpu"], {"tpu": predict})
         builder.save()
@@ -319,7 +418,9 @@ NAMES = ["composites", "again", "unattached", "attached", "misleading", "feature
 
 
 def described(tf, spec):
-    kind = {"TensorSpec": "dense", "SparseTensorSpec": "sparse", "RaggedTensorSpec": "ragged"}[type(spec).__name__]
+    kind = {"TensorSpec": "dense", "SparseTensorSpec": "sparse", "RaggedTensorSpec": "ragged"}[
+        type(spec).__name__
+    ]
     return spec.dtype.name, None if spec.shape.rank is None else tuple(spec.shape.as_list()), kind
 
 
@@ -331,17 +432,28 @@ class TestAgainstTensorFlow:
         ours = signatures(saved[name])
         assert ours.keys() == set(theirs)
         for key, found in ours.items():
-            inputs = {alias: described(tf, spec) for alias, spec in theirs[key].structured_input_signature[1].items()}
-            outputs = {alias: described(tf, spec) for alias, spec in theirs[key].structured_outputs.items()}
-            assert {alias: (info.dtype, info.shape, info.kind) for alias, info in found.inputs.items()} == inputs
-            assert {alias: (info.dtype, info.shape, info.kind) for alias, info in found.outputs.items()} == outputs
+            inputs = {
+                alias: described(tf, spec)
+                for alias, spec in theirs[key].structured_input_signature[1].items()
+            }
+            outputs = {
+                alias: described(tf, spec) for alias, spec in theirs[key].structured_outputs.items()
+            }
+            assert {
+                alias: (info.dtype, info.shape, info.kind) for alias, info in found.inputs.items()
+            } == inputs
+            assert {
+                alias: (info.dtype, info.shape, info.kind) for alias, info in found.outputs.items()
+            } == outputs
 
     @pytest.mark.parametrize("name", [*NAMES, "builder"])
     def test_the_same_messages(self, tf, saved, name):
         """Field by field, against the parser of the protobuf runtime."""
         from tensorflow.core.protobuf import saved_model_pb2
 
-        message = saved_model_pb2.SavedModel.FromString(Path(saved[name], "saved_model.pb").read_bytes())
+        message = saved_model_pb2.SavedModel.FromString(
+            Path(saved[name], "saved_model.pb").read_bytes()
+        )
         for meta in message.meta_graphs:
             ours = signatures(saved[name], tuple(meta.meta_info_def.tags))
             assert ours.keys() == set(meta.signature_def) - {"__saved_model_init_op"}
@@ -351,19 +463,37 @@ class TestAgainstTensorFlow:
                 for mine, other in ((found.inputs, theirs.inputs), (found.outputs, theirs.outputs)):
                     assert mine.keys() == set(other)
                     for alias, info in mine.items():
-                        names = {"name": lambda i: [i.name], "coo_sparse": _coo, "composite_tensor": _components}
-                        assert list(info.tensors) == names[other[alias].WhichOneof("encoding")](other[alias])
+                        names = {
+                            "name": lambda i: [i.name],
+                            "coo_sparse": _coo,
+                            "composite_tensor": _components,
+                        }
+                        assert list(info.tensors) == names[other[alias].WhichOneof("encoding")](
+                            other[alias]
+                        )
 
     @pytest.mark.parametrize("name", ["composites", "again"])
     def test_composites(self, saved, name):
         found = Signature.from_saved_model(saved[name])
-        assert [(group.name, group.kind, group.dtype, group.shape, tuple(group.parts.values()), group.by) for group in found.groups()] == [
+        assert [
+            (
+                group.name,
+                group.kind,
+                group.dtype,
+                group.shape,
+                tuple(group.parts.values()),
+                group.by,
+            )
+            for group in found.groups()
+        ] == [
             ("x", "sparse", "float32", (None, 5), ("x", "x_1", "x_2"), "structure"),
             ("r", "ragged", "int32", (None, None, None), ("r", "r_1", "r_2"), "structure"),
             ("v", "ragged", "int64", (None, None, 2), ("v", "v_1"), "structure"),
         ]
         assert Signature.from_saved_model(saved[name], "other").groups() == ()
-        assert {output.name: output.kind for output in found.outputs.values() if output.kind != "dense"} == {
+        assert {
+            output.name: output.kind for output in found.outputs.values() if output.kind != "dense"
+        } == {
             "ragged": "ragged",
             "sparse": "sparse",
         }
@@ -371,7 +501,10 @@ class TestAgainstTensorFlow:
     @pytest.mark.parametrize(("name", "known"), [("unattached", False), ("attached", True)])
     def test_a_name_that_means_two_things(self, saved, name, known):
         """x_1 is the sparse tensor's values, and the argument of that name is x_1_1."""
-        found = {group.name: (group.kind, *group.parts.values()) for group in Signature.from_saved_model(saved[name]).groups()}
+        found = {
+            group.name: (group.kind, *group.parts.values())
+            for group in Signature.from_saved_model(saved[name]).groups()
+        }
         assert found == {
             "x": ("sparse", "x", "x_1", "x_2"),
             "r": ("ragged", "r", "r_1"),
@@ -383,7 +516,9 @@ class TestAgainstTensorFlow:
 
     @pytest.mark.parametrize("name", ["misleading", "features"])
     def test_names_that_only_look_like_parts(self, saved, name):
-        """Two vectors x and x_1, or a dict of them, are no ragged tensor, whatever they are called; names alone could not tell."""
+        """Two vectors x and x_1, or a dict of them, are no ragged tensor, whatever they are called;
+        names alone could not tell.
+        """
         from dataclasses import replace
 
         found = Signature.from_saved_model(saved[name])
@@ -416,10 +551,16 @@ class TestAgainstTensorFlow:
         blob = Path(saved[name], "saved_model.pb").read_bytes()
         rng = random.Random(0)
         ends = {0} if name != "builder" else {0, 1, 2}
-        for at in {*range(0, len(blob), max(1, len(blob) // 400)), *range(64), *range(len(blob) - 64, len(blob))}:
+        for at in {
+            *range(0, len(blob), max(1, len(blob) // 400)),
+            *range(64),
+            *range(len(blob) - 64, len(blob)),
+        }:
             with pytest.raises((tw.DecodeError, tw.SchemaError)) as caught:
                 signatures(blob[:at], tags=("serve", "tpu") if name == "builder" else ("serve",))
-            assert caught.value.format == "saved_model" and (at in ends or 0 <= caught.value.offset <= at)
+            assert caught.value.format == "saved_model" and (
+                at in ends or 0 <= caught.value.offset <= at
+            )
         for _ in range(1500):
             damaged = bytearray(blob)
             for _ in range(rng.choice([1, 1, 3])):
@@ -432,10 +573,15 @@ class TestAgainstTensorFlow:
     def test_a_spec_that_its_tensors_do_not_fit(self, tf, saved):
         from tensorflow.core.protobuf import saved_model_pb2
 
-        message = saved_model_pb2.SavedModel.FromString(Path(saved["composites"], "saved_model.pb").read_bytes())
+        message = saved_model_pb2.SavedModel.FromString(
+            Path(saved["composites"], "saved_model.pb").read_bytes()
+        )
         message.meta_graphs[0].signature_def["serving_default"].inputs["x"].tensor_shape.Clear()
         found = Signature.from_saved_model(message.SerializeToString())
-        assert found.inputs["x"].shape == () and [group.name for group in found.groups()] == ["r", "v"]
+        assert found.inputs["x"].shape == () and [group.name for group in found.groups()] == [
+            "r",
+            "v",
+        ]
 
     @pytest.mark.parametrize("window", [1, 7, 1000])
     def test_through_a_small_window(self, saved, window, monkeypatch):
@@ -451,12 +597,18 @@ import sys
 from tensorwire.serving.signature import Signature
 print(len(Signature.from_saved_model({saved["composites"]!r}).inputs), *sys.modules)
 """
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
         assert found[0] == "10" and not {"tensorflow", "google.protobuf"} & set(found)
 
 
 def _coo(info):
-    return [info.coo_sparse.indices_tensor_name, info.coo_sparse.values_tensor_name, info.coo_sparse.dense_shape_tensor_name]
+    return [
+        info.coo_sparse.indices_tensor_name,
+        info.coo_sparse.values_tensor_name,
+        info.coo_sparse.dense_shape_tensor_name,
+    ]
 
 
 def _components(info):
@@ -465,5 +617,11 @@ def _components(info):
 
 def test_order_of_names():
     names = ["x", "x_1", "x_2", "x_10", "x1", "1", "", "X"]
-    assert sorted(random.Random(1).sample(names, len(names)), key=saved_model.order) == sorted(names, key=saved_model.order)
-    assert [name for name in sorted(names, key=saved_model.order) if name.startswith("x_")] == ["x_1", "x_2", "x_10"]
+    assert sorted(random.Random(1).sample(names, len(names)), key=saved_model.order) == sorted(
+        names, key=saved_model.order
+    )
+    assert [name for name in sorted(names, key=saved_model.order) if name.startswith("x_")] == [
+        "x_1",
+        "x_2",
+        "x_10",
+    ]

@@ -1,4 +1,6 @@
-"""SavedModels read without TensorFlow: variables, assets, objects, functions; and what `saved_model_cli show --all` says, fact by fact."""
+"""SavedModels read without TensorFlow: variables, assets, objects, functions; and what
+`saved_model_cli show --all` says, fact by fact.
+"""
 
 import json
 import os
@@ -41,7 +43,12 @@ def models(tf, tmp_path_factory):
             self.words = tf.Variable(["x", "yy"])
             self.asset = tf.saved_model.Asset(str(folder / "vocab.txt"))
 
-        @tf.function(input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x"), tf.TensorSpec((), tf.bool, name="flag")])
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec((None, 3), tf.float32, name="x"),
+                tf.TensorSpec((), tf.bool, name="flag"),
+            ]
+        )
         def __call__(self, x, flag):
             return {"y": x @ self.w}
 
@@ -53,32 +60,59 @@ def models(tf, tmp_path_factory):
     ids = tf.sparse.from_dense([[1, 2]])
     module.score(ids, scale=3.0)
     module.score(ids, options={"a": tf.constant(1.0), "b": [tf.constant([1])]})
-    tf.saved_model.save(module, str(folder / "two"), signatures={"serving_default": module.__call__})
+    tf.saved_model.save(
+        module, str(folder / "two"), signatures={"serving_default": module.__call__}
+    )
     inputs = keras.Input((8,))
-    model = keras.Model(inputs, keras.layers.Dense(2, name="out")(keras.layers.Dense(4, name="hidden")(inputs)))
+    model = keras.Model(
+        inputs, keras.layers.Dense(2, name="out")(keras.layers.Dense(4, name="hidden")(inputs))
+    )
     model.export(str(folder / "keras"), verbose=False)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.compat.v1.get_variable("scope/v", (2, 3))
         x = tf.compat.v1.placeholder(tf.float32, (None, 2), name="x")
         session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.saved_model.simple_save(session, str(folder / "one"), {"x": x}, {"y": tf.matmul(x, variable)})
+        tf.compat.v1.saved_model.simple_save(
+            session, str(folder / "one"), {"x": x}, {"y": tf.matmul(x, variable)}
+        )
     return folder
 
 
 def command_line(path):
-    """What saved_model_cli says: tag-set -> signature -> ("inputs"|"outputs", name) -> (dtype, shape, tensor), methods, ops, functions."""
-    code = f"import sys; from tensorflow.python.tools.saved_model_cli import main; sys.argv[1:] = ['show', '--dir', {str(path)!r}, '--all']"
+    """What saved_model_cli says: tag-set -> signature -> ("inputs"|"outputs", name) -> (dtype,
+    shape, tensor), methods, ops, functions.
+    """
+    code = (
+        "import sys; from tensorflow.python.tools.saved_model_cli import main; sys.argv[1:] ="
+        f" ['show', '--dir', {str(path)!r}, '--all']"
+    )
     code += "; main()"
     text = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     ).stdout
-    found = {"signatures": {}, "methods": {}, "functions": {}, "tags": re.findall(r"tag-set: '(.*)' contains", text)}
+    found = {
+        "signatures": {},
+        "methods": {},
+        "functions": {},
+        "tags": re.findall(r"tag-set: '(.*)' contains", text),
+    }
     for name, body in re.findall(r"signature_def\['(.*?)'\]:\n(.*?)Method name is: ", text, re.S):
-        pattern = r"(inputs|outputs)\['(.*?)'\] tensor_info:\s+dtype: (\S+)\s+shape: (.*?)\n\s+name: (\S+)"
-        found["signatures"][name] = {(side, alias): rest for side, alias, *rest in re.findall(pattern, body)}
+        pattern = (
+            r"(inputs|outputs)\['(.*?)'\] tensor_info:\s+dtype: (\S+)\s+shape: (.*?)\n\s+name:"
+            r" (\S+)"
+        )
+        found["signatures"][name] = {
+            (side, alias): rest for side, alias, *rest in re.findall(pattern, body)
+        }
     found["methods"] = re.findall(r"Method name is: (.*)", text)
     found["ops"] = set(re.findall(r"'(\w+)'", re.search(r"following ops: \{(.*)\}", text)[1]))
-    for name, body in re.findall(r"Function Name: '(.*?)'\n(.*?)(?=\n  Function Name|\Z)", text, re.S):
+    for name, body in re.findall(
+        r"Function Name: '(.*?)'\n(.*?)(?=\n  Function Name|\Z)", text, re.S
+    ):
         found["functions"][name] = body
     return found
 
@@ -94,7 +128,11 @@ def test_the_facts_of_saved_model_cli(models, name):
         said = {}
         for side, tensors in (("inputs", signature.inputs), ("outputs", signature.outputs)):
             for alias, info in tensors.items():
-                shape = "unknown_rank" if info.shape is None else str(tuple(-1 if dim is None else dim for dim in info.shape))
+                shape = (
+                    "unknown_rank"
+                    if info.shape is None
+                    else str(tuple(-1 if dim is None else dim for dim in info.shape))
+                )
                 said[side, alias] = [DTYPES[info.dtype], shape, *info.tensors]
         assert said == expected["signatures"][key], key
         assert signature.method in expected["methods"]
@@ -103,8 +141,15 @@ def test_the_facts_of_saved_model_cli(models, name):
     for function in graph.functions:
         body = expected["functions"][function.name]
         assert len(function.calls) == body.count("Option #")
-        for name, shape, dtype in re.findall(r"(\w+): TensorSpec\(shape=(.*?), dtype=tf\.(\w+)", body):
-            specs = [(one.name, str(one.shape), one.dtype) for call in function.calls for one in call.arguments if hasattr(one, "dtype")]
+        for name, shape, dtype in re.findall(
+            r"(\w+): TensorSpec\(shape=(.*?), dtype=tf\.(\w+)", body
+        ):
+            specs = [
+                (one.name, str(one.shape), one.dtype)
+                for call in function.calls
+                for one in call.arguments
+                if hasattr(one, "dtype")
+            ]
             assert (name, shape, dtype) in specs
 
 
@@ -113,7 +158,9 @@ def test_functions_assets_objects_and_fingerprint(models, tf):
     found = describe(models / "two")
     (graph,) = found.graphs
     score = next(function for function in graph.functions if function.name == "score")
-    assert score.arguments == ["ids", "options"] and {call.named["scale"] for call in score.calls} == {3.0, 2.0}
+    assert score.arguments == ["ids", "options"] and {
+        call.named["scale"] for call in score.calls
+    } == {3.0, 2.0}
     first = score.calls[0].arguments[0]
     assert (first.kind, first.dtype, first.shape) == ("sparse", "int32", (1, 2))
     nested = next(call.arguments[1] for call in score.calls if call.arguments[1] is not None)
@@ -127,12 +174,24 @@ def test_functions_assets_objects_and_fingerprint(models, tf):
         and objects[""].kind == "object"
     )
     variables = {one.name: one for one in found.variables}
-    assert variables["w"].called == "kernel" and variables["w"].trainable and not variables["parts/0"].trainable
-    assert graph.tensorflow_version == tf.__version__ and graph.producer == tf.version.GRAPH_DEF_VERSION and graph.stripped_default_attrs
+    assert (
+        variables["w"].called == "kernel"
+        and variables["w"].trainable
+        and not variables["parts/0"].trainable
+    )
+    assert (
+        graph.tensorflow_version == tf.__version__
+        and graph.producer == tf.version.GRAPH_DEF_VERSION
+        and graph.stripped_default_attrs
+    )
     expected = tf.saved_model.experimental.read_fingerprint(str(models / "two"))
     assert found.fingerprint["saved_model_checksum"] == expected.saved_model_checksum
     assert found.fingerprint["checkpoint_hash"] == expected.checkpoint_hash
-    assert found.size == sum(os.path.getsize(os.path.join(place, name)) for place, _, names in os.walk(models / "two") for name in names)
+    assert found.size == sum(
+        os.path.getsize(os.path.join(place, name))
+        for place, _, names in os.walk(models / "two")
+        for name in names
+    )
     json.dumps(found.json())
 
 
@@ -141,9 +200,19 @@ def test_functions_assets_objects_and_fingerprint(models, tf):
 def test_variables_are_those_of_tensorflow(models, tf, name):
     reader = tf.train.load_checkpoint(str(models / name / "variables" / "variables"))
     with tw.open(models / name) as f:
-        assert f.format == "saved_model" and f.metadata["tags"] == "serve" and f.metadata["tensorflow_version"] == tf.__version__
+        assert (
+            f.format == "saved_model"
+            and f.metadata["tags"] == "serve"
+            and f.metadata["tensorflow_version"] == tf.__version__
+        )
         raw = dict(zip(f, f.names(readable=False), strict=True))
-        assert len(f) == len([key for key in reader.get_variable_to_shape_map() if key != "_CHECKPOINTABLE_OBJECT_GRAPH"])
+        assert len(f) == len(
+            [
+                key
+                for key in reader.get_variable_to_shape_map()
+                if key != "_CHECKPOINTABLE_OBJECT_GRAPH"
+            ]
+        )
         for key, tensor in f.items():
             expected = reader.get_tensor(raw[key])
             assert tw.equal(tensor.read(), tw.tensor(expected)), key
@@ -160,7 +229,9 @@ def test_conversion_and_difference(models, tmp_path):
         assert tw.diff(models / "two", tmp_path / target).equal
     assert tw.diff(models / "two", tmp_path / "m.safetensors").missing == ["words"]
     with pytest.raises(tw.SchemaError, match="itself"):
-        tw.convert(models / "two", models / "two" / "variables" / "variables", "checkpoint", overwrite=True)
+        tw.convert(
+            models / "two", models / "two" / "variables" / "variables", "checkpoint", overwrite=True
+        )
 
 
 @pytest.mark.tensorflow
@@ -169,12 +240,19 @@ def test_paths_that_mean_it(models, tmp_path):
     shutil.copytree(models / "keras", tmp_path / "model" / "12")
     assert describe(tmp_path / "model").path.endswith("12") and is_saved_model(tmp_path / "model")
     assert set(tw.open(tmp_path / "model" / "3" / "saved_model.pb")) == set(tw.open(models / "two"))
-    assert tw.inspect(models / "two" / "saved_model.pb").graphs and tw.open(models / "two", "saved_model").format == "saved_model"
+    assert (
+        tw.inspect(models / "two" / "saved_model.pb").graphs
+        and tw.open(models / "two", "saved_model").format == "saved_model"
+    )
     assert tw.open(models / "two", "checkpoint").format == "checkpoint"
     shutil.rmtree(tmp_path / "model" / "12" / "variables")
     with tw.open(tmp_path / "model") as f:
         assert list(f) == [] and f.format == "saved_model"
-    assert not is_saved_model(tmp_path) and not is_saved_model(b"bytes") and not is_saved_model(models / "two", "npz")
+    assert (
+        not is_saved_model(tmp_path)
+        and not is_saved_model(b"bytes")
+        and not is_saved_model(models / "two", "npz")
+    )
     with pytest.raises((OSError, tw.TensorwireError)):
         tw.open(tmp_path)
 
@@ -189,15 +267,27 @@ def test_other_forms(tmp_path):
 @pytest.mark.tensorflow
 @pytest.mark.timing
 def test_the_command_is_quick(models, tmp_path):
-    """In processor time, the interpreter and NumPy included; compiled once, as any installed package is."""
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
+    """In processor time, the interpreter and NumPy included; compiled once, as any installed
+    package is.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": str(tmp_path),
+    }
     best = 60.0
     for _ in range(6):
         before = os.times()
         command = [sys.executable, "-m", "tensorwire", "inspect", str(models / "two")]
         found = subprocess.run(command, capture_output=True, text=True, env=environment)
         after = os.times()
-        best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
+        best = min(
+            best,
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system,
+        )
     assert found.returncode == 0 and best < 0.5, best
     for fact in (
         "serving_default",
@@ -209,7 +299,10 @@ def test_the_command_is_quick(models, tmp_path):
     ):
         assert fact in found.stdout, fact
     shown = json.loads(
-        subprocess.run([sys.executable, "-m", "tensorwire", "inspect", str(models / "two"), "--json"], capture_output=True).stdout
+        subprocess.run(
+            [sys.executable, "-m", "tensorwire", "inspect", str(models / "two"), "--json"],
+            capture_output=True,
+        ).stdout
     )
     assert shown["graphs"][0]["signatures"]["serving_default"]["inputs"]["x"]["shape"] == [None, 3]
 
@@ -224,7 +317,11 @@ print(*sys.modules)
 """
     given = [sys.executable, "-c", code, str(models / "two"), str(tmp_path / "m.npz")]
     loaded = subprocess.run(given, capture_output=True, text=True, check=True).stdout.split()
-    assert not [name for name in ("tensorflow", "google.protobuf", "keras", "h5py", "torch", "pyarrow") if name in loaded]
+    assert not [
+        name
+        for name in ("tensorflow", "google.protobuf", "keras", "h5py", "torch", "pyarrow")
+        if name in loaded
+    ]
 
 
 @pytest.mark.tensorflow
@@ -269,8 +366,11 @@ def child(node, name):
         block(1, child(5, b"far")),  # a node that is not there
         block(1, child(0, b"self") + child(0, b"again")),  # round and round
         block(1, block(7, number(1, 999))),  # a variable of no dtype
-        block(1, child(1, b"f")) + block(1, block(6, block(1, b"gone"))),  # a function that is nowhere
-        block(1, child(1, b"f")) + block(1, block(6, block(1, b"g"))) + block(2, block(1, b"g") + block(2, block(3, b"\x63" * 50))),
+        # a function that is nowhere
+        block(1, child(1, b"f")) + block(1, block(6, block(1, b"gone"))),
+        block(1, child(1, b"f"))
+        + block(1, block(6, block(1, b"g")))
+        + block(2, block(1, b"g") + block(2, block(3, b"\x63" * 50))),
     ],
 )
 def test_hostile_objects(tmp_path, objects):
@@ -288,7 +388,11 @@ def test_nested_without_end(tmp_path):
     value = b""
     for _ in range(200):
         value = block(51, block(1, value))
-    objects = block(1, child(1, b"f")) + block(1, block(6, block(1, b"g"))) + block(2, block(1, b"g") + block(2, block(3, value)))
+    objects = (
+        block(1, child(1, b"f"))
+        + block(1, block(6, block(1, b"g")))
+        + block(2, block(1, b"g") + block(2, block(3, value)))
+    )
     (tmp_path / "saved_model.pb").write_bytes(graph(block(7, objects)))
     with pytest.raises(tw.LimitError, match="deep"):
         describe(tmp_path)

@@ -1,4 +1,6 @@
-"""Seed 003, "How can I serialize EagerTensor objects for translation model predictions?": what each recipe wanted, and that it holds."""
+"""Seed 003, "How can I serialize EagerTensor objects for translation model predictions?": what each
+recipe wanted, and that it holds.
+"""
 
 import subprocess
 import sys
@@ -18,7 +20,9 @@ PREDICTIONS = {
 
 
 class TestNpyWithMetadata:
-    """003 ex. 1: a tensor to .npy with its shape, dtype, name and device. The seed needs a second file, and pickle to read that."""
+    """003 ex. 1: a tensor to .npy with its shape, dtype, name and device. The seed needs a second
+    file, and pickle to read that.
+    """
 
     tensor = np.float32([[1.0, 2.0], [3.0, 4.0]])
 
@@ -30,7 +34,9 @@ class TestNpyWithMetadata:
             tw.load(tmp_path / "metadata.npy")
 
     def check(self, path, tensor, texts):
-        """One file: NumPy reads the numbers without pickle, we also what was said of them; dtype and shape are the array's own."""
+        """One file: NumPy reads the numbers without pickle, we also what was said of them; dtype
+        and shape are the array's own.
+        """
         assert tw.equal(np.load(path, allow_pickle=False), tensor)
         assert tw.equal(tw.load(path), tensor)
         with tw.open(path) as file:
@@ -45,13 +51,20 @@ class TestNpyWithMetadata:
             self.check(tmp_path / "x.npy", array, texts)
 
     def test_what_a_framework_knows_of_a_tensor(self, tmp_path):
-        """`keep_device=True` makes a Bundle, because an array has no room for text; so it comes back as one."""
+        """`keep_device=True` makes a Bundle, because an array has no room for text; so it comes
+        back as one.
+        """
         tw.save(tmp_path / "x.npy", self.tensor, keep_device=True)
         found = tw.load(tmp_path / "x.npy")
-        assert tw.equal(found["tensor"], self.tensor) and found.tensor_metadata == {"tensor": {"device": "cpu"}}
-        assert tw.equal(np.load(tmp_path / "x.npy", allow_pickle=False), self.tensor)  # NumPy sees the numbers
+        assert tw.equal(found["tensor"], self.tensor) and found.tensor_metadata == {
+            "tensor": {"device": "cpu"}
+        }
+        # NumPy sees the numbers
+        assert tw.equal(np.load(tmp_path / "x.npy", allow_pickle=False), self.tensor)
         with tw.open(tmp_path / "x.npy") as file:
-            assert file.tensor_metadata["tensor"]["device"] == "cpu" and file["tensor"][1].tolist() == [3, 4]
+            assert file.tensor_metadata["tensor"]["device"] == "cpu" and file["tensor"][
+                1
+            ].tolist() == [3, 4]
 
     @pytest.mark.tensorflow
     def test_with_tensorflow(self, tf, tmp_path):
@@ -65,7 +78,8 @@ class TestNpyWithMetadata:
 
 
 class TestCrossLanguageMessage:
-    """003 ex. 2: a protobuf message for other languages. The seed's schema does not compile, and holds floats only.
+    """003 ex. 2: a protobuf message for other languages. The seed's schema does not compile, and
+    holds floats only.
 
     tests/test_protobuf.py reads and writes it from Node.
     """
@@ -79,7 +93,14 @@ message TensorData {
 """
 
     def protoc(self, path):
-        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{path.parent}", "--descriptor_set_out=/dev/null", str(path)]
+        command = [
+            sys.executable,
+            "-m",
+            "grpc_tools.protoc",
+            f"-I{path.parent}",
+            "--descriptor_set_out=/dev/null",
+            str(path),
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False).returncode
 
     def test_the_schema(self, tmp_path):
@@ -91,7 +112,11 @@ message TensorData {
     def test_every_dtype(self, row):
         array = numbers(row, (2, 3))
         blob = tw.dumps(array, "protobuf")
-        assert tw.equal(tw.loads(blob), array) and row.name.encode() in blob and blob.endswith(array.tobytes())
+        assert (
+            tw.equal(tw.loads(blob), array)
+            and row.name.encode() in blob
+            and blob.endswith(array.tobytes())
+        )
 
     def test_without_tensorflow(self, tmp_path):
         path = tmp_path / "eager_tensor_data.tensor"
@@ -99,7 +124,10 @@ message TensorData {
         assert tw.equal(tw.load(path), PREDICTIONS)
         with tw.open(path) as file:
             assert file.metadata == {"model": "nmt-v2"} and file["tokens"].shape == (2, None)
-        named = tw.Bundle({"logits": PREDICTIONS["logits"]}, tensor_metadata={"logits": {"name": "logits:0", "device": "cuda:0"}})
+        named = tw.Bundle(
+            {"logits": PREDICTIONS["logits"]},
+            tensor_metadata={"logits": {"name": "logits:0", "device": "cuda:0"}},
+        )
         tw.save(path, named)
         assert tw.equal(tw.load(path), named) and b"logits:0" in path.read_bytes()
 
@@ -121,4 +149,7 @@ message TensorData {
         found = tw.loads(blob)
         texts = found.tensor_metadata["kernel:0"]
         assert texts["name"] == "kernel:0" and texts["device"].endswith("device:CPU:0")
-        assert tw.equal(found["kernel:0"], np.float32([1, 2])) and tw.inspect(blob).tensors[0].metadata == texts
+        assert (
+            tw.equal(found["kernel:0"], np.float32([1, 2]))
+            and tw.inspect(blob).tensors[0].metadata == texts
+        )

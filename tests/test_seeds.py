@@ -1,4 +1,6 @@
-"""The recipes of the seed documents, one by one: what each wanted, and that it now holds, with and without TensorFlow."""
+"""The recipes of the seed documents, one by one: what each wanted, and that it now holds, with and
+without TensorFlow.
+"""
 
 import pickle
 import struct
@@ -12,7 +14,10 @@ import tensorwire as tw
 class TestDense:
     """000 ex. 1 and 001 ex. 1: a tensor to bytes and back, dtype and shape from the bytes."""
 
-    @pytest.mark.parametrize("array", [np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[1, 2], [3, 4]], np.int32)])
+    @pytest.mark.parametrize(
+        "array",
+        [np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[1, 2], [3, 4]], np.int32)],
+    )
     def test_without_tensorflow(self, array):
         blob = tw.io.serialize_tensor(array)
         assert tw.equal(tw.loads(blob), array)
@@ -22,17 +27,27 @@ class TestDense:
 
     @pytest.mark.tensorflow
     def test_with_tensorflow(self, tf):
-        for tensor in (tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([[1, 2], [3, 4]], dtype=tf.int32)):
+        for tensor in (
+            tf.constant([[1.0, 2.0], [3.0, 4.0]]),
+            tf.constant([[1, 2], [3, 4]], dtype=tf.int32),
+        ):
             theirs = tf.io.serialize_tensor(tensor).numpy()
             assert tw.io.serialize_tensor(tensor) == tw.dumps(tensor, "tensorproto") == theirs
-            assert tw.equal(tf.io.parse_tensor(tw.io.serialize_tensor(tensor), tensor.dtype), tw.io.parse_tensor(theirs, tensor.dtype))
+            assert tw.equal(
+                tf.io.parse_tensor(tw.io.serialize_tensor(tensor), tensor.dtype),
+                tw.io.parse_tensor(theirs, tensor.dtype),
+            )
             assert tw.loads(theirs, to="tensorflow").dtype == tensor.dtype
 
 
 class TestSparse:
     """000 ex. 2: a sparse tensor to bytes, with int32 indices, and an inverse that exists."""
 
-    indices, values, shape = np.array([[0, 0], [1, 2]], np.int32), np.array([1.0, 4.0], np.float32), np.array([2, 3], np.int32)
+    indices, values, shape = (
+        np.array([[0, 0], [1, 2]], np.int32),
+        np.array([1.0, 4.0], np.float32),
+        np.array([2, 3], np.int32),
+    )
 
     def test_without_tensorflow(self):
         sparse = tw.Sparse(self.indices, self.values, self.shape)
@@ -43,11 +58,16 @@ class TestSparse:
     @pytest.mark.tensorflow
     def test_with_tensorflow(self, tf):
         with pytest.raises(ValueError):
-            tf.SparseTensor(tf.constant(self.indices), tf.constant(self.values), tf.constant(self.shape))  # the seed's line, as it fails
+            # the seed's line, as it fails
+            tf.SparseTensor(
+                tf.constant(self.indices), tf.constant(self.values), tf.constant(self.shape)
+            )
         assert not hasattr(tf.io, "parse_sparse")
         ours = tw.Sparse(self.indices, self.values, self.shape)
         theirs = tw.to(ours, "tensorflow")
-        assert tw.io.serialize_sparse(ours).tolist() == tf.io.serialize_sparse(theirs).numpy().tolist()
+        assert (
+            tw.io.serialize_sparse(ours).tolist() == tf.io.serialize_sparse(theirs).numpy().tolist()
+        )
         assert tw.equal(tw.io.parse_sparse(tf.io.serialize_sparse(theirs), tf.float32), ours)
 
 
@@ -65,7 +85,9 @@ class TestListOfTensors:
             assert isinstance(found, list) and tw.equal(found, tensors)
 
     def test_joined_protos_are_refused(self):
-        """Slicing a joined string by guessed sizes can parse into a wrong tensor without a word. Here it cannot."""
+        """Slicing a joined string by guessed sizes can parse into a wrong tensor without a word.
+        Here it cannot.
+        """
         parts = [tw.io.serialize_tensor(tensor) for tensor in self.tensors()]
         with pytest.raises(tw.DecodeError, match="joined"):
             tw.loads(b"".join(parts))
@@ -77,15 +99,20 @@ class TestListOfTensors:
         tensors = [tf.constant(tensor) for tensor in self.tensors()]
         found = tw.loads(tw.dumps(tensors), to="tensorflow")
         assert all(isinstance(tensor, tf.Tensor) for tensor in found) and tw.equal(found, tensors)
-        joined = tf.io.serialize_tensor(tensors[0]).numpy() + tf.io.serialize_tensor(tensors[1]).numpy()
+        joined = (
+            tf.io.serialize_tensor(tensors[0]).numpy() + tf.io.serialize_tensor(tensors[1]).numpy()
+        )
         with pytest.raises(tw.DecodeError):
             tw.loads(joined)
-        strings = tf.io.parse_tensor(tw.dumps(tensors, "tensorproto"), tf.string)  # stock TensorFlow sees the parts
+        # stock TensorFlow sees the parts
+        strings = tf.io.parse_tensor(tw.dumps(tensors, "tensorproto"), tf.string)
         assert tw.equal(tf.io.parse_tensor(strings[1], tf.float64), tensors[0])
 
 
 class TestPickle:
-    """000 prose: pickle as the simple way. Our values pickle, buffers out of band; we never unpickle."""
+    """000 prose: pickle as the simple way. Our values pickle, buffers out of band; we never
+    unpickle.
+    """
 
     def test_protocol_5(self):
         value = {"a": tw.Strings.of(["x"] * 1000), "b": np.zeros(1000)}
@@ -99,34 +126,49 @@ class TestPickle:
 
 
 class TestRawBytes:
-    """001 ex. 2 and 3: plain bytes for systems that know nothing of tensors; dtype, shape and byte order explicit, and the same back."""
+    """001 ex. 2 and 3: plain bytes for systems that know nothing of tensors; dtype, shape and byte
+    order explicit, and the same back.
+    """
 
     @pytest.mark.parametrize(
-        "array", [np.array([1.0, 2.5, 3.7], np.float32), np.array([1, 2, 3], np.int32), np.array([[100, 200], [300, 400]])]
+        "array",
+        [
+            np.array([1.0, 2.5, 3.7], np.float32),
+            np.array([1, 2, 3], np.int32),
+            np.array([[100, 200], [300, 400]]),
+        ],
     )
     def test_without_tensorflow(self, array):
         code = {"float32": "f", "int32": "i", "int64": "q"}[array.dtype.name]
         for byteorder, mark in (("little", "<"), ("big", ">")):
             blob = tw.dumps(array, "raw", byteorder=byteorder)
-            assert blob == b"".join(struct.pack(mark + code, x) for x in array.ravel())  # the seed's loop, in one call
+            # the seed's loop, in one call
+            assert blob == b"".join(struct.pack(mark + code, x) for x in array.ravel())
             found = tw.loads(blob, "raw", dtype=array.dtype, shape=array.shape, byteorder=byteorder)
             assert tw.equal(found, array)
 
     def test_layouts(self):
         array = np.arange(12).reshape(3, 4)
         for variant in (np.asfortranarray(array), array[:, ::2], array.T, array.astype(">i8")):
-            assert tw.equal(tw.loads(tw.dumps(variant, "raw"), "raw", dtype="int64", shape=variant.shape), variant)
+            assert tw.equal(
+                tw.loads(tw.dumps(variant, "raw"), "raw", dtype="int64", shape=variant.shape),
+                variant,
+            )
 
     @pytest.mark.tensorflow
     def test_with_tensorflow(self, tf):
         tensor = tf.constant([[100, 200], [300, 400]], dtype=tf.int64)
         blob = tw.dumps(tensor, "raw")
         assert blob == tensor.numpy().tobytes()
-        assert tw.equal(tw.loads(blob, "raw", dtype=tf.int64, shape=(2, 2), to="tensorflow"), tensor)
+        assert tw.equal(
+            tw.loads(blob, "raw", dtype=tf.int64, shape=(2, 2), to="tensorflow"), tensor
+        )
 
 
 class TestSockets:
-    """001 prose: transfer between machines. Buffers go out without a copy; frames come in one by one."""
+    """001 prose: transfer between machines. Buffers go out without a copy; frames come in one by
+    one.
+    """
 
     def test_buffers(self):
         import socket
@@ -147,7 +189,9 @@ class TestSockets:
 
 
 class TestTensorInAnExample:
-    """002 ex. 1: a float tensor inside a tf.train.Example. The seed stores `tobytes()`, so whoever reads must know dtype and shape."""
+    """002 ex. 1: a float tensor inside a tf.train.Example. The seed stores `tobytes()`, so whoever
+    reads must know dtype and shape.
+    """
 
     tensor = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
 
@@ -159,17 +203,24 @@ class TestTensorInAnExample:
             batch = next(iter(tw.read_examples(path)))
             assert tw.equal(batch["tensor"], array[None])
         stored = next(iter(tw.read_examples(path, {"tensor": tw.Feature("bytes")})))["tensor"][0]
-        assert tw.equal(tw.io.parse_tensor(stored, np.int8), array)  # what is in the record says it all
+        # what is in the record says it all
+        assert tw.equal(tw.io.parse_tensor(stored, np.int8), array)
 
     def test_the_seed_s_own_form(self, tmp_path):
         """Files with `tobytes()` are read when a schema says what the bytes are, and written too."""
         raw = {"tensor": tw.Feature("bytes", (2, 2), "float32", encoding="raw")}
         path = tmp_path / "output.tfrecords"
         with tw.io.TFRecordWriter(path) as writer:
-            writer.write(bytes.fromhex("0a200a1e0a0674656e736f7212140a120a10") + self.tensor.tobytes())
+            writer.write(
+                bytes.fromhex("0a200a1e0a0674656e736f7212140a120a10") + self.tensor.tobytes()
+            )
         assert tw.equal(next(iter(tw.read_examples(path, raw)))["tensor"], self.tensor[None])
         with pytest.raises(tw.SchemaError, match="16 bytes, and float64 of shape"):
-            list(tw.read_examples(path, {"tensor": tw.Feature("bytes", (2, 2), "float64", encoding="raw")}))
+            list(
+                tw.read_examples(
+                    path, {"tensor": tw.Feature("bytes", (2, 2), "float64", encoding="raw")}
+                )
+            )
         again = tmp_path / "again.tfrecords"
         tw.write_examples(again, {"tensor": self.tensor[None]}, schema=raw)
         assert list(tw.RecordReader(again)) == list(tw.RecordReader(path))
@@ -180,19 +231,27 @@ class TestTensorInAnExample:
         ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
         tw.write_examples(ours, [{"tensor": tensor}])
         record = next(iter(tf.data.TFRecordDataset(ours)))
-        parsed = tf.io.parse_single_example(record, {"tensor": tf.io.FixedLenFeature([], tf.string)})
+        parsed = tf.io.parse_single_example(
+            record, {"tensor": tf.io.FixedLenFeature([], tf.string)}
+        )
         assert tw.equal(tf.io.parse_tensor(parsed["tensor"], tf.float32), tensor)
 
         tensor_bytes = tensor.numpy().tobytes()  # the seed's lines from here
         example = tf.train.Example(
-            features=tf.train.Features(feature={"tensor": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tensor_bytes]))})
+            features=tf.train.Features(
+                feature={
+                    "tensor": tf.train.Feature(bytes_list=tf.train.BytesList(value=[tensor_bytes]))
+                }
+            )
         )
         with tf.io.TFRecordWriter(theirs) as writer:
             writer.write(example.SerializeToString())
         with pytest.raises(tf.errors.InvalidArgumentError):  # nothing in the record says what it is
             tf.io.parse_tensor(tensor_bytes, tf.float32)
         raw = {"tensor": tw.Feature("bytes", (2, 2), "float32", encoding="raw")}
-        assert tw.equal(next(iter(tw.read_examples(theirs, raw, to="tensorflow")))["tensor"][0], tensor)
+        assert tw.equal(
+            next(iter(tw.read_examples(theirs, raw, to="tensorflow")))["tensor"][0], tensor
+        )
 
 
 class TestStringsInAnExample:
@@ -203,14 +262,17 @@ class TestStringsInAnExample:
         for words in (["hello", "wörld"], [b"hello", b"\xff"]):
             for form in (words, np.array(words, object), tw.Strings.of(words)):
                 tw.write_examples(path, [{"tensor": form}])
-                assert next(iter(tw.read_examples(path)))["tensor"].tolist() == [words]  # text as text, bytes as bytes
+                # text as text, bytes as bytes
+                assert next(iter(tw.read_examples(path)))["tensor"].tolist() == [words]
 
     def test_base64(self, tmp_path):
         path = tmp_path / "output.tfrecords"
         tw.write_examples(path, [{"tensor": ["hello", "wörld"]}], base64=["tensor"])
         assert next(iter(tw.read_examples(path)))["tensor"].tolist() == [["hello", "wörld"]]
         stored = next(iter(tw.read_examples(path, {"tensor": tw.Feature("bytes", (2,))})))["tensor"]
-        assert stored.tolist() == [[tw.io.encode_base64(b"hello"), tw.io.encode_base64("wörld".encode())]]
+        assert stored.tolist() == [
+            [tw.io.encode_base64(b"hello"), tw.io.encode_base64("wörld".encode())]
+        ]
 
     @pytest.mark.tensorflow
     def test_with_tensorflow(self, tf, tmp_path):
@@ -220,21 +282,41 @@ class TestStringsInAnExample:
         path = str(tmp_path / "output.tfrecords")
         spec = {"tensor": tf.io.FixedLenFeature([2], tf.string)}
         tw.write_examples(path, [{"tensor": tensor}])
-        assert tw.equal(tf.io.parse_single_example(next(iter(tf.data.TFRecordDataset(path))), spec)["tensor"], tensor)
+        assert tw.equal(
+            tf.io.parse_single_example(next(iter(tf.data.TFRecordDataset(path))), spec)["tensor"],
+            tensor,
+        )
         tw.write_examples(path, [{"tensor": tensor}], base64=["tensor"])
-        stored = tf.io.parse_single_example(next(iter(tf.data.TFRecordDataset(path))), spec)["tensor"]
-        assert tw.equal(tf.io.decode_base64(stored), tensor) and tw.equal(stored, tf.io.encode_base64(tensor))
+        stored = tf.io.parse_single_example(next(iter(tf.data.TFRecordDataset(path))), spec)[
+            "tensor"
+        ]
+        assert tw.equal(tf.io.decode_base64(stored), tensor) and tw.equal(
+            stored, tf.io.encode_base64(tensor)
+        )
 
-        feature = {"tensor": tf.train.Feature(bytes_list=tf.train.BytesList(value=list(tensor.numpy())))}  # the seed, mended
+        # the seed, mended
+        feature = {
+            "tensor": tf.train.Feature(bytes_list=tf.train.BytesList(value=list(tensor.numpy())))
+        }
         with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
-            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
-        assert next(iter(tw.read_examples(tmp_path / "theirs")))["tensor"].tolist() == [[b"hello", b"world"]]
+            writer.write(
+                tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+            )
+        assert next(iter(tw.read_examples(tmp_path / "theirs")))["tensor"].tolist() == [
+            [b"hello", b"world"]
+        ]
 
 
 class TestSeveralFeatures:
-    """002 ex. 3: several features in one Example, from a plain dict; what a list cannot hold is refused, never wrapped."""
+    """002 ex. 3: several features in one Example, from a plain dict; what a list cannot hold is
+    refused, never wrapped.
+    """
 
-    row = {"float_tensor": np.float32([1.1, 2.2, 3.3]), "int_tensor": np.array([1, 2, 3]), "label": 0}
+    row = {
+        "float_tensor": np.float32([1.1, 2.2, 3.3]),
+        "int_tensor": np.array([1, 2, 3]),
+        "label": 0,
+    }
 
     def check(self, batch):
         assert tw.equal(batch["float_tensor"], self.row["float_tensor"][None])
@@ -244,7 +326,8 @@ class TestSeveralFeatures:
         path = tmp_path / "output.tfrecords"
         tw.write_examples(path, [self.row])
         self.check(next(iter(tw.read_examples(path))))
-        tw.write_examples(path, {name: [value] for name, value in self.row.items()})  # the same as columns
+        # the same as columns
+        tw.write_examples(path, {name: [value] for name, value in self.row.items()})
         self.check(next(iter(tw.read_examples(path))))
 
     @pytest.mark.tensorflow
@@ -265,19 +348,33 @@ class TestSeveralFeatures:
         with tf.io.TFRecordWriter(theirs) as writer:
             writer.write(example.SerializeToString())
         self.check(next(iter(tw.read_examples(theirs))))
-        tw.write_examples(ours, [{name: tf.constant(value) for name, value in self.row.items()} | {"label": tf.constant(0, tf.int64)}])
-        assert tw.RecordReader(ours)[0] == example.SerializeToString(deterministic=True)  # byte for byte
+        tw.write_examples(
+            ours,
+            [
+                {name: tf.constant(value) for name, value in self.row.items()}
+                | {"label": tf.constant(0, tf.int64)}
+            ],
+        )
+        # byte for byte
+        assert tw.RecordReader(ours)[0] == example.SerializeToString(deterministic=True)
 
-    @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64", "float16"])
+    @pytest.mark.parametrize(
+        "dtype",
+        ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "uint64", "float16"],
+    )
     def test_dtypes_that_fit(self, tmp_path, dtype):
         array = np.array([[1, 0, 1], [0, 1, 1]], dtype)
         tw.write_examples(tmp_path / "a", {"x": array})
         assert tw.equal(next(iter(tw.read_examples(tmp_path / "a")))["x"], array)
 
-    @pytest.mark.parametrize("array", [np.array([1 << 63], np.uint64), np.array([0.1]), np.array([2.0**200])])
+    @pytest.mark.parametrize(
+        "array", [np.array([1 << 63], np.uint64), np.array([0.1]), np.array([2.0**200])]
+    )
     def test_dtypes_that_do_not(self, tmp_path, array):
         for data in ({"x": array}, [{"x": array}]):
-            with pytest.raises(tw.EncodeError, match=r"does not fit.*tensors=\[name\] keeps it exactly") as caught:
+            with pytest.raises(
+                tw.EncodeError, match=r"does not fit.*tensors=\[name\] keeps it exactly"
+            ) as caught:
                 tw.write_examples(tmp_path / "a", data)
             assert caught.value.tensor == "x"
         tw.write_examples(tmp_path / "a", {"x": array}, tensors=["x"])
@@ -285,7 +382,9 @@ class TestSeveralFeatures:
 
 
 class TestRecordFiles:
-    """002 prose, and 001's on TFRecord in tf.data: quantization, compression, sequential reading at scale."""
+    """002 prose, and 001's on TFRecord in tf.data: quantization, compression, sequential reading at
+    scale.
+    """
 
     def test_quantize(self, tmp_path):
         x = np.random.default_rng(0).standard_normal((100, 64)).astype(np.float32)
@@ -294,14 +393,20 @@ class TestRecordFiles:
             tw.write_examples(tmp_path / "a", {"x": x}, quantize={"x": scheme} if scheme else None)
             sizes[scheme] = (tmp_path / "a").stat().st_size
             found = next(iter(tw.read_examples(tmp_path / "a")))["x"]
-            assert found.dtype == np.float32 and np.abs(found - x).max() <= {None: 0, "int8": 0.02, "float16": 0.002}[scheme]
+            assert (
+                found.dtype == np.float32
+                and np.abs(found - x).max() <= {None: 0, "int8": 0.02, "float16": 0.002}[scheme]
+            )
         assert sizes["int8"] < sizes["float16"] < sizes[None]
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib", "snappy"])
     def test_compression(self, tmp_path, compression):
-        tw.write_examples(tmp_path / "a", {"x": np.zeros((1000, 100), np.float32)}, compression=compression)
+        tw.write_examples(
+            tmp_path / "a", {"x": np.zeros((1000, 100), np.float32)}, compression=compression
+        )
         assert (tmp_path / "a").stat().st_size < 40_000
-        assert next(iter(tw.read_examples(tmp_path / "a")))["x"].shape == (1000, 100)  # recognised, not asked for
+        # recognised, not asked for
+        assert next(iter(tw.read_examples(tmp_path / "a")))["x"].shape == (1000, 100)
 
     def test_tf_record_iterator(self, tmp_path):
         path = tmp_path / "a"
@@ -319,7 +424,9 @@ class TestRecordFiles:
         dataset = tf.data.TFRecordDataset(path, "GZIP")
         assert [record.numpy() for record in dataset] == list(tw.io.tf_record_iterator(path))
         batches = list(tw.read_examples(path, batch_size=4).tf_dataset())
-        assert [batch["x"].shape[0] for batch in batches] == [4, 4, 2] and batches[0]["s"].numpy().tolist() == [b"a", b"b", b"c", b"d"]
+        assert [batch["x"].shape[0] for batch in batches] == [4, 4, 2] and batches[0][
+            "s"
+        ].numpy().tolist() == [b"a", b"b", b"c", b"d"]
 
     @pytest.mark.torch
     def test_with_torch(self, tmp_path):

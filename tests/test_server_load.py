@@ -1,4 +1,6 @@
-"""The local server under load: too many requests, half-sent ones, names of others, and a stop in the middle of it."""
+"""The local server under load: too many requests, half-sent ones, names of others, and a stop in
+the middle of it.
+"""
 
 import contextlib
 import json
@@ -36,13 +38,19 @@ def server(folders):
 
 
 def request(model, body, more=b""):
-    head = b"POST /v1/models/%b:predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%bContent-Length: %d\r\n\r\n"
+    head = (
+        b"POST /v1/models/%b:predict HTTP/1.1\r\nHost: localhost\r\nConnection:"
+        b" close\r\n%bContent-Length: %d\r\n\r\n"
+    )
     return head % (model, more, len(body)) + body
 
 
 def connected(stack, url, count=1):
     where = urlsplit(url)
-    return [stack.enter_context(socket.create_connection((where.hostname, where.port), 20)) for _ in range(count)]
+    return [
+        stack.enter_context(socket.create_connection((where.hostname, where.port), 20))
+        for _ in range(count)
+    ]
 
 
 class TestTooManyRequests:
@@ -57,7 +65,9 @@ class TestTooManyRequests:
             found = list(pool.map(one, range(60)))
         statuses = [each.split(b" ", 2)[1] for each in found if each]
         assert len(statuses) == 60 and set(statuses) == {b"200", b"503"}
-        assert all(b"Retry-After: 1\r\n" in each for each in found if each.startswith(b"HTTP/1.1 503"))
+        assert all(
+            b"Retry-After: 1\r\n" in each for each in found if each.startswith(b"HTTP/1.1 503")
+        )
         assert post(server.rest_url, "/v1/models/scale:predict", SCALE)[0] == 200
 
     def test_a_large_body_is_told_so_too(self, server):
@@ -67,15 +77,23 @@ class TestTooManyRequests:
             for sock in connected(stack, server.rest_url, 4):
                 sock.sendall(request(b"slow", b'{"inputs": 400}'))
             time.sleep(0.3)
-            assert raw(server.rest_url, request(b"slow", large), 60).startswith((b"HTTP/1.1 503 ", b"HTTP/1.1 200 "))
+            assert raw(server.rest_url, request(b"slow", large), 60).startswith(
+                (b"HTTP/1.1 503 ", b"HTTP/1.1 200 ")
+            )
 
     def test_idle_connections_take_no_place(self, server):
         with contextlib.ExitStack() as stack:
             connected(stack, server.rest_url, 100)
-            assert post(server.rest_url, "/v1/models/scale:predict", SCALE) == (200, {"predictions": [1.5]})
+            assert post(server.rest_url, "/v1/models/scale:predict", SCALE) == (
+                200,
+                {"predictions": [1.5]},
+            )
 
     def test_our_client_tries_again(self, server):
-        with Client(server.rest_url, model="slow", attempts=20, deadline=60) as client, ThreadPoolExecutor(12) as pool:
+        with (
+            Client(server.rest_url, model="slow", attempts=20, deadline=60) as client,
+            ThreadPoolExecutor(12) as pool,
+        ):
             found = list(pool.map(lambda _: int(client.predict({"n": 20})["done"]), range(12)))
         assert found == [20] * 12
 
@@ -84,8 +102,13 @@ HALVES = {
     "a head": b"POST /v1/models/scale:predict HTTP/1.1\r\nHost: local",
     "a small body": request(b"scale", SCALE)[:-3],
     "a large body": b"POST /v1/models/scale:predict HTTP/1.1\r\nContent-Length: 1000000\r\n\r\n{",
-    "a chunk": b"POST /v1/models/scale:predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{",
-    "a word": b"POST /v1/models/scale:predict HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+    "a chunk": (
+        b"POST /v1/models/scale:predict HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"
+    ),
+    "a word": (
+        b"POST /v1/models/scale:predict HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length:"
+        b" 9\r\n\r\n"
+    ),
 }
 
 
@@ -96,10 +119,16 @@ def test_400_half_sent_requests_lock_nobody_out(server, name):
         for sock in connected(stack, server.rest_url, 400):
             sock.sendall(HALVES[name])
         started = time.monotonic()
-        assert post(server.rest_url, "/v1/models/scale:predict", SCALE) == (200, {"predictions": [1.5]})
+        assert post(server.rest_url, "/v1/models/scale:predict", SCALE) == (
+            200,
+            {"predictions": [1.5]},
+        )
         assert time.monotonic() - started < 5
         time.sleep(1.1)  # large bodies make place for others once they have stalled for a second
-        assert post(server.rest_url, "/v1/models/scale:predict", large) == (200, {"predictions": [1.5]})
+        assert post(server.rest_url, "/v1/models/scale:predict", large) == (
+            200,
+            {"predictions": [1.5]},
+        )
 
 
 def test_a_half_sent_head_has_its_time(folders):
@@ -113,13 +142,29 @@ class TestHosts:
     def status(self, url, host, target="/v1/models/scale"):
         where = urlsplit(url)
         with socket.create_connection((where.hostname, where.port), 20) as sock:
-            named = b"" if host is None else b"Host: %b\r\n" % host.replace("PORT", str(where.port)).encode()
-            sock.sendall(b"GET %b HTTP/1.1\r\n%bConnection: close\r\n\r\n" % (target.encode(), named))
+            named = (
+                b""
+                if host is None
+                else b"Host: %b\r\n" % host.replace("PORT", str(where.port)).encode()
+            )
+            sock.sendall(
+                b"GET %b HTTP/1.1\r\n%bConnection: close\r\n\r\n" % (target.encode(), named)
+            )
             return int(sock.recv(65536).split(b" ", 2)[1])
 
     @pytest.mark.parametrize(
         "host",
-        ["localhost:PORT", "LOCALHOST", "localhost.:PORT", "127.0.0.1:PORT", "127.0.0.1", "127.1.2.3", "[::1]:PORT", "localhost:1", None],
+        [
+            "localhost:PORT",
+            "LOCALHOST",
+            "localhost.:PORT",
+            "127.0.0.1:PORT",
+            "127.0.0.1",
+            "127.1.2.3",
+            "[::1]:PORT",
+            "localhost:1",
+            None,
+        ],
     )
     def test_loopback_names_are_answered(self, server, host):
         assert self.status(server.rest_url, host) == 200
@@ -144,8 +189,12 @@ class TestHosts:
             assert self.status(server.rest_url, host, target) == 403
 
     def test_the_host_of_an_absolute_target_counts(self, server):
-        assert self.status(server.rest_url, "localhost", "http://evil.example/v1/models/scale") == 403
-        assert self.status(server.rest_url, "evil.example", "http://localhost/v1/models/scale") == 200
+        assert (
+            self.status(server.rest_url, "localhost", "http://evil.example/v1/models/scale") == 403
+        )
+        assert (
+            self.status(server.rest_url, "evil.example", "http://localhost/v1/models/scale") == 200
+        )
 
     def test_two_hosts(self, server):
         both = b"GET /v1/models/scale HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n"
@@ -159,16 +208,24 @@ class TestHosts:
     def test_a_server_for_other_machines_answers_by_its_address(self, folders):
         with Server(folders[:1], rest=0, host="0.0.0.0") as server:
             url = server.rest_url.replace("0.0.0.0", "127.0.0.1")
-            assert self.status(url, "127.0.0.1:PORT") == 200 and self.status(url, "evil.example") == 403
+            assert (
+                self.status(url, "127.0.0.1:PORT") == 200
+                and self.status(url, "evil.example") == 403
+            )
 
     def test_by_the_command(self, folders):
         with Process(folders[0], "--allow-host", "models.lan") as process:
-            assert self.status(process.url, "models.lan") == 200 and self.status(process.url, "evil.example") == 403
+            assert (
+                self.status(process.url, "models.lan") == 200
+                and self.status(process.url, "evil.example") == 403
+            )
 
 
 class TestTheEnd:
     def test_under_load(self, folders):
-        """Every request gets an answer, until nobody listens any more: 200 if it was accepted, else 503."""
+        """Every request gets an answer, until nobody listens any more: 200 if it was accepted, else
+        503.
+        """
         found, ended = [], threading.Event()
 
         def work(url):
@@ -181,7 +238,10 @@ class TestTheEnd:
                 except OSError as error:
                     found.append(repr(error))
 
-        with Process(*folders, "--connections", "4", "--grace", "30") as process, ThreadPoolExecutor(24) as pool:
+        with (
+            Process(*folders, "--connections", "4", "--grace", "30") as process,
+            ThreadPoolExecutor(24) as pool,
+        ):
             for _ in range(24):
                 pool.submit(work, process.url)
             time.sleep(2)

@@ -1,4 +1,6 @@
-"""Tensors without values by REST: TensorFlow Serving reads `[]` as shape [0], whatever the rank was."""
+"""Tensors without values by REST: TensorFlow Serving reads `[]` as shape [0], whatever the rank
+was.
+"""
 
 import numpy as np
 import pytest
@@ -56,8 +58,13 @@ def server(tf, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
 
     def model(ids, tags, vectors, x):
-        counts = tf.sparse.reduce_sum(tf.SparseTensor(tags.indices, tf.ones_like(tags.indices[:, 0]), tags.dense_shape), [1, 2])
-        sums = tf.sparse.reduce_sum(ids, 1) + tf.reduce_sum(vectors.with_row_splits_dtype(tf.int64), [1, 2])
+        counts = tf.sparse.reduce_sum(
+            tf.SparseTensor(tags.indices, tf.ones_like(tags.indices[:, 0]), tags.dense_shape),
+            [1, 2],
+        )
+        sums = tf.sparse.reduce_sum(ids, 1) + tf.reduce_sum(
+            vectors.with_row_splits_dtype(tf.int64), [1, 2]
+        )
         return {"y": sums + tf.cast(counts, tf.float32) + tf.reduce_sum(x, 1)}
 
     export(model, folder / "ours", INPUTS, version=1)
@@ -68,8 +75,15 @@ def server(tf, tmp_path_factory):
             return {"y": tf.sparse.reduce_sum(x, 1)}
 
     theirs = Theirs()
-    tf.saved_model.save(theirs, str(folder / "theirs" / "1"), signatures=theirs.__call__.get_concrete_function())
-    export(lambda x: {"y": tf.reduce_sum(x, 1)}, folder / "dense", {"x": ("float32", [None, 2])}, version=1)
+    tf.saved_model.save(
+        theirs, str(folder / "theirs" / "1"), signatures=theirs.__call__.get_concrete_function()
+    )
+    export(
+        lambda x: {"y": tf.reduce_sum(x, 1)},
+        folder / "dense",
+        {"x": ("float32", [None, 2])},
+        version=1,
+    )
     with Server([folder / name for name in ("ours", "theirs", "dense")], rest=0, grpc=0) as server:
         yield server
 
@@ -117,7 +131,10 @@ class TestServed:
 
     def test_a_model_of_tensorflows_own_is_told_the_way_out(self, server):
         empty = tw.Sparse(np.zeros((0, 2), np.int64), np.zeros(0, np.float32), (2, 10))
-        with Client(server.rest_url, model="theirs") as client, pytest.raises(tw.ModelError) as caught:
+        with (
+            Client(server.rest_url, model="theirs") as client,
+            pytest.raises(tw.ModelError) as caught,
+        ):
             client.predict({"x": empty})
         assert caught.value.status == 400
         assert all(word in str(caught.value) for word in ("gRPC", "rows", "serialized"))

@@ -1,4 +1,6 @@
-"""Any tensor in, any tensor out: a model exported, served by `tensorwire serve` in a process of its own, and called over the loopback."""
+"""Any tensor in, any tensor out: a model exported, served by `tensorwire serve` in a process of its
+own, and called over the loopback.
+"""
 
 import asyncio
 import json
@@ -16,7 +18,11 @@ from tensorwire.serving import AsyncClient, Client, Signature
 
 pytestmark = pytest.mark.tensorflow
 FORMS = ("parts", "serialized", "example")
-NAMES = {"parts": "serving_default", "serialized": "serving_default_serialized", "example": "serving_default_example"}
+NAMES = {
+    "parts": "serving_default",
+    "serialized": "serving_default_serialized",
+    "example": "serving_default_example",
+}
 
 
 class Double:
@@ -29,7 +35,9 @@ class Double:
     @staticmethod
     def two(tf):
         def model(sparse_input_1, sparse_input_2):
-            return {"sum": tf.sparse.reduce_sum(sparse_input_1) + tf.sparse.reduce_sum(sparse_input_2)}
+            return {
+                "sum": tf.sparse.reduce_sum(sparse_input_1) + tf.sparse.reduce_sum(sparse_input_2)
+            }
 
         return model
 
@@ -40,20 +48,45 @@ def served(tf, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     recommender = models.recommender(tf)
     tw.serving.export(recommender, folder / "ranker", models.SIGNATURE, forms=FORMS, version=3)
-    tw.serving.export(Double.one(tf), folder / "one", {"sparse_input": ("sparse", "float32", [None, None])}, version=1)
-    both = {"sparse_input_1": ("sparse", "int32", [None, None]), "sparse_input_2": ("sparse", "int32", [None, None])}
+    tw.serving.export(
+        Double.one(tf),
+        folder / "one",
+        {"sparse_input": ("sparse", "float32", [None, None])},
+        version=1,
+    )
+    both = {
+        "sparse_input_1": ("sparse", "int32", [None, None]),
+        "sparse_input_2": ("sparse", "int32", [None, None]),
+    }
     tw.serving.export(Double.two(tf), folder / "two", both, version=1)
-    tw.serving.export(lambda x: {"same": x}, folder / "sparse_out", {"x": ("sparse", "float32", [None, 10])}, version=1)
-    tw.serving.export(lambda x: {"y": x * 2}, folder / "half", {"x": ("float16", [None])}, version=1)
+    tw.serving.export(
+        lambda x: {"same": x},
+        folder / "sparse_out",
+        {"x": ("sparse", "float32", [None, 10])},
+        version=1,
+    )
+    tw.serving.export(
+        lambda x: {"y": x * 2}, folder / "half", {"x": ("float16", [None])}, version=1
+    )
 
-    class Plain(tf.Module):  # what TensorFlow itself makes of sparse and ragged arguments: x, x_1, x_2
-        @tf.function(input_signature=[tf.SparseTensorSpec([None, 20], tf.float32), tf.RaggedTensorSpec([None, None], tf.int64)])
+    # what TensorFlow itself makes of sparse and ragged arguments: x, x_1, x_2
+    class Plain(tf.Module):
+        @tf.function(
+            input_signature=[
+                tf.SparseTensorSpec([None, 20], tf.float32),
+                tf.RaggedTensorSpec([None, None], tf.int64),
+            ]
+        )
         def __call__(self, x, r):
             return {"y": tf.sparse.reduce_sum(x, 1) + tf.cast(tf.reduce_sum(r, 1), tf.float32)}
 
     plain = Plain()
-    tf.saved_model.save(plain, str(folder / "plain" / "1"), signatures=plain.__call__.get_concrete_function())
-    with Process(*(folder / name for name in ("ranker", "one", "two", "sparse_out", "half", "plain"))) as process:
+    tf.saved_model.save(
+        plain, str(folder / "plain" / "1"), signatures=plain.__call__.get_concrete_function()
+    )
+    with Process(
+        *(folder / name for name in ("ranker", "one", "two", "sparse_out", "half", "plain"))
+    ) as process:
         yield process, recommender, folder
 
 
@@ -82,7 +115,9 @@ class TestTheRecommendationModel:
         kserve = how == "kserve"
         if kserve and form != "parts":
             pytest.skip("KServe has one signature for a model")
-        with Client(url, model="ranker", signature=NAMES[form], protocol="kserve" if kserve else None) as client:
+        with Client(
+            url, model="ranker", signature=NAMES[form], protocol="kserve" if kserve else None
+        ) as client:
             if form == "parts" and how == "rows":
                 with pytest.raises(tw.EncodeError, match="first dimension"):
                     client.predict(tensors, layout="rows")
@@ -105,7 +140,9 @@ class TestTheRecommendationModel:
             assert all(same(*pair) for pair in zip(found, wanted, strict=True))
 
     def test_the_client_needs_no_tensorflow(self, served, tmp_path):
-        """A process of its own, which takes its tensors from a file, and where TensorFlow and protobuf are never imported."""
+        """A process of its own, which takes its tensors from a file, and where TensorFlow and
+        protobuf are never imported.
+        """
         process, recommender, _ = served
         tensors = models.inputs(5)
         tw.save(tmp_path / "in.safetensors", tensors)
@@ -118,7 +155,9 @@ for url in ({process.url!r}, {process.grpc_url!r}):
         tw.save({str(tmp_path)!r} + "/" + url[:4] + ".safetensors", client.predict(tensors))
 print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "google")])
 """
-        ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        ran = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        )
         assert ran.stdout.strip() == "[]"
         for name in ("http", "grpc"):
             assert same(tw.load(tmp_path / f"{name}.safetensors"), expected(recommender, tensors))
@@ -127,18 +166,29 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
         process, _, folder = served
         for url in (process.url, process.grpc_url):
             with Client(url, model="ranker", version=3) as client:
-                assert [(each.version, each.state) for each in client.status()] == [(3, "AVAILABLE")]
+                assert [(each.version, each.state) for each in client.status()] == [
+                    (3, "AVAILABLE")
+                ]
                 about = client.metadata()
                 assert about.version == 3 and set(NAMES.values()) <= set(about.signatures)
                 on_disk = Signature.from_saved_model(folder / "ranker")
                 assert about.signatures["serving_default"].inputs == on_disk.inputs
-            with Client(url, model="ranker", version=9) as client, pytest.raises(tw.ModelError) as caught:
+            with (
+                Client(url, model="ranker", version=9) as client,
+                pytest.raises(tw.ModelError) as caught,
+            ):
                 client.status()
             assert caught.value.status == 404
-            with Client(url, model="nobody") as client, pytest.raises(tw.ModelError, match="Servable not found") as caught:
+            with (
+                Client(url, model="nobody") as client,
+                pytest.raises(tw.ModelError, match="Servable not found") as caught,
+            ):
                 client.predict({"x": [1]})
             assert caught.value.status == 404
-            with Client(url, model="ranker", label="canary") as client, pytest.raises(tw.ModelError, match="label"):
+            with (
+                Client(url, model="ranker", label="canary") as client,
+                pytest.raises(tw.ModelError, match="label"),
+            ):
                 client.metadata()
 
     def test_what_the_model_refuses_names_the_input(self, served):
@@ -146,7 +196,10 @@ print([name for name in sys.modules if name.split(".")[0] in ("tensorflow", "goo
         bad = models.parts(models.inputs(2)) | {"words_row_splits_0": np.array([0, 5, 2])}
         for url in (process.url, process.grpc_url):
             signature = Signature.from_saved_model(folder / "ranker")
-            with Client(url, model="ranker", signature=signature) as client, pytest.raises(tw.ModelError, match="words") as caught:
+            with (
+                Client(url, model="ranker", signature=signature) as client,
+                pytest.raises(tw.ModelError, match="words") as caught,
+            ):
                 client.predict(bad)
             assert caught.value.status == 400
 
@@ -169,7 +222,10 @@ class TestWhatTensorFlowItselfExports:
 
     def test_half_floats_by_grpc_and_kserve_only(self, served):
         process, _, _ = served
-        with Client(process.url, model="half") as client, pytest.raises(tw.EncodeError, match="gRPC takes it"):
+        with (
+            Client(process.url, model="half") as client,
+            pytest.raises(tw.EncodeError, match="gRPC takes it"),
+        ):
             client.predict(np.float16([1]))
         for url, protocol in ((process.grpc_url, None), (process.url, "kserve")):
             with Client(url, model="half", protocol=protocol) as client:
@@ -186,13 +242,21 @@ class TestTheSeeds:
             found = client.predict({"sparse_input": sparse})["dense"]
             assert found.tolist() == tf.sparse.to_dense(sparse).numpy().tolist()
             # The seed's own nested form, of plain lists, is understood for what it is.
-            nested = {"sparse_input": {"indices": [[0, 0], [1, 2], [2, 3]], "values": [1, 2, 3], "dense_shape": [3, 4]}}
+            nested = {
+                "sparse_input": {
+                    "indices": [[0, 0], [1, 2], [2, 3]],
+                    "values": [1, 2, 3],
+                    "dense_shape": [3, 4],
+                }
+            }
             assert client.predict(nested)["dense"].tolist() == found.tolist()
             # Sent as the seed has it, Serving refuses it; and we say why before it is sent.
             with pytest.raises(tw.ModelError) as caught:
                 client.send(json.dumps(nested).encode())
             assert caught.value.status == 400
-            fault = tw.serving.rest.check(json.dumps({"inputs": nested}).encode(), client.signature())
+            fault = tw.serving.rest.check(
+                json.dumps({"inputs": nested}).encode(), client.signature()
+            )
             assert fault.status == 400 and "sparse_input_indices" in fault.hint
 
     def test_several_sparse_tensors(self, tf, served):
@@ -201,26 +265,40 @@ class TestTheSeeds:
         second = tf.sparse.SparseTensor([[0, 2], [2, 0]], [3, 4], [3, 3])
         for url in (process.url, process.grpc_url):
             with Client(url, model="two") as client:
-                assert client.predict({"sparse_input_1": first, "sparse_input_2": second})["sum"] == 10
+                assert (
+                    client.predict({"sparse_input_1": first, "sparse_input_2": second})["sum"] == 10
+                )
 
     def test_a_prediction_function_as_a_saved_model(self, tf, tmp_path):
-        """Seed 003, example 3: a bare function cannot be saved by TensorFlow; exported it can, and it can be called when it is loaded."""
+        """Seed 003, example 3: a bare function cannot be saved by TensorFlow; exported it can, and
+        it can be called when it is loaded.
+        """
 
         @tf.function
         def prediction_function(input_tensor):
             return input_tensor * 2.0
 
-        tw.serving.export(prediction_function, tmp_path / "saved_model", {"input_tensor": ("float32", [None, 3])})
+        tw.serving.export(
+            prediction_function, tmp_path / "saved_model", {"input_tensor": ("float32", [None, 3])}
+        )
         reloaded = tf.saved_model.load(str(tmp_path / "saved_model"))
         assert reloaded(tf.constant([[1.0, 2.0, 3.0]])).numpy().tolist() == [[2, 4, 6]]
-        assert Signature.from_saved_model(tmp_path / "saved_model").inputs["input_tensor"].dtype == "float32"
+        assert (
+            Signature.from_saved_model(tmp_path / "saved_model").inputs["input_tensor"].dtype
+            == "float32"
+        )
 
 
 class TestTheCommand:
     """tensorwire request, as a process."""
 
     def ask(self, *words, status=0, text=None):
-        ran = subprocess.run([sys.executable, "-m", "tensorwire", "request", *map(str, words)], capture_output=True, text=True, input=text)
+        ran = subprocess.run(
+            [sys.executable, "-m", "tensorwire", "request", *map(str, words)],
+            capture_output=True,
+            text=True,
+            input=text,
+        )
         assert ran.returncode == status, ran.stderr
         return ran.stdout if status != 2 else ran.stderr
 
@@ -229,7 +307,9 @@ class TestTheCommand:
         nested = 'sparse_input={"indices": [[0, 0]], "values": [5], "dense_shape": [1, 2]}'
         assert "[[5. 0.]]" in self.ask(f"{process.url}/v1/models/one", nested)
         assert "[[5. 0.]]" in self.ask(f"{process.grpc_url}/one", nested)
-        assert "[[5. 0.]]" in self.ask(process.url, "--model", "one", "--version", 1, nested, "--compression", "gzip")
+        assert "[[5. 0.]]" in self.ask(
+            process.url, "--model", "one", "--version", 1, nested, "--compression", "gzip"
+        )
         assert "goes as parts" in self.ask(f"{process.url}/v1/models/one", nested, "--explain")
 
     def test_files_in_and_out(self, served, tmp_path):
@@ -237,52 +317,103 @@ class TestTheCommand:
         tensors = models.inputs(4)
         tw.save(tmp_path / "in.npz", tensors)
         out = tmp_path / "out.safetensors"
-        assert "score: float32 (4,)" in self.ask(f"{process.grpc_url}/ranker", "--inputs", tmp_path / "in.npz", "--out", out)
+        assert "score: float32 (4,)" in self.ask(
+            f"{process.grpc_url}/ranker", "--inputs", tmp_path / "in.npz", "--out", out
+        )
         assert same(tw.load(out), expected(recommender, tensors))
         x = tw.Sparse([[0, 1]], np.float32([3]), (1, 2))
         tw.save(tmp_path / "x.safetensors", {"a": x, "b": x})
-        assert "[[0. 3.]]" in self.ask(f"{process.url}/v1/models/one", f"sparse_input=@{tmp_path / 'x.safetensors'}#a")
+        assert "[[0. 3.]]" in self.ask(
+            f"{process.url}/v1/models/one", f"sparse_input=@{tmp_path / 'x.safetensors'}#a"
+        )
 
     def test_the_curl_line_works(self, served, tmp_path):
         process, recommender, folder = served
         tensors = models.inputs(4)
         tw.save(tmp_path / "in.npz", tensors)
-        line = self.ask(folder / "ranker", "--inputs", tmp_path / "in.npz", "--curl", "--url", process.url)
+        line = self.ask(
+            folder / "ranker", "--inputs", tmp_path / "in.npz", "--curl", "--url", process.url
+        )
         assert shlex.split(line)[0] == "curl"
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         wanted = expected(recommender, tensors)
         assert np.array_equal(json.loads(answer)["outputs"]["score"], wanted["score"])
-        line = self.ask(f"{process.url}/v1/models/ranker", "--inputs", tmp_path / "in.npz", "--curl", "--save-body", tmp_path / "it's body")
+        line = self.ask(
+            f"{process.url}/v1/models/ranker",
+            "--inputs",
+            tmp_path / "in.npz",
+            "--curl",
+            "--save-body",
+            tmp_path / "it's body",
+        )
         answer = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout
         assert np.array_equal(json.loads(answer)["outputs"]["items"], wanted["items"])
-        line = self.ask(f"{process.url}/v2/models/half", "x=[1, 2]", "--curl", "--save-body", tmp_path / "raw")
-        ran = subprocess.run(["sh", "-c", line.strip() + f" -o {tmp_path}/answer -D {tmp_path}/headers"], capture_output=True)
+        line = self.ask(
+            f"{process.url}/v2/models/half", "x=[1, 2]", "--curl", "--save-body", tmp_path / "raw"
+        )
+        ran = subprocess.run(
+            ["sh", "-c", line.strip() + f" -o {tmp_path}/answer -D {tmp_path}/headers"],
+            capture_output=True,
+        )
         assert ran.returncode == 0 and b"FP16" in (tmp_path / "answer").read_bytes()
 
     def test_bodies_are_checked(self, served):
         process, _, folder = served
-        bad = '{"inputs": {"sparse_input_indices": [[0, 0.5]], "sparse_input_values": [1], "sparse_input_dense_shape": [1, 2]}}'
+        bad = (
+            '{"inputs": {"sparse_input_indices": [[0, 0.5]], "sparse_input_values": [1],'
+            ' "sparse_input_dense_shape": [1, 2]}}'
+        )
         told = self.ask(folder / "one", "--body", "-", "--check", text=bad, status=1)
         assert "would answer 400 at $.inputs.sparse_input_indices[0][1]" in told
-        assert json.loads(self.ask(folder / "one", "--body", "-", "--check", "--json", text=bad, status=1))["status"] == 400
+        assert (
+            json.loads(
+                self.ask(folder / "one", "--body", "-", "--check", "--json", text=bad, status=1)
+            )["status"]
+            == 400
+        )
         fine = bad.replace("0.5", "1")
         assert "takes this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
-        assert "[[0. 1.]]" in self.ask(f"{process.url}/v1/models/one:predict", "--body", "-", text=fine)
+        assert "[[0. 1.]]" in self.ask(
+            f"{process.url}/v1/models/one:predict", "--body", "-", text=fine
+        )
 
     def test_a_folder_prints_the_body(self, served):
         _, _, folder = served
         body = self.ask(folder / "half" / "1", "x=[1]", status=1)
         assert body == ""
-        printed = json.loads(self.ask(folder / "plain", 'x={"indices": [[0, 1]], "values": [2], "dense_shape": [1, 20]}', "r=[[1]]"))
-        assert printed == {"inputs": {"x": [[0, 1]], "x_1": [2.0], "x_2": [1, 20], "r": [1], "r_1": [0, 1]}}
+        printed = json.loads(
+            self.ask(
+                folder / "plain",
+                'x={"indices": [[0, 1]], "values": [2], "dense_shape": [1, 20]}',
+                "r=[[1]]",
+            )
+        )
+        assert printed == {
+            "inputs": {"x": [[0, 1]], "x_1": [2.0], "x_2": [1, 20], "r": [1], "r_1": [0, 1]}
+        }
 
     def test_wrong_usage_and_bad_servers(self, served):
         process, _, _ = served
         assert "use one" in self.ask(process.url, "--model", "one", "x=1", "--body", "-", status=2)
-        assert "curl does not speak gRPC" in self.ask(f"{process.grpc_url}/one", "x=1", "--curl", status=2)
+        assert "curl does not speak gRPC" in self.ask(
+            f"{process.grpc_url}/one", "x=1", "--curl", status=2
+        )
         ran = subprocess.run(
-            [sys.executable, "-m", "tensorwire", "request", "http://127.0.0.1:9/v1/models/one", "x=1", "--deadline", "2"],
+            [
+                sys.executable,
+                "-m",
+                "tensorwire",
+                "request",
+                "http://127.0.0.1:9/v1/models/one",
+                "x=1",
+                "--deadline",
+                "2",
+            ],
             capture_output=True,
             text=True,
         )
-        assert ran.returncode == 1 and len(ran.stderr.splitlines()) == 1 and "127.0.0.1:9" in ran.stderr
+        assert (
+            ran.returncode == 1
+            and len(ran.stderr.splitlines()) == 1
+            and "127.0.0.1:9" in ran.stderr
+        )

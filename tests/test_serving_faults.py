@@ -1,4 +1,6 @@
-"""Whatever a server does: done by the deadline, the documented error, bounded memory, no connection left open. For threads and asyncio."""
+"""Whatever a server does: done by the deadline, the documented error, bounded memory, no connection
+left open. For threads and asyncio.
+"""
 
 import asyncio
 import json
@@ -101,7 +103,8 @@ def test_fault(make, name):
         took = time.monotonic() - start
         assert took < seconds + 1
         assert took >= seconds if late else took < 2
-        if mode.error is None:  # there is nothing to keep after an error, so all has to be closed already
+        # there is nothing to keep after an error, so all has to be closed already
+        if mode.error is None:
             transport.close()
         server.join()
         assert server.leaked == 0
@@ -136,9 +139,24 @@ print(json.dumps(grown))
 
 
 def test_memory_is_bounded():
-    """Whatever the server sends or promises: 64 MB and what the limits allow. The client has its own process, and only that is measured."""
-    nothing = ["promises_much", "promises_a_large_chunk", "length_huge", "chunk_huge", "endless_header"]
-    names = [*nothing, "gzip_bomb", "gzip_bomb_in_chunks", "endless_gzip", "endless_chunks", "endless_body"]
+    """Whatever the server sends or promises: 64 MB and what the limits allow. The client has its
+    own process, and only that is measured.
+    """
+    nothing = [
+        "promises_much",
+        "promises_a_large_chunk",
+        "length_huge",
+        "chunk_huge",
+        "endless_header",
+    ]
+    names = [
+        *nothing,
+        "gzip_bomb",
+        "gzip_bomb_in_chunks",
+        "endless_gzip",
+        "endless_chunks",
+        "endless_body",
+    ]
     servers = [(f"{name} {kind}", BadServer(MODES[name])) for name in names for kind in TRANSPORTS]
     for _, server in servers:
         server.__enter__()
@@ -179,7 +197,8 @@ def test_tls_is_used_again_and_verified(make):
             assert bytes(transport.send(large, Deadline.after(PATIENT)).body) == BODY
         transport.close()
         assert (server.connections, server.requests) == (1, 5)
-        with pytest.raises(TransportError, match=r"certificate .* is not valid"):  # without a context the system's authorities count
+        # without a context the system's authorities count
+        with pytest.raises(TransportError, match=r"certificate .* is not valid"):
             make(server.url).send(GET, Deadline.after(PATIENT))
 
 
@@ -205,7 +224,9 @@ def test_a_connection_of_another_process_is_not_touched(make, monkeypatch):
 
 
 class Counted:
-    """A behaviour of the server: answers after a moment, and knows how many requests there were at once."""
+    """A behaviour of the server: answers after a moment, and knows how many requests there were at
+    once.
+    """
 
     def __init__(self):
         self.lock, self.now, self.most = threading.Lock(), 0, 0
@@ -227,7 +248,9 @@ def test_there_are_no_more_connections_than_asked_for(most):
     counted = Counted()
     with serving(counted) as server, HttpTransport(server.url, connections=most) as transport:
         with ThreadPoolExecutor(12) as pool:
-            answers = list(pool.map(lambda _: transport.send(GET, Deadline.after(PATIENT)), range(24)))
+            answers = list(
+                pool.map(lambda _: transport.send(GET, Deadline.after(PATIENT)), range(24))
+            )
         assert len(answers) == 24 and counted.most == most and server.connections == most
 
 
@@ -236,10 +259,16 @@ def test_nor_by_asyncio():
 
     async def main(url):
         async with AsyncHttpTransport(url, connections=3) as transport:
-            return await asyncio.gather(*(transport.send(GET, Deadline.after(PATIENT)) for _ in range(24)))
+            return await asyncio.gather(
+                *(transport.send(GET, Deadline.after(PATIENT)) for _ in range(24))
+            )
 
     with serving(counted) as server:
-        assert len(asyncio.run(main(server.url))) == 24 and counted.most == 3 and server.connections == 3
+        assert (
+            len(asyncio.run(main(server.url))) == 24
+            and counted.most == 3
+            and server.connections == 3
+        )
 
 
 def test_a_call_that_gives_up_waiting_keeps_nobody_else_waiting():
@@ -249,7 +278,9 @@ def test_a_call_that_gives_up_waiting_keeps_nobody_else_waiting():
     async def main(url):
         async with AsyncHttpTransport(url, connections=1) as transport:
             late = [transport.send(GET, Deadline.after(0.03)) for _ in range(5)]
-            tasks = [asyncio.create_task(transport.send(GET, Deadline.after(PATIENT))) for _ in range(10)]
+            tasks = [
+                asyncio.create_task(transport.send(GET, Deadline.after(PATIENT))) for _ in range(10)
+            ]
             await asyncio.sleep(0)
             for task in tasks[1::2]:
                 task.cancel()
@@ -269,7 +300,11 @@ def test_a_call_that_never_has_its_turn_ends_by_its_deadline():
         started.set()
         time.sleep(3)
 
-    with serving(silent) as server, HttpTransport(server.url, connections=1) as transport, ThreadPoolExecutor(1) as pool:
+    with (
+        serving(silent) as server,
+        HttpTransport(server.url, connections=1) as transport,
+        ThreadPoolExecutor(1) as pool,
+    ):
         first = pool.submit(transport.send, GET, Deadline.after(1.5))
         assert started.wait(5)
         begun = time.monotonic()
@@ -296,7 +331,9 @@ def test_many_threads():
 
         def calls(thread):
             for i in range(50):
-                answer = transport.send(Call("POST", f"/{thread}/{i}", [bytes(thread * 1000)]), Deadline.after(20))
+                answer = transport.send(
+                    Call("POST", f"/{thread}/{i}", [bytes(thread * 1000)]), Deadline.after(20)
+                )
                 if not bytes(answer.body).startswith(b"POST /%d/%d HTTP/1.1\r\n" % (thread, i)):
                     wrong.append((thread, i))
 
@@ -311,7 +348,10 @@ def test_many_threads():
 def test_many_tasks():
     async def main(url):
         async with AsyncHttpTransport(url) as transport:
-            calls = [transport.send(Call("POST", f"/{i}", [bytes(i * 1000)]), Deadline.after(20)) for i in range(100)]
+            calls = [
+                transport.send(Call("POST", f"/{i}", [bytes(i * 1000)]), Deadline.after(20))
+                for i in range(100)
+            ]
             for i, answer in enumerate(await asyncio.gather(*calls)):
                 assert bytes(answer.body).startswith(b"POST /%d HTTP/1.1\r\n" % i)
 
@@ -376,7 +416,11 @@ def test_connecting_has_its_own_time(make, name):
 def test_a_name_server_that_does_not_answer(make, monkeypatch):
     """The system's resolver cannot be told a deadline, so it is left behind."""
     real = addresses._addresses
-    monkeypatch.setattr(addresses, "_addresses", lambda origin, flags: real(origin, flags) if flags else time.sleep(2))
+    monkeypatch.setattr(
+        addresses,
+        "_addresses",
+        lambda origin, flags: real(origin, flags) if flags else time.sleep(2),
+    )
     start = time.monotonic()
     with pytest.raises(DeadlineError):
         make("http://somewhere.example").send(GET, Deadline.after(0.2))
@@ -387,11 +431,20 @@ def test_a_name_server_that_does_not_answer(make, monkeypatch):
 
 @pytest.mark.timing
 def test_the_next_address_is_tried(make, monkeypatch):
-    with BadServer(MODES["refused"]) as nobody, BadServer(MODES["slow_accept"]) as full, serving(good) as server:
-        found = [(addresses.socket.AF_INET, ("127.0.0.1", it.port)) for it in (nobody, full, server)]
+    with (
+        BadServer(MODES["refused"]) as nobody,
+        BadServer(MODES["slow_accept"]) as full,
+        serving(good) as server,
+    ):
+        found = [
+            (addresses.socket.AF_INET, ("127.0.0.1", it.port)) for it in (nobody, full, server)
+        ]
         monkeypatch.setattr(addresses, "_addresses", lambda origin, flags: found)
         start = time.monotonic()
-        assert make("http://somewhere.example", connect=0.8).send(GET, Deadline.after(PATIENT)).status == 200
+        assert (
+            make("http://somewhere.example", connect=0.8).send(GET, Deadline.after(PATIENT)).status
+            == 200
+        )
         assert time.monotonic() - start < 0.8  # the second took its half of the time, and no more
 
 
@@ -415,7 +468,12 @@ def test_a_deadline_that_has_passed(make):
 
 def test_localhost_by_name(make):
     with serving(good) as server:
-        assert make(server.url.replace("127.0.0.1", "localhost")).send(GET, Deadline.after(PATIENT)).status == 200
+        assert (
+            make(server.url.replace("127.0.0.1", "localhost"))
+            .send(GET, Deadline.after(PATIENT))
+            .status
+            == 200
+        )
 
 
 def test_no_proxy_from_the_environment(make, monkeypatch):
@@ -437,7 +495,9 @@ def test_an_answer_of_many_chunks(make):
 
     with serving(serve) as server:
         body = make(server.url).send(GET, Deadline.after(PATIENT)).body
-        assert bytes(body) == b"".join(bytes([i % 256]) * (i * 997 % 200_000 + 1) for i in range(100))
+        assert bytes(body) == b"".join(
+            bytes([i % 256]) * (i * 997 % 200_000 + 1) for i in range(100)
+        )
 
 
 # ---- proxies
@@ -445,10 +505,16 @@ def test_an_answer_of_many_chunks(make):
 
 def test_proxy_for_http(make):
     with serving(echo) as server:
-        transport = make("http://models.example:8501/team", proxy=f"http://user:pass%40word@127.0.0.1:{server.port}")
+        transport = make(
+            "http://models.example:8501/team",
+            proxy=f"http://user:pass%40word@127.0.0.1:{server.port}",
+        )
         head = bytes(transport.send(GET, Deadline.after(PATIENT)).body).split(b"\r\n")
         assert head[0] == b"GET http://models.example:8501/team/v1/models/m HTTP/1.1"
-        assert b"Host: models.example:8501" in head and b"Proxy-Authorization: Basic dXNlcjpwYXNzQHdvcmQ=" in head
+        assert (
+            b"Host: models.example:8501" in head
+            and b"Proxy-Authorization: Basic dXNlcjpwYXNzQHdvcmQ=" in head
+        )
 
 
 def test_proxy_for_https(make):
@@ -474,12 +540,17 @@ def test_proxy_for_https(make):
             pass
 
     with serving(good, tls="ours") as target, serving(tunnel) as proxy:
-        transport = make(target.url, context=target.context, proxy=f"http://u:p@127.0.0.1:{proxy.port}")
+        transport = make(
+            target.url, context=target.context, proxy=f"http://u:p@127.0.0.1:{proxy.port}"
+        )
         for _ in range(3):
             assert bytes(transport.send(GET, Deadline.after(PATIENT)).body) == BODY
         transport.close()
         assert proxy.connections == target.connections == 1 and target.requests == 3
-        assert heads[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % target.port) and b"Proxy-Authorization: Basic dTpw" in heads[0]
+        assert (
+            heads[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % target.port)
+            and b"Proxy-Authorization: Basic dTpw" in heads[0]
+        )
 
 
 @pytest.mark.parametrize(
@@ -498,7 +569,9 @@ def test_proxy_that_does_not_help(make, answer, error, words):
         wait_for_end(sock)
 
     with serving(serve) as server:
-        transport = make("https://models.example", proxy=f"http://127.0.0.1:{server.port}", connect=0.3)
+        transport = make(
+            "https://models.example", proxy=f"http://127.0.0.1:{server.port}", connect=0.3
+        )
         with pytest.raises(error, match=words) as caught:
             transport.send(GET, Deadline.after(PATIENT))
         assert type(caught.value) is error
@@ -538,7 +611,17 @@ def test_urls_that_are_none(url, words):
 
 @pytest.mark.parametrize(
     "headers",
-    [{"A": "b\r\nC: d"}, {"A": "b\nC"}, {"A": "b\0"}, {"A b": "c"}, {"": "c"}, {"A": "…"}, {"Content-Length": "1"}, {"A": 1}, {1: "A"}],
+    [
+        {"A": "b\r\nC: d"},
+        {"A": "b\nC"},
+        {"A": "b\0"},
+        {"A b": "c"},
+        {"": "c"},
+        {"A": "…"},
+        {"Content-Length": "1"},
+        {"A": 1},
+        {1: "A"},
+    ],
 )
 def test_headers_that_cannot_be_sent(make, headers):
     with pytest.raises(EncodeError):
@@ -547,7 +630,16 @@ def test_headers_that_cannot_be_sent(make, headers):
         make("http://127.0.0.1:1").send(Call("GET", "/", headers=headers), Deadline.after(1))
 
 
-@pytest.mark.parametrize("call", [Call("GET", "/a b"), Call("GET", "/ü"), Call("GET", "/\r\nX: y"), Call("G T", "/"), Call("", "/")])
+@pytest.mark.parametrize(
+    "call",
+    [
+        Call("GET", "/a b"),
+        Call("GET", "/ü"),
+        Call("GET", "/\r\nX: y"),
+        Call("G T", "/"),
+        Call("", "/"),
+    ],
+)
 def test_targets_that_cannot_be_sent(make, call):
     with pytest.raises(EncodeError, match="percent-encoded"):
         make("http://127.0.0.1:1").send(call, Deadline.after(1))

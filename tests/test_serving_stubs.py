@@ -1,4 +1,6 @@
-"""The official stubs, `tensorflow-serving-api`, both ways: their client on our server, our client on a server that is built of theirs."""
+"""The official stubs, `tensorflow-serving-api`, both ways: their client on our server, our client
+on a server that is built of theirs.
+"""
 
 import subprocess
 import sys
@@ -20,12 +22,20 @@ def ours(tf, tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     recommender = models.recommender(tf)
     tw.serving.export(recommender, folder / "ranker", models.SIGNATURE, version=3)
-    tw.serving.export(lambda **x: {f"{name}_out": tf.identity(each) for name, each in x.items()}, folder / "echo", ECHOED, version=1)
+    tw.serving.export(
+        lambda **x: {f"{name}_out": tf.identity(each) for name, each in x.items()},
+        folder / "echo",
+        ECHOED,
+        version=1,
+    )
     with Process(folder / "ranker", folder / "echo", "--label", "ranker:stable=3") as process:
         yield process, recommender
 
 
-DTYPES = "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool complex64 string".split()
+DTYPES = (
+    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool"
+    " complex64 string".split()
+)
 ECHOED = {name: (name, [None]) for name in DTYPES}
 
 
@@ -35,7 +45,10 @@ def stub(ours):
     from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
     with grpc.insecure_channel(ours[0].grpc) as channel:
-        yield prediction_service_pb2_grpc.PredictionServiceStub(channel), model_service_pb2_grpc.ModelServiceStub(channel)
+        yield (
+            prediction_service_pb2_grpc.PredictionServiceStub(channel),
+            model_service_pb2_grpc.ModelServiceStub(channel),
+        )
 
 
 class TestTheirClientOnOurServer:
@@ -60,10 +73,16 @@ class TestTheirClientOnOurServer:
 
         request = predict_pb2.PredictRequest()
         request.model_spec.name = "echo"
-        given = {name: np.array([b"a", b"\xff"] if name == "string" else [1, 0], tf.as_dtype(name).as_numpy_dtype) for name in DTYPES}
+        given = {
+            name: np.array(
+                [b"a", b"\xff"] if name == "string" else [1, 0], tf.as_dtype(name).as_numpy_dtype
+            )
+            for name in DTYPES
+        }
         for name, array in given.items():
             made = tf.make_tensor_proto(array)
-            if form == "typed" and made.tensor_content:  # which it fills for all but half floats and strings
+            # which it fills for all but half floats and strings
+            if form == "typed" and made.tensor_content:
                 made = tf.make_tensor_proto(array.tolist(), dtype=name)
             request.inputs[name].CopyFrom(made)
         answer = stub[0].Predict(request, 30)
@@ -80,8 +99,12 @@ class TestTheirClientOnOurServer:
         found = get_model_metadata_pb2.SignatureDefMap()
         assert stub[0].GetModelMetadata(request, 30).metadata["signature_def"].Unpack(found)
         signature = found.signature_def["serving_default"]
-        assert set(signature.inputs) == set(models.parts(models.inputs(1))) and set(signature.outputs) == {"score", "items", "weights"}
-        assert signature.inputs["profile"].dtype == 1 and [dim.size for dim in signature.inputs["profile"].tensor_shape.dim] == [-1, 3]
+        assert set(signature.inputs) == set(models.parts(models.inputs(1))) and set(
+            signature.outputs
+        ) == {"score", "items", "weights"}
+        assert signature.inputs["profile"].dtype == 1 and [
+            dim.size for dim in signature.inputs["profile"].tensor_shape.dim
+        ] == [-1, 3]
         asked = get_model_status_pb2.GetModelStatusRequest()
         asked.model_spec.name = "ranker"
         (status,) = stub[1].GetModelStatus(asked, 30).model_version_status
@@ -95,18 +118,26 @@ class TestTheirClientOnOurServer:
         request.model_spec.name = "nobody"
         with pytest.raises(grpc.RpcError) as caught:
             stub[0].Predict(request, 30)
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND and "Servable not found" in caught.value.details()
+        assert (
+            caught.value.code() is grpc.StatusCode.NOT_FOUND
+            and "Servable not found" in caught.value.details()
+        )
         request.model_spec.name = "ranker"
         with pytest.raises(grpc.RpcError) as caught:
             stub[0].Predict(request, 30)
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT and "Missing but required" in caught.value.details()
+        assert (
+            caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            and "Missing but required" in caught.value.details()
+        )
 
 
 @pytest.fixture(scope="module")
 def theirs():
     """A server of their stubs, in a process of its own."""
     command = [sys.executable, str(Path(__file__).parent / "stub_server.py"), "--port", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     try:
         yield f"grpc://127.0.0.1:{int(process.stdout.readline())}"
     finally:
@@ -122,7 +153,10 @@ class TestOurClientOnTheirServer:
             assert client.regress([{"x": [1.0, 2.0]}])["outputs"].tolist() == [3]
         with Client(theirs, model="adder", signature="classify") as client:
             found = client.classify([{"x": [1.0, 2.0]}])
-            assert found["classes"].shape == found["scores"].shape and found["scores"].dtype == np.float32
+            assert (
+                found["classes"].shape == found["scores"].shape
+                and found["scores"].dtype == np.float32
+            )
 
     def test_sparse_parts(self, theirs):
         with Client(theirs, model="sparse") as client:
@@ -133,6 +167,9 @@ class TestOurClientOnTheirServer:
     def test_status_and_a_model_that_is_not_there(self, theirs):
         with Client(theirs, model="adder") as client:
             assert client.status()[0].state == "AVAILABLE"
-        with Client(theirs, model="nobody", signature="serving_default") as client, pytest.raises(tw.ModelError) as caught:
+        with (
+            Client(theirs, model="nobody", signature="serving_default") as client,
+            pytest.raises(tw.ModelError) as caught,
+        ):
             client.predict([1])
         assert caught.value.status == 404

@@ -1,4 +1,6 @@
-"""TensorFlow Serving's rules of today, by the local server: numbers, empty batches, method names, typed fields."""
+"""TensorFlow Serving's rules of today, by the local server: numbers, empty batches, method names,
+typed fields.
+"""
 
 import numpy as np
 import pytest
@@ -35,12 +37,33 @@ def folder(tf, tmp_path_factory):
             return {"y": self.half * x + self.three}
 
     model = HalfPlusThree()
-    names = {"serving_default": model.predict, "tensorflow/serving/regress": model.regress, "classify": model.classify}
+    names = {
+        "serving_default": model.predict,
+        "tensorflow/serving/regress": model.regress,
+        "classify": model.classify,
+    }
     tf.saved_model.save(model, str(folder / "half_plus_three" / "1"), signatures=names)
-    export(lambda f, d: {"f2": tf.identity(f), "d2": tf.identity(d)}, folder / "numbers", NUMBERS, version=1)
-    dtypes = {name: (name, [None]) for name in ("float32", "int64", "bool", "float16", "string", "uint8")}
-    export(lambda **tensors: {f"{name}_out": tf.identity(x) for name, x in tensors.items()}, folder / "echo", dtypes, version=1)
-    export(lambda x: {"y": tf.boolean_mask(x, x > 0)}, folder / "positive", {"x": ("float32", [None])}, version=1)
+    export(
+        lambda f, d: {"f2": tf.identity(f), "d2": tf.identity(d)},
+        folder / "numbers",
+        NUMBERS,
+        version=1,
+    )
+    dtypes = {
+        name: (name, [None]) for name in ("float32", "int64", "bool", "float16", "string", "uint8")
+    }
+    export(
+        lambda **tensors: {f"{name}_out": tf.identity(x) for name, x in tensors.items()},
+        folder / "echo",
+        dtypes,
+        version=1,
+    )
+    export(
+        lambda x: {"y": tf.boolean_mask(x, x > 0)},
+        folder / "positive",
+        {"x": ("float32", [None])},
+        version=1,
+    )
     return folder
 
 
@@ -52,9 +75,17 @@ def server(folder):
 
 class TestMethodNames:
     def test_the_documented_call(self, server):
-        body = {"signature_name": "tensorflow/serving/regress", "examples": [{"x": 1.0}, {"x": 2.0}]}
-        assert post(server.rest_url, "/v1/models/half_plus_three:regress", body) == (200, {"results": [3.5, 4.0]})
-        assert post(server.rest_url, "/v1/models/half_plus_three:predict", {"instances": [1.0, 2.0, 5.0]}) == (
+        body = {
+            "signature_name": "tensorflow/serving/regress",
+            "examples": [{"x": 1.0}, {"x": 2.0}],
+        }
+        assert post(server.rest_url, "/v1/models/half_plus_three:regress", body) == (
+            200,
+            {"results": [3.5, 4.0]},
+        )
+        assert post(
+            server.rest_url, "/v1/models/half_plus_three:predict", {"instances": [1.0, 2.0, 5.0]}
+        ) == (
             200,
             {"predictions": [3.5, 4.0, 5.5]},
         )
@@ -74,7 +105,10 @@ class TestNumbers:
         assert rest.check(body, Signature.given(NUMBERS)) is None
         status, found = post(server.rest_url, "/v1/models/numbers:predict", body)
         assert status == 200
-        assert found["outputs"] == {"f2": [16777216.0, 16777216.0, np.inf, -np.inf], "d2": [9007199254740992.0]}
+        assert found["outputs"] == {
+            "f2": [16777216.0, 16777216.0, np.inf, -np.inf],
+            "d2": [9007199254740992.0],
+        }
 
     def test_in_long_bodies_too(self):
         """Longer than what is explained in Serving's words."""
@@ -84,7 +118,9 @@ class TestNumbers:
 
     def test_in_rows_and_examples(self):
         rows = b'{"instances": [{"f": 1e39, "d": 1}, {"f": 2, "d": 1e39}]}'
-        found = rest.parse_request(rows, Signature.given({"f": ("float32", [None]), "d": ("float64", [None])})).inputs
+        found = rest.parse_request(
+            rows, Signature.given({"f": ("float32", [None]), "d": ("float64", [None])})
+        ).inputs
         assert found["f"].tolist() == [np.inf, 2] and found["d"].tolist() == [1, 1e39]
         examples = b'{"examples": [{"a": 1e39}]}'
         found = rest.parse_request(examples, Signature.given(NUMBERS), verb="regress").examples
@@ -98,7 +134,10 @@ class TestEmptyBatches:
             assert found == (200, {"predictions": []})
 
     def test_rows_that_the_model_drops(self, server):
-        assert post(server.rest_url, "/v1/models/positive:predict", {"instances": [-1.0]}) == (200, {"predictions": []})
+        assert post(server.rest_url, "/v1/models/positive:predict", {"instances": [-1.0]}) == (
+            200,
+            {"predictions": []},
+        )
 
     def test_by_the_client(self, server):
         with Client(server.rest_url, model="numbers") as client:
@@ -135,7 +174,9 @@ class TestTypedFields:
 
         with grpc.insecure_channel(server.grpc_url.removeprefix("grpc://")) as channel:
             sent = b"".join(messages.build_predict(messages.ModelSpec("echo"), self.SENT))
-            return predict_pb2.PredictResponse.FromString(channel.unary_unary(messages.PREDICT)(sent, timeout=30))
+            return predict_pb2.PredictResponse.FromString(
+                channel.unary_unary(messages.PREDICT)(sent, timeout=30)
+            )
 
     def test_answers_have_them(self, tf, server):
         found = self.asked(server).outputs
@@ -152,6 +193,9 @@ class TestTypedFields:
 
     @pytest.mark.parametrize("content", [False, True])
     def test_our_client_reads_both(self, folder, content):
-        with Server(folder / "echo", grpc=0, tensor_content=content) as server, Client(server.grpc_url, model="echo") as client:
+        with (
+            Server(folder / "echo", grpc=0, tensor_content=content) as server,
+            Client(server.grpc_url, model="echo") as client,
+        ):
             found = client.predict(self.SENT)
         assert all(tw.equal(found[f"{name}_out"], tensor) for name, tensor in self.SENT.items())

@@ -1,4 +1,6 @@
-"""`tensorwire show`, and what it is made of: statistics, pictures, image headers, slices, the language of --where, records."""
+"""`tensorwire show`, and what it is made of: statistics, pictures, image headers, slices, the
+language of --where, records.
+"""
 
 import json
 import math
@@ -27,33 +29,69 @@ from tensorwire.records.filters import Where
 def png(width, height):
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     body = b"IHDR" + head
-    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + body + struct.pack(">I", zlib.crc32(body)) + bytes(40)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + struct.pack(">I", 13)
+        + body
+        + struct.pack(">I", zlib.crc32(body))
+        + bytes(40)
+    )
 
 
 def jpeg(width, height):
     extra = b"\xff\xe0" + struct.pack(">H", 16) + b"JFIF\0" + bytes(9)
-    return b"\xff\xd8" + extra + b"\xff\xff\xc0" + struct.pack(">HBHHB", 17, 8, height, width, 3) + bytes(30)
+    return (
+        b"\xff\xd8"
+        + extra
+        + b"\xff\xff\xc0"
+        + struct.pack(">HBHHB", 17, 8, height, width, 3)
+        + bytes(30)
+    )
 
 
 class TestStatistics:
     @settings(deadline=None, max_examples=60)
     @given(
         st.lists(st.floats(width=32), min_size=0, max_size=60),
-        st.sampled_from(["float16", "float32", "float64", "bfloat16", "int8", "uint64", "bool", "float8_e4m3fn", "int4", "complex64"]),
+        st.sampled_from(
+            [
+                "float16",
+                "float32",
+                "float64",
+                "bfloat16",
+                "int8",
+                "uint64",
+                "bool",
+                "float8_e4m3fn",
+                "int4",
+                "complex64",
+            ]
+        ),
     )
     def test_they_are_numpys(self, numbers, name):
         dtype = np.dtype(getattr(ml_dtypes, name, name))
         with np.errstate(all="ignore"):
             array = np.array(numbers, np.float32)
-            array = (np.nan_to_num(array) % 7).astype(dtype) if dtype.kind in "iub" or name == "int4" else array.astype(dtype)
+            array = (
+                (np.nan_to_num(array) % 7).astype(dtype)
+                if dtype.kind in "iub" or name == "int4"
+                else array.astype(dtype)
+            )
         found = statistics(array)
         wide = np.abs(array).astype(np.float64) if name == "complex64" else array.astype(np.float64)
         finite = wide[np.isfinite(wide)]
-        assert found.elements == array.size and found.nans == np.isnan(wide).sum() and found.infinite == np.isinf(wide).sum()
+        assert (
+            found.elements == array.size
+            and found.nans == np.isnan(wide).sum()
+            and found.infinite == np.isinf(wide).sum()
+        )
         assert found.zeros == (wide == 0).sum()
         if len(finite):
             assert found.least == finite.min() and found.largest == finite.max()
-            assert math.isclose(found.mean, finite.mean(), rel_tol=1e-6, abs_tol=1e-9) or abs(finite).max() > 1e37
+            assert (
+                math.isclose(found.mean, finite.mean(), rel_tol=1e-6, abs_tol=1e-9)
+                or abs(finite).max() > 1e37
+            )
         else:
             assert found.least is None and found.largest is None and found.mean is None
 
@@ -77,7 +115,9 @@ class TestStatistics:
     def test_a_histogram_counts_everything_once(self, array):
         found = histogram(array)
         assert sum(found.counts) == array.size and len(found.edges) == len(found.counts) + 1
-        assert all(math.isfinite(edge) for edge in found.edges) and found.edges == sorted(found.edges)
+        assert all(math.isfinite(edge) for edge in found.edges) and found.edges == sorted(
+            found.edges
+        )
         assert histogram(np.float32([np.nan, np.inf])) is None
 
 
@@ -86,7 +126,9 @@ class TestPictures:
         grid = np.zeros((64, 200))
         grid[:, 150:] = 1
         lines = pictures.heat(grid, Paint(80))
-        assert len(lines) == 17 and all(line.startswith(" " * 60) and line.endswith("█" * 20) for line in lines[:-1])
+        assert len(lines) == 17 and all(
+            line.startswith(" " * 60) and line.endswith("█" * 20) for line in lines[:-1]
+        )
 
     def test_colours_are_24_bits_and_end(self):
         lines = pictures.heat(np.arange(12.0).reshape(3, 4), Paint(80, colour=True))
@@ -96,18 +138,31 @@ class TestPictures:
     def test_without_unicode_all_is_ascii(self):
         paint = Paint(60, unicode=False)
         grid = np.arange(12.0).reshape(3, 4)
-        lines = pictures.heat(grid, paint) + pictures.bars(histogram(grid), paint) + pictures.pattern(np.array([[0, 1]]), (5, 9), paint)
+        lines = (
+            pictures.heat(grid, paint)
+            + pictures.bars(histogram(grid), paint)
+            + pictures.pattern(np.array([[0, 1]]), (5, 9), paint)
+        )
         assert "".join(lines).isascii()
 
     @pytest.mark.parametrize(
-        "grid", [np.full((2, 2), np.nan), np.float64([[1.7e308, -1.7e308]]), np.zeros((0, 3)), np.zeros((1, 1)), np.eye(3, dtype=bool)]
+        "grid",
+        [
+            np.full((2, 2), np.nan),
+            np.float64([[1.7e308, -1.7e308]]),
+            np.zeros((0, 3)),
+            np.zeros((1, 1)),
+            np.eye(3, dtype=bool),
+        ],
     )
     def test_odd_grids(self, grid):
         assert pictures.heat(grid, Paint()) and pictures.heat(grid, Paint(colour=True))
 
     def test_the_pattern_has_a_dot_where_a_value_is(self):
         assert pictures.pattern(np.zeros((0, 2), np.int64), (4, 4), Paint()) == ["⠀⠀"]
-        found = pictures.pattern(np.array([[0, 0], [999_999, 999_999]]), (1_000_000, 1_000_000), Paint(20), 4)
+        found = pictures.pattern(
+            np.array([[0, 0], [999_999, 999_999]]), (1_000_000, 1_000_000), Paint(20), 4
+        )
         assert found[0][0] == "⠁" and found[-1][-1] == "⢀" and len(found) <= 4
 
     def test_bars_show_that_there_is_something(self):
@@ -120,11 +175,23 @@ class TestImages:
         assert str(image(png(640, 480))) == "PNG 640 x 480, colour, 8 bits"
         assert str(image(jpeg(31, 77))) == "JPEG 31 x 77, colour"
         assert image(b"GIF89a" + struct.pack("<HH", 3, 4) + bytes(9))[:3] == ("GIF", 3, 4)
-        lossless = b"RIFF" + bytes(4) + b"WEBPVP8L" + bytes(4) + b"\x2f" + struct.pack("<I", 99 | 49 << 14)
+        lossless = (
+            b"RIFF" + bytes(4) + b"WEBPVP8L" + bytes(4) + b"\x2f" + struct.pack("<I", 99 | 49 << 14)
+        )
         assert image(lossless)[:3] == ("WebP", 100, 50)
-        lossy = b"RIFF" + bytes(4) + b"WEBPVP8 " + bytes(4) + bytes(3) + b"\x9d\x01\x2a" + struct.pack("<HH", 12, 34)
+        lossy = (
+            b"RIFF"
+            + bytes(4)
+            + b"WEBPVP8 "
+            + bytes(4)
+            + bytes(3)
+            + b"\x9d\x01\x2a"
+            + struct.pack("<HH", 12, 34)
+        )
         assert image(lossy)[:3] == ("WebP", 12, 34)
-        extended = b"RIFF" + bytes(4) + b"WEBPVP8X" + bytes(4) + b"\x10" + bytes(3) + b"\x09\0\0\x13\0\0"
+        extended = (
+            b"RIFF" + bytes(4) + b"WEBPVP8X" + bytes(4) + b"\x10" + bytes(3) + b"\x09\0\0\x13\0\0"
+        )
         assert str(image(extended)) == "WebP 10 x 20, with alpha"
 
     @pytest.mark.tensorflow
@@ -147,20 +214,29 @@ class TestImages:
 
 
 class TestSlices:
-    @pytest.mark.parametrize("text", ["0", ":", "1:3", "::-1", "0,:,3", "..., 0", "-1,", "[0, 1]", "1:5:2,..."])
+    @pytest.mark.parametrize(
+        "text", ["0", ":", "1:3", "::-1", "0,:,3", "..., 0", "-1,", "[0, 1]", "1:5:2,..."]
+    )
     def test_they_are_numpys(self, text):
         array = np.arange(210).reshape(5, 6, 7)
         key = selection.fitted(selection.parse(text), "dense", array.shape)
         inside = text.strip("[]")
         assert np.array_equal(array[key], eval(f"array[{inside}]"))
 
-    @pytest.mark.parametrize("text", ["", "a", "1;2", "0,,1", "::0", "1:2:3:4", "...,...", "None", "0x1", "[[1]]", "1.5"])
+    @pytest.mark.parametrize(
+        "text", ["", "a", "1;2", "0,,1", "::0", "1:2:3:4", "...,...", "None", "0x1", "[[1]]", "1.5"]
+    )
     def test_what_is_none(self, text):
         with pytest.raises(tw.SchemaError):
             selection.parse(text)
 
     def test_what_does_not_fit(self):
-        for key, kind in [((0, 0, 0), "dense"), ((5,), "dense"), ((0, 1), "ragged"), ((slice(None, None, 2),), "sparse")]:
+        for key, kind in [
+            ((0, 0, 0), "dense"),
+            ((5,), "dense"),
+            ((0, 1), "ragged"),
+            ((slice(None, None, 2),), "sparse"),
+        ]:
             with pytest.raises(tw.SchemaError):
                 selection.fitted(key, kind, (5, 6))
 
@@ -252,7 +328,11 @@ class TestWhere:
         assert "allowed" in str(error.value)
 
     @settings(deadline=None, max_examples=300)
-    @given(st.text(st.sampled_from("label ids0123456789.()[]<>=!'\"andortin,:+-*lambda@{}\\"), max_size=40))
+    @given(
+        st.text(
+            st.sampled_from("label ids0123456789.()[]<>=!'\"andortin,:+-*lambda@{}\\"), max_size=40
+        )
+    )
     def test_any_text_is_read_or_refused(self, text):
         try:
             where = Where(text)
@@ -287,11 +367,19 @@ def files(tmp_path_factory):
     tw.save(folder / "quantized.safetensors", {"x": rng.standard_normal((20, 30))}, quantize="int8")
     tw.save(folder / "one.npy", rng.random((4, 4)))
     rows = [
-        {"label": i % 5, "ids": list(range(i % 4)), "lang": ["de", "en"][i % 2], "image": [jpeg(i + 1, 10), png(5, 5)][i % 2]}
+        {
+            "label": i % 5,
+            "ids": list(range(i % 4)),
+            "lang": ["de", "en"][i % 2],
+            "image": [jpeg(i + 1, 10), png(5, 5)][i % 2],
+        }
         for i in range(50)
     ]
     tw.write_examples(folder / "train.tfrecord", rows, shards=2)
-    tw.write_sequence_examples(folder / "steps.tfrecord", [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]})])
+    tw.write_sequence_examples(
+        folder / "steps.tfrecord",
+        [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]})],
+    )
     with tw.RecordWriter(folder / "raw.tfrecord") as writer:
         for data in (b"hello\xff", png(3, 4), tw.dumps(np.zeros(3)), b""):
             writer.write(data)
@@ -299,7 +387,9 @@ def files(tmp_path_factory):
 
 
 class TestFiles:
-    @pytest.mark.parametrize("suffix", ["safetensors", "npz", "json", "arrow", "pb", "safetensors.gz"])
+    @pytest.mark.parametrize(
+        "suffix", ["safetensors", "npz", "json", "arrow", "pb", "safetensors.gz"]
+    )
     def test_every_kind_in_every_format(self, files, suffix):
         folder, _ = files
         found = run("show", folder / f"all.{suffix}", "-n", "0")
@@ -328,28 +418,57 @@ class TestFiles:
         folder, value = files
         about = json.loads(run("show", folder / "all.safetensors", "-n", "0", "--json").stdout)
         tensors = {one["name"]: one for one in about["tensors"]}
-        assert tensors["vector"]["values"] == list(range(100)) and tensors["rows"]["values"] == [[1, 2, 3], [], [4]]
-        assert tensors["nested"]["values"] == value["nested"].tolist() and tensors["words"]["values"] == value["words"].tolist()
-        assert tensors["sparse"]["indices"] == [[0, 1], [5, 7]] and tensors["sparse"]["values"] == [1.5, -2]
-        assert tensors["matrix"]["statistics"]["elements"] == 40 and about["values"] == {"step": 7, "note": "a\x1b[31mb", "nothing": "NaN"}
+        assert tensors["vector"]["values"] == list(range(100)) and tensors["rows"]["values"] == [
+            [1, 2, 3],
+            [],
+            [4],
+        ]
+        assert (
+            tensors["nested"]["values"] == value["nested"].tolist()
+            and tensors["words"]["values"] == value["words"].tolist()
+        )
+        assert tensors["sparse"]["indices"] == [[0, 1], [5, 7]] and tensors["sparse"]["values"] == [
+            1.5,
+            -2,
+        ]
+        assert tensors["matrix"]["statistics"]["elements"] == 40 and about["values"] == {
+            "step": 7,
+            "note": "a\x1b[31mb",
+            "nothing": "NaN",
+        }
         assert about["more"] == 0 and tensors["half"]["dtype"] == "bfloat16"
 
     def test_the_first_tensors_and_how_many_more(self, files):
         folder, _ = files
-        assert "... 4 more tensors: name them, or -n 0 for all" in run("show", folder / "all.npz").stdout
+        assert (
+            "... 4 more tensors: name them, or -n 0 for all"
+            in run("show", folder / "all.npz").stdout
+        )
 
     def test_names_and_patterns(self, files):
         folder, _ = files
         found = run("show", folder / "all.npz", "layers/*", "--names", "half,step*", "--json")
         assert found.returncode == 1 and "no tensor 'step*'" in found.stderr
         found = run("show", folder / "all.npz", "--json", "layers/*", "--names", "half")
-        assert [one["name"] for one in json.loads(found.stdout)["tensors"]] == ["layers/0/w", "layers/1/w", "half"]
+        assert [one["name"] for one in json.loads(found.stdout)["tensors"]] == [
+            "layers/0/w",
+            "layers/1/w",
+            "half",
+        ]
 
     def test_slices(self, files):
         folder, value = files
         cube = value["cube"]
-        for text, part in (("0", cube[0]), ("1:3", cube[1:3]), ("-1,0", cube[-1, 0]), ("0,:,3", cube[0, :, 3]), ("..., 1", cube[..., 1])):
-            found = json.loads(run("show", folder / "all.safetensors", "cube", "--slice", text, "--json").stdout)
+        for text, part in (
+            ("0", cube[0]),
+            ("1:3", cube[1:3]),
+            ("-1,0", cube[-1, 0]),
+            ("0,:,3", cube[0, :, 3]),
+            ("..., 1", cube[..., 1]),
+        ):
+            found = json.loads(
+                run("show", folder / "all.safetensors", "cube", "--slice", text, "--json").stdout
+            )
             assert np.array_equal(found["tensors"][0]["values"], part)
         found = run("show", folder / "all.safetensors", "rows", "--slice", "0:2")
         assert "2 rows, lengths 0 to 3" in found.stdout
@@ -361,7 +480,10 @@ class TestFiles:
         found = run("show", folder / "all.safetensors", "matrix", "--heat", "--histogram")
         assert "heat: from" in found.stdout and "█" in found.stdout and found.stdout.count("█") > 20
         assert "heat" not in run("show", folder / "all.safetensors", "matrix").stdout
-        assert "lengths of rows:" in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
+        assert (
+            "lengths of rows:"
+            in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
+        )
 
     def test_quantized_and_plain_arrays(self, files):
         folder, _ = files
@@ -380,11 +502,16 @@ class TestFiles:
     def test_a_checkpoint_of_tensorflow(self, tmp_path):
         import tensorflow as tf
 
-        prefix = tf.train.Checkpoint(v=tf.Variable(np.arange(12.0).reshape(3, 4)), words=tf.Variable(["x", "yz"])).write(
-            str(tmp_path / "ckpt")
-        )
+        prefix = tf.train.Checkpoint(
+            v=tf.Variable(np.arange(12.0).reshape(3, 4)), words=tf.Variable(["x", "yz"])
+        ).write(str(tmp_path / "ckpt"))
         found = run("show", prefix)
-        assert found.returncode == 0 and "float64 (3, 4)" in found.stdout and "min 0   max 11" in found.stdout and "yz" in found.stdout
+        assert (
+            found.returncode == 0
+            and "float64 (3, 4)" in found.stdout
+            and "min 0   max 11" in found.stdout
+            and "yz" in found.stdout
+        )
 
 
 @pytest.fixture(scope="module")
@@ -394,7 +521,11 @@ def hole(tmp_path_factory):
     header = json.dumps(
         {
             "x": {"dtype": "F32", "shape": [50_000, 50_000], "data_offsets": [0, 10**10]},
-            "y": {"dtype": "F32", "shape": [1, 10, 10**7], "data_offsets": [10**10, 10**10 + 4 * 10**8]},
+            "y": {
+                "dtype": "F32",
+                "shape": [1, 10, 10**7],
+                "data_offsets": [10**10, 10**10 + 4 * 10**8],
+            },
         }
     ).encode()
     header += b" " * (-len(header) % 8)
@@ -409,7 +540,11 @@ def hole(tmp_path_factory):
 class TestLarge:
     def test_it_is_sampled_and_says_so(self, hole):
         found = run("show", hole, "--heat")
-        assert found.returncode == 0 and "(of a sample of" in found.stdout and "heat of rows that are spread evenly" in found.stdout
+        assert (
+            found.returncode == 0
+            and "(of a sample of" in found.stdout
+            and "heat of rows that are spread evenly" in found.stdout
+        )
 
     @pytest.mark.parametrize("text", ["7,3", "7,:5", ":,3", "5:9,3", "::1000,3"])
     def test_a_slice_reads_little(self, hole, text):
@@ -420,9 +555,12 @@ status = main(["show", {str(hole)!r}, "x", "--slice", {text!r}, "--json"])
 most = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(status, most, file=sys.stderr)
 """
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         status, most = map(int, found.stderr.split())
-        assert status == 0 and most < 500_000  # kilobytes, of 10 GB; a page of the mapping for each of 50,000 rows counts too
+        # kilobytes, of 10 GB; a page of the mapping for each of 50,000 rows counts too
+        assert status == 0 and most < 500_000
         about = json.loads(found.stdout)["tensors"][0]
         assert about["sampled"] is False if "statistics" in about else about["values"] == 42.0
 
@@ -436,17 +574,29 @@ print(status, most, file=sys.stderr)
         with sampling.Opened(str(tmp_path / "x.safetensors")) as opened:
             for name in ("x", "m"):
                 some, whole = sampling.dense(opened, name)
-                assert not whole and some.nbytes <= sampling.BUDGET and some.min() == 0 and some.max() == 3_999_999
+                assert (
+                    not whole
+                    and some.nbytes <= sampling.BUDGET
+                    and some.min() == 0
+                    and some.max() == 3_999_999
+                )
                 assert sampling.all_statistics(opened, name) == statistics(array)
         found = shown.contents(str(tmp_path / "x.safetensors"), look=Look(whole=True))
-        assert "mean 2e+06   NaN 0   zeros 1" in "\n".join(found.lines) and "of a sample" not in "\n".join(found.lines)
+        assert "mean 2e+06   NaN 0   zeros 1" in "\n".join(
+            found.lines
+        ) and "of a sample" not in "\n".join(found.lines)
 
     def test_long_strings_and_ragged_rows_are_not_read_whole(self, tmp_path):
         words = tw.Strings.of([b"x" * 1000] * 20_000)
         rows = tw.Ragged(np.zeros(4_000_000), np.arange(0, 4_000_001, 1000))
         tw.save(tmp_path / "x.safetensors", {"w": words, "r": rows})
         found = "\n".join(shown.contents(str(tmp_path / "x.safetensors")).lines)
-        assert "20,000 strings" in found and "(of the first" in found and "4,000 rows" in found and "rows)" in found
+        assert (
+            "20,000 strings" in found
+            and "(of the first" in found
+            and "4,000 rows" in found
+            and "rows)" in found
+        )
 
 
 class TestRecords:
@@ -454,23 +604,53 @@ class TestRecords:
         folder, _ = files
         found = run("show", folder / "train-*.tfrecord", "-n", "0")
         assert found.returncode == 0 and found.stdout.count("train-00000-of-00002.tfrecord [") == 25
-        assert "JPEG 1 x 10, colour" in found.stdout and "PNG 5 x 5" in found.stdout and "'de'" in found.stdout
+        assert (
+            "JPEG 1 x 10, colour" in found.stdout
+            and "PNG 5 x 5" in found.stdout
+            and "'de'" in found.stdout
+        )
 
     def test_where_columns_skip(self, files):
         folder, _ = files
         found = run(
-            "show", folder / "train-*.tfrecord", "--where", "label == 3 and len(ids) > 2", "--columns", "label,ids", "--json", "-n", "0"
+            "show",
+            folder / "train-*.tfrecord",
+            "--where",
+            "label == 3 and len(ids) > 2",
+            "--columns",
+            "label,ids",
+            "--json",
+            "-n",
+            "0",
         )
         rows = [json.loads(line) for line in found.stdout.splitlines()]
-        assert [row["features"] for row in rows] == [{"label": 3, "ids": [0, 1, 2]}] * len(rows) and len(rows) == 3
-        found = run("show", folder / "train-00001-of-00002.tfrecord", "--skip", "20", "--json", "-n", "3", "label")
+        assert [row["features"] for row in rows] == [{"label": 3, "ids": [0, 1, 2]}] * len(
+            rows
+        ) and len(rows) == 3
+        found = run(
+            "show",
+            folder / "train-00001-of-00002.tfrecord",
+            "--skip",
+            "20",
+            "--json",
+            "-n",
+            "3",
+            "label",
+        )
         assert [json.loads(line)["record"] for line in found.stdout.splitlines()] == [20, 21, 22]
         assert run("show", folder / "train-00001-of-00002.tfrecord", "--skip", "99").stdout == ""
 
     def test_pictures_in_json_are_their_size(self, files):
         folder, _ = files
-        row = json.loads(run("show", folder / "train-00000-of-00002.tfrecord", "-n", "1", "--json").stdout)
-        assert row["features"]["image"] == {"image": "JPEG", "width": 1, "height": 10, "nbytes": len(jpeg(1, 10))}
+        row = json.loads(
+            run("show", folder / "train-00000-of-00002.tfrecord", "-n", "1", "--json").stdout
+        )
+        assert row["features"]["image"] == {
+            "image": "JPEG",
+            "width": 1,
+            "height": 10,
+            "nbytes": len(jpeg(1, 10)),
+        }
 
     def test_sequence_examples(self, files):
         folder, _ = files
@@ -482,7 +662,11 @@ class TestRecords:
         folder, _ = files
         found = run("show", folder / "raw.tfrecord")
         assert "no Example" in found.stdout and r"b'hello\xff'" in found.stdout
-        assert "PNG 3 x 4" in found.stdout and "it looks like safetensors" in found.stdout and found.returncode == 0
+        assert (
+            "PNG 3 x 4" in found.stdout
+            and "it looks like safetensors" in found.stdout
+            and found.returncode == 0
+        )
 
     @settings(deadline=None, max_examples=30)
     @given(
@@ -520,7 +704,11 @@ class TestRecords:
                 writer.write(
                     tw.dumps(
                         {
-                            name: np.asarray(value) if not isinstance(value, bytes) else tw.Strings.of([value])
+                            name: (
+                                np.asarray(value)
+                                if not isinstance(value, bytes)
+                                else tw.Strings.of([value])
+                            )
                             for name, value in row.items()
                         },
                         "example",
@@ -540,9 +728,14 @@ class TestRecords:
 
     def test_compressed_and_encoded(self, tmp_path):
         tw.write_examples(
-            tmp_path / "a.tfrecord.gz", {"m": [np.eye(2, dtype=np.float32), np.zeros((1, 3), np.float32)]}, compression="gzip"
+            tmp_path / "a.tfrecord.gz",
+            {"m": [np.eye(2, dtype=np.float32), np.zeros((1, 3), np.float32)]},
+            compression="gzip",
         )
-        rows = [json.loads(line)["features"] for line in run("show", tmp_path / "a.tfrecord.gz", "--json").stdout.splitlines()]
+        rows = [
+            json.loads(line)["features"]
+            for line in run("show", tmp_path / "a.tfrecord.gz", "--json").stdout.splitlines()
+        ]
         assert rows == [{"m": [[1, 0], [0, 1]]}, {"m": [[0, 0, 0]]}]
 
     def test_tensors_have_no_where(self, files):
@@ -561,7 +754,11 @@ class TestRecords:
             with tw.RecordWriter(path) as writer:
                 writer.write(data)
             (record,) = records.read(str(path))
-            assert record.data == data and all(line.isprintable() for line in record.lines()) and json.dumps(record.json())
+            assert (
+                record.data == data
+                and all(line.isprintable() for line in record.lines())
+                and json.dumps(record.json())
+            )
 
 
 def test_text_that_shows():

@@ -1,4 +1,6 @@
-"""Byte shuffle: the kernels, their readable twins and NumPy's transpose agree, for any item, block, size and place in memory."""
+"""Byte shuffle: the kernels, their readable twins and NumPy's transpose agree, for any item, block,
+size and place in memory.
+"""
 
 import threading
 
@@ -47,8 +49,16 @@ def test_sizes_around_lanes_and_lines(item, size):
     for block in (item, 16 * item, 64 * item, 1000 * item):
         if size // block < 2000:
             expected = transposed(data, item, block)
-            assert run(native.shuffle, data, item, block) == run(pure.shuffle, data, item, block) == expected
-            assert run(native.unshuffle, expected, item, block) == run(pure.unshuffle, expected, item, block) == data
+            assert (
+                run(native.shuffle, data, item, block)
+                == run(pure.shuffle, data, item, block)
+                == expected
+            )
+            assert (
+                run(native.unshuffle, expected, item, block)
+                == run(pure.unshuffle, expected, item, block)
+                == data
+            )
 
 
 @given(st.integers(1, 20), st.integers(0, 300), st.integers(0, 1 << 20), st.integers(0, 1 << 30))
@@ -86,13 +96,24 @@ def test_mistakes(module):
             kernel(data, 4, 4, read_only)
         with pytest.raises(ValueError, match="other memory"):
             kernel(both[:12], 4, 4, both[8:])
-        for out in (np.zeros(3, np.float32), np.zeros((3, 4), np.uint8), np.zeros(24, np.uint8)[::2], bytearray(12)):
+        for out in (
+            np.zeros(3, np.float32),
+            np.zeros((3, 4), np.uint8),
+            np.zeros(24, np.uint8)[::2],
+            bytearray(12),
+        ):
             with pytest.raises(TypeError):
                 kernel(data, 4, 4, out)
         for item in (-1, 1 << 70):
             with pytest.raises((TypeError, OverflowError, ValueError)):
                 kernel(data, item, 4, np.zeros(12, np.uint8))
-    for planes in ([], [bytes(3)], [bytes(12), bytes(12)], [bytes(1)] * 257, [bytes(4), bytes(4), bytes(5)]):
+    for planes in (
+        [],
+        [bytes(3)],
+        [bytes(12), bytes(12)],
+        [bytes(1)] * 257,
+        [bytes(4), bytes(4), bytes(5)],
+    ):
         with pytest.raises(ValueError, match="plane"):
             module.merge_planes(planes, np.zeros(12, np.uint8))
     with pytest.raises(ValueError, match="other memory"):
@@ -105,7 +126,10 @@ def test_two_threads_at_once():
     """Without the GIL, and each in memory of its own."""
     rng = np.random.default_rng(1)
     data = [rng.integers(0, 256, 1 << 20, np.uint8) for _ in range(4)]
-    outs, backs = [np.empty(1 << 20, np.uint8) for _ in data], [np.empty(1 << 20, np.uint8) for _ in data]
+    outs, backs = (
+        [np.empty(1 << 20, np.uint8) for _ in data],
+        [np.empty(1 << 20, np.uint8) for _ in data],
+    )
 
     def work(i):
         for _ in range(5):

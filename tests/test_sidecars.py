@@ -560,17 +560,26 @@ class TestDatasets:
 
 
 class TestShown:
-    """`inspect` and the command `schema` show the schema that readers use, with what a sample shows of it."""
+    """`inspect` and the command `schema` show the schema that readers use, with what a sample shows
+    of it.
+    """
 
     def test_the_sidecar_is_shown(self, tmp_path):
         path = tmp_path / "a.tfrecord"
         tw.write_examples(path, {"m": np.zeros((5, 2, 3)), "n": np.arange(5)}, tensors=["m"])
         known = tw.Schema.load(f"{path}.schema.json")
         summary = tw.inspect(path)
-        assert summary.schema == known and summary.schema["m"].shape == (2, 3) and summary.problems == []
+        assert (
+            summary.schema == known
+            and summary.schema["m"].shape == (2, 3)
+            and summary.problems == []
+        )
         assert summary.schema["n"].seen["range"] == [0, 4] and summary.schema.records == 5
         command = cli.run("schema", path, "--json")
-        assert command.returncode == 0 and json.loads(command.stdout)["features"]["m"]["shape"] == [2, 3]
+        assert command.returncode == 0 and json.loads(command.stdout)["features"]["m"]["shape"] == [
+            2,
+            3,
+        ]
         os.unlink(f"{path}.schema.json")
         assert tw.inspect(path).schema["m"].kind == "bytes" and tw.inspect(path).schema != known
 
@@ -593,7 +602,9 @@ class TestReviewed:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             batches = list(tw.read_examples(f"{tmp_path}/a-*.tfrecord", on_corrupt="skip"))
-        assert {(str(batch["h"].dtype), str(batch["u"].dtype)) for batch in batches} == {("float16", "uint8")}
+        assert {(str(batch["h"].dtype), str(batch["u"].dtype)) for batch in batches} == {
+            ("float16", "uint8")
+        }
 
     def test_an_index_whose_differences_wrap(self, tmp_path):
         path = tmp_path / "a.tfrecord"
@@ -603,7 +614,9 @@ class TestReviewed:
         indexed(path, [0, 2**63 - 1, -(2**63) + 100, -1000, size], [], {"compression": None})
         assert [tw.RecordReader(path)[i] for i in range(4)] == [b"x" * 40] * 4
 
-    @pytest.mark.parametrize(("shape", "dtype"), [((1 << 33, None), "int64"), ((1 << 29, None), "string")])
+    @pytest.mark.parametrize(
+        ("shape", "dtype"), [((1 << 33, None), "int64"), ((1 << 29, None), "string")]
+    )
     def test_blank_lists_of_a_vast_shape(self, tmp_path, shape, dtype):
         tw.write_examples(tmp_path / "a.tfrecord", [{"b": 1}], schema_file=False)
         schema = {"a": tw.Feature("bytes", shape, dtype, encoding="tensor")}
@@ -612,7 +625,9 @@ class TestReviewed:
 
     def test_a_ragged_with_uniform_inner_lists(self, tmp_path):
         splits = [np.array(part) for part in ([0, 2, 3], [0, 2, 3, 4], [0, 2, 4, 6, 8])]
-        tw.write_examples(tmp_path / "a.tfrecord", {"x": tw.Ragged(np.arange(8), splits, (None, None, 2))})
+        tw.write_examples(
+            tmp_path / "a.tfrecord", {"x": tw.Ragged(np.arange(8), splits, (None, None, 2))}
+        )
         (batch,) = tw.read_examples(tmp_path / "a.tfrecord")
         assert batch["x"].tolist() == [[[[0, 1], [2, 3]], [[4, 5]]], [[[6, 7]]]]
 
@@ -620,5 +635,10 @@ class TestReviewed:
         for name in ("_u", "v"):
             tw.write_examples(tmp_path / f"{name}.tfrecord", {"x": np.arange(2)})
         for pattern, count in (("[_v]*.tfrecord", 4), ("_*.tfrecord", 2), ("*.tfrecord", 2)):
-            assert sum(len(batch["x"]) for batch in tw.read_examples(f"{tmp_path}/{pattern}")) == count
-            assert tw.convert(f"{tmp_path}/{pattern}", tmp_path / "o.npz", overwrite=True).records == count
+            assert (
+                sum(len(batch["x"]) for batch in tw.read_examples(f"{tmp_path}/{pattern}")) == count
+            )
+            assert (
+                tw.convert(f"{tmp_path}/{pattern}", tmp_path / "o.npz", overwrite=True).records
+                == count
+            )

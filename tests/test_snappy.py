@@ -1,4 +1,6 @@
-"""Raw Snappy: the native decoder, its readable twin and another library's agree, on sound blocks and on damaged ones."""
+"""Raw Snappy: the native decoder, its readable twin and another library's agree, on sound blocks
+and on damaged ones.
+"""
 
 import random
 
@@ -41,14 +43,22 @@ def blocks(draw):
     rng, data, out = random.Random(draw(st.integers(0, 1 << 40))), bytearray(), bytearray()
     for _ in range(draw(st.integers(0, 60))):
         if not data or rng.random() < 0.3:
-            piece = rng.randbytes(rng.choice([1, 2, 15, 16, 17, 32, 33, 59, 60, 61, 64, 65, 255, 256, 257, 400]))
-            out += literal(piece, rng.choice([0, 0, 2, 3, 4]) if len(piece) > 8 else 0)  # cramjam refuses that near the end
+            piece = rng.randbytes(
+                rng.choice([1, 2, 15, 16, 17, 32, 33, 59, 60, 61, 64, 65, 255, 256, 257, 400])
+            )
+            # cramjam refuses that near the end
+            out += literal(piece, rng.choice([0, 0, 2, 3, 4]) if len(piece) > 8 else 0)
             data += piece
         else:
             kind = rng.choice([1, 2, 3])
             most = min(len(data), 2047 if kind == 1 else 65535)
-            offset = rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 31, 64, most, rng.randint(1, most)])
-            offset, size = min(offset, most), rng.randint(4, 11) if kind == 1 else rng.randint(1, 64)
+            offset = rng.choice(
+                [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17, 31, 64, most, rng.randint(1, most)]
+            )
+            offset, size = (
+                min(offset, most),
+                rng.randint(4, 11) if kind == 1 else rng.randint(1, 64),
+            )
             out += copy(offset, size, kind)
             data += bytes((data[-offset:] * (size // offset + 1))[:size])
     return varint(len(data)) + bytes(out), bytes(data)
@@ -77,8 +87,12 @@ def test_damaged_blocks(pair, data):
     block = bytearray(pair[0])
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(block) - 1))
-        block[at] = data.draw(st.one_of(st.integers(0, 255), st.just(block[at] ^ 1 << data.draw(st.integers(0, 7)))))
-    block = bytes(block[: data.draw(st.integers(1, len(block)))] if data.draw(st.booleans()) else block)
+        block[at] = data.draw(
+            st.one_of(st.integers(0, 255), st.just(block[at] ^ 1 << data.draw(st.integers(0, 7))))
+        )
+    block = bytes(
+        block[: data.draw(st.integers(1, len(block)))] if data.draw(st.booleans()) else block
+    )
     code, _, found = agree(block, 1 << 20)
     if code != status.OVER_LIMIT:
         try:
@@ -123,7 +137,8 @@ def test_every_cut_of_a_block():
     [
         (b"", tw.TruncatedError, 0),
         (b"\x05", tw.TruncatedError, 0),
-        (varint(1 << 31) + literal(b"a"), tw.TruncatedError, 0),  # so short an input cannot become so much
+        # so short an input cannot become so much
+        (varint(1 << 31) + literal(b"a"), tw.TruncatedError, 0),
         (varint(1 << 32) + literal(b"a"), tw.DecodeError, 0),
         (b"\x81\x80\x80\x80\x80\x00" + literal(b"a"), tw.DecodeError, 0),
         (varint(5) + copy(1, 5, 1), tw.DecodeError, 1),
@@ -143,7 +158,8 @@ def test_what_is_wrong_and_where(block, kind, offset):
 
 
 def test_the_limit_comes_before_the_allocation():
-    block = varint(20 << 20) + copy(1, 64, 2) * (1 << 20)  # it could become so much, as far as its size says
+    # it could become so much, as far as its size says
+    block = varint(20 << 20) + copy(1, 64, 2) * (1 << 20)
     with pytest.raises(tw.LimitError):
         snappy.decode(block, 1 << 20)
 

@@ -1,4 +1,6 @@
-"""Where bytes live: files, a real S3 server, a web server, fsspec; and what happens when they break in the middle."""
+"""Where bytes live: files, a real S3 server, a web server, fsspec; and what happens when they break
+in the middle.
+"""
 
 import importlib
 import io
@@ -56,7 +58,13 @@ def impatient(monkeypatch):
     monkeypatch.setattr(remote, "PATIENCE", 0.3)
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.cloud), pytest.param("memory", marks=pytest.mark.cloud)])
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("s3", marks=pytest.mark.cloud),
+        pytest.param("memory", marks=pytest.mark.cloud),
+    ]
+)
 def base(request, tmp_path):
     """A folder of its own in each kind of store that can be written to."""
     if request.param == "local":
@@ -103,13 +111,22 @@ def test_any_place_of_a_source(base):
     storage.write_bytes(path, data)
     with storage.source(path) as source:
         assert source.size == len(data) and source.stamp == storage.stat(path).stamp
-        assert source.read_at(100, 50) == data[100:150] and source.read_bytes(7, 2) == data[7:9] and source.read_at(5, 0) == b""
+        assert (
+            source.read_at(100, 50) == data[100:150]
+            and source.read_bytes(7, 2) == data[7:9]
+            and source.read_at(5, 0) == b""
+        )
         buffer = bytearray(10)
         source.read_into(len(data) - 10, buffer)
         assert buffer == data[-10:]
-        assert source.read_some(len(data) - 4, buffer) == 4 and source.read_some(len(data), buffer) == 0
+        assert (
+            source.read_some(len(data) - 4, buffer) == 4
+            and source.read_some(len(data), buffer) == 0
+        )
         ranges = [(4 << 20, 100), (0, 10), (20, 5), (0, 10), (3, 30), (len(data) - 1, 1)]
-        assert [bytes(part) for part in source.read_many(ranges)] == [data[a : a + n] for a, n in ranges]
+        assert [bytes(part) for part in source.read_many(ranges)] == [
+            data[a : a + n] for a, n in ranges
+        ]
         assert source.read_many([]) == []
         with pytest.raises(tw.TruncatedError) as caught:
             source.read_at(len(data) - 5, 6)
@@ -151,7 +168,11 @@ def test_a_writer_that_fails_leaves_what_was_there(base, size):
         with pytest.raises(KeyError), storage.writer(path) as file:
             file.write(bytes(size))
             raise KeyError("mine")
-        assert (storage.stat(path) is None) if before is None else storage.read_bytes(path, 3) == before
+        assert (
+            (storage.stat(path) is None)
+            if before is None
+            else storage.read_bytes(path, 3) == before
+        )
     assert [entry.path for entry in storage.listing(base)] == [path]
 
 
@@ -211,7 +232,16 @@ def test_only_one_of_many_writers_wins(base):
 
 
 def test_find(base):
-    names = ["a-1.tfrecord", "a-2.tfrecord", "b.tfrecord", "_SUCCESS", ".hidden", "x/a-3.tfrecord", "x/y/a-4.tfrecord", "z/a-5.tfrecord"]
+    names = [
+        "a-1.tfrecord",
+        "a-2.tfrecord",
+        "b.tfrecord",
+        "_SUCCESS",
+        ".hidden",
+        "x/a-3.tfrecord",
+        "x/y/a-4.tfrecord",
+        "z/a-5.tfrecord",
+    ]
     for name in names:
         if not storage.is_url(base):
             os.makedirs(os.path.dirname(storage.join(base, name)), exist_ok=True)
@@ -219,15 +249,26 @@ def test_find(base):
 
     def found(*patterns):
         entries = storage.find([storage.join(base, pattern) for pattern in patterns])
-        assert all(entry.size == len(storage.read_bytes(entry.path, 99)) and entry.stamp for entry in entries)
+        assert all(
+            entry.size == len(storage.read_bytes(entry.path, 99)) and entry.stamp
+            for entry in entries
+        )
         return [entry.path[len(base) + 1 :] for entry in entries]
 
-    assert found("a-*.tfrecord") == ["a-1.tfrecord", "a-2.tfrecord"] and found("a-[2-9].tfr?cord") == ["a-2.tfrecord"]
+    assert found("a-*.tfrecord") == ["a-1.tfrecord", "a-2.tfrecord"] and found(
+        "a-[2-9].tfr?cord"
+    ) == ["a-2.tfrecord"]
     assert found("b.tfrecord", "*.tfrecord") == ["a-1.tfrecord", "a-2.tfrecord", "b.tfrecord"]
-    assert found("*/a-*.tfrecord") == ["x/a-3.tfrecord", "z/a-5.tfrecord"] and found("x/*/a-?.tfrecord") == ["x/y/a-4.tfrecord"]
+    assert found("*/a-*.tfrecord") == ["x/a-3.tfrecord", "z/a-5.tfrecord"] and found(
+        "x/*/a-?.tfrecord"
+    ) == ["x/y/a-4.tfrecord"]
     assert found("**/a-*") == [*names[:2], *names[5:]] and found("x/**/a-*") == names[5:7]
-    assert found("") == names[:3] and [entry.path for entry in storage.find(base)] == [storage.join(base, name) for name in names[:3]]
-    assert storage.find(storage.join(base, "b.tfrecord")) == [storage.stat(storage.join(base, "b.tfrecord"))]
+    assert found("") == names[:3] and [entry.path for entry in storage.find(base)] == [
+        storage.join(base, name) for name in names[:3]
+    ]
+    assert storage.find(storage.join(base, "b.tfrecord")) == [
+        storage.stat(storage.join(base, "b.tfrecord"))
+    ]
     assert [entry.path[len(base) + 1 :] for entry in storage.listing(base)] == sorted(names)
     for pattern in ("nothing-*", "nothing"):
         with pytest.raises(FileNotFoundError, match=pattern.replace("*", r"\*")):
@@ -255,9 +296,13 @@ def test_reading_in_order_keeps_little(base, monkeypatch):
             at += count
             if storage.is_url(path):
                 assert len(source._parts) <= object_reader.AHEAD
-                assert sum(stop - start for start, stop, _ in source._parts) <= object_reader.AHEAD * object_reader.CHUNK
+                assert (
+                    sum(stop - start for start, stop, _ in source._parts)
+                    <= object_reader.AHEAD * object_reader.CHUNK
+                )
         assert at == len(data)
-        for at in (5_000_000, 100, 11_000_000, 10_900_000, 5_000_000):  # elsewhere is slower, and right
+        # elsewhere is slower, and right
+        for at in (5_000_000, 100, 11_000_000, 10_900_000, 5_000_000):
             source.read_into(at, buffer)
             assert buffer == data[at : at + len(buffer)]
 
@@ -266,17 +311,31 @@ def test_reading_in_order_keeps_little(base, monkeypatch):
 
 
 def test_names():
-    assert not storage.is_url("C:/a") and not storage.is_url("a/b://c") and storage.is_url("simplecache::s3://bucket/a")
+    assert (
+        not storage.is_url("C:/a")
+        and not storage.is_url("a/b://c")
+        and storage.is_url("simplecache::s3://bucket/a")
+    )
     assert storage.join("s3://bucket", "a/b") == "s3://bucket/a/b"
-    assert storage.shown("abfss://container@account.dfs.core.windows.net/a") == "abfss://container@account.dfs.core.windows.net/a"
-    assert storage.shown("https://token@host/a?sig=1#x") == "https://host/a" and storage.shown("https://host?sig=1") == "https://host"
+    assert (
+        storage.shown("abfss://container@account.dfs.core.windows.net/a")
+        == "abfss://container@account.dfs.core.windows.net/a"
+    )
+    assert (
+        storage.shown("https://token@host/a?sig=1#x") == "https://host/a"
+        and storage.shown("https://host?sig=1") == "https://host"
+    )
     assert storage.shown("ftp://me:word@host/a") == "ftp://host/a"
 
 
 def test_file_urls(tmp_path):
     url = f"file://{tmp_path}/a%20b"
     storage.write_bytes(url, b"abc")
-    assert (tmp_path / "a b").read_bytes() == b"abc" and storage.stat(url).size == 3 and storage.find(url)[0].path == str(tmp_path / "a b")
+    assert (
+        (tmp_path / "a b").read_bytes() == b"abc"
+        and storage.stat(url).size == 3
+        and storage.find(url)[0].path == str(tmp_path / "a b")
+    )
 
 
 @pytest.mark.cloud
@@ -298,14 +357,30 @@ assert list(tw.RecordReader(path + ".tfrecord")) == [b"x"]
 heavy = ("obstore", "fsspec", "boto3", "ray")
 print(*[name for name in sys.modules if name.split(".")[0] in heavy or name.startswith("tensorwire.storage")])
 """
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(loaded) == ["tensorwire.storage", "tensorwire.storage.local", "tensorwire.storage.urls"]
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert sorted(loaded) == [
+        "tensorwire.storage",
+        "tensorwire.storage.local",
+        "tensorwire.storage.urls",
+    ]
 
 
 @pytest.mark.timing
 def test_importing_storage_is_cheap():
-    code = "import time, glob, numpy, tensorwire.storage.files\nt = time.perf_counter()\nimport tensorwire.storage\nprint(time.perf_counter() - t)"
-    took = min(float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(5))
+    code = (
+        "import time, glob, numpy, tensorwire.storage.files\nt = time.perf_counter()\nimport"
+        " tensorwire.storage\nprint(time.perf_counter() - t)"
+    )
+    took = min(
+        float(
+            subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=True
+            ).stdout
+        )
+        for _ in range(5)
+    )
     assert took < 0.01
 
 
@@ -323,7 +398,11 @@ def test_web(web):
     with storage.reader(url) as file:
         assert file.read() == data
     assert storage.stat(f"{web.url}/nothing") is None
-    for use in (lambda: storage.write_bytes(url, b""), lambda: storage.delete(url), lambda: storage.listing(f"{web.url}/d")):
+    for use in (
+        lambda: storage.write_bytes(url, b""),
+        lambda: storage.delete(url),
+        lambda: storage.listing(f"{web.url}/d"),
+    ):
         with pytest.raises(tw.EncodeError, match="web server"):
             use()
     with pytest.raises(tw.EncodeError, match="query") as caught:
@@ -336,8 +415,12 @@ def test_a_web_server_without_ranges(web):
     web.ranges = False
     web.files["/a"] = data = noise(3 << 20)
     with storage.source(f"{web.url}/a") as source:
-        assert source.read_at(1000, 10) == data[1000:1010] and source.read_at(2_000_000, 99) == data[2_000_000:2_000_099]
-        assert sum(request[0] == "GET" for request in web.requests) == 2  # one that asked for a part, one for all
+        assert (
+            source.read_at(1000, 10) == data[1000:1010]
+            and source.read_at(2_000_000, 99) == data[2_000_000:2_000_099]
+        )
+        # one that asked for a part, one for all
+        assert sum(request[0] == "GET" for request in web.requests) == 2
     with storage.reader(f"{web.url}/a") as file:
         assert file.read() == data
 
@@ -375,7 +458,9 @@ def test_errors_of_a_server_are_tried_again(web, monkeypatch):
     web.fault = lambda method, path, headers: 500
     with pytest.raises(tw.TransportError, match="500") as caught:
         storage.stat(f"{web.url}/a")
-    assert caught.value.path == f"{web.url}/a" and str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert caught.value.path == f"{web.url}/a" and str(
+        pickle.loads(pickle.dumps(caught.value))
+    ) == str(caught.value)
     for status in (401, 403):
         web.fault = lambda method, path, headers, status=status: status
         with pytest.raises(PermissionError, match=str(status)) as denied:
@@ -418,7 +503,9 @@ def test_near_ranges_are_one_request(proxy):
     ranges = [(i * 10_000, 100) for i in range(100)] + [(7 << 20, 50)]
     with storage.source(path) as source:
         proxy.requests.clear()
-        assert [bytes(part) for part in source.read_many(ranges)] == [data[a : a + n] for a, n in ranges]
+        assert [bytes(part) for part in source.read_many(ranges)] == [
+            data[a : a + n] for a, n in ranges
+        ]
     assert len(proxy.requests) == 2
 
 
@@ -427,7 +514,9 @@ def test_a_large_object_goes_in_parts_and_nothing_is_left_of_one_that_fails(prox
     path = f"{ROOT}/parts"
     with storage.writer(path) as file:
         file.write(bytes(30 << 20))
-    parts = [path for method, path, _ in proxy.requests if method == "PUT" and "partNumber=" in path]
+    parts = [
+        path for method, path, _ in proxy.requests if method == "PUT" and "partNumber=" in path
+    ]
     assert len(parts) == 4 and storage.stat(path).size == 30 << 20
     storage.delete(path)
     with pytest.raises(KeyError), storage.writer(path) as file:
@@ -449,7 +538,9 @@ def test_a_part_that_cannot_be_sent(proxy, server, monkeypatch):
     assert storage.stat(path) is None
     monkeypatch.setattr(remote, "PATIENCE", patience)
     left = [500, 500]
-    proxy.fault = lambda method, path, headers: left.pop() if "partNumber=2" in path and left else None
+    proxy.fault = lambda method, path, headers: (
+        left.pop() if "partNumber=2" in path and left else None
+    )
     with storage.writer(path) as file:
         file.write(bytes(20 << 20))
     assert storage.stat(path).size == 20 << 20 and not left
@@ -458,10 +549,16 @@ def test_a_part_that_cannot_be_sent(proxy, server, monkeypatch):
 @pytest.mark.cloud
 def test_refused(proxy):
     proxy.fault = lambda method, path, headers: 403
-    for use in (lambda: storage.stat(f"{ROOT}/a"), lambda: storage.write_bytes(f"{ROOT}/a", b""), lambda: storage.listing(f"{ROOT}/a")):
+    for use in (
+        lambda: storage.stat(f"{ROOT}/a"),
+        lambda: storage.write_bytes(f"{ROOT}/a", b""),
+        lambda: storage.listing(f"{ROOT}/a"),
+    ):
         with pytest.raises(PermissionError, match=r"403.*docs/cloud.md") as caught:
             use()
-        assert SETTINGS["AWS_SECRET_ACCESS_KEY"] not in f"{caught.value!r} {caught.value.__cause__!r}"
+        assert (
+            SETTINGS["AWS_SECRET_ACCESS_KEY"] not in f"{caught.value!r} {caught.value.__cause__!r}"
+        )
 
 
 @pytest.mark.cloud
@@ -494,16 +591,22 @@ def test_credentials_come_from_profiles(proxy, tmp_path, monkeypatch):
     for name in (*SETTINGS, "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "credentials").write_text(
-        "[default]\naws_access_key_id = one\naws_secret_access_key = s\n[two]\naws_access_key_id = two\naws_secret_access_key = s\n"
+        "[default]\naws_access_key_id = one\naws_secret_access_key = s\n[two]\naws_access_key_id ="
+        " two\naws_secret_access_key = s\n"
     )
-    (tmp_path / "config").write_text(f"[profile two]\nregion = eu-west-3\nendpoint_url = {proxy.url}\n")
+    (tmp_path / "config").write_text(
+        f"[profile two]\nregion = eu-west-3\nendpoint_url = {proxy.url}\n"
+    )
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     storage.stat(f"{ROOT}/a")
     monkeypatch.setenv("AWS_PROFILE", "two")
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     storage.stat(f"{ROOT}/a")
-    said = [headers.get("authorization") or headers.get("Authorization") for _, _, headers in proxy.requests]
+    said = [
+        headers.get("authorization") or headers.get("Authorization")
+        for _, _, headers in proxy.requests
+    ]
     assert "Credential=one/" in said[0] and "/us-east-1/" in said[0]
     assert "Credential=two/" in said[1] and "/eu-west-3/" in said[1]
 
@@ -512,11 +615,17 @@ def test_credentials_come_from_profiles(proxy, tmp_path, monkeypatch):
 def test_plain_http_only_where_it_was_asked_for(s3, monkeypatch):
     from tensorwire.storage import aws_config
 
-    assert aws_config.allows_http("S3Store", ROOT, {}) and aws_config.allows_http("HTTPStore", "http://host", {})
+    assert aws_config.allows_http("S3Store", ROOT, {}) and aws_config.allows_http(
+        "HTTPStore", "http://host", {}
+    )
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://127.0.0.1:1")
-    assert not aws_config.allows_http("S3Store", ROOT, {}) and not aws_config.allows_http("HTTPStore", "https://host", {})
+    assert not aws_config.allows_http("S3Store", ROOT, {}) and not aws_config.allows_http(
+        "HTTPStore", "https://host", {}
+    )
     assert aws_config.allows_http("S3Store", ROOT, {"endpoint": "http://127.0.0.1:1"})
-    assert not aws_config.allows_http("GCSStore", "gs://bucket", {}) and not aws_config.allows_http("AzureStore", "az://container", {})
+    assert not aws_config.allows_http("GCSStore", "gs://bucket", {}) and not aws_config.allows_http(
+        "AzureStore", "az://container", {}
+    )
 
 
 class GenericError(Exception):
@@ -526,10 +635,28 @@ class GenericError(Exception):
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - failed", PermissionError),
-        ("Generic GCS error: Error performing token request: Error performing GET", PermissionError),
-        ("Generic MicrosoftAzure error: Account must be specified\n\nDebug source:\nGeneric", PermissionError),
-        ("Generic S3 error: Error performing GET http://h/b/credentials - Server returned non-2xx status code: 500", tw.TransportError),
+        (
+            (
+                "Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in"
+                " 1s - failed"
+            ),
+            PermissionError,
+        ),
+        (
+            "Generic GCS error: Error performing token request: Error performing GET",
+            PermissionError,
+        ),
+        (
+            "Generic MicrosoftAzure error: Account must be specified\n\nDebug source:\nGeneric",
+            PermissionError,
+        ),
+        (
+            (
+                "Generic S3 error: Error performing GET http://h/b/credentials - Server returned"
+                " non-2xx status code: 500"
+            ),
+            tw.TransportError,
+        ),
         ("Generic S3 error: a-secret", tw.TransportError),
     ],
 )
@@ -556,7 +683,11 @@ def test_a_forked_process_says_what_is_wrong(s3):
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        for use in (lambda: storage.stat(f"{ROOT}/a"), lambda: source.read_at(0, 10), lambda: storage.stat("s3://another/a")):
+        for use in (
+            lambda: storage.stat(f"{ROOT}/a"),
+            lambda: source.read_at(0, 10),
+            lambda: storage.stat("s3://another/a"),
+        ):
             try:
                 use()
             except tw.TransportError as error:
@@ -587,13 +718,21 @@ def test_a_held_upload_is_bounded():
     assert object_writer.PART == 8 << 20 and object_writer.WHOLE == 64 << 20
 
 
-@pytest.mark.parametrize("ask", [lambda url: storage.find(f"{url}/*"), storage.listing], ids=["level", "walk"])
+@pytest.mark.parametrize(
+    "ask", [lambda url: storage.find(f"{url}/*"), storage.listing], ids=["level", "walk"]
+)
 def test_a_list_that_breaks_off_is_asked_for_again(proxy, monkeypatch, ask):
     for i in range(5):
         storage.write_bytes(f"{ROOT}/lists/{i}", b"x")
     cuts = [("cut", 20), ("cut", 150), None]
-    proxy.fault = lambda method, path, headers: cuts.pop(0) if method == "GET" and "list-type" in path and cuts else None
-    assert [entry.path for entry in ask(f"{ROOT}/lists")] == [f"{ROOT}/lists/{i}" for i in range(5)] and not cuts
-    proxy.fault = lambda method, path, headers: ("cut", 20) if method == "GET" and "list-type" in path else None
+    proxy.fault = lambda method, path, headers: (
+        cuts.pop(0) if method == "GET" and "list-type" in path and cuts else None
+    )
+    assert [entry.path for entry in ask(f"{ROOT}/lists")] == [
+        f"{ROOT}/lists/{i}" for i in range(5)
+    ] and not cuts
+    proxy.fault = lambda method, path, headers: (
+        ("cut", 20) if method == "GET" and "list-type" in path else None
+    )
     with pytest.raises(tw.TransportError, match="broke off"):
         ask(f"{ROOT}/lists")

@@ -1,4 +1,6 @@
-"""LevelDB tables: what TensorFlow writes is read, what we write is TensorFlow's byte for byte, and nothing hostile gets through."""
+"""LevelDB tables: what TensorFlow writes is read, what we write is TensorFlow's byte for byte, and
+nothing hostile gets through.
+"""
 
 import importlib
 import struct
@@ -20,7 +22,10 @@ if not PURE:
     from tensorwire import _native as native
 
 KEYS = st.lists(
-    st.binary(max_size=12) | st.sampled_from([b"layer/a", b"layer/ab", b"layer/b", b"\xff", b"\xff\xff"]), max_size=60, unique=True
+    st.binary(max_size=12)
+    | st.sampled_from([b"layer/a", b"layer/ab", b"layer/b", b"\xff", b"\xff\xff"]),
+    max_size=60,
+    unique=True,
 )
 ITEMSIZES = bytes([0, 4, 8] + [1] * 4 + [255] + [8] * 248)
 SUFFIX = b"/.ATTRIBUTES/VARIABLE_VALUE"
@@ -34,7 +39,10 @@ def snappy(data):
 
 def block(entries, restarts=(0,)):
     """A block from (shared, rest of the key, value)."""
-    out = b"".join(varint(shared) + varint(len(key)) + varint(len(value)) + key + value for shared, key, value in entries)
+    out = b"".join(
+        varint(shared) + varint(len(key)) + varint(len(value)) + key + value
+        for shared, key, value in entries
+    )
     return out + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
 
 
@@ -51,8 +59,15 @@ def joined(blocks, index=None, meta=None, kind=0):
         out += sealed(one, kind)
     at = len(out)
     out += sealed(block([]))
-    rows = [(bytes([i + 128]) * 9, *place) for i, place in enumerate(places)] if index is None else index
-    guide = block([(0, key, varint(offset) + varint(size)) for key, offset, size in rows], [*_starts(rows)] or [0])
+    rows = (
+        [(bytes([i + 128]) * 9, *place) for i, place in enumerate(places)]
+        if index is None
+        else index
+    )
+    guide = block(
+        [(0, key, varint(offset) + varint(size)) for key, offset, size in rows],
+        [*_starts(rows)] or [0],
+    )
     foot = varint(at if meta is None else meta) + varint(8) + varint(len(out)) + varint(len(guide))
     return out + sealed(guide) + foot + bytes(40 - len(foot)) + leveldb.MAGIC
 
@@ -91,7 +106,10 @@ class TestRoundTrips:
     def test_the_bytes_are_those_of_tensorflow(self, tf, tmp_path, count):
         names = [f"layer_{i}/{'deep/' * (i % 7)}kernel" for i in range(count)] + ["é"]
         tf.raw_ops.SaveV2(
-            prefix=f"{tmp_path}/x", tensor_names=names, shape_and_slices=[""] * len(names), tensors=[np.zeros(3)] * len(names)
+            prefix=f"{tmp_path}/x",
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[np.zeros(3)] * len(names),
         )
         theirs = (tmp_path / "x.index").read_bytes()
         assert leveldb.write(leveldb.items(theirs)) == theirs
@@ -100,7 +118,12 @@ class TestRoundTrips:
     def test_several_blocks_are_those_of_tensorflow(self, tf, tmp_path):
         names = [f"{'a long way to the variable/' * 20}{i:05d}" for i in range(8000)]
         tensors = [np.int8(1)] * len(names)
-        tf.raw_ops.SaveV2(prefix=f"{tmp_path}/x", tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors)
+        tf.raw_ops.SaveV2(
+            prefix=f"{tmp_path}/x",
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=tensors,
+        )
         theirs = (tmp_path / "x.index").read_bytes()
         assert len(list(leveldb.blocks(theirs))) > 1
         assert leveldb.write(leveldb.items(theirs)) == theirs
@@ -113,7 +136,19 @@ def varied(draw):
     """Blocks that are nearly right."""
     keys = sorted(draw(KEYS))
     values = [
-        draw(st.sampled_from([b"", ENTRY, ENTRY + b"\x18\x01", bytes.fromhex("0807120028051800"), b"\x3a\x00", ENTRY * 2])) for _ in keys
+        draw(
+            st.sampled_from(
+                [
+                    b"",
+                    ENTRY,
+                    ENTRY + b"\x18\x01",
+                    bytes.fromhex("0807120028051800"),
+                    b"\x3a\x00",
+                    ENTRY * 2,
+                ]
+            )
+        )
+        for _ in keys
     ]
     data = bytearray(leveldb.write(list(zip(keys, values, strict=True))))
     data = bytes(next(iter(leveldb.contents(data))).data) if keys else block([])
@@ -129,21 +164,45 @@ class TestTwins:
     def test_blocks(self, data, room):
         self.compare(native.table_block(data, room), pure.table_block(data, room))
 
-    @given(st.composite(varied)(), st.sampled_from([20, 1 << 20]), st.sampled_from([b"", b"/a", b"a"]), st.integers(1, 2))
+    @given(
+        st.composite(varied)(),
+        st.sampled_from([20, 1 << 20]),
+        st.sampled_from([b"", b"/a", b"a"]),
+        st.integers(1, 2),
+    )
     def test_entries(self, data, room, suffix, shards):
-        found = [kernel.bundle_block(data, room, 0, suffix, ITEMSIZES, shards) for kernel in (native, pure)]
+        found = [
+            kernel.bundle_block(data, room, 0, suffix, ITEMSIZES, shards)
+            for kernel in (native, pure)
+        ]
         self.compare(*found)
 
     @given(st.binary(max_size=80), st.integers(0, 3))
     def test_any_entry(self, value, shards):
         data = block([(0, b"x" + SUFFIX, value)])
-        self.compare(*(kernel.bundle_block(data, 100, 0, SUFFIX, ITEMSIZES, shards) for kernel in (native, pure)))
+        self.compare(
+            *(
+                kernel.bundle_block(data, 100, 0, SUFFIX, ITEMSIZES, shards)
+                for kernel in (native, pure)
+            )
+        )
 
-    @given(st.lists(st.integers(0, 1 << 63) | st.sampled_from([0, 1, 3, 1 << 31, (1 << 64) - 1]), max_size=5), st.integers(0, 100))
+    @given(
+        st.lists(
+            st.integers(0, 1 << 63) | st.sampled_from([0, 1, 3, 1 << 31, (1 << 64) - 1]), max_size=5
+        ),
+        st.integers(0, 100),
+    )
     def test_any_shape(self, dims, size):
-        shape = b"".join(b"\x12" + varint(len(one)) + one for one in (b"\x08" + varint(dim) for dim in dims))
-        data = block([(0, b"x", b"\x08\x01\x12" + varint(len(shape)) + shape + b"\x28" + varint(size))])
-        self.compare(*(kernel.bundle_block(data, 100, 0, b"", ITEMSIZES, 1) for kernel in (native, pure)))
+        shape = b"".join(
+            b"\x12" + varint(len(one)) + one for one in (b"\x08" + varint(dim) for dim in dims)
+        )
+        data = block(
+            [(0, b"x", b"\x08\x01\x12" + varint(len(shape)) + shape + b"\x28" + varint(size))]
+        )
+        self.compare(
+            *(kernel.bundle_block(data, 100, 0, b"", ITEMSIZES, 1) for kernel in (native, pure))
+        )
 
     def compare(self, ours, theirs):
         assert len(ours) == len(theirs)
@@ -158,7 +217,9 @@ class TestTwins:
         for count in (254, 255):
             shape = b"\x12\x02\x08\x01" * count
             data = block([(0, b"x", b"\x08\x01\x12" + varint(len(shape)) + shape + b"\x28\x04")])
-            found = [kernel.bundle_block(data, 100, 0, b"", ITEMSIZES, 1) for kernel in (native, pure)]
+            found = [
+                kernel.bundle_block(data, 100, 0, b"", ITEMSIZES, 1) for kernel in (native, pure)
+            ]
             self.compare(*found)
             assert (found[0][0] == status.TOO_MANY_DIMS) is (count == 255)
 
@@ -166,21 +227,45 @@ class TestTwins:
 GOOD = block([(0, b"", b"x"), (0, b"abc", b"1"), (2, b"d", b"2")])
 HOSTILE = {
     "huge handle": (joined([GOOD], [(b"z", 0, 1 << 62)]), "block of"),
-    "handle at itself": (joined([GOOD, GOOD], [(b"b", 0, len(GOOD)), (b"z", 0, len(GOOD))]), "should follow"),
+    "handle at itself": (
+        joined([GOOD, GOOD], [(b"b", 0, len(GOOD)), (b"z", 0, len(GOOD))]),
+        "should follow",
+    ),
     "handle into the middle": (joined([GOOD], [(b"z", 1, len(GOOD) - 1)]), "should follow"),
-    "index at the metaindex": (leveldb.write([])[:26] + b"\x00\x08\x00\x08" + bytes(36) + leveldb.MAGIC, "not where"),
-    "shared more than there is": (joined([block([(0, b"ab", b""), (3, b"c", b"")])]), "shares more"),
+    "index at the metaindex": (
+        leveldb.write([])[:26] + b"\x00\x08\x00\x08" + bytes(36) + leveldb.MAGIC,
+        "not where",
+    ),
+    "shared more than there is": (
+        joined([block([(0, b"ab", b""), (3, b"c", b"")])]),
+        "shares more",
+    ),
     "shared at the start": (joined([block([(1, b"ab", b"")])]), "shares more"),
     "keys out of order": (joined([block([(0, b"b", b""), (0, b"a", b"")])]), "ascend"),
     "the same key twice": (joined([block([(0, b"b", b""), (1, b"", b"")])]), "ascend"),
-    "blocks out of order": (joined([block([(0, b"\x05", b"")]), block([(0, b"\x01", b"")])]), "order of its index"),
-    "block above its key": (joined([block([(0, b"\x09", b"")])], [(b"\x01", 0, 12)]), "order of its index"),
+    "blocks out of order": (
+        joined([block([(0, b"\x05", b"")]), block([(0, b"\x01", b"")])]),
+        "order of its index",
+    ),
+    "block above its key": (
+        joined([block([(0, b"\x09", b"")])], [(b"\x01", 0, 12)]),
+        "order of its index",
+    ),
     "no restarts": (joined([b"\x00\x00\x00" + struct.pack("<I", 0)]), "restarts"),
     "too many restarts": (joined([GOOD[:-4] + struct.pack("<I", 1 << 30)]), "restarts"),
     "restart between entries": (joined([block([(0, b"a", b"1")], [0, 2])]), "restarts"),
-    "restart at a shared key": (joined([block([(0, b"aa", b"1"), (1, b"b", b"")], [0, 6])]), "restarts"),
-    "a long value": (joined([varint(0) + varint(1) + varint(1 << 40) + b"a" + struct.pack("<2I", 0, 1)]), "past the end"),
-    "a long key": (joined([varint(0) + varint((1 << 64) - 1) + varint(2) + b"a" + struct.pack("<2I", 0, 1)]), "past the end"),
+    "restart at a shared key": (
+        joined([block([(0, b"aa", b"1"), (1, b"b", b"")], [0, 6])]),
+        "restarts",
+    ),
+    "a long value": (
+        joined([varint(0) + varint(1) + varint(1 << 40) + b"a" + struct.pack("<2I", 0, 1)]),
+        "past the end",
+    ),
+    "a long key": (
+        joined([varint(0) + varint((1 << 64) - 1) + varint(2) + b"a" + struct.pack("<2I", 0, 1)]),
+        "past the end",
+    ),
     "unknown type": (joined([GOOD], kind=9), "unknown type"),
     "broken snappy": (joined([GOOD], kind=1), "length"),
     "empty": (b"", "footer"),

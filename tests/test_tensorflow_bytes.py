@@ -14,9 +14,24 @@ from tensorwire.testing.sampling import DTYPES, layouts, numbers
 
 pytestmark = pytest.mark.tensorflow
 
-WRITTEN_BY_TF = [row for row in DTYPES if row.tf and row.bits >= 8 and not row.name.startswith("float8")]
+WRITTEN_BY_TF = [
+    row for row in DTYPES if row.tf and row.bits >= 8 and not row.name.startswith("float8")
+]
 READ_BY_TF = [row for row in DTYPES if row.tf]
-SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3), (2, 3, 4), (2, 1, 3, 2), (1, 2, 2, 1, 3), (2, 1, 2, 1, 2, 3), (300,), (128, 200)]
+SHAPES = [
+    (),
+    (0,),
+    (1,),
+    (7,),
+    (3, 0, 2),
+    (2, 3),
+    (2, 3, 4),
+    (2, 1, 3, 2),
+    (1, 2, 2, 1, 3),
+    (2, 1, 2, 1, 2, 3),
+    (300,),
+    (128, 200),
+]
 
 
 @pytest.mark.parametrize("row", WRITTEN_BY_TF, ids=lambda row: row.name)
@@ -42,7 +57,14 @@ def test_tensorflow_reads_what_we_write(tf, row, shape):
 
 @pytest.mark.parametrize(
     "strings",
-    [b"one", [], ["a", "bb", ""], [[b"x" * 127, b"y" * 128], [b"z" * 20000, b"\0"]], np.zeros((2, 0), "S1"), np.array([["é", "日本"]])],
+    [
+        b"one",
+        [],
+        ["a", "bb", ""],
+        [[b"x" * 127, b"y" * 128], [b"z" * 20000, b"\0"]],
+        np.zeros((2, 0), "S1"),
+        np.array([["é", "日本"]]),
+    ],
     ids=["scalar", "empty", "vector", "lengths", "no rows", "unicode"],
 )
 def test_string_bytes_are_tensorflows(tf, strings):
@@ -72,21 +94,33 @@ def test_sparse_bytes_are_tensorflows(tf):
     for sparse in sparse_samples(tf):
         ours = tw.tensor(sparse)
         expected = tf.io.serialize_sparse(sparse).numpy()
-        assert tw.io.serialize_sparse(sparse).tolist() == expected.tolist() == tw.io.serialize_sparse(ours).tolist()
+        assert (
+            tw.io.serialize_sparse(sparse).tolist()
+            == expected.tolist()
+            == tw.io.serialize_sparse(ours).tolist()
+        )
         assert tw.equal(tw.io.parse_sparse(expected, sparse.dtype), ours)
         many = tf.io.serialize_many_sparse(sparse)
         assert tw.io.serialize_many_sparse(ours).tolist() == many.numpy().tolist()
         for rank in (None, len(sparse.shape)):
             back = tf.io.deserialize_many_sparse(many, sparse.dtype, rank=rank)
-            assert tw.equal(tw.io.deserialize_many_sparse(many.numpy(), sparse.dtype, rank=rank), back)
+            assert tw.equal(
+                tw.io.deserialize_many_sparse(many.numpy(), sparse.dtype, rank=rank), back
+            )
             assert tw.equal(tw.io.deserialize_many_sparse(many, sparse.dtype.name, rank=rank), back)
 
 
 def test_many_sparse_of_different_shapes(tf):
     """The other dims are the largest of all."""
-    rows = [tf.SparseTensor([[0, 1]], [1.0], [2, 9]), tf.SparseTensor([[4, 0], [4, 1]], [2.0, 3.0], [5, 3])]
+    rows = [
+        tf.SparseTensor([[0, 1]], [1.0], [2, 9]),
+        tf.SparseTensor([[4, 0], [4, 1]], [2.0, 3.0], [5, 3]),
+    ]
     joined = tf.stack([tf.io.serialize_sparse(row) for row in rows])
-    assert tw.equal(tw.io.deserialize_many_sparse(joined, tf.float32), tf.io.deserialize_many_sparse(joined, tf.float32))
+    assert tw.equal(
+        tw.io.deserialize_many_sparse(joined, tf.float32),
+        tf.io.deserialize_many_sparse(joined, tf.float32),
+    )
 
 
 def test_ragged_variant(tf):
@@ -101,7 +135,11 @@ def test_ragged_variant(tf):
             blob = tf.io.serialize_tensor(ragged._to_variant(batched_input=batched)).numpy()
             found = tw.loads(blob)
             assert found.tolist() == ragged.to_list()
-            assert found.values.dtype == ragged.flat_values.dtype if not isinstance(found.values, tw.Strings) else True
+            assert (
+                found.values.dtype == ragged.flat_values.dtype
+                if not isinstance(found.values, tw.Strings)
+                else True
+            )
             if not batched:
                 assert tw.equal(found, ragged)
 
@@ -111,7 +149,9 @@ COUNT = 50_000 if TORTURE else 2_000
 
 @pytest.mark.torture
 def test_generated_protos(tf, record_property):
-    """tf_compat gives TensorFlow's value or refuses where it refuses; strict gives the same value or refuses more."""
+    """tf_compat gives TensorFlow's value or refuses where it refuses; strict gives the same value
+    or refuses more.
+    """
     rng = random.Random(2026)
     outcomes = {"both": 0, "neither": 0, "strict": 0}
     for _ in range(COUNT):
@@ -151,5 +191,7 @@ def _same(ours, theirs):
     """Bits, except that TensorFlow hands out int4 and the like with upper bits that mean nothing."""
     theirs = tw.tensor(theirs)
     if isinstance(ours, np.ndarray) and dtypes.of(ours.dtype).bits < 8:
-        return ours.dtype == theirs.dtype and np.array_equal(ours.astype(np.float32), theirs.astype(np.float32))
+        return ours.dtype == theirs.dtype and np.array_equal(
+            ours.astype(np.float32), theirs.astype(np.float32)
+        )
     return tw.equal(ours, theirs)

@@ -160,7 +160,11 @@ class TestLimits:
 
 
 class TestContainer:
-    value = {"list": [np.arange(3), np.zeros((2, 2), np.float32)], "words": tw.Strings.of(["a", "é"]), "step": 7}
+    value = {
+        "list": [np.arange(3), np.zeros((2, 2), np.float32)],
+        "words": tw.Strings.of(["a", "é"]),
+        "step": 7,
+    }
 
     def test_tensorflow_would_see_strings(self):
         blob = tw.dumps(self.value, "tensorproto")
@@ -185,7 +189,13 @@ class TestContainer:
 
     def test_string_tensor_that_looks_like_one(self):
         named = field(1, 0, varint(7)) + shape_field([1], ["tensorwire/1"])
-        for body in (block(8, b"no json"), block(8, b'{"list":1}'), block(4, b"\x02{}"), b"", block(8, b"{}") + block(8, b"")):
+        for body in (
+            block(8, b"no json"),
+            block(8, b'{"list":1}'),
+            block(4, b"\x02{}"),
+            b"",
+            block(8, b"{}") + block(8, b""),
+        ):
             with pytest.raises(tw.DecodeError):
                 tw.loads(named + body)
 

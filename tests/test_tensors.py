@@ -17,7 +17,11 @@ class TestStrings:
     def test_indexing(self):
         words = self.words
         assert (words[0], words[2], words[-1]) == ("", "é", "x" * 40)
-        assert words[1:4].tolist() == ["a", "é", "日本"] and words[::2].tolist() == ["", "é", "x" * 40]
+        assert words[1:4].tolist() == ["a", "é", "日本"] and words[::2].tolist() == [
+            "",
+            "é",
+            "x" * 40,
+        ]
         assert words[np.array([True, False, False, True, False])].tolist() == ["", "日本"]
         assert words[[3, 3, 0]].tolist() == ["日本", "日本", ""] and words[4:2].tolist() == []
         assert tw.Strings.of([b"a", b"b"])[1] == b"b"
@@ -26,8 +30,17 @@ class TestStrings:
 
     def test_shapes(self):
         grid = tw.Strings.of("abcdef", (2, 3))
-        assert grid[1].tolist() == ["d", "e", "f"] and grid[:, 1].tolist() == ["b", "e"] and grid[1, 2] == "f" and len(grid) == 2
-        assert grid.tolist() == [["a", "b", "c"], ["d", "e", "f"]] and grid.reshape(3, -1).shape == (3, 2) and grid.ndim == 2
+        assert (
+            grid[1].tolist() == ["d", "e", "f"]
+            and grid[:, 1].tolist() == ["b", "e"]
+            and grid[1, 2] == "f"
+            and len(grid) == 2
+        )
+        assert (
+            grid.tolist() == [["a", "b", "c"], ["d", "e", "f"]]
+            and grid.reshape(3, -1).shape == (3, 2)
+            and grid.ndim == 2
+        )
         scalar = tw.Strings.of(["x"], ())
         assert scalar[()] == "x" and scalar.tolist() == "x" and scalar.shape == ()
         with pytest.raises(TypeError):
@@ -36,7 +49,13 @@ class TestStrings:
     def test_comparing(self):
         assert (self.words == "a").tolist() == [False, True, False, False, False]
         assert (self.words != self.words).tolist() == [False] * 5
-        assert (self.words == np.array(["", "a", "b", "c", "d"], object)).tolist() == [True, True, False, False, False]
+        assert (self.words == np.array(["", "a", "b", "c", "d"], object)).tolist() == [
+            True,
+            True,
+            False,
+            False,
+            False,
+        ]
         assert not tw.equal(tw.Strings.of(["a"]), tw.Strings.of([b"a"]))
 
     def test_arrays(self):
@@ -59,7 +78,10 @@ class TestStrings:
             tw.Strings(b"abc", offsets)
 
     def test_repr(self):
-        assert repr(self.words) == "Strings('', 'a', 'é', '日本', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxx...; shape=(5,), text)"
+        assert (
+            repr(self.words)
+            == "Strings('', 'a', 'é', '日本', 'xxxxxxxxxxxxxxxxxxxxxxxxxxxx...; shape=(5,), text)"
+        )
 
 
 class TestSparse:
@@ -94,21 +116,32 @@ class TestSparse:
 
     def test_sort_and_dense(self):
         sparse = tw.Sparse([[1, 0], [0, 1], [1, 0]], [1, 2, 3], (2, 2))
-        assert sparse.sort().indices.tolist() == [[0, 1], [1, 0], [1, 0]] and sparse.sort().values.tolist() == [2, 1, 3]
+        assert sparse.sort().indices.tolist() == [
+            [0, 1],
+            [1, 0],
+            [1, 0],
+        ] and sparse.sort().values.tolist() == [2, 1, 3]
         assert sparse.to_dense().tolist() == sparse.sort().to_dense().tolist() == [[0, 2], [4, 0]]
         assert tw.Sparse([[1], [0]], np.ones((2, 3)), (4, 3)).to_dense().sum() == 6
         assert tw.Sparse([[1]], tw.Strings.of(["x"]), (2,)).to_dense().tolist() == ["", "x"]
         assert tw.Sparse([[0], [0]], [True, False], (1,)).to_dense().tolist() == [True]
 
     def test_repr(self):
-        assert repr(tw.Sparse([[0, 1]], np.array([2]), (2, 2))) == "Sparse([0, 1]: np.int64(2); shape=(2, 2), nnz=1, int64)"
+        assert (
+            repr(tw.Sparse([[0, 1]], np.array([2]), (2, 2)))
+            == "Sparse([0, 1]: np.int64(2); shape=(2, 2), nnz=1, int64)"
+        )
 
 
 class TestRagged:
     def test_rows(self):
         ragged = tw.Ragged.of([[[1, 2], []], [], [[3]]])
         assert ragged.shape == (3, None, None) and ragged.ragged_rank == 2 and len(ragged) == 3
-        assert ragged[0].tolist() == [[1, 2], []] and ragged[-1].tolist() == [[3]] and ragged[1:].tolist() == [[], [[3]]]
+        assert (
+            ragged[0].tolist() == [[1, 2], []]
+            and ragged[-1].tolist() == [[3]]
+            and ragged[1:].tolist() == [[], [[3]]]
+        )
         assert [row.tolist() for row in ragged] == ragged.tolist()
         with pytest.raises(IndexError):
             ragged[3]
@@ -124,7 +157,9 @@ class TestRagged:
         with pytest.raises(tw.EncodeError, match="same dtype"):
             tw.Ragged([1], [np.array([0, 1], np.int32), np.array([0, 1])])
 
-    @pytest.mark.parametrize("splits", [[1, 2], [0, 3], [0, 2, 1, 2], [], [[0, 1], [0, 1, 1]], [0.0, 2.0]])
+    @pytest.mark.parametrize(
+        "splits", [[1, 2], [0, 3], [0, 2, 1, 2], [], [[0, 1], [0, 1, 1]], [0.0, 2.0]]
+    )
     def test_bad_splits(self, splits):
         with pytest.raises(tw.EncodeError):
             tw.Ragged([5, 6], splits)
@@ -139,14 +174,27 @@ class TestRagged:
 
 class TestBundle:
     def test_mapping(self):
-        bundle = tw.Bundle({"b": np.zeros(2), "a": tw.Strings.of(["x"])}, {"m": "1"}, {"b": {"device": "cpu"}})
-        assert list(bundle) == ["b", "a"] and len(bundle) == 2 and bundle.tensor_metadata == {"b": {"device": "cpu"}}
+        bundle = tw.Bundle(
+            {"b": np.zeros(2), "a": tw.Strings.of(["x"])}, {"m": "1"}, {"b": {"device": "cpu"}}
+        )
+        assert (
+            list(bundle) == ["b", "a"]
+            and len(bundle) == 2
+            and bundle.tensor_metadata == {"b": {"device": "cpu"}}
+        )
         bundle.metadata["m"] = "2"
         assert bundle.metadata == {"m": "1"}  # a copy was changed
         assert "b: float64 (2,)" in repr(bundle)
 
     @pytest.mark.parametrize(
-        "bad", [({"a": [1]},), ({1: np.zeros(1)},), ({}, {"m": 1}), ({}, {}, {"x": {}}), ({"a": np.zeros(1)}, {}, {"a": {"n": 3}})]
+        "bad",
+        [
+            ({"a": [1]},),
+            ({1: np.zeros(1)},),
+            ({}, {"m": 1}),
+            ({}, {}, {"x": {}}),
+            ({"a": np.zeros(1)}, {}, {"a": {"n": 3}}),
+        ],
     )
     def test_what_is_refused(self, bad):
         with pytest.raises(tw.EncodeError):
@@ -169,7 +217,9 @@ def test_pickle_is_out_of_band():
     assert tw.equal(pickle.loads(pickle.dumps(bundle)), bundle)
 
 
-@pytest.mark.parametrize("value", [tw.Strings.of(["a"]), tw.Sparse([[0]], [1], [1]), tw.Ragged.of([[1]])])
+@pytest.mark.parametrize(
+    "value", [tw.Strings.of(["a"]), tw.Sparse([[0]], [1], [1]), tw.Ragged.of([[1]])]
+)
 def test_frozen(value):
     with pytest.raises(AttributeError, match="frozen"):
         value.values = 3
@@ -200,6 +250,9 @@ def test_not_equal(a, b):
 
 def test_nans_by_their_bits():
     quiet, payload = np.array([0x7FC00000, 0x7FC00001], np.uint32).view(np.float32)
-    assert tw.equal(np.array(quiet), np.array(quiet)) and not tw.equal(np.array(quiet), np.array(payload))
+    assert tw.equal(np.array(quiet), np.array(quiet)) and not tw.equal(
+        np.array(quiet), np.array(payload)
+    )
     assert tw.equal(float("nan"), float("nan"))
-    assert tw.equal(np.array([1, 2], ">i4"), np.array([1, 2], "<i4"))  # byte order is not part of a value
+    # byte order is not part of a value
+    assert tw.equal(np.array([1, 2], ">i4"), np.array([1, 2], "<i4"))

@@ -1,4 +1,6 @@
-"""Commands in a terminal: colours, pictures, bars, with rich and without, NO_COLOR, Ctrl-C; and readers that leave early."""
+"""Commands in a terminal: colours, pictures, bars, with rich and without, NO_COLOR, Ctrl-C; and
+readers that leave early.
+"""
 
 import json
 import os
@@ -26,14 +28,27 @@ def plain(text):
 def file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("terminal")
     tw.save(
-        folder / "x.safetensors", {"x": np.arange(60.0).reshape(6, 10), "v": np.arange(100) ** 2, "s": tw.Sparse([[0, 0]], [1.0], (4, 4))}
+        folder / "x.safetensors",
+        {
+            "x": np.arange(60.0).reshape(6, 10),
+            "v": np.arange(100) ** 2,
+            "s": tw.Sparse([[0, 0]], [1.0], (4, 4)),
+        },
     )
     tw.write_examples(folder / "a.tfrecord", {"label": np.arange(2000)})
     return folder / "x.safetensors"
 
 
 @pytest.mark.parametrize(
-    "arguments", [("inspect",), ("verify",), ("show",), ("show", "x", "--slice", "0"), ("inspect", "--json"), ("show", "--json")]
+    "arguments",
+    [
+        ("inspect",),
+        ("verify",),
+        ("show",),
+        ("show", "x", "--slice", "0"),
+        ("inspect", "--json"),
+        ("show", "--json"),
+    ],
 )
 def test_colours_change_nothing_but_colours(file, arguments):
     words = (arguments[0], file, *arguments[1:])
@@ -48,10 +63,21 @@ def test_colours_change_nothing_but_colours(file, arguments):
 
 def test_pictures_come_by_themselves_in_a_terminal(file):
     found = in_terminal("show", file, "x", **TRUE)
-    assert "\x1b[38;2;68;1;84;48;2" in found.text and "▀" in found.text and "heat: from 0 (violet) to 59 (yellow)" in plain(found.text)
+    assert (
+        "\x1b[38;2;68;1;84;48;2" in found.text
+        and "▀" in found.text
+        and "heat: from 0 (violet) to 59 (yellow)" in plain(found.text)
+    )
     without = in_terminal("show", file, "x")
-    assert "▀" not in without.text and "██" in without.text and "heat: from 0 (blank) to 59 (full)" in plain(without.text)
-    assert "███" in in_terminal("show", file, "v").text and "heat" not in in_terminal("show", file, "v").text
+    assert (
+        "▀" not in without.text
+        and "██" in without.text
+        and "heat: from 0 (blank) to 59 (full)" in plain(without.text)
+    )
+    assert (
+        "███" in in_terminal("show", file, "v").text
+        and "heat" not in in_terminal("show", file, "v").text
+    )
     assert "⠁" in in_terminal("show", file, "s").text
 
 
@@ -62,14 +88,18 @@ def test_no_colour(file, tmp_path, hidden):
         found = in_terminal(*words, NO_COLOR="1", COLORTERM="truecolor", **more)
         assert found.returncode == 0 and not COLOUR.search(found.text)
     found = in_terminal("inspect", "nothing", NO_COLOR="1", **more)
-    assert found.returncode == 1 and found.text == "tensorwire inspect: No such file or directory: nothing\n"
+    assert (
+        found.returncode == 1
+        and found.text == "tensorwire inspect: No such file or directory: nothing\n"
+    )
 
 
 def test_all_works_without_rich(file, tmp_path):
     more = without_rich(tmp_path)
     found = in_terminal("inspect", file, **more)
     assert found.returncode == 0 and "\x1b" not in found.text and "6, 10" in found.text
-    assert "\x1b[38;2;" in in_terminal("show", file, "x", **TRUE, **more).text  # the heat map is ours
+    # the heat map is ours
+    assert "\x1b[38;2;" in in_terminal("show", file, "x", **TRUE, **more).text
     assert json.loads(in_terminal("show", file, "--json", **more).text)["format"] == "safetensors"
     found = in_terminal("schema", file.parent / "a.tfrecord", "--full", **more)
     assert found.returncode == 0 and "label" in plain(found.text)
@@ -77,7 +107,10 @@ def test_all_works_without_rich(file, tmp_path):
 
 def test_errors_are_red_in_a_terminal_only(file):
     found = in_terminal("inspect", "nothing")
-    assert found.returncode == 1 and found.text == "\x1b[31mtensorwire inspect: No such file or directory: nothing\x1b[0m\n"
+    assert (
+        found.returncode == 1
+        and found.text == "\x1b[31mtensorwire inspect: No such file or directory: nothing\x1b[0m\n"
+    )
     found = in_terminal("inspct")
     assert found.returncode == 2 and "did you mean 'inspect'?" in found.text
 
@@ -86,7 +119,11 @@ def test_errors_are_red_in_a_terminal_only(file):
 def test_a_bar_is_drawn_and_taken_away(file, tmp_path, hidden):
     more = without_rich(tmp_path) if hidden else {}
     found = in_terminal("convert", file, tmp_path / "y.npz", **more)
-    assert found.returncode == 0 and "%" in found.text and ("\x1b[K" in found.text or "\x1b[2K" in found.text)
+    assert (
+        found.returncode == 0
+        and "%" in found.text
+        and ("\x1b[K" in found.text or "\x1b[2K" in found.text)
+    )
     assert "%" not in run("convert", file, tmp_path / "z.npz").stderr
 
 
@@ -113,7 +150,9 @@ def test_help_fits_the_terminal():
     for columns in (50, 200):
         found = in_terminal("show", "--help", columns=columns)
         text = found.text.split("arguments:")[1].split("examples:")[0]
-        assert found.returncode == 0 and max(map(len, text.splitlines())) <= max(52, min(columns, 100))
+        assert found.returncode == 0 and max(map(len, text.splitlines())) <= max(
+            52, min(columns, 100)
+        )
 
 
 def test_a_terminal_without_unicode_gets_ascii(file):
@@ -123,7 +162,13 @@ def test_a_terminal_without_unicode_gets_ascii(file):
 
 @pytest.mark.parametrize(
     "words",
-    [("show", "{records}", "-n", "0"), ("show", "{records}", "-n", "0", "--json"), ("formats",), ("completion", "bash"), ("--help",)],
+    [
+        ("show", "{records}", "-n", "0"),
+        ("show", "{records}", "-n", "0", "--json"),
+        ("formats",),
+        ("completion", "bash"),
+        ("--help",),
+    ],
 )
 def test_a_reader_that_leaves_early(file, words):
     """As `| head -1` does: quiet, whether all was written before or not."""
@@ -137,21 +182,40 @@ def test_a_reader_that_leaves_early(file, words):
 
 
 def test_nobody_reads_at_all(file):
-    for words in (("show", str(file.parent / "a.tfrecord"), "-n", "0"), ("inspect", str(file)), ("--help",)):
-        found = subprocess.run(["bash", "-c", 'exec 3>&1; "$@" | true; exit ${PIPESTATUS[0]}', "-", *COMMAND, *words], capture_output=True)
+    for words in (
+        ("show", str(file.parent / "a.tfrecord"), "-n", "0"),
+        ("inspect", str(file)),
+        ("--help",),
+    ):
+        found = subprocess.run(
+            ["bash", "-c", 'exec 3>&1; "$@" | true; exit ${PIPESTATUS[0]}', "-", *COMMAND, *words],
+            capture_output=True,
+        )
         assert found.returncode in (0, 141) and found.stderr == b""
 
 
 def test_ctrl_c_is_quiet(tmp_path):
-    code = "import sys, time\nfrom tensorwire.cli import main\nimport tensorwire.cli.formats as command\n"
-    code += "def run(args):\n    print('started', flush=True)\n    time.sleep(60)\ncommand.run = run\nsys.exit(main(['formats']))"
+    code = (
+        "import sys, time\nfrom tensorwire.cli import main\nimport tensorwire.cli.formats as"
+        " command\n"
+    )
+    code += (
+        "def run(args):\n    print('started', flush=True)\n    time.sleep(60)\ncommand.run ="
+        " run\nsys.exit(main(['formats']))"
+    )
     found = in_terminal(command=[sys.executable, "-c", code], keys=b"\x03", when=b"started\r\n")
     assert found.returncode == 130 and found.text.replace("^C", "") == "started\n"
 
 
 def test_ctrl_c_while_it_reads():
-    process = subprocess.Popen([*COMMAND, "inspect", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdin.write(bytes(1 << 20))  # more than a pipe holds: once it is written, somebody reads
+    process = subprocess.Popen(
+        [*COMMAND, "inspect", "-"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    # more than a pipe holds: once it is written, somebody reads
+    process.stdin.write(bytes(1 << 20))
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and out == b"" and errors == b""

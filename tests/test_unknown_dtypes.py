@@ -16,7 +16,9 @@ GOOD = np.arange(3, dtype=np.float32)
 
 def unknown_safetensors(folder):
     path = folder / "x.safetensors"
-    path.write_bytes(file([("good", "F32", (3,), GOOD.tobytes()), ("bad", "F3_E1M1", (2, 8), b"abcdef")]))
+    path.write_bytes(
+        file([("good", "F32", (3,), GOOD.tobytes()), ("bad", "F3_E1M1", (2, 8), b"abcdef")])
+    )
     return path, "F3_E1M1", (2, 8)
 
 
@@ -41,7 +43,9 @@ def pickled_npz(folder):
 def unknown_spec(folder):
     """What a later tensorwire might write."""
     path = folder / "x.safetensors"
-    tw.save(path, {"good": GOOD, "bad": np.zeros((2, 2), "uint8").view(tw.dtypes.named("int4").numpy)})
+    tw.save(
+        path, {"good": GOOD, "bad": np.zeros((2, 2), "uint8").view(tw.dtypes.named("int4").numpy)}
+    )
     path.write_bytes(path.read_bytes().replace(b"int4", b"int5"))
     return path, "int5", (2, 2)
 
@@ -107,13 +111,22 @@ def test_the_others_are_read(make, tmp_path):
     assert tw.equal(tw.load(path, format, names=["good"]), {"good": GOOD})
     rows = {row.name: row for row in tw.inspect(path, format).tensors}
     assert rows["good"].kind == "dense" and rows["bad"].kind == "unreadable"
-    assert rows["bad"].dtype == dtype and rows["bad"].shape == shape and dtype in str(tw.inspect(path, format))
-    for read in (lambda: tw.load(path, format), lambda: tw.loads(path.read_bytes(), format), lambda: tw.load(path, format, names=["bad"])):
+    assert (
+        rows["bad"].dtype == dtype
+        and rows["bad"].shape == shape
+        and dtype in str(tw.inspect(path, format))
+    )
+    for read in (
+        lambda: tw.load(path, format),
+        lambda: tw.loads(path.read_bytes(), format),
+        lambda: tw.load(path, format, names=["bad"]),
+    ):
         with pytest.raises(tw.DecodeError) as failure:
             read()
         assert failure.value.tensor == "bad"
     found = tw.verify(path, format)
-    assert found and not found.problems and len(found.unsupported) == 1  # not read, which is not broken
+    # not read, which is not broken
+    assert found and not found.problems and len(found.unsupported) == 1
     target = tmp_path / "only.safetensors"
     tw.convert(path, target, format=format, exclude="bad")
     assert tw.equal(tw.load(target), {"good": GOOD})

@@ -1,4 +1,6 @@
-"""The server's side of `tensorwire view`, over real HTTP: who is let in, and whether what is answered is what is in the files."""
+"""The server's side of `tensorwire view`, over real HTTP: who is let in, and whether what is
+answered is what is in the files.
+"""
 
 import contextlib
 import http.client
@@ -38,8 +40,16 @@ class Page:
         """(status, headers, body)"""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            given = {"Cookie": self.cookie, **{name.replace("_", "-"): value for name, value in headers.items()}}
-            connection.request(method, target, body, {name: value for name, value in given.items() if value is not None})
+            given = {
+                "Cookie": self.cookie,
+                **{name.replace("_", "-"): value for name, value in headers.items()},
+            }
+            connection.request(
+                method,
+                target,
+                body,
+                {name: value for name, value in given.items() if value is not None},
+            )
             answer = connection.getresponse()
             return answer.status, dict(answer.headers), answer.read()
         finally:
@@ -139,7 +149,13 @@ def main(page):
 
 
 def test_only_who_has_the_token(page):
-    for cookie in (None, f"tensorwire_{page.port}=wrong", f"tensorwire_{page.port}=", f"other={page.token}", '"'):
+    for cookie in (
+        None,
+        f"tensorwire_{page.port}=wrong",
+        f"tensorwire_{page.port}=",
+        f"other={page.token}",
+        '"',
+    ):
         for target in ("/", "/api/tree", "/page/main.js", "/api/nothing"):
             status, _, body = page.ask(target, Cookie=cookie)
             assert status == 403 and b"token" in body
@@ -151,21 +167,46 @@ def test_the_token_becomes_a_cookie(page):
     status, headers, body = page.ask(f"/?token={page.token}", Cookie=None)
     assert status == 200 and b"<!doctype html>" in body
     cookie = headers["set-cookie"]
-    assert f"tensorwire_{page.port}={page.token}" in cookie and "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert (
+        f"tensorwire_{page.port}={page.token}" in cookie
+        and "HttpOnly" in cookie
+        and "SameSite=Strict" in cookie
+    )
     assert "set-cookie" not in page.ask("/")[1]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "127.0.0.1:{port}.evil.example"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "",
+        "127.0.0.1:{port}.evil.example",
+    ],
+)
 def test_only_under_its_own_name(page, host):
     assert page.ask("/api/tree", Host=host.format(port=page.port))[0] == 403
     assert page.ask("/api/tree", Host=f"localhost:{page.port}")[0] == 200
 
 
 def test_headers_tell_the_browser_to_be_careful(page):
-    for target, cookie in (("/", page.cookie), ("/page/main.js", page.cookie), ("/api/tree", page.cookie), ("/", None)):
+    for target, cookie in (
+        ("/", page.cookie),
+        ("/page/main.js", page.cookie),
+        ("/api/tree", page.cookie),
+        ("/", None),
+    ):
         headers = page.ask(target, Cookie=cookie)[1]
-        assert "default-src 'self'" in headers["content-security-policy"] and "unsafe" not in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+        assert (
+            "default-src 'self'" in headers["content-security-policy"]
+            and "unsafe" not in headers["content-security-policy"]
+        )
+        assert (
+            headers["x-content-type-options"] == "nosniff"
+            and headers["referrer-policy"] == "no-referrer"
+        )
         assert headers["cache-control"] == "no-store" and headers["x-frame-options"] == "DENY"
         assert "access-control-allow-origin" not in headers
 
@@ -173,7 +214,16 @@ def test_headers_tell_the_browser_to_be_careful(page):
 def test_only_get_and_one_post(page):
     for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
         assert page.ask("/api/tree", method)[0] == 405
-    assert page.ask("/api/tree", "POST", "{}", Content_Type="application/json", Origin=f"http://127.0.0.1:{page.port}")[0] == 405
+    assert (
+        page.ask(
+            "/api/tree",
+            "POST",
+            "{}",
+            Content_Type="application/json",
+            Origin=f"http://127.0.0.1:{page.port}",
+        )[0]
+        == 405
+    )
     assert page.ask("/api/request")[0] == 405
 
 
@@ -185,20 +235,32 @@ def test_a_post_must_come_from_the_page(page):
         (own, "text/plain"),
         ("null", "application/json"),
     ):
-        assert page.ask("/api/request?id=n0", "POST", "{}", Origin=origin, Content_Type=kind)[0] == 403
-    assert page.ask("/api/request?id=n0", "POST", "{}", Origin=own, Content_Type="application/json")[0] == 200
+        assert (
+            page.ask("/api/request?id=n0", "POST", "{}", Origin=origin, Content_Type=kind)[0] == 403
+        )
+    assert (
+        page.ask("/api/request?id=n0", "POST", "{}", Origin=own, Content_Type="application/json")[0]
+        == 200
+    )
 
 
 def test_bodies_are_bounded(page):
     own = {"Origin": f"http://127.0.0.1:{page.port}", "Content_Type": "application/json"}
     assert page.ask("/api/request?id=n0", "POST", b" " * (5 << 20), **own)[0] == 413
-    assert page.ask("/api/request?id=n0", "POST", iter([b" " * 1000]), **own, Transfer_Encoding="chunked")[0] == 413
+    assert (
+        page.ask(
+            "/api/request?id=n0", "POST", iter([b" " * 1000]), **own, Transfer_Encoding="chunked"
+        )[0]
+        == 413
+    )
     status, _, body = page.ask("/api/request?id=n0", "POST", b"[" * 100_000, **own)
     assert status == 200 and b"no JSON" in body
 
 
 def test_listens_on_this_machine_alone(page):
-    others = {info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)} - {"127.0.0.1"}
+    others = {
+        info[4][0] for info in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    } - {"127.0.0.1"}
     for address in others:
         with socket.socket() as probe:
             probe.settimeout(2)
@@ -206,7 +268,16 @@ def test_listens_on_this_machine_alone(page):
 
 
 @pytest.mark.parametrize(
-    "target", ["/page/../app.py", "/page/..%2fapp.py", "/page/%2e%2e/app.py", "/page//etc/passwd", "/page/app.py", "/etc/passwd", "/api/"]
+    "target",
+    [
+        "/page/../app.py",
+        "/page/..%2fapp.py",
+        "/page/%2e%2e/app.py",
+        "/page//etc/passwd",
+        "/page/app.py",
+        "/etc/passwd",
+        "/api/",
+    ],
 )
 def test_nothing_else_is_served(page, target):
     assert page.ask(target)[0] == 404
@@ -216,20 +287,46 @@ def test_every_file_of_the_page_is_served_and_has_no_html_in_its_scripts(page):
     for path in sorted((Path(images.__file__).parent / "page").iterdir()):
         status, headers, body = page.ask(f"/page/{path.name}")
         assert status == 200 and body == path.read_bytes()
-        assert headers["content-type"].split(";")[0] in ("text/html", "text/css", "text/javascript", "image/svg+xml")
+        assert headers["content-type"].split(";")[0] in (
+            "text/html",
+            "text/css",
+            "text/javascript",
+            "image/svg+xml",
+        )
         text = path.read_text()
         if path.suffix == ".js":
-            for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "http://", "https://"):
+            for way in (
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "new Function",
+                "http://",
+                "https://",
+            ):
                 assert way not in text, f"{path.name}: {way}"
         if path.suffix == ".html":
-            assert " style=" not in text and "<script>" not in text and " onclick" not in text and "//" not in text.replace("</", "")
+            assert (
+                " style=" not in text
+                and "<script>" not in text
+                and " onclick" not in text
+                and "//" not in text.replace("</", "")
+            )
 
 
 # What was given, and nothing else
 
 
 def test_only_ids_are_taken(page, folder):
-    for id in ("", "n9999", str(folder / "predictions.safetensors"), "../predictions.safetensors", "/etc/passwd", "<script>"):
+    for id in (
+        "",
+        "n9999",
+        str(folder / "predictions.safetensors"),
+        "../predictions.safetensors",
+        "/etc/passwd",
+        "<script>",
+    ):
         for name in ("file", "tensor", "window", "records", "schema", "model", "verify"):
             assert "no such file" in page.fault(name, id=id)
     assert str(folder) not in json.dumps(page.get("tree"))
@@ -257,7 +354,12 @@ def test_links_that_lead_out_are_left_out(tmp_path):
 
 def test_the_tree(page, folder, value):
     found = page.ids()
-    assert {"files/predictions.safetensors", "files/predictions-2.npz", "files/train.tfrecord", "files/damaged.tfrecord"} <= set(found)
+    assert {
+        "files/predictions.safetensors",
+        "files/predictions-2.npz",
+        "files/train.tfrecord",
+        "files/damaged.tfrecord",
+    } <= set(found)
     tw.save(folder / "later.npy", np.arange(4))
     again = page.ids()
     assert again.pop("files/later.npy") and again == found  # ids stay
@@ -267,7 +369,12 @@ def test_the_tree(page, folder, value):
 def test_names_as_people_count(tmp_path):
     for name in ("w10.npy", "w9.npy", "W1.npy", "readme.txt", "notes.json", "x.bin"):
         (tmp_path / name).write_bytes(tw.dumps(np.arange(2), "npy"))
-    assert [node.name for node in Catalog([tmp_path]).roots[0].children] == ["readme.txt", "W1.npy", "w9.npy", "w10.npy"]
+    assert [node.name for node in Catalog([tmp_path]).roots[0].children] == [
+        "readme.txt",
+        "W1.npy",
+        "w9.npy",
+        "w10.npy",
+    ]
 
 
 def test_a_tree_is_bounded(tmp_path, monkeypatch):
@@ -289,13 +396,22 @@ def test_a_missing_path_is_said(tmp_path):
 def test_files(page, main, value):
     id, numbers = main
     found = page.get("file", id=id)
-    assert found["format"] == "safetensors" and found["total"] == len(value) and list(numbers) == list(value)
+    assert (
+        found["format"] == "safetensors"
+        and found["total"] == len(value)
+        and list(numbers) == list(value)
+    )
     assert found["metadata"]["note"] == view_files.HOSTILE
-    assert [one["name"] for one in page.get("file", id=id, filter="KERNEL")["tensors"]] == ["layers/0/kernel"]
+    assert [one["name"] for one in page.get("file", id=id, filter="KERNEL")["tensors"]] == [
+        "layers/0/kernel"
+    ]
     assert page.get("file", id=id, start=3)["tensors"][0]["n"] == 3
 
 
-@pytest.mark.parametrize("name", ["attention", "layers/0/kernel", "holes", "mask", "ids", "scalar", "pictures", "layers/0/bias"])
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "layers/0/kernel", "holes", "mask", "ids", "scalar", "pictures", "layers/0/bias"],
+)
 def test_windows_are_what_numpy_slices(page, main, value, name):
     id, numbers = main
     array, n = value[name], numbers[name]
@@ -307,12 +423,15 @@ def test_windows_are_what_numpy_slices(page, main, value, name):
         found, plain[:: steps[0], :: steps[1]].astype(np.float64), equal_nan=True
     )
     if rank >= 2:
-        about, found = page.window(id=id, n=n, rows=rank - 1, columns=rank - 2, r0=1, r1=4, c0=2, c1=7)
+        about, found = page.window(
+            id=id, n=n, rows=rank - 1, columns=rank - 2, r0=1, r1=4, c0=2, c1=7
+        )
         assert np.array_equal(found, plain.T[1:4, 2:7].astype(np.float64), equal_nan=True)
         assert about["texts"] is not None and len(about["texts"]) == found.size
-        assert [float(text) if text not in ("True", "False") else float(text == "True") for text in about["texts"]] == pytest.approx(
-            found.reshape(-1).tolist(), rel=1e-6, nan_ok=True
-        )
+        assert [
+            float(text) if text not in ("True", "False") else float(text == "True")
+            for text in about["texts"]
+        ] == pytest.approx(found.reshape(-1).tolist(), rel=1e-6, nan_ok=True)
 
 
 def test_slices_of_other_dimensions(page, main, value):
@@ -336,7 +455,12 @@ def test_integers_are_exact(page, main, value):
 def test_blocks_become_one_number(how):
     array = np.random.default_rng(0).normal(size=(50, 71))
     array[13, 20] = np.nan
-    found = viewport.window(reading.InMemory(array), viewport.Slice.of(array.shape, None, None, None), size=(8, 10), how=how)
+    found = viewport.window(
+        reading.InMemory(array),
+        viewport.Slice.of(array.shape, None, None, None),
+        size=(8, 10),
+        how=how,
+    )
     assert (found.row_step, found.column_step) == (7, 8)
     for i in range(found.values.shape[0]):
         for j in range(found.values.shape[1]):
@@ -374,22 +498,37 @@ def test_windows_outside_are_empty_or_clipped(page, main):
     assert page.window(id=id, n=n, height=10**6, width=10**6)[1].shape == (192, 192)
 
 
-@pytest.mark.parametrize("name", ["attention", "layers/0/kernel", "holes", "mask", "pictures", "scalar", "layers/0/bias"])
+@pytest.mark.parametrize(
+    "name", ["attention", "layers/0/kernel", "holes", "mask", "pictures", "scalar", "layers/0/bias"]
+)
 def test_statistics_are_numpys(page, main, value, name):
     found = page.get("statistics", id=main[0], n=main[1][name])
     array = value[name].astype(np.float64)
     finite = array[np.isfinite(array)]
     assert found["exact"] and found["counted"] == array.size
-    assert (found["nan"], found["inf"], found["zeros"]) == (np.isnan(array).sum(), np.isinf(array).sum(), (array == 0).sum())
-    for key, wanted in (("min", finite.min()), ("max", finite.max()), ("mean", finite.mean()), ("std", finite.std())):
+    assert (found["nan"], found["inf"], found["zeros"]) == (
+        np.isnan(array).sum(),
+        np.isinf(array).sum(),
+        (array == 0).sum(),
+    )
+    for key, wanted in (
+        ("min", finite.min()),
+        ("max", finite.max()),
+        ("mean", finite.mean()),
+        ("std", finite.std()),
+    ):
         assert found[key] == pytest.approx(wanted, rel=1e-9, abs=1e-12)
     assert sum(found["counts"]) == finite.size and len(found["edges"]) == len(found["counts"]) + 1
     assert found["edges"][0] <= finite.min() and found["edges"][-1] >= finite.max()
     counted = np.histogram(finite, np.array(found["edges"]))[0]
-    assert np.abs(counted - found["counts"]).sum() <= 2 * len(counted)  # an element on an edge may fall to either side
+    # an element on an edge may fall to either side
+    assert np.abs(counted - found["counts"]).sum() <= 2 * len(counted)
 
 
-@pytest.mark.parametrize("dtype", [*"?bBhHiIlLefd", "F", "D", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4])
+@pytest.mark.parametrize(
+    "dtype",
+    [*"?bBhHiIlLefd", "F", "D", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.int4],
+)
 def test_every_dtype(tmp_path, dtype):
     array = (np.arange(24).reshape(4, 6) % 7).astype(dtype)
     tw.save(tmp_path / "x.safetensors", {"x": array})
@@ -397,14 +536,27 @@ def test_every_dtype(tmp_path, dtype):
         id = page.ids()["x.safetensors"]
         assert np.array_equal(page.window(id=id, n=0)[1], np.abs(array.astype(np.complex128)))
         found = page.get("statistics", id=id, n=0)
-        assert found["max"] == float(np.abs(array.astype(np.complex128)).max()) and found["counted"] == 24
+        assert (
+            found["max"] == float(np.abs(array.astype(np.complex128)).max())
+            and found["counted"] == 24
+        )
         assert page.raw("image", id=id, n=0, layout="hw")[1]["content-type"] == "image/png"
 
 
 def test_statistics_of_extremes():
-    for array in ([-1.7e308, 1.7e308], [5e-324, 0], [3.0, 3.0], [np.nan, np.inf], [], [2**63 - 1, -(2**63)], [1e308] * 5):
+    for array in (
+        [-1.7e308, 1.7e308],
+        [5e-324, 0],
+        [3.0, 3.0],
+        [np.nan, np.inf],
+        [],
+        [2**63 - 1, -(2**63)],
+        [1e308] * 5,
+    ):
         found = statistics.statistics(reading.InMemory(np.array(array)))
-        assert found.counted == len(array) and sum(found.counts) == len(array) - found.nan - found.inf
+        assert (
+            found.counted == len(array) and sum(found.counts) == len(array) - found.nan - found.inf
+        )
         json.dumps(found.json(), allow_nan=False)
 
 
@@ -444,12 +596,16 @@ def test_images(page, main, value):
     about = page.get("tensor", id=id, n=numbers["pictures"])
     assert about["pictures"] == [{"layout": "hwc", "count": 24}, {"layout": "hw", "count": 24 * 40}]
     for number in (0, 23):
-        status, headers, body = page.raw("image", id=id, n=numbers["pictures"], layout="hwc", number=number)
+        status, headers, body = page.raw(
+            "image", id=id, n=numbers["pictures"], layout="hwc", number=number
+        )
         assert status == 200 and headers["content-type"] == "image/png"
         assert np.array_equal(_unpacked(body), value["pictures"][number])
     chw = _unpacked(page.raw("image", id=id, n=numbers["pictures_chw"], layout="chw", number=2)[2])
     assert np.array_equal(chw, np.round(value["pictures_chw"][2].transpose(1, 2, 0) * 255))
-    assert "picture 24 of 24" in page.fault("image", id=id, n=numbers["pictures"], layout="hwc", number=24)
+    assert "picture 24 of 24" in page.fault(
+        "image", id=id, n=numbers["pictures"], layout="hwc", number=24
+    )
     assert "layout" in page.fault("image", id=id, n=numbers["attention"], layout="chw")
 
 
@@ -461,16 +617,24 @@ def test_large_images_are_thinned():
 def test_strings(page, main, value):
     id, n = main[0], main[1]["words"]
     found = page.get("strings", id=id, n=n, start=1990, count=100)
-    assert found["total"] == 2000 and [item["text"] for item in found["items"]] == value["words"].tolist()[1990:]
+    assert (
+        found["total"] == 2000
+        and [item["text"] for item in found["items"]] == value["words"].tolist()[1990:]
+    )
     assert page.get("strings", id=id, n=n, start=10**12)["items"] == []
     hits = page.get("search", id=id, n=n, text="GRÖSSE-1")["items"]
     assert hits == []
     hits = page.get("search", id=id, n=n, text="größe-12")
-    assert [item["text"] for item in hits["items"]] == [word for word in value["words"].tolist() if "größe-12" in word.lower()]
+    assert [item["text"] for item in hits["items"]] == [
+        word for word in value["words"].tolist() if "größe-12" in word.lower()
+    ]
     assert hits["next"] is None
     first = page.get("search", id=id, n=n, text="wire")
     assert len(first["items"]) == 100 and first["next"] == first["items"][-1]["at"] + 1
-    assert page.get("search", id=id, n=n, text="wire", start=first["next"])["items"][0]["at"] == first["next"] + 4
+    assert (
+        page.get("search", id=id, n=n, text="wire", start=first["next"])["items"][0]["at"]
+        == first["next"] + 4
+    )
 
 
 def test_hostile_names_and_strings_are_data(page, main):
@@ -490,21 +654,43 @@ def test_pictures_in_strings(page, main, value):
 
 
 @pytest.mark.parametrize(
-    "item", [b"", b"plain", "Grö".encode(), b"\x00\x01", b"\xff" * 500, b"a" * 10_000, "é".encode() * 5000, "x" * 10_000]
+    "item",
+    [
+        b"",
+        b"plain",
+        "Grö".encode(),
+        b"\x00\x01",
+        b"\xff" * 500,
+        b"a" * 10_000,
+        "é".encode() * 5000,
+        "x" * 10_000,
+    ],
 )
 def test_any_string_can_be_shown(item):
     found = kinds.shown_string(item)
-    assert len(found["text"]) <= kinds.SHOWN and found["size"] == len(item.encode() if isinstance(item, str) else item)
-    assert found["cut"] == (len(found["text"]) < len(item if isinstance(item, str) else item.decode())) if not found["binary"] else True
+    assert len(found["text"]) <= kinds.SHOWN and found["size"] == len(
+        item.encode() if isinstance(item, str) else item
+    )
+    assert (
+        found["cut"] == (len(found["text"]) < len(item if isinstance(item, str) else item.decode()))
+        if not found["binary"]
+        else True
+    )
 
 
 def test_ragged(page, main, value):
     id, n = main[0], main[1]["tokens"]
     found = page.get("ragged", id=id, n=n, start=100, count=5)
-    assert [row["values"] for row in found["rows"]] == [[str(item) for item in row] for row in value["tokens"][100:105].tolist()]
+    assert [row["values"] for row in found["rows"]] == [
+        [str(item) for item in row] for row in value["tokens"][100:105].tolist()
+    ]
     lengths = [len(row) for row in value["tokens"].tolist()]
     about = page.get("lengths", id=id, n=n)
-    assert about["rows"] == 500 and about["lengths"]["max"] == max(lengths) and about["lengths"]["mean"] == pytest.approx(np.mean(lengths))
+    assert (
+        about["rows"] == 500
+        and about["lengths"]["max"] == max(lengths)
+        and about["lengths"]["mean"] == pytest.approx(np.mean(lengths))
+    )
     assert sum(about["lengths"]["counts"]) == 500 and about["values"]["max"] == max(lengths) - 1
 
 
@@ -514,8 +700,16 @@ def test_sparse(page, main, value):
     dense = value["clicks"].to_dense() != 0
     counts = np.array(found["counts"]["values"]).reshape(found["counts"]["shape"])
     steps = found["steps"]
-    wanted = [[dense[i : i + steps[0], j : j + steps[1]].sum() for j in range(0, 400, steps[1])] for i in range(0, 300, steps[0])]
-    assert np.array_equal(counts, wanted) and found["nnz"] == counts.sum() and found["sorted"] and not found["duplicates"]
+    wanted = [
+        [dense[i : i + steps[0], j : j + steps[1]].sum() for j in range(0, 400, steps[1])]
+        for i in range(0, 300, steps[0])
+    ]
+    assert (
+        np.array_equal(counts, wanted)
+        and found["nnz"] == counts.sum()
+        and found["sorted"]
+        and not found["duplicates"]
+    )
     assert [entry["at"] for entry in found["entries"]] == value["clicks"].indices[7:10].tolist()
     assert page.get("sparse", id=id, n=n, rows=1, columns=0)["extent"] == [400, 300]
 
@@ -540,7 +734,9 @@ def test_kinds_are_not_mixed_up(page, main, name, right):
         page.fault(name, id=id, n=numbers[other])
 
 
-@pytest.mark.parametrize("suffix", ["npy", "npz", "pb", "tensor", "arrow", "safetensors.gz", "ckpt-7"])
+@pytest.mark.parametrize(
+    "suffix", ["npy", "npz", "pb", "tensor", "arrow", "safetensors.gz", "ckpt-7"]
+)
 def test_every_format(tmp_path, suffix):
     array = np.random.default_rng(2).normal(size=(30, 20)).astype(np.float32)
     path = tmp_path / f"x.{suffix}"
@@ -553,7 +749,9 @@ def test_every_format(tmp_path, suffix):
         assert page.get("verify", id=id)["ok"]
 
 
-@pytest.mark.parametrize("options", [{}, {"compression": "gzip", "per_tensor": True}, {"quantize": "int8"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"compression": "gzip", "per_tensor": True}, {"quantize": "int8"}]
+)
 def test_large_tensors_are_read_in_runs(tmp_path, monkeypatch, options):
     monkeypatch.setattr(reading, "WHOLE", 1000)
     array = np.random.default_rng(3).normal(size=(5, 40, 30)).astype(np.float32)
@@ -595,16 +793,27 @@ def test_comparison(page, main, value, folder):
     others = page.numbers(second)
     changed = tw.load(folder / "predictions-2.npz")["layers/0/kernel"].astype(np.float64)
     gap = value["layers/0/kernel"].astype(np.float64) - changed
-    two = {"id": id, "n": numbers["layers/0/kernel"], "id2": second, "n2": others["layers/0/kernel"]}
+    two = {
+        "id": id,
+        "n": numbers["layers/0/kernel"],
+        "id2": second,
+        "n2": others["layers/0/kernel"],
+    }
     found = page.get("compare", **two)
     assert found["statistics"]["unequal"] == np.count_nonzero(gap) == found["summary"]["unequal"]
-    assert found["statistics"]["max_abs"] == pytest.approx(np.abs(gap).max()) == pytest.approx(found["summary"]["max_abs"])
+    assert (
+        found["statistics"]["max_abs"]
+        == pytest.approx(np.abs(gap).max())
+        == pytest.approx(found["summary"]["max_abs"])
+    )
     assert found["statistics"]["rms"] == pytest.approx(np.sqrt(np.mean(gap**2)))
     assert gap[tuple(found["largest"])] in (gap.max(), gap.min())
     assert np.array_equal(page.window(**two, at="2,0,0")[1], gap[2])
     assert page.get("statistics", **two)["mean"] == pytest.approx(gap.mean())
     same = page.get("compare", id=id, n=numbers["attention"], id2=second, n2=others["attention"])
-    assert same["summary"]["exact"] and same["statistics"]["unequal"] == 0 and same["largest"] is None
+    assert (
+        same["summary"]["exact"] and same["statistics"]["unequal"] == 0 and same["largest"] is None
+    )
     odd = page.get("compare", id=id, n=numbers["words"], id2=second, n2=others["attention"])
     assert odd["statistics"] is None and "kind" in odd["summary"]["problems"]
     assert "shapes" in page.fault("window", **{**two, "n2": others["attention"]})
@@ -612,7 +821,13 @@ def test_comparison(page, main, value, folder):
 
 def test_differences_of_what_floats_cannot_hold():
     def gap(a, b, dtype=None):
-        return reading.Difference(reading.InMemory(np.array(a, dtype)), reading.InMemory(np.array(b, dtype))).run(0, len(a)).tolist()
+        return (
+            reading.Difference(
+                reading.InMemory(np.array(a, dtype)), reading.InMemory(np.array(b, dtype))
+            )
+            .run(0, len(a))
+            .tolist()
+        )
 
     assert gap([2**60 + 1, 5], [2**60, 7], np.int64) == [1, -2]
     assert gap([-(2**63), 0], [2**63 - 1, 0], np.int64) == [-(2.0**64), 0]
@@ -629,18 +844,28 @@ def test_records(page, folder):
     id = page.ids()["files/train.tfrecord"]
     reader = tw.RecordReader(folder / "train.tfrecord", index=False)
     found = page.get("records", id=id, start=123, count=3)
-    assert found["total"] == 200 and [record["at"] for record in found["records"]] == [123, 124, 125]
+    assert found["total"] == 200 and [record["at"] for record in found["records"]] == [
+        123,
+        124,
+        125,
+    ]
     for record in found["records"]:
         wanted = tw.loads(reader[record["at"]], "example")
         features = {feature["name"]: feature for feature in record["features"]}
         assert set(features) == set(wanted) and record["kind"] == "Example"
         assert features["label"]["values"] == [str(wanted["label"][0])]
-        assert [float(text) for text in features["score"]["values"]] == pytest.approx(wanted["score"].tolist(), rel=1e-6)
+        assert [float(text) for text in features["score"]["values"]] == pytest.approx(
+            wanted["score"].tolist(), rel=1e-6
+        )
         assert features["title"]["strings"][0]["text"] == f"record {record['at']}"
         at = list(wanted).index("photo")
-        status, headers, body = page.raw("record_image", id=id, record=record["at"], feature=at, at=0)
+        status, headers, body = page.raw(
+            "record_image", id=id, record=record["at"], feature=at, at=0
+        )
         assert (status, headers["content-type"], body) == (200, "image/png", wanted["photo"][0])
-        assert "neither" in page.fault("record_image", id=id, record=record["at"], feature=list(wanted).index("title"), at=0)
+        assert "neither" in page.fault(
+            "record_image", id=id, record=record["at"], feature=list(wanted).index("title"), at=0
+        )
     assert page.get("records", id=id, start=10**15)["records"][0]["at"] == 199
     reader.close()
     assert not list(folder.glob("*.idx"))  # nothing is written beside the files
@@ -649,22 +874,37 @@ def test_records(page, folder):
 def test_schema(page, folder):
     found = page.get("schema", id=page.ids()["files/train.tfrecord"])
     wanted = tw.infer_schema(folder / "train.tfrecord")
-    assert found["records"] == 200 and {feature["name"] for feature in found["features"]} == set(wanted)
+    assert found["records"] == 200 and {feature["name"] for feature in found["features"]} == set(
+        wanted
+    )
     label = next(feature for feature in found["features"] if feature["name"] == "label")
     assert label["seen"]["range"] == [0, 9] and label["seen"]["present"] == 200
-    assert next(feature for feature in found["features"] if feature["name"] == "tags")["seen"]["present"] == 100
+    assert (
+        next(feature for feature in found["features"] if feature["name"] == "tags")["seen"][
+            "present"
+        ]
+        == 100
+    )
 
 
 def test_damage(page, folder):
     id = page.ids()["files/damaged.tfrecord"]
     report = tw.repair(folder / "damaged.tfrecord")
     found = page.get("verify", id=id)
-    assert not found["ok"] and found["records"] == report.records and found["gap_count"] == len(report.gaps)
-    assert [(gap["offset"], gap["length"]) for gap in found["gaps"]] == [(gap.offset, gap.length) for gap in report.gaps]
+    assert (
+        not found["ok"]
+        and found["records"] == report.records
+        and found["gap_count"] == len(report.gaps)
+    )
+    assert [(gap["offset"], gap["length"]) for gap in found["gaps"]] == [
+        (gap.offset, gap.length) for gap in report.gaps
+    ]
     some = page.get("records", id=id, start=100, count=2)
     good = list(tw.RecordReader(folder / "damaged.tfrecord", on_corrupt="skip"))
     assert (
-        some["damage"] and some["total"] is None and [record["size"] for record in some["records"]] == [len(one) for one in good[100:102]]
+        some["damage"]
+        and some["total"] is None
+        and [record["size"] for record in some["records"]] == [len(one) for one in good[100:102]]
     )
     assert page.get("records", id=id, start=len(good) - 3, count=10)["total"] == len(good)
     assert page.get("verify", id=page.ids()["files/train.tfrecord"])["ok"]
@@ -679,15 +919,28 @@ def test_other_records(tmp_path):
             tw.dumps({"a": tw.Ragged.of([[1], [2, 3]])}, "example"),
         ):
             writer.write(record)
-    tw.write_sequence_examples(tmp_path / "steps.tfrecord", [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]})])
+    tw.write_sequence_examples(
+        tmp_path / "steps.tfrecord",
+        [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]})],
+    )
     with running(tmp_path) as page:
         ids = page.ids()
-        records = page.get("records", id=next(id for way, id in ids.items() if "bytes" in way))["records"]
+        records = page.get("records", id=next(id for way, id in ids.items() if "bytes" in way))[
+            "records"
+        ]
         assert [record["kind"] for record in records] == ["bytes", "value", "Example", "Example"]
-        assert records[0]["raw"]["binary"] and records[1]["features"][0]["values"] == ["0", "1", "2"]
+        assert records[0]["raw"]["binary"] and records[1]["features"][0]["values"] == [
+            "0",
+            "1",
+            "2",
+        ]
         assert records[3]["features"][0]["kind"] == "ragged"
-        steps = page.get("records", id=next(id for way, id in ids.items() if "steps" in way))["records"][0]
-        assert steps["kind"] == "SequenceExample" and {feature["name"] for feature in steps["features"]} == {"id", "token", "score"}
+        steps = page.get("records", id=next(id for way, id in ids.items() if "steps" in way))[
+            "records"
+        ][0]
+        assert steps["kind"] == "SequenceExample" and {
+            feature["name"] for feature in steps["features"]
+        } == {"id", "token", "score"}
 
 
 def test_a_large_record_file_opens_before_it_is_counted(tmp_path, monkeypatch):
@@ -702,7 +955,11 @@ def test_a_large_record_file_opens_before_it_is_counted(tmp_path, monkeypatch):
     with running(path) as page:
         id = page.ids()["x.tfrecord"]
         found = page.get("records", id=id, start=20, count=5)
-        assert found["total"] is None and found["counting"] and found["records"][0]["features"][0]["values"] == ["20"]
+        assert (
+            found["total"] is None
+            and found["counting"]
+            and found["records"][0]["features"][0]["values"] == ["20"]
+        )
         assert "counted" in page.fault("records", id=id, start=10**6)
         held.set()
         end = time.monotonic() + 10
@@ -717,19 +974,40 @@ def test_a_large_record_file_opens_before_it_is_counted(tmp_path, monkeypatch):
 @pytest.mark.tensorflow
 def test_models(tf, tmp_path):
     weights = tf.Variable(tf.ones([3, 1]))
-    tw.serving.export(lambda x: {"y": x @ weights}, tmp_path / "adder", {"x": ("float32", [None, 3])}, version=1)
+    tw.serving.export(
+        lambda x: {"y": x @ weights}, tmp_path / "adder", {"x": ("float32", [None, 3])}, version=1
+    )
     with running(tmp_path) as page:
         ids = page.ids()
         id = next(id for way, id in ids.items() if way.endswith("adder/1"))
         found = page.get("model", id=id)
-        assert found["model"] == "adder" and found["signatures"][0]["inputs"]["x"] == {"dtype": "float32", "shape": [None, 3]}
+        assert found["model"] == "adder" and found["signatures"][0]["inputs"]["x"] == {
+            "dtype": "float32",
+            "shape": [None, 3],
+        }
         said = {"signature": "serving_default", "inputs": {"x": "[[1, 2, 3]]"}}
         answer = page.post("request", said, id=id)
         assert json.loads(answer["body"])["inputs"] in ([[1, 2, 3]], {"x": [[1, 2, 3]]})
-        assert answer["fault"] is None and answer["curl"].startswith("curl ") and "/v1/models/adder:predict" in answer["curl"]
-        for wrong in ({"x": "[[1, 2]]"}, {"x": "nonsense"}, {"y": "1"}, {"x": "[" * 10_000}, {}, {"x": 5}):
+        assert (
+            answer["fault"] is None
+            and answer["curl"].startswith("curl ")
+            and "/v1/models/adder:predict" in answer["curl"]
+        )
+        for wrong in (
+            {"x": "[[1, 2]]"},
+            {"x": "nonsense"},
+            {"y": "1"},
+            {"x": "[" * 10_000},
+            {},
+            {"x": 5},
+        ):
             assert page.post("request", {**said, "inputs": wrong}, id=id)["error"], wrong
-        for wrong in ({"url": "grpc://x:1"}, {"url": "ftp://x"}, {"signature": "none"}, {"layout": "odd"}):
+        for wrong in (
+            {"url": "grpc://x:1"},
+            {"url": "ftp://x"},
+            {"signature": "none"},
+            {"layout": "odd"},
+        ):
             assert page.post("request", {**said, **wrong}, id=id)["error"]
         assert page.post("request", [1], id=id)["error"]
         variables = next(id for way, id in ids.items() if way.endswith("adder/1/variables"))
@@ -791,7 +1069,11 @@ def test_what_can_only_be_read_whole_is_bounded(tmp_path, monkeypatch):
 def test_a_fault_of_our_own_is_one_line(page, main, monkeypatch, capsys):
     monkeypatch.setattr(kinds, "strings", lambda *_: 1 / 0)
     status, _, body = page.raw("strings", id=main[0], n=main[1]["words"])
-    assert status == 500 and "ZeroDivisionError" in json.loads(body)["error"] and b"Traceback" not in body
+    assert (
+        status == 500
+        and "ZeroDivisionError" in json.loads(body)["error"]
+        and b"Traceback" not in body
+    )
     assert page.get("tree")
 
 
@@ -801,18 +1083,28 @@ def test_a_fault_of_our_own_is_one_line(page, main, monkeypatch, capsys):
 @pytest.mark.timing
 @pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="what a process reads is in /proc")
 def test_ten_gigabytes_open_at_once(tmp_path):
-    """50,000 x 50,000 float32: little is read, little memory is taken, and each answer is there within a second."""
+    """50,000 x 50,000 float32: little is read, little memory is taken, and each answer is there
+    within a second.
+    """
     path = view_files.big(tmp_path)
     if os.stat(path).st_blocks * 512 > 1 << 30:
         pytest.skip("this file system has no holes in files")
-    code = f"import sys; from tensorwire.cli import main; sys.exit(main(['view', {path!r}, '--no-browser']))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    code = (
+        f"import sys; from tensorwire.cli import main; sys.exit(main(['view', {path!r},"
+        " '--no-browser']))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             page = Page(process.stdout.readline().strip())
             page.get("tree")
 
             def cost():
-                words = dict(line.split(": ") for line in Path(f"/proc/{process.pid}/io").read_text().splitlines())
+                words = dict(
+                    line.split(": ")
+                    for line in Path(f"/proc/{process.pid}/io").read_text().splitlines()
+                )
                 return int(words["rchar"])
 
             before, start = cost(), time.monotonic()
@@ -831,9 +1123,15 @@ def test_ten_gigabytes_open_at_once(tmp_path):
             assert column.shape == (1, 256)
             start = time.monotonic()
             counted = page.get("statistics", id=id, n=0)
-            assert not counted["exact"] and counted["size"] == 2_500_000_000 and time.monotonic() - start < 3
+            assert (
+                not counted["exact"]
+                and counted["size"] == 2_500_000_000
+                and time.monotonic() - start < 3
+            )
             status = Path(f"/proc/{process.pid}/status").read_text()
-            peak = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+            peak = int(
+                next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]
+            )
             assert peak < 400_000  # kB
         finally:
             process.send_signal(signal.SIGINT)
@@ -846,8 +1144,12 @@ def test_a_wide_and_a_flat_one(tmp_path):
     with tw.open(path) as file:
         start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         values = reading.values_of(file["w"])
-        assert viewport.window(values, viewport.Slice.of(values.shape, None, None, None)).values.shape == (2, 256)
-        assert viewport.window(values, viewport.Slice.of(values.shape, 1, 0, None)).values.shape == (256, 2)
+        assert viewport.window(
+            values, viewport.Slice.of(values.shape, None, None, None)
+        ).values.shape == (2, 256)
+        assert viewport.window(
+            values, viewport.Slice.of(values.shape, 1, 0, None)
+        ).values.shape == (256, 2)
         assert viewport.line(values).complete is False
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - start < 200_000
 
@@ -856,12 +1158,19 @@ def test_a_wide_and_a_flat_one(tmp_path):
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "tensorwire", "view", *arguments], capture_output=True, text=True, timeout=30)
+    return subprocess.run(
+        [sys.executable, "-m", "tensorwire", "view", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
 
 
 def test_the_command_prints_its_address_first_and_ends_quietly(folder, value):
     command = [sys.executable, "-m", "tensorwire", "view", str(folder), "--no-browser"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         page = Page(process.stdout.readline().strip())
         assert page.get("tree")["version"] == tw.__version__
         process.send_signal(signal.SIGINT)

@@ -1,7 +1,9 @@
-"""The page of `tensorwire view` in a real Chromium: every kind of file opened, sliced, paged, searched and compared.
+"""The page of `tensorwire view` in a real Chromium: every kind of file opened, sliced, paged,
+searched and compared.
 
-Screenshots of all of it go to build/screenshots, for people to look at. `python tests/test_view_browser.py` says which browser would be
-used; with a folder (docs/images) it writes the screenshots of docs/view.md there.
+Screenshots of all of it go to build/screenshots, for people to look at. `python
+tests/test_view_browser.py` says which browser would be used; with a folder (docs/images) it writes
+the screenshots of docs/view.md there.
 """
 
 import contextlib
@@ -18,8 +20,14 @@ from test_view import running
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PLACES = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome", "/Applications/Chromium.app/Contents/MacOS/Chromium")
-NONE = "NO BROWSER: install Debian's chromium (apt-get install chromium) or Chrome, or set TENSORWIRE_BROWSER to one"
+PLACES = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+NONE = (
+    "NO BROWSER: install Debian's chromium (apt-get install chromium) or Chrome, or set"
+    " TENSORWIRE_BROWSER to one"
+)
 
 pytestmark = pytest.mark.browser
 
@@ -27,7 +35,12 @@ pytestmark = pytest.mark.browser
 def browser_path():
     """The browser that is there; None if there is none."""
     named = os.environ.get("TENSORWIRE_BROWSER")
-    found = [named] if named else [shutil.which(name) for name in NAMES] + [place for place in PLACES if os.path.exists(place)]
+    found = (
+        [named]
+        if named
+        else [shutil.which(name) for name in NAMES]
+        + [place for place in PLACES if os.path.exists(place)]
+    )
     return next(filter(None, found), None)
 
 
@@ -72,13 +85,25 @@ class Tab:
     """One page of the browser, and what went wrong on it."""
 
     def __init__(self, browser, server, **options):
-        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 860}, **options}
+        )
         self.page, self.server, self.faults = self.context.new_page(), server, []
         self.page.set_default_timeout(10_000)
-        self.page.on("console", lambda said: self.faults.append(said.text) if said.type in ("error", "warning") else None)
+        self.page.on(
+            "console",
+            lambda said: (
+                self.faults.append(said.text) if said.type in ("error", "warning") else None
+            ),
+        )
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on(
-            "requestfailed", lambda request: self.faults.append(request.url) if "ERR_ABORTED" not in str(request.failure) else None
+            "requestfailed",
+            lambda request: (
+                self.faults.append(request.url)
+                if "ERR_ABORTED" not in str(request.failure)
+                else None
+            ),
         )
         self.page.on("request", lambda request: self._stays(request.url))
         self.page.goto(f"http://127.0.0.1:{server.port}/?token={server.token}")
@@ -90,7 +115,9 @@ class Tab:
             self.faults.append(f"asked for {url}")
 
     def file(self, name):
-        return next(id for way, id in self.ids.items() if way.rpartition("/")[2] == name or way == name)
+        return next(
+            id for way, id in self.ids.items() if way.rpartition("/")[2] == name or way == name
+        )
 
     def show(self, hash):
         self.page.evaluate("hash => { location.hash = hash; }", hash)
@@ -99,14 +126,17 @@ class Tab:
     def tensor(self, file, name, view=""):
         id = self.file(file)
         self.show(f"#{id}/{self.server.numbers(id)[name]}{view}")
-        self.page.wait_for_selector(f".title h1:text-is({name!r})" if "<" not in name else ".title h1")
+        self.page.wait_for_selector(
+            f".title h1:text-is({name!r})" if "<" not in name else ".title h1"
+        )
 
     def text(self, selector="main"):
         return self.page.inner_text(selector)
 
     def wait(self, text, selector="main"):
         self.page.wait_for_function(
-            "([selector, text]) => [...document.querySelectorAll(selector)].some((one) => one.innerText.includes(text))",
+            "([selector, text]) => [...document.querySelectorAll(selector)].some((one) =>"
+            " one.innerText.includes(text))",
             arg=[selector, text],
         )
 
@@ -176,8 +206,18 @@ def test_a_file_by_mouse(tab):
 def test_statistics_and_histogram(tab):
     tab.tensor("predictions.safetensors", "holes")
     tab.wait("standard deviation")
-    figures = dict(zip(tab.page.locator(".figures dt").all_inner_texts(), tab.page.locator(".figures dd").all_inner_texts(), strict=True))
-    assert figures["NaN"].startswith("40") and figures["infinite"].startswith("2") and figures["elements"] == "2,400"
+    figures = dict(
+        zip(
+            tab.page.locator(".figures dt").all_inner_texts(),
+            tab.page.locator(".figures dd").all_inner_texts(),
+            strict=True,
+        )
+    )
+    assert (
+        figures["NaN"].startswith("40")
+        and figures["infinite"].startswith("2")
+        and figures["elements"] == "2,400"
+    )
     assert "Histogram of 2,358 elements" in tab.page.get_attribute("canvas:not(.map)", "aria-label")
     tab.page.check("text=logarithmic")
     tab.shot("nan-and-infinity")
@@ -235,7 +275,12 @@ def test_lines(tab):
 def test_values(tab):
     tab.tensor("predictions.safetensors", "ids", "/values")
     tab.page.wait_for_selector("table.values td")
-    value = view_files.np.array([[int(cell) for cell in row.split("\t")[1:]] for row in tab.text("table.values tbody").splitlines()])
+    value = view_files.np.array(
+        [
+            [int(cell) for cell in row.split("\t")[1:]]
+            for row in tab.text("table.values tbody").splitlines()
+        ]
+    )
     assert value.shape == (8, 5) and abs(value).max() > 2**53  # exact, past what JavaScript counts
     tab.tensor("predictions.safetensors", "attention", "/values")
     tab.wait("row 0 to 19 of 192")
@@ -270,7 +315,10 @@ def test_strings_are_searched(tab):
     tab.page.keyboard.press("ArrowRight")
     tab.wait("string 100 to 199 of 2,000")
     tab.tensor("predictions.safetensors", "photos")
-    tab.page.wait_for_function("() => [...document.querySelectorAll('img.found')].filter((one) => one.naturalWidth === 40).length === 4")
+    tab.page.wait_for_function(
+        "() => [...document.querySelectorAll('img.found')].filter((one) => one.naturalWidth ==="
+        " 40).length === 4"
+    )
 
 
 def test_sparse_and_ragged(tab):
@@ -297,7 +345,8 @@ def test_records(tab):
     tab.page.click(".leaf:has-text('train.tfrecord')")
     tab.wait("record 0 to 9 of 300")
     tab.page.wait_for_function(
-        "() => document.querySelectorAll('img.found').length === 10 && document.querySelector('img.found').naturalWidth === 48"
+        "() => document.querySelectorAll('img.found').length === 10 &&"
+        " document.querySelector('img.found').naturalWidth === 48"
     )
     tab.shot("records")
     tab.page.locator("main").focus()
@@ -331,7 +380,8 @@ def test_comparison(tab):
     tab.page.route(f"**/api/*id={tab.file('predictions-2.npz')}*", lambda route: held.append(route))
     tab.page.select_option("#with-file", tab.file("predictions-2.npz"))
     tab.page.wait_for_timeout(100)
-    assert len(held) == 1 and tab.page.is_disabled("button:text-is('Compare')")  # what is to be chosen is not there yet
+    # what is to be chosen is not there yet
+    assert len(held) == 1 and tab.page.is_disabled("button:text-is('Compare')")
     held[0].continue_()
     tab.page.unroute_all()
     tab.page.click("button:text-is('Compare')")
@@ -340,7 +390,9 @@ def test_comparison(tab):
     tab.settled()
     assert tab.painted("canvas.map") > 50  # it begins where the difference is
     tab.shot("comparison")
-    tab.tensor("predictions.safetensors", "attention", f"/compare/{tab.file('predictions-2.npz')}/1")
+    tab.tensor(
+        "predictions.safetensors", "attention", f"/compare/{tab.file('predictions-2.npz')}/1"
+    )
     tab.wait("The same to the bit")
 
 
@@ -350,7 +402,9 @@ def test_a_request_is_built(browser, tf, tmp_path):
 
     weights = tf.Variable(tf.ones([1000, 4]))
     tw.serving.export(
-        lambda clicks, profile: {"score": tf.reduce_sum(tf.sparse.sparse_dense_matmul(clicks, weights) + profile, 1)},
+        lambda clicks, profile: {
+            "score": tf.reduce_sum(tf.sparse.sparse_dense_matmul(clicks, weights) + profile, 1)
+        },
         tmp_path / "ranker",
         {"clicks": ("sparse", "float32", [None, 1000]), "profile": ("float32", [None, 4])},
         version=1,
@@ -384,7 +438,10 @@ def test_hostile_names_are_shown_and_not_run(tab):
     tab.shot("hostile-name")
     tab.show(f"#{id}")
     tab.wait("nmt-v2")
-    assert view_files.HOSTILE in tab.text() and tab.page.locator("main script, main img, main svg").count() == 0
+    assert (
+        view_files.HOSTILE in tab.text()
+        and tab.page.locator("main script, main img, main svg").count() == 0
+    )
     tab.show("#" + "<img src=x onerror=window.hacked=1>")
     tab.wait("files to look into")
 
@@ -392,7 +449,14 @@ def test_hostile_names_are_shown_and_not_run(tab):
 def test_hostile_files_are_said(tab):
     for way, id in tab.ids.items():
         if "/strange/" in way:
-            for hash in (f"#{id}", f"#{id}/0", f"#{id}/integrity", f"#{id}/schema", f"#{id}/0/values", f"#{id}/0/compare"):
+            for hash in (
+                f"#{id}",
+                f"#{id}/0",
+                f"#{id}/integrity",
+                f"#{id}/schema",
+                f"#{id}/0/values",
+                f"#{id}/0/compare",
+            ):
                 tab.show(hash)
                 tab.settled()
                 assert "Traceback" not in tab.text()
@@ -420,7 +484,9 @@ def test_ten_gigabytes(browser, tmp_path):
         for key in ("+", "+", "ArrowDown", "ArrowDown", "ArrowRight", "+", "+"):
             before, start = tab.text(".readout"), time.monotonic()
             tab.page.keyboard.press(key)
-            tab.page.wait_for_function("before => document.querySelector('.readout').innerText !== before", arg=before)
+            tab.page.wait_for_function(
+                "before => document.querySelector('.readout').innerText !== before", arg=before
+            )
             assert time.monotonic() - start < 1
         tab.wait("Of a sample of 4,194,304 elements.")
         tab.shot("ten-gigabytes")
@@ -428,7 +494,14 @@ def test_ten_gigabytes(browser, tmp_path):
 
 
 def test_on_a_phone(browser, server):
-    tab = Tab(browser, server, viewport={"width": 390, "height": 844}, device_scale_factor=2, has_touch=True, is_mobile=True)
+    tab = Tab(
+        browser,
+        server,
+        viewport={"width": 390, "height": 844},
+        device_scale_factor=2,
+        has_touch=True,
+        is_mobile=True,
+    )
     assert not tab.page.is_visible("#side")
     tab.page.tap("#menu")
     tab.page.wait_for_selector("#side", state="visible")
@@ -438,7 +511,10 @@ def test_on_a_phone(browser, server):
     for name in ("attention", "words", "clicks", "tokens"):
         tab.tensor("predictions.safetensors", name)
         tab.settled()
-        wide = tab.page.evaluate("[document.documentElement.scrollWidth, document.querySelector('main').scrollWidth, innerWidth]")
+        wide = tab.page.evaluate(
+            "[document.documentElement.scrollWidth, document.querySelector('main').scrollWidth,"
+            " innerWidth]"
+        )
         assert max(wide[:2]) <= wide[2], name
         tab.shot(f"phone-{name}")
     tab.show(f"#{tab.file('train.tfrecord')}")
@@ -458,7 +534,8 @@ def test_light_and_dark(browser, server):
     assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"
     tab.page.reload()
     tab.page.wait_for_selector("h1")
-    assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"  # the choice stays
+    # the choice stays
+    assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"
     tab.close()
 
 
@@ -520,11 +597,21 @@ def write_docs(folder):
             tab.shot("view-records", folder)
             tab.close()
             tab = Tab(browser, server, color_scheme="dark", **small)
-            tab.tensor("predictions.safetensors", "layers/0/kernel", f"/compare/{tab.file('predictions-2.npz')}/0")
+            tab.tensor(
+                "predictions.safetensors",
+                "layers/0/kernel",
+                f"/compare/{tab.file('predictions-2.npz')}/0",
+            )
             tab.wait("not the same")
             tab.shot("view-compare", folder)
             tab.close()
-            tab = Tab(browser, server, viewport={"width": 390, "height": 780}, is_mobile=True, has_touch=True)
+            tab = Tab(
+                browser,
+                server,
+                viewport={"width": 390, "height": 780},
+                is_mobile=True,
+                has_touch=True,
+            )
             tab.tensor("predictions.safetensors", "clicks")
             tab.wait("share of all places")
             tab.shot("view-phone", folder)

@@ -1,4 +1,6 @@
-"""Whole buffers, compressed and back: in new aligned memory, in parallel or in order with the same outcome, and never more than allowed."""
+"""Whole buffers, compressed and back: in new aligned memory, in parallel or in order with the same
+outcome, and never more than allowed.
+"""
 
 import gzip
 import random
@@ -41,7 +43,9 @@ def way(request, monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("size", [0, 1, 1000, 1 << 18, (1 << 20) + 1, 1 << 20 if kernels.PURE else 9 << 20])
+@pytest.mark.parametrize(
+    "size", [0, 1, 1000, 1 << 18, (1 << 20) + 1, 1 << 20 if kernels.PURE else 9 << 20]
+)
 def test_there_and_back(name, size, way):
     data = mixed(size)
     found = oneshot.decompress(pack(name, data), name)
@@ -51,7 +55,11 @@ def test_there_and_back(name, size, way):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@given(sizes=st.lists(st.integers(0, 300), max_size=8), unit=st.integers(1, 400), threads=st.sampled_from([1, 3]))
+@given(
+    sizes=st.lists(st.integers(0, 300), max_size=8),
+    unit=st.integers(1, 400),
+    threads=st.sampled_from([1, 3]),
+)
 def test_how_the_data_is_cut_in_chunks_does_not_matter(name, sizes, unit, threads):
     data = mixed(sum(sizes))
     chunks = [data[sum(sizes[:i]) : sum(sizes[: i + 1])] for i in range(len(sizes))]
@@ -72,8 +80,14 @@ def test_what_goes_in(name):
     x = np.arange(1000, dtype=np.float32).reshape(10, 100)
     ours = pack(name, x, bytearray(b"abc"), memoryview(b"def"), b"")
     assert oneshot.decompress(memoryview(ours), name).tobytes() == x.tobytes() + b"abcdef"
-    assert oneshot.decompress(pack(name), name).tobytes() == oneshot.decompress(pack(name, b"", b""), name).tobytes() == b""
-    assert oneshot.decompress(np.frombuffer(ours, np.uint8), name).tobytes() == x.tobytes() + b"abcdef"
+    assert (
+        oneshot.decompress(pack(name), name).tobytes()
+        == oneshot.decompress(pack(name, b"", b""), name).tobytes()
+        == b""
+    )
+    assert (
+        oneshot.decompress(np.frombuffer(ours, np.uint8), name).tobytes() == x.tobytes() + b"abcdef"
+    )
 
 
 @pytest.mark.large
@@ -144,7 +158,9 @@ def test_both_ways_agree(data):
     with pytest.MonkeyPatch.context() as patch:
         row = compression.TABLE[name]
         patch.setitem(compression.TABLE, name, row._replace(unit=unit))
-        blob = bytearray(pack(name, mixed(data.draw(st.integers(0, 600)))) + data.draw(st.binary(max_size=8)))
+        blob = bytearray(
+            pack(name, mixed(data.draw(st.integers(0, 600)))) + data.draw(st.binary(max_size=8))
+        )
         for _ in range(data.draw(st.integers(0, 3))):
             if blob:
                 blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
@@ -165,7 +181,12 @@ def test_both_ways_agree(data):
 def test_a_header_in_the_data(way):
     """What looks like the beginning of a member, and is data."""
     inner = pack("gzip", b"inner")
-    for data in (inner, b"abc" + inner * 3 + b"def", inner[:10] * 50, mixed(1 << 20) + inner + mixed(1 << 20)):
+    for data in (
+        inner,
+        b"abc" + inner * 3 + b"def",
+        inner[:10] * 50,
+        mixed(1 << 20) + inner + mixed(1 << 20),
+    ):
         stored = pack("gzip", data, level=0)
         assert stored.count(inner[:10]) > 1
         assert oneshot.decompress(stored, "gzip").tobytes() == data
@@ -173,7 +194,11 @@ def test_a_header_in_the_data(way):
 
 def test_gzip_of_others(way):
     data = mixed(3_000_000)
-    for theirs in (gzip.compress(data), gzip.compress(data[:1000]) + gzip.compress(data[1000:]), pack("gzip", data) + bytes(512)):
+    for theirs in (
+        gzip.compress(data),
+        gzip.compress(data[:1000]) + gzip.compress(data[1000:]),
+        pack("gzip", data) + bytes(512),
+    ):
         assert oneshot.decompress(theirs, "gzip").tobytes() == data
     assert oneshot.decompress(zlib.compress(data), "zlib").tobytes() == data
 
@@ -185,7 +210,10 @@ def test_sizes_that_lie_at_the_end_of_a_member():
         with pytest.raises(tw.ChecksumError) as caught:
             oneshot.decompress(bad, "gzip")
         assert caught.value.offset == len(first) - 8
-    assert deflate.gzip_split(memoryview(first + second)) == [(0, len(first), 1000), (len(first), len(first + second), 2000)]
+    assert deflate.gzip_split(memoryview(first + second)) == [
+        (0, len(first), 1000),
+        (len(first), len(first + second), 2000),
+    ]
 
 
 # Limits
@@ -195,7 +223,11 @@ def test_sizes_that_lie_at_the_end_of_a_member():
 def test_ratio(name, way):
     """As other writers pack zeros."""
     data = bytes(200 << 20)
-    theirs = {"gzip": gzip.compress, "zlib": zlib.compress, "zstd": compression.zstd.library().compress}[name](data)
+    theirs = {
+        "gzip": gzip.compress,
+        "zlib": zlib.compress,
+        "zstd": compression.zstd.library().compress,
+    }[name](data)
     with pytest.raises(tw.LimitError, match="expansion") as caught:
         oneshot.decompress(theirs, name)
     assert caught.value.format == name and caught.value.offset is not None
@@ -209,7 +241,9 @@ def test_ratio(name, way):
 def test_ratio_of_lz4_and_snappy(way):
     for name in ("lz4", "snappy"):
         with pytest.raises(tw.LimitError, match="expansion"):
-            oneshot.decompress(pack(name, bytes(1 << 20)), name, tw.Limits(expansion_ratio=5, expansion=1000))
+            oneshot.decompress(
+                pack(name, bytes(1 << 20)), name, tw.Limits(expansion_ratio=5, expansion=1000)
+            )
 
 
 PEAK = """
@@ -226,10 +260,14 @@ print(len(found), (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) 
 
 
 @pytest.mark.large
-@pytest.mark.parametrize(("name", "theirs"), [*((name, False) for name in NAMES), ("gzip", True), ("zlib", True)])
+@pytest.mark.parametrize(
+    ("name", "theirs"), [*((name, False) for name in NAMES), ("gzip", True), ("zlib", True)]
+)
 def test_memory(name, theirs):
     """No more than 64 MB and 1.1 times the data, whether its size is known before or not."""
     data = bytes(150 << 20)
     packed = ({"gzip": gzip, "zlib": zlib}[name].compress(data, 1)) if theirs else pack(name, data)
-    out = subprocess.run([sys.executable, "-c", PEAK, name], input=packed, capture_output=True, check=True).stdout.split()
+    out = subprocess.run(
+        [sys.executable, "-c", PEAK, name], input=packed, capture_output=True, check=True
+    ).stdout.split()
     assert int(out[0]) == len(data) and int(out[1]) < (64 << 20) + 1.1 * len(data)

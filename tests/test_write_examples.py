@@ -1,4 +1,6 @@
-"""Writing Examples: every kind and dtype as columns and as rows, exactly or refused; and TensorFlow reads all of it."""
+"""Writing Examples: every kind and dtype as columns and as rows, exactly or refused; and TensorFlow
+reads all of it.
+"""
 
 import importlib
 import math
@@ -60,11 +62,19 @@ class TestNumbers:
     @pytest.mark.parametrize("name", LISTS)
     def test_rows(self, path, name):
         array = listable(name, (40, 3))
-        found = batch(path, [{"x": row, "one": row[0], "varies": row[: number % 3]} for number, row in enumerate(array)])
+        found = batch(
+            path,
+            [
+                {"x": row, "one": row[0], "varies": row[: number % 3]}
+                for number, row in enumerate(array)
+            ],
+        )
         assert tw.equal(found["x"], array)
         assert tw.equal(found["one"], array[:, 0])
         assert found["varies"].dtype == array.dtype and found["varies"].shape == (40, None)
-        assert all(tw.equal(row, array[number, : number % 3]) for number, row in enumerate(found["varies"]))
+        assert all(
+            tw.equal(row, array[number, : number % 3]) for number, row in enumerate(found["varies"])
+        )
 
     @pytest.mark.parametrize("shape", [(4,), (4, 3), (4, 3, 2), (4, 0), (4, 2, 0)])
     @pytest.mark.parametrize("name", NUMBERS)
@@ -102,15 +112,25 @@ class TestNumbers:
             [{"x": np.array([1.0])}],
             {"x": tw.Ragged.of([[1.0]])},
         ):
-            with pytest.raises(tw.EncodeError, match=r"float64 does not fit.*astype\(np.float32\).*tensors=\[name\]") as caught:
+            with pytest.raises(
+                tw.EncodeError,
+                match=r"float64 does not fit.*astype\(np.float32\).*tensors=\[name\]",
+            ) as caught:
                 tw.write_examples(path, data)
             assert caught.value.tensor == "x" and not os.path.exists(path)
-        assert batch(path, [{"x": 1.1}])["x"].dtype == F32  # a Python float is what tf.train.FloatList takes it for
+        # a Python float is what tf.train.FloatList takes it for
+        assert batch(path, [{"x": 1.1}])["x"].dtype == F32
 
     def test_uint64_is_never_wrapped(self, path):
         big = np.array([[0, 1], [2, 1 << 63]], np.uint64)
-        for data in ({"x": big}, [{"x": row} for row in big], {"x": tw.Ragged.of(big.tolist(), dtype=np.uint64)}):
-            with pytest.raises(tw.EncodeError, match="9223372036854775808 does not fit int64") as caught:
+        for data in (
+            {"x": big},
+            [{"x": row} for row in big],
+            {"x": tw.Ragged.of(big.tolist(), dtype=np.uint64)},
+        ):
+            with pytest.raises(
+                tw.EncodeError, match="9223372036854775808 does not fit int64"
+            ) as caught:
                 tw.write_examples(path, data)
             assert (caught.value.record, caught.value.tensor) == (1, "x")
         assert tw.equal(batch(path, {"x": big}, tensors=["x"])["x"], big)
@@ -123,14 +143,37 @@ class TestNumbers:
         assert tw.equal(batch(path, {"x": array}, tensors=["x"])["x"], array)
 
     def test_python_numbers(self, path):
-        found = batch(path, [{"b": True, "i": -5, "f": 0.5, "n": math.nan}, {"b": False, "i": 1 << 62, "f": 2, "n": -0.0}])
+        found = batch(
+            path,
+            [
+                {"b": True, "i": -5, "f": 0.5, "n": math.nan},
+                {"b": False, "i": 1 << 62, "f": 2, "n": -0.0},
+            ],
+        )
         assert found["b"].tolist() == [True, False] and found["b"].dtype == bool
         assert found["i"].tolist() == [-5, 1 << 62]
         assert found["f"].tolist() == [0.5, 2] and found["f"].dtype == F32
         assert math.isnan(found["n"][0]) and math.copysign(1, found["n"][1]) == -1
-        assert {name: feature.encoding for name, feature in written(path).items()} == {"b": "", "i": "", "f": "", "n": ""}
+        assert {name: feature.encoding for name, feature in written(path).items()} == {
+            "b": "",
+            "i": "",
+            "f": "",
+            "n": "",
+        }
 
-    @pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1, 1 << 70, [1, 1 << 63], [1, 1 << 70], 1e300, [0.0, -1e300], [16777217, 0.5]])
+    @pytest.mark.parametrize(
+        "value",
+        [
+            1 << 63,
+            -(1 << 63) - 1,
+            1 << 70,
+            [1, 1 << 63],
+            [1, 1 << 70],
+            1e300,
+            [0.0, -1e300],
+            [16777217, 0.5],
+        ],
+    )
     def test_python_numbers_that_do_not_fit(self, path, value):
         rows = [{"x": 0.5}, {"x": value}] if value == [16777217, 0.5] else [{"x": value}]
         if value == [16777217, 0.5]:
@@ -140,17 +183,42 @@ class TestNumbers:
         assert caught.value.tensor == "x" and caught.value.record == len(rows) - 1
 
     def test_whole_numbers_among_floats(self, path):
-        assert batch(path, [{"x": 1}, {"x": 0.5}, {"x": [2, 0.25]}])["x"].tolist() == [[1], [0.5], [2, 0.25]]
+        assert batch(path, [{"x": 1}, {"x": 0.5}, {"x": [2, 0.25]}])["x"].tolist() == [
+            [1],
+            [0.5],
+            [2, 0.25],
+        ]
 
     def test_dtypes_that_differ_become_the_list_s_own(self, path):
-        found = batch(path, [{"i": np.int8(1), "b": True, "f": np.float16(1)}, {"i": np.uint16(2), "b": 3, "f": F32(0.1)}])
-        assert found["i"].dtype == np.int64 and found["b"].tolist() == [1, 3] and found["f"].tolist() == [1, F32(0.1)]
+        found = batch(
+            path,
+            [
+                {"i": np.int8(1), "b": True, "f": np.float16(1)},
+                {"i": np.uint16(2), "b": 3, "f": F32(0.1)},
+            ],
+        )
+        assert (
+            found["i"].dtype == np.int64
+            and found["b"].tolist() == [1, 3]
+            and found["f"].tolist() == [1, F32(0.1)]
+        )
 
-    @pytest.mark.parametrize("name", ["int32", "int64", "float32", "float16", "bool", "bfloat16", "complex64"])
+    @pytest.mark.parametrize(
+        "name", ["int32", "int64", "float32", "float16", "bool", "bfloat16", "complex64"]
+    )
     def test_layouts(self, path, name):
         array = samples.numbers(dtypes.named(name), (6, 4))
         for layout, same in samples.layouts(array):
-            found = batch(path, {"x": same, "t": same, "rows": list(same), "deep": [row.reshape(2, 2) for row in same]}, tensors=["t"])
+            found = batch(
+                path,
+                {
+                    "x": same,
+                    "t": same,
+                    "rows": list(same),
+                    "deep": [row.reshape(2, 2) for row in same],
+                },
+                tensors=["t"],
+            )
             for column in ("x", "t", "rows"):
                 assert tw.equal(found[column], array), (layout, column)
             assert tw.equal(found["deep"], array.reshape(6, 2, 2)), layout
@@ -171,7 +239,9 @@ class TestNumbers:
 class TestStrings:
     @pytest.mark.parametrize("text", [True, False])
     def test_every_form(self, path, text):
-        words = ["", "a", "é中🙂", "x" * 70_000] if text else [b"", b"a\0", b"\xff\xfe", b"x" * 70_000]
+        words = (
+            ["", "a", "é中🙂", "x" * 70_000] if text else [b"", b"a\0", b"\xff\xfe", b"x" * 70_000]
+        )
         strings = tw.Strings.of(words)
         forms = {
             "Strings": strings,
@@ -192,10 +262,17 @@ class TestStrings:
 
     def test_rows(self, path):
         found = batch(
-            path, [{"s": "é", "b": b"\xff", "l": ["a", "b"], "np": np.str_("n")}, {"s": "", "b": b"", "l": ["c", "d"], "np": "m"}]
+            path,
+            [
+                {"s": "é", "b": b"\xff", "l": ["a", "b"], "np": np.str_("n")},
+                {"s": "", "b": b"", "l": ["c", "d"], "np": "m"},
+            ],
         )
         assert found["s"].tolist() == ["é", ""] and found["b"].tolist() == [b"\xff", b""]
-        assert found["l"].tolist() == [["a", "b"], ["c", "d"]] and found["np"].tolist() == ["n", "m"]
+        assert found["l"].tolist() == [["a", "b"], ["c", "d"]] and found["np"].tolist() == [
+            "n",
+            "m",
+        ]
 
     def test_text_among_bytes_comes_back_as_bytes(self, path):
         assert batch(path, [{"s": "é"}, {"s": b"\xff"}])["s"].tolist() == ["é".encode(), b"\xff"]
@@ -203,7 +280,11 @@ class TestStrings:
     def test_base64(self, path):
         words = ["é", "", "\x00~~"]
         found = batch(path, {"s": words, "l": [[b"\xfb\xff"], [], [b"a", b"b"]]}, base64=["s", "l"])
-        assert found["s"].tolist() == words and found["l"].tolist() == [[b"\xfb\xff"], [], [b"a", b"b"]]
+        assert found["s"].tolist() == words and found["l"].tolist() == [
+            [b"\xfb\xff"],
+            [],
+            [b"a", b"b"],
+        ]
         raw = next(iter(tw.read_examples(path, {"s": tw.Feature("bytes")})))["s"]
         assert raw.tolist() == [tw.io.encode_base64(word.encode()) for word in words]
 
@@ -244,7 +325,12 @@ class TestOtherKinds:
         assert [row.tolist() for row in found] == [row.tolist() for row in rows]
 
     def test_rows_of_different_rank(self, path):
-        rows = [np.zeros((2, 2)), np.ones(3, np.int8), tw.Strings.of([b"a"]), tw.Sparse([[1]], [5], (3,))]
+        rows = [
+            np.zeros((2, 2)),
+            np.ones(3, np.int8),
+            tw.Strings.of([b"a"]),
+            tw.Sparse([[1]], [5], (3,)),
+        ]
         found = batch(path, [{"x": row} for row in rows])["x"]
         assert found.dtype == object and all(map(tw.equal, found, rows))
 
@@ -252,7 +338,10 @@ class TestOtherKinds:
         sparse = tw.Sparse([[0, 0], [0, 1], [2, 0]], F32([1, 2, 3]), (3, 4))
         assert batch(path, {"x": sparse})["x"].tolist() == [[1, 2], [], [3]]
 
-    @pytest.mark.parametrize("sparse", [tw.Sparse([[0, 1], [2, 0]], [1, 2], (3, 2)), tw.Sparse([[0, 1, 1]], [1], (2, 2, 2))])
+    @pytest.mark.parametrize(
+        "sparse",
+        [tw.Sparse([[0, 1], [2, 0]], [1, 2], (3, 2)), tw.Sparse([[0, 1, 1]], [1], (2, 2, 2))],
+    )
     def test_sparse_of_any_form_is_a_tensor(self, path, sparse):
         with pytest.raises(tw.EncodeError, match=r"tensors=\[name\]"):
             tw.write_examples(path, {"x": sparse})
@@ -261,18 +350,50 @@ class TestOtherKinds:
 
     def test_quantized(self, path):
         array = np.random.default_rng(0).standard_normal((50, 8)).astype(F32)
-        schemes = {"int8": 0.02, "uint8": 0.02, "int4": 0.3, "float16": 0.01, "bfloat16": 0.02, "float8_e4m3fn": 0.3, "float8_e5m2": 0.6}
-        columns = dict.fromkeys(schemes, array) | {"rows": list(array), "scalars": array[:, 0], "wide": array.astype(np.float64)}
-        found = batch(path, columns, quantize={name: name for name in schemes} | dict.fromkeys(["rows", "scalars", "wide"], "int8"))
+        schemes = {
+            "int8": 0.02,
+            "uint8": 0.02,
+            "int4": 0.3,
+            "float16": 0.01,
+            "bfloat16": 0.02,
+            "float8_e4m3fn": 0.3,
+            "float8_e5m2": 0.6,
+        }
+        columns = dict.fromkeys(schemes, array) | {
+            "rows": list(array),
+            "scalars": array[:, 0],
+            "wide": array.astype(np.float64),
+        }
+        found = batch(
+            path,
+            columns,
+            quantize={name: name for name in schemes}
+            | dict.fromkeys(["rows", "scalars", "wide"], "int8"),
+        )
         for name, bound in schemes.items():
             assert found[name].dtype == F32 and np.abs(found[name] - array).max() <= bound, name
-        assert tw.equal(found["rows"], found["int8"]) and found["scalars"].tolist() == array[:, 0].tolist()
+        assert (
+            tw.equal(found["rows"], found["int8"])
+            and found["scalars"].tolist() == array[:, 0].tolist()
+        )
         assert found["wide"].dtype == np.float64
-        some = batch(path, [{"x": [1.0, 2.0, 3.0]}, {"x": None}, {"x": [4.0]}, {}], quantize={"x": "float16"})
-        assert some["x"].tolist() == [[1, 2, 3], [], [4], []] and some.present["x"].tolist() == [True, False, True, False]
+        some = batch(
+            path, [{"x": [1.0, 2.0, 3.0]}, {"x": None}, {"x": [4.0]}, {}], quantize={"x": "float16"}
+        )
+        assert some["x"].tolist() == [[1, 2, 3], [], [4], []] and some.present["x"].tolist() == [
+            True,
+            False,
+            True,
+            False,
+        ]
 
     def test_quantized_refusals(self, path):
-        for data in ({"x": np.arange(3)}, {"x": ["a"]}, {"x": F32([[1, np.nan]])}, {"x": tw.Ragged.of([[1.0]])}):
+        for data in (
+            {"x": np.arange(3)},
+            {"x": ["a"]},
+            {"x": F32([[1, np.nan]])},
+            {"x": tw.Ragged.of([[1.0]])},
+        ):
             with pytest.raises(tw.EncodeError) as caught:
                 tw.write_examples(path, data, quantize={"x": "int8"})
             assert "nonfinite" not in str(caught.value)  # no option of write_examples
@@ -283,10 +404,20 @@ class TestOtherKinds:
     def test_torch(self, path):
         import torch
 
-        columns = {"i": torch.arange(3), "b": torch.ones(3, 2, dtype=torch.bfloat16), "g": torch.ones(3, requires_grad=True)}
+        columns = {
+            "i": torch.arange(3),
+            "b": torch.ones(3, 2, dtype=torch.bfloat16),
+            "g": torch.ones(3, requires_grad=True),
+        }
         found = batch(path, columns)
-        assert found["i"].tolist() == [0, 1, 2] and found["b"].dtype.name == "bfloat16" and found["g"].tolist() == [1, 1, 1]
-        assert batch(path, [{"x": torch.tensor([1, 2])}, {"x": torch.tensor([3, 4])}])["x"].tolist() == [[1, 2], [3, 4]]
+        assert (
+            found["i"].tolist() == [0, 1, 2]
+            and found["b"].dtype.name == "bfloat16"
+            and found["g"].tolist() == [1, 1, 1]
+        )
+        assert batch(path, [{"x": torch.tensor([1, 2])}, {"x": torch.tensor([3, 4])}])[
+            "x"
+        ].tolist() == [[1, 2], [3, 4]]
         again = path + "again"
         tw.write_examples(again, tw.read_examples(path, to="torch"))
         assert next(iter(tw.read_examples(again)))["x"].tolist() == [[1, 2], [3, 4]]
@@ -300,10 +431,19 @@ class TestOtherKinds:
 
     @pytest.mark.tensorflow
     def test_tensorflow(self, path, tf):
-        ragged, sparse = tf.ragged.constant([[1], [], [2, 3]]), tf.sparse.from_dense([[1, 2], [0, 0], [3, 0]])
-        found = batch(path, {"x": tf.range(3), "s": tf.constant(["a", "b", "c"]), "r": ragged, "sp": sparse})
+        ragged, sparse = (
+            tf.ragged.constant([[1], [], [2, 3]]),
+            tf.sparse.from_dense([[1, 2], [0, 0], [3, 0]]),
+        )
+        found = batch(
+            path, {"x": tf.range(3), "s": tf.constant(["a", "b", "c"]), "r": ragged, "sp": sparse}
+        )
         assert found["x"].dtype == np.int32 and found["s"].tolist() == [b"a", b"b", b"c"]
-        assert found["r"].tolist() == [[1], [], [2, 3]] and found["sp"].tolist() == [[1, 2], [], [3]]
+        assert found["r"].tolist() == [[1], [], [2, 3]] and found["sp"].tolist() == [
+            [1, 2],
+            [],
+            [3],
+        ]
         dataset = tf.data.Dataset.from_tensor_slices({"x": [1, 2], "s": ["a", "b"]})
         assert batch(path, dataset)["s"].tolist() == [b"a", b"b"]
 
@@ -311,32 +451,58 @@ class TestOtherKinds:
     def test_arrow(self, path):
         import pyarrow as pa
 
-        found = batch(path, {"x": pa.array([1, 2]), "s": pa.chunked_array([["a"], ["b"]]), "l": pa.array([[1], [2, 3]])})
-        assert found["x"].tolist() == [1, 2] and found["s"].tolist() == ["a", "b"] and found["l"].tolist() == [[1], [2, 3]]
+        found = batch(
+            path,
+            {
+                "x": pa.array([1, 2]),
+                "s": pa.chunked_array([["a"], ["b"]]),
+                "l": pa.array([[1], [2, 3]]),
+            },
+        )
+        assert (
+            found["x"].tolist() == [1, 2]
+            and found["s"].tolist() == ["a", "b"]
+            and found["l"].tolist() == [[1], [2, 3]]
+        )
         with pytest.raises(tw.EncodeError, match="to_pylist"):
             tw.write_examples(path, pa.table({"x": [1, None]}))
-        assert batch(path, pa.table({"x": [1, None]}).to_pylist()).present["x"].tolist() == [True, False]
+        assert batch(path, pa.table({"x": [1, None]}).to_pylist()).present["x"].tolist() == [
+            True,
+            False,
+        ]
 
 
 class TestMissing:
     def test_none_and_no_entry_are_missing(self, path):
-        found = batch(path, [{"i": 1, "s": "a", "l": [1], "t": np.ones((2, 2))}, {"i": None, "l": []}, {}])
+        found = batch(
+            path, [{"i": 1, "s": "a", "l": [1], "t": np.ones((2, 2))}, {"i": None, "l": []}, {}]
+        )
         assert {name: there.tolist() for name, there in found.present.items()} == {
             "i": [True, False, False], "s": [True, False, False], "l": [True, True, False], "t": [True, False, False],
         }  # fmt: skip
-        assert found["i"].tolist() == [1, 0, 0] and found["s"].tolist() == ["a", "", ""] and found["l"].tolist() == [[1], [], []]
+        assert (
+            found["i"].tolist() == [1, 0, 0]
+            and found["s"].tolist() == ["a", "", ""]
+            and found["l"].tolist() == [[1], [], []]
+        )
         assert list(found.rows())[2] == {}
 
     def test_columns_too(self, path):
         found = batch(path, {"s": ["a", None], "o": np.array([None, b"x"], object), "i": [None, 3]})
-        assert found.present["s"].tolist() == [True, False] and found.present["i"].tolist() == [False, True]
+        assert found.present["s"].tolist() == [True, False] and found.present["i"].tolist() == [
+            False,
+            True,
+        ]
         assert found["o"].tolist() == [b"", b"x"]
 
     def test_what_was_missing_is_missing_when_it_is_written_again(self, path):
-        first = batch(path, [{"i": 1, "t": np.ones((2, 2)), "r": [1, 2]}, {"s": "a"}, {"t": np.zeros((2, 2))}])
+        first = batch(
+            path, [{"i": 1, "t": np.ones((2, 2)), "r": [1, 2]}, {"s": "a"}, {"t": np.zeros((2, 2))}]
+        )
         again = path + "again"
         examples = tw.read_examples(path)
-        with pytest.raises(tw.EncodeError, match="float64"):  # a batch is an array: that it came from tensors only the schema knows
+        # a batch is an array: that it came from tensors only the schema knows
+        with pytest.raises(tw.EncodeError, match="float64"):
             tw.write_examples(again, examples)
         tw.write_examples(again, examples, schema=examples.schema)
         second = next(iter(tw.read_examples(again)))
@@ -364,23 +530,39 @@ class TestLots:
     """Rows and batches come in lots; the schema is that of all of them."""
 
     def test_shapes_that_differ(self, path):
-        found = batch(path, [{"x": [1, 2], "t": np.zeros((2, 3))}] * 1024 + [{"x": [1], "t": np.zeros((1, 3))}])
+        found = batch(
+            path,
+            [{"x": [1, 2], "t": np.zeros((2, 3))}] * 1024 + [{"x": [1], "t": np.zeros((1, 3))}],
+        )
         assert isinstance(found["x"], tw.Ragged) and found["t"].shape == (1025, None, 3)
 
     def test_kinds_that_differ(self, path):
-        for last, words in (("a", "a row of kind bytes, and those before are int64"), (0.5, "float\\(x\\)"), ([[1]], "shape \\(1, 1\\)")):
+        for last, words in (
+            ("a", "a row of kind bytes, and those before are int64"),
+            (0.5, "float\\(x\\)"),
+            ([[1]], "shape \\(1, 1\\)"),
+        ):
             with pytest.raises(tw.EncodeError, match=words) as caught:
                 tw.write_examples(path, [{"x": 1}] * 1500 + [{"x": last}])
             assert (caught.value.record, caught.value.tensor) == (1500, "x")
-        with pytest.raises(tw.EncodeError, match="a row of kind bytes among rows of kind int64") as caught:
+        with pytest.raises(
+            tw.EncodeError, match="a row of kind bytes among rows of kind int64"
+        ) as caught:
             tw.write_examples(path, [{"x": 1}, {"x": "a"}])
         assert caught.value.record == 1
-        assert batch(path, [{"x": 1}] * 1500 + [{"x": 0.5}], schema={"x": tw.Feature("float")})["x"][-1] == 0.5
+        assert (
+            batch(path, [{"x": 1}] * 1500 + [{"x": 0.5}], schema={"x": tw.Feature("float")})["x"][
+                -1
+            ]
+            == 0.5
+        )
 
     def test_batches(self, path):
         columns = [{"x": np.arange(3), "s": list("abc")}, {"x": np.arange(2), "s": ["d", "é"]}]
         assert batch(path, columns, batched=True)["s"].tolist() == ["a", "b", "c", "d", "é"]
-        assert batch(path, map(tw.Bundle, [{"x": np.arange(3)}, {"x": np.arange(2)}]))["x"].tolist() == [0, 1, 2, 0, 1]
+        assert batch(path, map(tw.Bundle, [{"x": np.arange(3)}, {"x": np.arange(2)}]))[
+            "x"
+        ].tolist() == [0, 1, 2, 0, 1]
         with pytest.raises(tw.EncodeError, match="mixed"):
             tw.write_examples(path, [{"x": 1}, tw.Bundle({"x": np.arange(2)})])
         with pytest.raises(tw.EncodeError, match="2 rows, and column 'x' has 3") as caught:
@@ -398,11 +580,15 @@ class TestLots:
         assert tw.write_examples(path, {"x": np.zeros((0, 3), F32)}) == 0
         assert os.path.getsize(path) == 0 and list(tw.read_examples(path)) == []
         assert written(path)["x"].shape == (3,)
-        assert tw.write_examples(path, [{}, {}]) == 2 and next(iter(tw.read_examples(path))).size == 2
+        assert (
+            tw.write_examples(path, [{}, {}]) == 2 and next(iter(tw.read_examples(path))).size == 2
+        )
 
     def test_progress_and_the_number(self, path):
         seen = []
-        assert tw.write_examples(path, ({"x": i} for i in range(3000)), progress=seen.append) == 3000
+        assert (
+            tw.write_examples(path, ({"x": i} for i in range(3000)), progress=seen.append) == 3000
+        )
         assert seen[-1] == 3000 and seen == sorted(seen)
 
     def test_a_failure_leaves_the_old_file(self, path):
@@ -437,7 +623,11 @@ class TestRowsThatAreAlike:
                 return type(error), str(error)
             return tw.RecordReader(name)[:], written(name).json()
 
-        for data in ([{"x": value} for value in values], {"x": values}, [{"x": value} for value in values * 600]):
+        for data in (
+            [{"x": value} for value in values],
+            {"x": values},
+            [{"x": value} for value in values * 600],
+        ):
             monkeypatch.undo()
             quick = outcome(path, data)
             monkeypatch.setattr(rows, "_alike", lambda *_: None)
@@ -446,20 +636,43 @@ class TestRowsThatAreAlike:
 
 class TestFiles:
     def test_shards(self, path, tmp_path):
-        for data in ({"x": np.arange(11)}, ({"x": i} for i in range(11)), [{"x": np.arange(4)}, {"x": np.arange(4, 11)}]):
+        for data in (
+            {"x": np.arange(11)},
+            ({"x": i} for i in range(11)),
+            [{"x": np.arange(4)}, {"x": np.arange(4, 11)}],
+        ):
             tw.write_examples(path, data, shards=3, batched=isinstance(data, list))
             for shard in range(3):
                 name = tmp_path / f"a-{shard:05d}-of-00003.tfrecord"
                 assert next(iter(tw.read_examples(name)))["x"].tolist() == list(range(shard, 11, 3))
-        assert sorted(os.listdir(tmp_path)) == [*(f"a-{i:05d}-of-00003.tfrecord" for i in range(3)), "a.tfrecord.schema.json"]
-        assert next(iter(tw.read_examples(tmp_path / "a-*.tfrecord")))["x"].tolist() == [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8]
+        assert sorted(os.listdir(tmp_path)) == [
+            *(f"a-{i:05d}-of-00003.tfrecord" for i in range(3)),
+            "a.tfrecord.schema.json",
+        ]
+        assert next(iter(tw.read_examples(tmp_path / "a-*.tfrecord")))["x"].tolist() == [
+            0,
+            3,
+            6,
+            9,
+            1,
+            4,
+            7,
+            10,
+            2,
+            5,
+            8,
+        ]
 
     def test_more_shards_than_records(self, path, tmp_path):
         tw.write_examples(path, {"x": [1]}, shards=3)
-        assert [len(tw.RecordReader(tmp_path / f"a-{i:05d}-of-00003.tfrecord")) for i in range(3)] == [1, 0, 0]
+        assert [
+            len(tw.RecordReader(tmp_path / f"a-{i:05d}-of-00003.tfrecord")) for i in range(3)
+        ] == [1, 0, 0]
 
     def test_names_of_shards(self):
-        assert paths.shard("d.v2/train.tfrecord.gz", 1, 2) == "d.v2/train-00001-of-00002.tfrecord.gz"
+        assert (
+            paths.shard("d.v2/train.tfrecord.gz", 1, 2) == "d.v2/train-00001-of-00002.tfrecord.gz"
+        )
         assert paths.shard("train", 1, 2) == "train-00001-of-00002"
 
     def test_shards_of_two_writings(self, path, tmp_path):
@@ -473,21 +686,28 @@ class TestFiles:
     def test_workers_that_write_a_shard_each(self, tmp_path):
         for shard in range(2):
             tw.write_examples(tmp_path / f"a-{shard:05d}-of-00002.tfrecord", {"s": ["é"]})
-        assert next(iter(tw.read_examples(tmp_path / "a-*")))["s"].tolist() == ["é", "é"]  # each has its schema beside it
+        # each has its schema beside it
+        assert next(iter(tw.read_examples(tmp_path / "a-*")))["s"].tolist() == ["é", "é"]
 
     @pytest.mark.parametrize("compression", ["gzip", "zlib", "GZIP"])
     def test_compression(self, path, compression):
-        assert batch(path, {"x": np.zeros((1000, 10), F32)}, compression=compression)["x"].shape == (1000, 10)
+        assert batch(path, {"x": np.zeros((1000, 10), F32)}, compression=compression)[
+            "x"
+        ].shape == (1000, 10)
         assert os.path.getsize(path) < 10_000
 
     def test_snappy(self, path):
-        assert batch(path, {"x": np.zeros((1000, 10), F32)}, compression="snappy")["x"].shape == (1000, 10)
+        assert batch(path, {"x": np.zeros((1000, 10), F32)}, compression="snappy")["x"].shape == (
+            1000,
+            10,
+        )
 
     def test_appending(self, path):
         tw.write_examples(path, {"x": np.arange(2)})
         tw.write_examples(path, {"x": np.arange(2), "s": ["é", "b"]}, mode="a")
         found = next(iter(tw.read_examples(path)))
-        assert found["x"].tolist() == [0, 1, 0, 1] and found["s"].tolist() == ["", "", "é", "b"]  # the schema has grown with the file
+        # the schema has grown with the file
+        assert found["x"].tolist() == [0, 1, 0, 1] and found["s"].tolist() == ["", "", "é", "b"]
         assert written(path).records == 4
         with pytest.raises(tw.EncodeError, match="a row of kind bytes, and those before are int64"):
             tw.write_examples(path, {"x": ["a"]}, mode="a")
@@ -502,7 +722,13 @@ class TestFiles:
         assert set(tw.read_examples(path).schema) == {"x", "y"}
 
     def test_names(self, path):
-        columns = {"é☃": np.arange(2), "": np.arange(2), "日本": ["a", "ß"], "a/b": [1.5, 2.5], "n" * 5000: [1, 2]}
+        columns = {
+            "é☃": np.arange(2),
+            "": np.arange(2),
+            "日本": ["a", "ß"],
+            "a/b": [1.5, 2.5],
+            "n" * 5000: [1, 2],
+        }
         assert list(batch(path, columns)) == list(columns)
 
     def test_paths(self, tmp_path):
@@ -574,20 +800,32 @@ class TestMistakes:
 
 class TestSchemaGiven:
     def test_it_decides_the_kind(self, path):
-        found = batch(path, [{"x": 1, "l": []}], schema={"x": tw.Feature("float"), "l": tw.Feature("float", (None,))})
+        found = batch(
+            path,
+            [{"x": 1, "l": []}],
+            schema={"x": tw.Feature("float"), "l": tw.Feature("float", (None,))},
+        )
         assert found["x"].dtype == F32 and found["l"].dtype == F32
 
     def test_it_decides_between_lists_and_tensors(self, path):
         rows = [{"x": [[1, 2], [3, 4]]}, {}]
-        assert batch(path, rows, schema={"x": tw.Feature("int64", (2, 2))})["x"].tolist()[0] == [[1, 2], [3, 4]]
-        assert tw.RecordReader(path)[0] == tw_example(tmp := path + "list", {"x": [[1, 2, 3, 4]]}), tmp
+        assert batch(path, rows, schema={"x": tw.Feature("int64", (2, 2))})["x"].tolist()[0] == [
+            [1, 2],
+            [3, 4],
+        ]
+        assert tw.RecordReader(path)[0] == tw_example(
+            tmp := path + "list", {"x": [[1, 2, 3, 4]]}
+        ), tmp
         tensor = tw.Feature("bytes", (None, 2), "int64", encoding="tensor")
         assert batch(path, rows, schema={"x": tensor})["x"].shape == (2, None, 2)
 
     @pytest.mark.parametrize("columns", [True, False])
     def test_raw(self, path, columns):
         array = np.arange(12, dtype=F32).reshape(3, 2, 2)
-        schema = {"x": tw.Feature("bytes", (2, 2), "float32", encoding="raw"), "v": tw.Feature("bytes", (None,), "int16", encoding="raw")}
+        schema = {
+            "x": tw.Feature("bytes", (2, 2), "float32", encoding="raw"),
+            "v": tw.Feature("bytes", (None,), "int16", encoding="raw"),
+        }
         vectors = [np.arange(n, dtype=np.int16) for n in range(3)]
         data = (
             {"x": array, "v": tw.Ragged.of([v.tolist() for v in vectors], dtype=np.int16)}
@@ -595,17 +833,26 @@ class TestSchemaGiven:
             else [{"x": x, "v": v} for x, v in zip(array, vectors, strict=True)]
         )
         found = batch(path, data, schema=schema)
-        assert tw.equal(found["x"], array) and found["v"].tolist() == [[], [0], [0, 1]] and found["v"].dtype == np.int16
+        assert (
+            tw.equal(found["x"], array)
+            and found["v"].tolist() == [[], [0], [0, 1]]
+            and found["v"].dtype == np.int16
+        )
         plain = next(iter(tw.read_examples(path, {"x": tw.Feature("bytes")})))["x"]
         assert plain.tolist() == [row.tobytes() for row in array]
 
     def test_a_file_is_written_again_as_it_was(self, path):
-        rows = [{"t": np.ones((2, 2)), "b": "é", "i": np.int8(3), "y": True, "l": ["a"]}, {"t": np.zeros((2, 2)), "l": []}]
+        rows = [
+            {"t": np.ones((2, 2)), "b": "é", "i": np.int8(3), "y": True, "l": ["a"]},
+            {"t": np.zeros((2, 2)), "l": []},
+        ]
         tw.write_examples(path, rows, base64=["b"])
         again = path + "again"
         examples = tw.read_examples(path)
         tw.write_examples(again, examples, schema=examples.schema)
-        assert tw.RecordReader(again)[:] == tw.RecordReader(path)[:] and written(again) == written(path)
+        assert tw.RecordReader(again)[:] == tw.RecordReader(path)[:] and written(again) == written(
+            path
+        )
 
     @pytest.mark.parametrize(
         ("feature", "values", "words"),
@@ -639,7 +886,9 @@ class TestSchemaGiven:
             tw.write_examples(path, {"y": [1]}, schema={"x": tw.Feature("int64")})
         with pytest.raises(tw.SchemaError, match="all do"):
             tw.write_examples(path, [{}], schema={"x": tw.Feature("int64", required=True)})
-        assert tw.write_examples(path, [{}], schema={"x": tw.Feature("int64")}) == 1 and list(written(path)) == ["x"]
+        assert tw.write_examples(path, [{}], schema={"x": tw.Feature("int64")}) == 1 and list(
+            written(path)
+        ) == ["x"]
 
     def test_forms_of_a_schema(self, path):
         spec = {"x": tw.io.FixedLenFeature([2], "float32")}
@@ -691,7 +940,11 @@ class TestAgainstTensorFlow:
                 return tf.train.Feature(float_list=tf.train.FloatList(value=values))
             return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
-        return tf.train.Example(features=tf.train.Features(feature={name: feature(values) for name, values in lists.items()}))
+        return tf.train.Example(
+            features=tf.train.Features(
+                feature={name: feature(values) for name, values in lists.items()}
+            )
+        )
 
     def test_bytes_are_tensorflow_s(self, path, tf):
         rng = np.random.default_rng(5)
@@ -699,7 +952,10 @@ class TestAgainstTensorFlow:
             {
                 "image/height": [int(rng.integers(-(1 << 62), 1 << 62))],
                 "image": [rng.bytes(int(rng.integers(300)))],
-                "x": [float(value) for value in rng.standard_normal(int(rng.integers(1, 5))).astype(F32)],
+                "x": [
+                    float(value)
+                    for value in rng.standard_normal(int(rng.integers(1, 5))).astype(F32)
+                ],
                 "a": [int(rng.integers(0, 200)) for _ in range(int(rng.integers(1, 200)))],
                 "aa": [1, 0, -1],
                 "höhe": [b"", "é".encode()],
@@ -714,7 +970,9 @@ class TestAgainstTensorFlow:
     def test_tf_data_reads_the_files(self, path, tf, compression, tmp_path):
         tw.write_examples(path, {"x": np.arange(100)}, compression=compression, shards=2)
         files = sorted(map(str, tmp_path.glob("a-*")))
-        records = [record.numpy() for record in tf.data.TFRecordDataset(files, (compression or "").upper())]
+        records = [
+            record.numpy() for record in tf.data.TFRecordDataset(files, (compression or "").upper())
+        ]
         assert records == list(tw.RecordReader(files)) and len(records) == 100
 
     def test_parse_example_reads_all_of_it(self, path, tf):
@@ -733,15 +991,26 @@ class TestAgainstTensorFlow:
         tw.write_examples(path, columns, tensors=["tensor"], base64=["base64"])
         schema = tw.read_examples(path).schema
         found = tf.io.parse_example(list(tw.RecordReader(path)), schema.to_feature_spec(tf.io))
-        assert found["bool"].numpy().tolist() == [1, 0, 1] and found["int8"].numpy().tolist() == [0, 1, 2]
+        assert found["bool"].numpy().tolist() == [1, 0, 1] and found["int8"].numpy().tolist() == [
+            0,
+            1,
+            2,
+        ]
         assert found["bfloat16"].numpy().tolist() == [[1, 1]] * 3
         assert found["text"].numpy().tolist() == ["é".encode(), b"", b"b"]
         assert tf.sparse.to_dense(found["many"]).numpy().tolist() == [[1, 0], [0, 0], [2, 3]]
-        assert tf.sparse.to_dense(found["words"]).numpy().tolist() == [[b"a", b""], [b"b", b"c"], [b"", b""]]
+        assert tf.sparse.to_dense(found["words"]).numpy().tolist() == [
+            [b"a", b""],
+            [b"b", b"c"],
+            [b"", b""],
+        ]
         assert tf.io.decode_base64(found["base64"]).numpy().tolist() == ["é".encode(), b"", b"b"]
         for row in range(3):
             assert tw.equal(tf.io.parse_tensor(found["tensor"][row], tf.float64), deep[row])
-            assert tf.io.parse_tensor(found["complex"][row], tf.complex64).numpy().tolist() == [1, 1]
+            assert tf.io.parse_tensor(found["complex"][row], tf.complex64).numpy().tolist() == [
+                1,
+                1,
+            ]
 
     @pytest.mark.parametrize("name", [row.name for row in samples.DTYPES if row.tf is not None])
     def test_parse_tensor_reads_every_dtype(self, path, tf, name):
@@ -754,20 +1023,33 @@ class TestAgainstTensorFlow:
     def test_missing_features_are_missing_to_tensorflow(self, path, tf):
         tw.write_examples(path, [{"x": 1}, {}])
         spec = {"x": tf.io.FixedLenFeature([], tf.int64, default_value=-1)}
-        assert tf.io.parse_example(list(tw.RecordReader(path)), spec)["x"].numpy().tolist() == [1, -1]
+        assert tf.io.parse_example(list(tw.RecordReader(path)), spec)["x"].numpy().tolist() == [
+            1,
+            -1,
+        ]
 
 
 def test_batches_of_other_shapes(tmp_path):
-    """Vectors of other lengths are lists. Of matrices a list would keep the numbers, and lose the shape of each."""
+    """Vectors of other lengths are lists. Of matrices a list would keep the numbers, and lose the
+    shape of each.
+    """
     vectors = [Batch({"x": np.ones((2, n), np.float32)}, size=2) for n in (2, 3)]
     tw.write_examples(tmp_path / "a.tfrecord", vectors)
-    assert [row["x"].shape for batch in tw.read_examples(tmp_path / "a.tfrecord") for row in batch.rows()] == [(2,), (2,), (3,), (3,)]
+    assert [
+        row["x"].shape
+        for batch in tw.read_examples(tmp_path / "a.tfrecord")
+        for row in batch.rows()
+    ] == [(2,), (2,), (3,), (3,)]
     matrices = [Batch({"x": np.ones((2, n, 2), np.float32)}, size=2) for n in (2, 3)]
     with pytest.raises(tw.EncodeError, match=r"\(3, 2\) after \(2, 2\).*tensors=") as error:
         tw.write_examples(tmp_path / "b.tfrecord", matrices)
     assert error.value.tensor == "x" and not (tmp_path / "b.tfrecord").exists()
     tw.write_examples(tmp_path / "b.tfrecord", matrices, tensors=["x"])
-    assert [row["x"].shape for batch in tw.read_examples(tmp_path / "b.tfrecord") for row in batch.rows()] == [
+    assert [
+        row["x"].shape
+        for batch in tw.read_examples(tmp_path / "b.tfrecord")
+        for row in batch.rows()
+    ] == [
         (2, 2),
         (2, 2),
         (3, 2),

@@ -1,4 +1,6 @@
-"""zstd and lz4: the real tools read what we write and the other way round, and damage, bombs and strange frames are errors."""
+"""zstd and lz4: the real tools read what we write and the other way round, and damage, bombs and
+strange frames are errors.
+"""
 
 import importlib.util
 import os
@@ -45,7 +47,9 @@ def packed(name, *parts, **options):
 def unpacked(name, data, step=0, limits=None):
     stream = compression.decompressor(name, limits or tw.Limits())
     step = step or len(data) or 1
-    out = b"".join(piece for at in range(0, len(data), step) for piece in stream.feed(data[at : at + step]))
+    out = b"".join(
+        piece for at in range(0, len(data), step) for piece in stream.feed(data[at : at + step])
+    )
     stream.finish()
     return out
 
@@ -60,11 +64,18 @@ def everywhere(name, data, limits=None):
 
 def caught(name, data, kind=tw.DecodeError, words=None, limits=None):
     """The error, which all ways agree on."""
-    ways = [lambda: unpacked(name, data, 0, limits), lambda: unpacked(name, data, 1 if len(data) < 10_000 else 1000, limits)]
+    ways = [
+        lambda: unpacked(name, data, 0, limits),
+        lambda: unpacked(name, data, 1 if len(data) < 10_000 else 1000, limits),
+    ]
     for way in [*ways, lambda: oneshot.decompress(data, name, limits or tw.Limits())]:
         with pytest.raises(tw.DecodeError, match=words) as info:
             way()
-        assert type(info.value) is kind and info.value.format == name and 0 <= info.value.offset <= len(data)
+        assert (
+            type(info.value) is kind
+            and info.value.format == name
+            and 0 <= info.value.offset <= len(data)
+        )
     return info.value
 
 
@@ -86,7 +97,16 @@ class TestZstdTool:
         assert tool("zstd", "-t", data=packed("zstd", data, b"", data)) == b""
 
     @pytest.mark.parametrize(
-        "options", [("-1",), ("-19",), ("--no-check",), ("--long=27",), ("-T2", "-B1MiB"), ("--ultra", "-22"), ("--fast=5",)]
+        "options",
+        [
+            ("-1",),
+            ("-19",),
+            ("--no-check",),
+            ("--long=27",),
+            ("-T2", "-B1MiB"),
+            ("--ultra", "-22"),
+            ("--fast=5",),
+        ],
     )
     def test_we_read_its(self, options):
         for size in (0, 1, 1_500_000):
@@ -119,7 +139,16 @@ class TestLz4Tool:
         assert tool("lz4", "-dc", data=b"".join(oneshot.compress([data], "lz4", level))) == data
 
     @pytest.mark.parametrize(
-        "options", [("-1",), ("-9",), ("-B4", "-BD"), ("-B7", "-BD"), ("-B5", "-BX"), ("--no-frame-crc",), ("-B4", "-BD", "-BX", "-12")]
+        "options",
+        [
+            ("-1",),
+            ("-9",),
+            ("-B4", "-BD"),
+            ("-B7", "-BD"),
+            ("-B5", "-BX"),
+            ("--no-frame-crc",),
+            ("-B4", "-BD", "-BX", "-12"),
+        ],
     )
     def test_we_read_its(self, options, tmp_path):
         for size in (0, 1, 5_000_000 if "-12" not in options else 500_000):
@@ -127,7 +156,18 @@ class TestLz4Tool:
             theirs = tool("lz4", "-c", *options, data=data)
             assert everywhere("lz4", theirs) == data
             (tmp_path / "a").write_bytes(data)
-            subprocess.run(["lz4", "-q", "-f", "--content-size", *options, str(tmp_path / "a"), str(tmp_path / "a.lz4")], check=True)
+            subprocess.run(
+                [
+                    "lz4",
+                    "-q",
+                    "-f",
+                    "--content-size",
+                    *options,
+                    str(tmp_path / "a"),
+                    str(tmp_path / "a.lz4"),
+                ],
+                check=True,
+            )
             theirs = (tmp_path / "a.lz4").read_bytes()
             assert everywhere("lz4", theirs + theirs) == data * 2
             assert (lz4.split(memoryview(theirs)) is not None) == (size > 0)
@@ -151,9 +191,14 @@ def test_the_other_package():
     import zstandard
 
     data = mixed(9 << 20)
-    reader = zstandard.ZstdDecompressor().stream_reader(packed("zstd", data), read_across_frames=True)
+    reader = zstandard.ZstdDecompressor().stream_reader(
+        packed("zstd", data), read_across_frames=True
+    )
     assert reader.read() == data
-    assert everywhere("zstd", zstandard.ZstdCompressor(level=5, write_checksum=True).compress(data)) == data
+    assert (
+        everywhere("zstd", zstandard.ZstdCompressor(level=5, write_checksum=True).compress(data))
+        == data
+    )
 
 
 @pytest.mark.parametrize("linked", [True, False])
@@ -163,7 +208,12 @@ def test_we_read_what_the_lz4_library_writes(linked, sums, block):
     data = mixed(5 << 20)
     for size in (True, False):
         theirs = lz4_library.compress(
-            data, block_size=block, block_linked=linked, block_checksum=sums, content_checksum=sums, store_size=size
+            data,
+            block_size=block,
+            block_linked=linked,
+            block_checksum=sums,
+            content_checksum=sums,
+            store_size=size,
         )
         assert everywhere("lz4", theirs) == data
 
@@ -183,11 +233,15 @@ def test_frames_say_their_size_and_have_a_checksum(name):
         assert head.content == size and head.checked and head.window <= 8 << 20
     assert packed(name, data, threads=1) == ours == packed(name, data)
     assert (
-        b"".join(oneshot.compress([data], name, threads=3)) == ours == b"".join(oneshot.compress([data[:100], data[100:]], name, threads=1))
+        b"".join(oneshot.compress([data], name, threads=3))
+        == ours
+        == b"".join(oneshot.compress([data[:100], data[100:]], name, threads=1))
     )
 
 
-@pytest.mark.parametrize(("name", "levels"), [("zstd", [-7, -1, 0, 1, 3, 9, 15]), ("lz4", [0, 2, 3, 9, 16])])
+@pytest.mark.parametrize(
+    ("name", "levels"), [("zstd", [-7, -1, 0, 1, 3, 9, 15]), ("lz4", [0, 2, 3, 9, 16])]
+)
 def test_levels(name, levels):
     data = mixed(300_000)
     sizes = [len(packed(name, data, level=level)) for level in levels]
@@ -197,11 +251,19 @@ def test_levels(name, levels):
 
 def test_missing_packages(monkeypatch):
     zstd.library.cache_clear()
-    monkeypatch.setitem(sys.modules, "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", None)
+    monkeypatch.setitem(
+        sys.modules, "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", None
+    )
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     for name, package in (("zstd", "zstd"), ("lz4", "lz4")):
-        for call in (compression.compressor, compression.decompressor, lambda name: oneshot.decompress(b"\x28\xb5\x2f\xfd\0", name)):
-            with pytest.raises(tw.MissingDependencyError, match=rf"{package}.*pip install 'tensorwire\[compress\]'"):
+        for call in (
+            compression.compressor,
+            compression.decompressor,
+            lambda name: oneshot.decompress(b"\x28\xb5\x2f\xfd\0", name),
+        ):
+            with pytest.raises(
+                tw.MissingDependencyError, match=rf"{package}.*pip install 'tensorwire\[compress\]'"
+            ):
                 call(name)
     assert compression.recognise(b"\x28\xb5\x2f\xfd") == "zstd"  # that needs nothing
     monkeypatch.undo()
@@ -221,7 +283,9 @@ def test_frames_to_skip(name):
         caught(name, frame + skip[:size], tw.TruncatedError)
         caught(name, skip[:size], tw.TruncatedError)
     caught(name, skip + b"x", words="behind the last")
-    assert frames.skipped(0) == b"" and len(frames.skipped(3)) == 8 and len(frames.skipped(100)) == 100
+    assert (
+        frames.skipped(0) == b"" and len(frames.skipped(3)) == 8 and len(frames.skipped(100)) == 100
+    )
     assert compression.recognise(skip + none + frame) == name
     assert compression.recognise(skip[:4]) == compression.recognise(skip) == "zstd"
 
@@ -260,7 +324,13 @@ def test_flags_that_do_not_exist():
     frame = packed("zstd", b"hello")
     caught("zstd", frame[:4] + bytes([frame[4] | 8]) + frame[5:], words="do not exist")
     frame = packed("lz4", b"hello")
-    for at, byte in ((4, frame[4] ^ 0x40), (4, frame[4] | 2), (5, 0x80 | frame[5]), (5, 0x30), (5, frame[5] | 1)):
+    for at, byte in (
+        (4, frame[4] ^ 0x40),
+        (4, frame[4] | 2),
+        (5, 0x80 | frame[5]),
+        (5, 0x30),
+        (5, frame[5] | 1),
+    ):
         caught("lz4", frame[:at] + bytes([byte]) + frame[at + 1 :], words="do not exist")
     caught("lz4", b"\x02\x21\x4c\x18" + bytes(20), words="legacy")
     for name in BOTH:
@@ -286,7 +356,9 @@ def test_every_cut(name):
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize(
-    "data", [mixed(150) + b"a" * 60, b"", b"x" * 500, random.Random(0).randbytes(100)], ids=["mixed", "nothing", "same", "noise"]
+    "data",
+    [mixed(150) + b"a" * 60, b"", b"x" * 500, random.Random(0).randbytes(100)],
+    ids=["mixed", "nothing", "same", "noise"],
 )
 def test_every_bit_flip(name, data):
     """An error, or what the header says about windows and blocks, which changes no data."""
@@ -333,7 +405,11 @@ def test_a_size_that_is_not_true(name):
     good = packed(name, data)
     at = {"zstd": 5, "lz4": 6}[name]
     for value in (0, 1, 999, 1001, 5000):
-        size = struct.pack("<H", value - 256) if name == "zstd" and value >= 256 else struct.pack("<Q", value)
+        size = (
+            struct.pack("<H", value - 256)
+            if name == "zstd" and value >= 256
+            else struct.pack("<Q", value)
+        )
         bad = good[:at] + size + good[at + len(size) :]
         if name == "zstd" and value < 256:
             continue
@@ -346,7 +422,9 @@ def test_a_size_that_is_not_true(name):
 @given(st.data())
 def test_garbage(data):
     name = data.draw(st.sampled_from(BOTH))
-    blob = bytearray(packed(name, mixed(data.draw(st.integers(0, 300)))) + data.draw(st.binary(max_size=20)))
+    blob = bytearray(
+        packed(name, mixed(data.draw(st.integers(0, 300)))) + data.draw(st.binary(max_size=20))
+    )
     for _ in range(data.draw(st.integers(0, 4))):
         blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
     outcomes = set()
@@ -368,12 +446,17 @@ def test_garbage(data):
 # The two ways to unpack one frame
 
 
-@pytest.mark.skipif(zstd._direct() is None, reason="the extension under Python's zstd exports nothing")
+@pytest.mark.skipif(
+    zstd._direct() is None, reason="the extension under Python's zstd exports nothing"
+)
 @given(st.data())
 def test_directly_and_by_the_module(data):
     """The same data, or an error of ours, on sound frames and on damaged ones."""
     size = data.draw(st.integers(1, 500))
-    options = {PARAMETER.compression_level: data.draw(st.sampled_from([-1, 1, 3])), PARAMETER.checksum_flag: data.draw(st.integers(0, 1))}
+    options = {
+        PARAMETER.compression_level: data.draw(st.sampled_from([-1, 1, 3])),
+        PARAMETER.checksum_flag: data.draw(st.integers(0, 1)),
+    }
     blob = bytearray(LIBRARY.compress(mixed(size, size), options=options))
     for _ in range(data.draw(st.integers(0, 3))):
         blob[data.draw(st.integers(0, len(blob) - 1))] = data.draw(st.integers(0, 255))
@@ -419,7 +502,9 @@ def test_a_context_for_each_thread():
 def zstd_bomb(blocks, window=17, size=None):
     """Frames of one repeated byte: 128 KiB in four bytes."""
     head = b"\x28\xb5\x2f\xfd" + (
-        bytes([0xC0, (window - 10) << 3]) + struct.pack("<Q", size) if size is not None else bytes([0, (window - 10) << 3])
+        bytes([0xC0, (window - 10) << 3]) + struct.pack("<Q", size)
+        if size is not None
+        else bytes([0, (window - 10) << 3])
     )
     block = struct.pack("<I", 128 * 1024 << 3 | 1 << 1)[:3] + b"a"
     last = struct.pack("<I", 128 * 1024 << 3 | 1 << 1 | 1)[:3] + b"a"
@@ -439,7 +524,8 @@ def test_a_bomb_is_a_limit_error():
     assert unpacked("zstd", bomb, limits=tw.Limits(expansion_ratio=40_000)) == b"a" * (1200 << 17)
     assert unpacked("zstd", bomb, limits=tw.Limits(expansion=1 << 30)) == b"a" * (1200 << 17)
     assert len(oneshot.decompress(bomb, "zstd", tw.Limits(expansion_ratio=40_000))) == 1200 << 17
-    assert len(oneshot.decompress(bomb, "zstd", tw.Limits().call(1 << 20))) == 1200 << 17  # part of a file of a megabyte
+    # part of a file of a megabyte
+    assert len(oneshot.decompress(bomb, "zstd", tw.Limits().call(1 << 20))) == 1200 << 17
 
 
 def test_what_a_header_promises_is_checked_first():
@@ -457,7 +543,9 @@ def test_a_large_window_takes_no_memory_before_there_is_data():
     before = resident()
     for window in (27, 30):
         assert unpacked("zstd", zstd_bomb(2, window)) == b"a" * (2 << 17)
-        caught("zstd", zstd_bomb(2, window), tw.LimitError, "window", limits=tw.Limits(record=1 << 26))
+        caught(
+            "zstd", zstd_bomb(2, window), tw.LimitError, "window", limits=tw.Limits(record=1 << 26)
+        )
     caught("zstd", zstd_bomb(2, 31), tw.LimitError, "window")
     caught("zstd", zstd_bomb(2, 41), tw.LimitError, "window")
     assert resident() - before < 48 << 20
@@ -465,11 +553,17 @@ def test_a_large_window_takes_no_memory_before_there_is_data():
 
 @pytest.mark.large
 def test_memory_while_a_bomb_grows():
-    """No more than the limits allow, and not twice as much while it is put together: the size is not known before."""
+    """No more than the limits allow, and not twice as much while it is put together: the size is
+    not known before.
+    """
     bomb = zstd_bomb(1600)  # 200 MiB
     limits = tw.Limits(expansion_ratio=40_000)
     peak = subprocess.run(
-        [sys.executable, "-c", PEAK, "zstd", str(limits.expansion_ratio)], input=bomb, capture_output=True, check=True, text=False
+        [sys.executable, "-c", PEAK, "zstd", str(limits.expansion_ratio)],
+        input=bomb,
+        capture_output=True,
+        check=True,
+        text=False,
     ).stdout
     assert int(peak) < (64 << 20) + 1.1 * (200 << 20)
 
@@ -492,7 +586,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 @pytest.mark.large
 @pytest.mark.parametrize("name", compression.NAMES)
 def test_what_we_write_can_be_read_with_the_default_limits(name, tmp_path):
-    """Zeros would become a ten-thousandth: streams get as many bytes that mean nothing as the limit wants."""
+    """Zeros would become a ten-thousandth: streams get as many bytes that mean nothing as the limit
+    wants.
+    """
     zeros = bytes(160 << 20)
     ours = b"".join(oneshot.compress([zeros], name))
     assert DEFAULT.allowed(len(ours)) >= len(zeros)
@@ -526,9 +622,10 @@ def test_tensorflow_reads_what_means_nothing(tf, name, tmp_path):
 # Record files
 
 
-RECORDS = [mixed(size, size) for size in (0, 1, 1000, 100_000, 200_000, 300_000 if kernels.PURE else 5_500_000)] + [
-    mixed(2000, i) for i in range(100)
-]
+RECORDS = [
+    mixed(size, size)
+    for size in (0, 1, 1000, 100_000, 200_000, 300_000 if kernels.PURE else 5_500_000)
+] + [mixed(2000, i) for i in range(100)]
 
 
 @pytest.mark.parametrize("name", BOTH)
@@ -545,7 +642,9 @@ class TestRecords:
 
     def test_shards(self, name, tmp_path):
         suffix = "zst" if name == "zstd" else "lz4"
-        with tw.RecordWriter(tmp_path / f"t.tfrecord.{suffix}", compression=name, shards=3) as writer:
+        with tw.RecordWriter(
+            tmp_path / f"t.tfrecord.{suffix}", compression=name, shards=3
+        ) as writer:
             writer.write_many(RECORDS)
         assert writer.paths[1].endswith(f"t-00001-of-00003.tfrecord.{suffix}")
         assert list(tw.RecordReader(writer.paths[1])) == RECORDS[1::3]
@@ -568,7 +667,9 @@ class TestRecords:
 
     def test_damage_in_one_frame_costs_one_frame(self, name, tmp_path):
         groups = [[mixed(400, 100 * i + j) for j in range(20)] for i in range(8)]
-        with tw.RecordWriter(tmp_path / "a", compression=name, mode="live", durable=False) as writer:
+        with tw.RecordWriter(
+            tmp_path / "a", compression=name, mode="live", durable=False
+        ) as writer:
             for group in groups:
                 writer.write_many(group)
                 writer.flush()
@@ -592,7 +693,10 @@ class TestRecords:
             assert compression.recognise((tmp_path / "c").read_bytes()) == name
 
     def test_examples(self, name, tmp_path):
-        columns = {"x": np.arange(10_000, dtype=np.int64), "y": np.random.default_rng(0).random((10_000, 4), np.float32)}
+        columns = {
+            "x": np.arange(10_000, dtype=np.int64),
+            "y": np.random.default_rng(0).random((10_000, 4), np.float32),
+        }
         tw.write_examples(tmp_path / "a", columns, compression=name)
         (batch,) = tw.read_examples(tmp_path / "a", batch_size=10_000)
         assert (batch["x"] == columns["x"]).all() and (batch["y"] == columns["y"]).all()
@@ -608,7 +712,9 @@ def test_a_record_file_of_nothing_else_than_zeros_needs_a_larger_ratio(tmp_path)
     assert info.value.path == str(tmp_path / "a")
     with pytest.raises(tw.LimitError, match="expansion"):
         list(tw.RecordReader(tmp_path / "a", on_corrupt="skip"))  # it is no damage
-    assert len(list(tw.RecordReader(tmp_path / "a", limits=tw.Limits(expansion_ratio=1 << 20)))) == 160
+    assert (
+        len(list(tw.RecordReader(tmp_path / "a", limits=tw.Limits(expansion_ratio=1 << 20)))) == 160
+    )
 
 
 @pytest.mark.large

@@ -1,4 +1,6 @@
-"""Files of every kind that `tensorwire view` shows, for its tests and for the screenshots of docs/view.md."""
+"""Files of every kind that `tensorwire view` shows, for its tests and for the screenshots of
+docs/view.md.
+"""
 
 import math
 import os
@@ -14,10 +16,16 @@ BIG = (50_000, 50_000)
 
 
 def attention(size=192):
-    """Something that looks like the attention of a model: a diagonal, some columns that everything looks at, and noise."""
+    """Something that looks like the attention of a model: a diagonal, some columns that everything
+    looks at, and noise.
+    """
     random = np.random.default_rng(7)
     rows, columns = np.mgrid[:size, :size] / size
-    out = np.exp(-((rows - columns) ** 2) * 90) + 0.35 * np.exp(-((columns - 0.32) ** 2) * 900) + 0.01 * random.random((size, size))
+    out = (
+        np.exp(-((rows - columns) ** 2) * 90)
+        + 0.35 * np.exp(-((columns - 0.32) ** 2) * 900)
+        + 0.01 * random.random((size, size))
+    )
     return (out / out.sum(1, keepdims=True)).astype(np.float32)
 
 
@@ -40,8 +48,13 @@ def tensors(folder):
     random = np.random.default_rng(3)
     nan = random.normal(size=(40, 60)).astype(np.float32)
     nan[5:9, 10:20], nan[30, 30], nan[31, 31] = np.nan, np.inf, -np.inf
-    words = [f"{word}-{i}" for i, word in enumerate(["wire", "tensor", "Größe", "bytes", "shape"] * 400)]
-    indices = np.argwhere(random.random((300, 400)) < np.exp(-np.abs(np.subtract.outer(np.arange(300), np.arange(400) * 0.75)) / 9) * 0.5)
+    words = [
+        f"{word}-{i}" for i, word in enumerate(["wire", "tensor", "Größe", "bytes", "shape"] * 400)
+    ]
+    indices = np.argwhere(
+        random.random((300, 400))
+        < np.exp(-np.abs(np.subtract.outer(np.arange(300), np.arange(400) * 0.75)) / 9) * 0.5
+    )
     value = tw.Bundle(
         {
             "attention": attention(),
@@ -52,12 +65,18 @@ def tensors(folder):
             "holes": nan,
             "mask": random.random((64, 64)) > 0.6,
             "ids": random.integers(-(2**62), 2**62, size=(8, 5)),
-            "spectrum": (random.normal(size=(16, 16)) + 1j * random.normal(size=(16, 16))).astype(np.complex64),
+            "spectrum": (
+                (random.normal(size=(16, 16)) + 1j * random.normal(size=(16, 16))).astype(
+                    np.complex64
+                )
+            ),
             "scalar": np.array(0.1),
             "nothing": np.zeros((0, 4), np.float32),
             "words": tw.Strings.of(words),
             "photos": tw.Strings.of([png(one) for one in pictures(4)]),
-            "clicks": tw.Sparse(indices, random.normal(size=len(indices)).astype(np.float32), (300, 400)),
+            "clicks": tw.Sparse(
+                indices, random.normal(size=len(indices)).astype(np.float32), (300, 400)
+            ),
             "tokens": tw.Ragged.of([list(range(int(n))) for n in random.gamma(3, 4, 500)]),
             HOSTILE: tw.Strings.of([HOSTILE, "</textarea><svg onload=window.hacked=1>"]),
         },
@@ -110,7 +129,9 @@ def changed(folder, value):
 
 
 def big(folder, shape=BIG):
-    """10 GB of float32, of which the disk holds a few kilobytes: a header, a hole, and some numbers here and there."""
+    """10 GB of float32, of which the disk holds a few kilobytes: a header, a hole, and some numbers
+    here and there.
+    """
     import json
 
     about = {"w": {"dtype": "F32", "shape": list(shape), "data_offsets": [0, math.prod(shape) * 4]}}
@@ -122,7 +143,11 @@ def big(folder, shape=BIG):
         file.truncate(8 + len(head) + math.prod(shape) * 4)
         for row in range(0, shape[0], max(1, shape[0] // 256 + 1) * 5):
             file.seek(8 + len(head) + row * shape[1] * 4)
-            file.write(np.sin(np.arange(min(shape[1], 1 << 20)) / 4000 + row / 9000).astype("<f4").tobytes())
+            file.write(
+                np.sin(np.arange(min(shape[1], 1 << 20)) / 4000 + row / 9000)
+                .astype("<f4")
+                .tobytes()
+            )
     return path
 
 
@@ -133,10 +158,12 @@ def hostile(folder):
     lies = {
         "cut.safetensors": good[:-60],
         "garbage.npz": b"PK\x03\x04" + os.urandom(500),
-        "huge.npy": b"\x93NUMPY\x01\x00"
-        + (118).to_bytes(2, "little")
-        + b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117)
-        + b"\n",
+        "huge.npy": (
+            b"\x93NUMPY\x01\x00"
+            + (118).to_bytes(2, "little")
+            + b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }".ljust(117)
+            + b"\n"
+        ),
         "bomb.json.gz": _gzip(b"[" * 2_000_000),
         "empty.safetensors": b"",
         "<img src=x onerror=alert(1)>.safetensors": good,

@@ -1,4 +1,6 @@
-"""The part of the seed corpus that is about Arrow: flatbuffers of messages and footers, by hand, sound and hostile."""
+"""The part of the seed corpus that is about Arrow: flatbuffers of messages and footers, by hand,
+sound and hostile.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ INT, FLOAT, LIST, FIXED_LIST, LARGE_TEXT = 2, 3, 12, 16, 20
 
 
 class Table(NamedTuple):
-    """Its fields: None, a number as (struct code, value), text, a Table, a list of Tables, or Structs."""
+    """Its fields: None, a number as (struct code, value), text, a Table, a list of Tables, or
+    Structs.
+    """
 
     fields: tuple[Any, ...]
 
@@ -47,7 +51,9 @@ def put(out: bytearray, item: Any) -> int:
     if isinstance(item, str):
         out += struct.pack("<I", len(item.encode())) + item.encode() + b"\0"
     elif isinstance(item, Structs):
-        out += struct.pack("<I", len(rows)) + b"".join(struct.pack(f"<{len(row)}q", *row) for row in rows)
+        out += struct.pack("<I", len(rows)) + b"".join(
+            struct.pack(f"<{len(row)}q", *row) for row in rows
+        )
     else:
         out += struct.pack("<I", len(item)) + bytes(4 * len(item))
         for i, one in enumerate(item):
@@ -81,16 +87,33 @@ def pairs(**texts: str) -> list[Table]:
     return [table(key, text) for key, text in texts.items()]
 
 
-def field(name: str, kind: int, *children: Table, about: Table | None = None, coded: Any = None, texts: Any = None) -> Table:
+def field(
+    name: str,
+    kind: int,
+    *children: Table,
+    about: Table | None = None,
+    coded: Any = None,
+    texts: Any = None,
+) -> Table:
     return table(name, ("B", 1), ("B", kind), about or table(), coded, list(children), texts)
 
 
 def arrow_ipc() -> dict[str, bytes]:
     number = field("x", INT, about=table(("i", 64), ("B", 1)))
     small = field("item", FLOAT, about=table(("h", 1)))
-    fixed = field("f", FIXED_LIST, small, about=table(("i", 6)), texts=pairs(name="arrow.fixed_shape_tensor", metadata='{"shape":[2,3]}'))
+    fixed = field(
+        "f",
+        FIXED_LIST,
+        small,
+        about=table(("i", 6)),
+        texts=pairs(name="arrow.fixed_shape_tensor", metadata='{"shape":[2,3]}'),
+    )
     coded = field("d", LARGE_TEXT, coded=table(("q", 7), table(("i", 8), ("B", 0))))
-    schema = table(("h", 0), [number, field("l", LIST, small), fixed, coded, field("é", LARGE_TEXT)], pairs(a="b"))
+    schema = table(
+        ("h", 0),
+        [number, field("l", LIST, small), fixed, coded, field("é", LARGE_TEXT)],
+        pairs(a="b"),
+    )
     plain = table(None, [number, fixed])
     nodes, buffers = structs((3, 0), (3, 1)), structs((0, 0), (0, 24), (64, 0), (64, 32))
     batch = table(("q", 3), nodes, buffers)
@@ -110,11 +133,18 @@ def arrow_ipc() -> dict[str, bytes]:
     first = shared.index(struct.pack("<I", 9)) + 4
     for i in range(1, 9):  # nine fields that are one
         point(shared, first + 4 * i, first + struct.unpack_from("<I", shared, first)[0])
-    twice = flatbuffer(table(("h", 4), ("B", 1), table(None, [field("x", LIST, number, number)]), ("q", 0)))
+    twice = flatbuffer(
+        table(("h", 4), ("B", 1), table(None, [field("x", LIST, number, number)]), ("q", 0))
+    )
     inner = twice.rindex(struct.pack("<I", 2)) + 4
     outer = twice.index(struct.pack("<I", 1)) + 4
     for i in range(2):  # a field inside of itself, twice
-        struct.pack_into("<I", twice, inner + 4 * i, (outer + struct.unpack_from("<I", twice, outer)[0] - inner - 4 * i) & 0xFFFFFFFF)
+        struct.pack_into(
+            "<I",
+            twice,
+            inner + 4 * i,
+            (outer + struct.unpack_from("<I", twice, outer)[0] - inner - 4 * i) & 0xFFFFFFFF,
+        )
     sound = message(3, batch)
     return {
         "schema": message(1, schema),
@@ -139,7 +169,9 @@ def arrow_ipc() -> dict[str, bytes]:
         "nested_deep": message(1, table(None, [nested])),
         "shared": MESSAGE + shared,
         "inside_itself": MESSAGE + twice,
-        "text_not_utf8": message(1, table(None, [field("?", INT)])).replace(b"\1\0\0\0?", b"\1\0\0\0\xff"),
+        "text_not_utf8": (
+            message(1, table(None, [field("?", INT)])).replace(b"\1\0\0\0?", b"\1\0\0\0\xff")
+        ),
         "cut": sound[: len(sound) // 2],
         "root_far": MESSAGE + b"\xff\xff\xff\x7f" + bytes(8),
         "nothing": MESSAGE,

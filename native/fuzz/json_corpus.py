@@ -32,12 +32,25 @@ LISTS = (
 
 
 def json_parse() -> dict[str, bytes]:
-    found = {f"number_{i}": text for i, text in enumerate(NUMBERS)} | {f"wrong_{i}": text for i, text in enumerate(WRONG)}
-    found |= {f"list_{i}": text for i, text in enumerate(LISTS)} | {"numbers": f"[{', '.join(NUMBERS[:10])}]"}
-    return {f"{name}_as_{kind}": bytes([kind]) + text.encode() for name, text in found.items() for kind in (FLOAT64, FLOAT32)} | {
+    found = {f"number_{i}": text for i, text in enumerate(NUMBERS)} | {
+        f"wrong_{i}": text for i, text in enumerate(WRONG)
+    }
+    found |= {f"list_{i}": text for i, text in enumerate(LISTS)} | {
+        "numbers": f"[{', '.join(NUMBERS[:10])}]"
+    }
+    return {
+        f"{name}_as_{kind}": bytes([kind]) + text.encode()
+        for name, text in found.items()
+        for kind in (FLOAT64, FLOAT32)
+    } | {
         f"{name}_as_{kind}": bytes([kind]) + text.encode()
         for kind in range(2, len(KINDS))
-        for name, text in {"number": "1", "list": "[[1, 0], [1, 1]]", "bools": "[true, false]", "large": "18446744073709551616"}.items()
+        for name, text in {
+            "number": "1",
+            "list": "[[1, 0], [1, 1]]",
+            "bools": "[true, false]",
+            "large": "18446744073709551616",
+        }.items()
     }
 
 
@@ -45,20 +58,58 @@ def json_write() -> dict[str, bytes]:
     def values(kind: int, *levels: int, data: bytes, options: int = 0) -> bytes:
         return bytes([kind, options, len(levels), *levels]) + data
 
-    doubles = [0.0, -0.0, 1.0, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e16, 1e-5, 123456789012345.6, 2.0**53]
-    floats = [0.1, 1 / 3, 1e-45, 1.17549435e-38, 3.4028234e38, 16777216.0, 8388608.5, 0.0001, 1e10, -2.5]
-    every = {f"bits_{kind}": values(kind, 8, data=bytes(range(256))[: 8 * width]) for kind, width in enumerate(KINDS)}
+    doubles = [
+        0.0,
+        -0.0,
+        1.0,
+        0.1,
+        1 / 3,
+        5e-324,
+        2.2250738585072014e-308,
+        1.7976931348623157e308,
+        1e16,
+        1e-5,
+        123456789012345.6,
+        2.0**53,
+    ]
+    floats = [
+        0.1,
+        1 / 3,
+        1e-45,
+        1.17549435e-38,
+        3.4028234e38,
+        16777216.0,
+        8388608.5,
+        0.0001,
+        1e10,
+        -2.5,
+    ]
+    every = {
+        f"bits_{kind}": values(kind, 8, data=bytes(range(256))[: 8 * width])
+        for kind, width in enumerate(KINDS)
+    }
     return every | {
         "doubles": values(FLOAT64, 12, data=struct.pack("<12d", *doubles)),
         "floats": values(FLOAT32, 10, data=struct.pack("<10f", *floats)),
-        "nonfinite": values(FLOAT32, 4, data=struct.pack("<4f", float("nan"), float("inf"), -float("inf"), 1.0)),
-        "bare": values(FLOAT32, 4, data=struct.pack("<4f", float("nan"), float("inf"), -float("inf"), 1.0), options=1),
+        "nonfinite": values(
+            FLOAT32, 4, data=struct.pack("<4f", float("nan"), float("inf"), -float("inf"), 1.0)
+        ),
+        "bare": values(
+            FLOAT32,
+            4,
+            data=struct.pack("<4f", float("nan"), float("inf"), -float("inf"), 1.0),
+            options=1,
+        ),
         "nan_bits": values(FLOAT32, 2, data=bytes.fromhex("0100c07f0000c0ff")),
         "halves": values(FLOAT16, 100, data=bytes(range(200))),
         "powers": values(E8M0, 16, 16, data=bytes(range(256))),
         "matrix": values(FLOAT32, 2, 3, data=struct.pack("<6f", *range(6))),
-        "indented": values(FLOAT32, 2, 3, data=struct.pack("<6f", *range(6)), options=2 | 2 << 2 | 4 << 4),
-        "indented_deep": values(INT64, 2, 1, 2, data=struct.pack("<4q", 1, -1, 1 << 62, -(1 << 63)), options=2 | 1 << 2),
+        "indented": values(
+            FLOAT32, 2, 3, data=struct.pack("<6f", *range(6)), options=2 | 2 << 2 | 4 << 4
+        ),
+        "indented_deep": values(
+            INT64, 2, 1, 2, data=struct.pack("<4q", 1, -1, 1 << 62, -(1 << 63)), options=2 | 1 << 2
+        ),
         "scalar": values(UINT64, data=b"\xff" * 8),
         "bools": values(BOOL, 5, data=b"\0\1\0\2\xff"),
         "empty": values(FLOAT32, 0, data=b""),

@@ -1,8 +1,10 @@
-"""Writes the seed corpus: small TensorProtos of every kind by hand, sound and hostile, and inputs for the targets that take their own form.
+"""Writes the seed corpus: small TensorProtos of every kind by hand, sound and hostile, and inputs
+for the targets that take their own form.
 
     python3 native/fuzz/make_corpus.py
 
-The same bytes on every run. An input that once failed goes into REGRESSIONS as hex, with the reason as its name.
+The same bytes on every run. An input that once failed goes into REGRESSIONS as hex, with the reason
+as its name.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def packed(field: int, values: list[float] | list[int]) -> bytes:
 def unpacked(field: int, values: list[float] | list[int]) -> bytes:
     if field in FIXED:
         wire = FIXED32 if FIXED[field] == "<f" else FIXED64
-        return b"".join(varint(field << 3 | wire) + struct.pack(FIXED[field], value) for value in values)
+        return b"".join(
+            varint(field << 3 | wire) + struct.pack(FIXED[field], value) for value in values
+        )
     return b"".join(number(field, int(value)) for value in values)
 
 
@@ -79,7 +83,9 @@ def group(field: int, inside: bytes) -> bytes:
 
 def match_dense() -> dict[str, bytes]:
     widths = (1, 2, 4, 18, 19)  # one dtype of each width
-    return {DTYPES[enum][0]: dense(enum, (2, 3), bytes(range(6 * DTYPES[enum][2]))) for enum in widths} | {
+    return {
+        DTYPES[enum][0]: dense(enum, (2, 3), bytes(range(6 * DTYPES[enum][2]))) for enum in widths
+    } | {
         "scalar": dense(FLOAT, (), b"\0\0\x80\x3f"),
         "no_content": dense(FLOAT, (0,), b""),
         "empty_content": dense(FLOAT, (0,), b"") + b"\x22\0",
@@ -107,7 +113,9 @@ def scan_tensor() -> dict[str, bytes]:
         "named_dims": number(1, FLOAT) + named + block(4, bytes(24)),
         "name_not_utf8": number(1, FLOAT) + block(2, block(2, dim(2, b"\xed\xa0\x80"))),
         "name_cut_utf8": number(1, FLOAT) + block(2, block(2, dim(2, b"ab\xf0\x9f\x98"))),
-        "name_four_bytes": number(1, FLOAT) + block(2, block(2, dim(2, "\U0001f600\u20ac".encode()))),
+        "name_four_bytes": (
+            number(1, FLOAT) + block(2, block(2, dim(2, "\U0001f600\u20ac".encode())))
+        ),
         "unknown_rank": number(1, FLOAT) + block(2, number(3, 1)),
         "unknown_rank_and_dims": number(1, FLOAT) + block(2, block(2, dim(2)) + number(3, 1)),
         "version": number(1, FLOAT) + number(3, 7) + shape(1) + block(4, bytes(4)),
@@ -118,9 +126,18 @@ def scan_tensor() -> dict[str, bytes]:
         "dtype_past_32_bits": number(1, (1 << 32) + 1) + shape(1),
         "dim_twice": number(1, FLOAT) + block(2, block(2, number(1, 2) + number(1, 3))),
         "unknown_field": base + number(1000, 5) + block(77, b"abc"),
-        "unknown_in_shape": number(1, FLOAT) + block(2, block(2, dim(2) + number(9, 1)) + block(5, b"xy")),
+        "unknown_in_shape": (
+            number(1, FLOAT) + block(2, block(2, dim(2) + number(9, 1)) + block(5, b"xy"))
+        ),
         "field_max": base + number((1 << 29) - 1, 1),
-        "wrong_wire_type": varint(1 << 3 | FIXED32) + bytes(4) + varint(5 << 3 | VARINT) + b"\1" + varint(4 << 3 | FIXED64) + bytes(8),
+        "wrong_wire_type": (
+            varint(1 << 3 | FIXED32)
+            + bytes(4)
+            + varint(5 << 3 | VARINT)
+            + b"\1"
+            + varint(4 << 3 | FIXED64)
+            + bytes(8)
+        ),
         "group": base + group(20, number(1, 1) + block(2, b"ab") + group(3, b"")),
         "group_of_known_number": group(5, unpacked(5, [1.0])) + base,
         "group_depth_90": base + b"\xa3\1" * 90 + b"\xa4\1" * 90,
@@ -152,10 +169,19 @@ def typed() -> dict[str, bytes]:
         if field == 18:
             body = block(18, b"\1\0\1\1")
         else:
-            body = packed(field, [1.5, -0.0, 3.0, float("inf")] if field in FIXED else [1, -1 if enum in SIGNED else 1, 0, 1])
+            body = packed(
+                field,
+                (
+                    [1.5, -0.0, 3.0, float("inf")]
+                    if field in FIXED
+                    else [1, -1 if enum in SIGNED else 1, 0, 1]
+                ),
+            )
         out[name] = number(1, enum) + shape(2 if name.startswith("complex") else 4) + body
     for enum in (1, 2, 3, 8, 10, 19):
-        out[f"{DTYPES[enum][0]}_unpacked"] = number(1, enum) + shape(2) + unpacked(DTYPES[enum][1], [1, 0])
+        out[f"{DTYPES[enum][0]}_unpacked"] = (
+            number(1, enum) + shape(2) + unpacked(DTYPES[enum][1], [1, 0])
+        )
     return out | {
         "splat": number(1, FLOAT) + shape(1 << 20) + packed(5, [1.0]),
         "two_runs": number(1, 3) + shape(4) + packed(7, [1, 2]) + unpacked(7, [3]) + packed(7, [4]),
@@ -188,10 +214,21 @@ def string_vals() -> dict[str, bytes]:
         "sizes_back": tensor(*many[::-1]),
         "empties": tensor(*[b""] * 40),
         "splat": number(1, STRING) + shape(1000) + strings(b"x"),
-        "container": number(1, STRING) + block(2, block(2, dim(2, b"tensorwire/1"))) + strings(b'{"t":0}', dense(FLOAT, (1,), bytes(4))),
+        "container": (
+            number(1, STRING)
+            + block(2, block(2, dim(2, b"tensorwire/1")))
+            + strings(b'{"t":0}', dense(FLOAT, (1,), bytes(4)))
+        ),
         "shape_behind": number(1, STRING) + strings(b"a", b"b") + shape(2),
         "between": number(1, STRING) + shape(2) + strings(b"a") + number(3, 1) + strings(b"b"),
-        "unknown_between": number(1, STRING) + shape(2) + strings(b"a") + block(99, b"zz") + group(98, b"") + strings(b"b"),
+        "unknown_between": (
+            number(1, STRING)
+            + shape(2)
+            + strings(b"a")
+            + block(99, b"zz")
+            + group(98, b"")
+            + strings(b"b")
+        ),
         "padded_tag": number(1, STRING) + shape(2) + b"\xc2\0\1a" + b"\x42\x81\0b",
         "wrong_wire_type": number(1, STRING) + shape(1) + b"\x40\5" + strings(b"a"),
         "cut": tensor(b"abc", b"defghi")[:-3],
@@ -217,13 +254,19 @@ def safetensors() -> dict[str, bytes]:
         "metadata": '{"__metadata__":{"format":"pt"},' + entry("a") + "}",
         "metadata_with_braces": r'{"__metadata__":{"a":"}\"{","b":"\\\\"},' + entry("a") + "}",
         "metadata_open": '{"__metadata__":{"a":"\\',
-        "spaces": '{ "a" : { "shape" : [ 1 , 0 ] , "data_offsets" : [ 0 , 0 ] , "dtype" : "U8" } } ',
+        "spaces": (
+            '{ "a" : { "shape" : [ 1 , 0 ] , "data_offsets" : [ 0 , 0 ] , "dtype" : "U8" } } '
+        ),
         "name_twice": "{" + entry("a") + "," + entry("a") + "}",
         "escape": "{" + entry(r"a\u0062") + "}",
         "key_twice": '{"a":{"dtype":"F32","dtype":"F32","shape":[]}}',
         "not_integers": "{" + entry("a", shape="[1.0,1e3,-1,01]") + "}",
         "comma_behind": "{" + entry("a", shape="[2,]") + ",}",
-        "past_int64": "{" + entry("a", shape="[9223372036854775808]", offsets="[0,99999999999999999999]") + "}",
+        "past_int64": (
+            "{"
+            + entry("a", shape="[9223372036854775808]", offsets="[0,99999999999999999999]")
+            + "}"
+        ),
         "offset_past_int64": "{" + entry("a", offsets="[0,9223372036854775808]") + "}",
         "product_past_int64": "{" + entry("a", shape="[4294967296,0,2147483648]") + "}",
         "rank_32": "{" + entry("a", shape=str([1] * 32)) + "}",
@@ -252,7 +295,11 @@ def string_lengths() -> dict[str, bytes]:
 
 def write_strings() -> dict[str, bytes]:
     def raw(text: bytes, *offsets: int) -> bytes:
-        return bytes([1, len(offsets) - 1, 16]) + b"".join(struct.pack("<q", offset) for offset in offsets) + text
+        return (
+            bytes([1, len(offsets) - 1, 16])
+            + b"".join(struct.pack("<q", offset) for offset in offsets)
+            + text
+        )
 
     return {
         "few": b"\0\3\0\1\0\3text",
@@ -272,7 +319,10 @@ def write_strings() -> dict[str, bytes]:
 
 def write_header() -> dict[str, bytes]:
     def header(dtype: int, content: int, *dims: int) -> bytes:
-        sizes = (struct.pack("<b", size) if -128 < size < 128 else b"\x80" + struct.pack("<q", size) for size in dims)
+        sizes = (
+            struct.pack("<b", size) if -128 < size < 128 else b"\x80" + struct.pack("<q", size)
+            for size in dims
+        )
         return struct.pack("<Bbh", len(dims), dtype, content * 64) + b"".join(sizes)
 
     return {
@@ -294,7 +344,11 @@ def write_header() -> dict[str, bytes]:
 def snappy() -> dict[str, bytes]:
     def literal(data: bytes, bytes_of_length: int = 0) -> bytes:
         size = len(data) - 1
-        head = bytes([(59 + bytes_of_length) << 2]) + size.to_bytes(bytes_of_length, "little") if bytes_of_length else bytes([size << 2])
+        head = (
+            bytes([(59 + bytes_of_length) << 2]) + size.to_bytes(bytes_of_length, "little")
+            if bytes_of_length
+            else bytes([size << 2])
+        )
         return head + data
 
     def copy(offset: int, size: int, kind: int = 2) -> bytes:
@@ -310,8 +364,22 @@ def snappy() -> dict[str, bytes]:
     return {
         "empty": sized(0),
         "literal": sized(5, literal(b"hello")),
-        "literals": sized(372, literal(text), literal(text, 1), literal(bytes(240), 2), literal(text[:7], 3), literal(text[:5], 4)),
-        "copies": sized(60 + 11 + 64 + 64 + 4, literal(text), copy(60, 11, 1), copy(20, 64), copy(130, 64, 3), copy(9, 4, 1)),
+        "literals": sized(
+            372,
+            literal(text),
+            literal(text, 1),
+            literal(bytes(240), 2),
+            literal(text[:7], 3),
+            literal(text[:5], 4),
+        ),
+        "copies": sized(
+            60 + 11 + 64 + 64 + 4,
+            literal(text),
+            copy(60, 11, 1),
+            copy(20, 64),
+            copy(130, 64, 3),
+            copy(9, 4, 1),
+        ),
         "patterns": sized(60 + 32 * 64, literal(text), patterns),
         "patterns_and_room": sized(60 + 32 * 64 + 240, literal(text), patterns, literal(text) * 4),
         "far_copy": sized(60 + 2048 + 11, literal(text), copy(1, 64) * 32, copy(2047, 11, 1)),
@@ -355,9 +423,14 @@ def crc32c() -> dict[str, bytes]:
 
 def shuffle() -> dict[str, bytes]:
     def case(size: int, item: int, block: int, alignment: int = 0, singles: int = 0) -> bytes:
-        return struct.pack("<HBHBQQ", size, item - 1, block - 1, alignment, singles, 0x123456789ABCDEF)
+        return struct.pack(
+            "<HBHBQQ", size, item - 1, block - 1, alignment, singles, 0x123456789ABCDEF
+        )
 
-    items = {f"items_of_{item}": case(1000 * min(item, 5) + 3, item, 300, item % 7) for item in (1, 2, 3, 4, 8, 12, 16, 24, 40)}
+    items = {
+        f"items_of_{item}": case(1000 * min(item, 5) + 3, item, 300, item % 7)
+        for item in (1, 2, 3, 4, 8, 12, 16, 24, 40)
+    }
     return items | {
         "empty": case(0, 4, 1),
         "no_item": case(3, 4, 1),
@@ -372,7 +445,19 @@ def shuffle() -> dict[str, bytes]:
 REGRESSIONS: dict[str, dict[str, str]] = {}
 """Target -> what it was -> the input as hex."""
 
-TARGETS = (crc32c, match_dense, safetensors, scan_tensor, shuffle, snappy, string_lengths, string_vals, typed, write_header, write_strings)
+TARGETS = (
+    crc32c,
+    match_dense,
+    safetensors,
+    scan_tensor,
+    shuffle,
+    snappy,
+    string_lengths,
+    string_vals,
+    typed,
+    write_header,
+    write_strings,
+)
 
 
 def main() -> None:
@@ -381,12 +466,20 @@ def main() -> None:
     import record_corpus
     import table_corpus
 
-    for target in (*TARGETS, *arrow_corpus.TARGETS, *json_corpus.TARGETS, *record_corpus.TARGETS, *table_corpus.TARGETS):
+    for target in (
+        *TARGETS,
+        *arrow_corpus.TARGETS,
+        *json_corpus.TARGETS,
+        *record_corpus.TARGETS,
+        *table_corpus.TARGETS,
+    ):
         folder = HERE / target.__name__
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
             old.unlink()
-        found = {name: bytes.fromhex(text) for name, text in REGRESSIONS.get(target.__name__, {}).items()}
+        found = {
+            name: bytes.fromhex(text) for name, text in REGRESSIONS.get(target.__name__, {}).items()
+        }
         for name, data in (target() | found).items():
             (folder / name).write_bytes(data)
 

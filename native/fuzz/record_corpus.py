@@ -1,4 +1,6 @@
-"""The part of the seed corpus that is about records: frames, and Examples with what each target takes before them."""
+"""The part of the seed corpus that is about records: frames, and Examples with what each target
+takes before them.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def tfrecord() -> dict[str, bytes]:
         "length_wraps": setup(header((1 << 64) - 16), some[1]),
         "length_2_63": setup(header(1 << 63), some[1]),
         "header_in_data": setup(part(0, bytes.fromhex("0300000000000000b099490e") + b"abc")),
-    } | {f"flipped_{bit}": setup(*some[:3], flipped(b"these are bytes", bit), some[3]) for bit in (0, 9, 20, 33, 40, 63)}
+    } | {
+        f"flipped_{bit}": setup(*some[:3], flipped(b"these are bytes", bit), some[3])
+        for bit in (0, 9, 20, 33, 40, 63)
+    }
 
 
 def feature(kind: int, inside: bytes) -> bytes:
@@ -85,18 +90,45 @@ def column(name: bytes, kind: int, length: int = -1, is_list: bool = False) -> i
 
 
 def batch(columns: list[int], *messages: bytes, flags: int = 0) -> bytes:
-    sized = (bytes([len(each)]) if len(each) < 0xFF else b"\xff" + struct.pack("<H", len(each)) for each in messages)
-    return bytes([flags, len(columns), *columns]) + b"".join(size + each for size, each in zip(sized, messages, strict=True))
+    sized = (
+        bytes([len(each)]) if len(each) < 0xFF else b"\xff" + struct.pack("<H", len(each))
+        for each in messages
+    )
+    return bytes([flags, len(columns), *columns]) + b"".join(
+        size + each for size, each in zip(sized, messages, strict=True)
+    )
 
 
 def example_decode() -> dict[str, bytes]:
     every = [column(b"a", INT64), column(b"b", FLOAT), column(b"aa", BYTES)]
     fixed = [column(b"a", INT64, 3), column(b"b", FLOAT, 3), column(b"aa", BYTES, 3)]
-    lists = [column(b"a", INT64, -1, True), column(b"b", FLOAT, -1, True), column(b"aa", BYTES, -1, True), column(b"a", INT64)]
-    fixed_lists = [column(b"a", INT64, 1, True), column(b"b", FLOAT, 3, True), column(b"aa", BYTES, 1, True), column(b"ab", INT64, 0, True)]
-    plain = example(entry(b"a", ints(1, 300, -1)), entry(b"b", floats(1.5, -0.0, 3.0)), entry(b"aa", texts(b"", b"hello", b"x" * 20)))
-    other = example(entry(b"aa", texts(b"q" * 16)), entry(b"c", ints(5)), entry(b"a", ints(7)), entry(b"b", floats(2.0)))
-    long = example(entry(b"a", ints(*range(-5, 120), *range(1 << 62, (1 << 62) + 9))), entry(b"b", floats(*range(60))))
+    lists = [
+        column(b"a", INT64, -1, True),
+        column(b"b", FLOAT, -1, True),
+        column(b"aa", BYTES, -1, True),
+        column(b"a", INT64),
+    ]
+    fixed_lists = [
+        column(b"a", INT64, 1, True),
+        column(b"b", FLOAT, 3, True),
+        column(b"aa", BYTES, 1, True),
+        column(b"ab", INT64, 0, True),
+    ]
+    plain = example(
+        entry(b"a", ints(1, 300, -1)),
+        entry(b"b", floats(1.5, -0.0, 3.0)),
+        entry(b"aa", texts(b"", b"hello", b"x" * 20)),
+    )
+    other = example(
+        entry(b"aa", texts(b"q" * 16)),
+        entry(b"c", ints(5)),
+        entry(b"a", ints(7)),
+        entry(b"b", floats(2.0)),
+    )
+    long = example(
+        entry(b"a", ints(*range(-5, 120), *range(1 << 62, (1 << 62) + 9))),
+        entry(b"b", floats(*range(60))),
+    )
     many = example(entry(b"aa", texts(*[b"s" * n for n in (0, 1, 15, 16, 17, 100, 0, 130, 16, 3)])))
     series = sequence(
         example(entry(b"a", ints(9))),
@@ -104,7 +136,12 @@ def example_decode() -> dict[str, bytes]:
         entry(b"b", steps(floats(1.0, 2.0, 3.0), floats())),
         entry(b"aa", steps(texts(b"x", b"yy"), b"", texts())),
     )
-    even = sequence(b"", entry(b"a", steps(ints(1), ints(2))), entry(b"b", steps(floats(1, 2, 3))), entry(b"aa", steps(texts(b"x"))))
+    even = sequence(
+        b"",
+        entry(b"a", steps(ints(1), ints(2))),
+        entry(b"b", steps(floats(1, 2, 3))),
+        entry(b"aa", steps(texts(b"x"))),
+    )
     tens = b"".join(varint(value) for value in (-1, -(1 << 63), (1 << 63) - 1))
 
     def odd(value: bytes) -> bytes:
@@ -257,12 +294,30 @@ def example_compat() -> dict[str, bytes]:
 
 
 def example_encode() -> dict[str, bytes]:
-    def setup(*columns: bytes, flags: int = 0, rows: int = 3, room: int = 100, first: int = 0, step: int = 1) -> bytes:
-        at = [bytes([index]) if index < 8 else b"\xff" + struct.pack("<Q", index) for index in (first, step)]
-        return bytes([flags, len(columns), rows]) + struct.pack("<H", room) + b"".join(at) + b"".join(columns)
+    def setup(
+        *columns: bytes,
+        flags: int = 0,
+        rows: int = 3,
+        room: int = 100,
+        first: int = 0,
+        step: int = 1,
+    ) -> bytes:
+        at = [
+            bytes([index]) if index < 8 else b"\xff" + struct.pack("<Q", index)
+            for index in (first, step)
+        ]
+        return (
+            bytes([flags, len(columns), rows])
+            + struct.pack("<H", room)
+            + b"".join(at)
+            + b"".join(columns)
+        )
 
     def bounds(values: tuple[int, ...], least: int) -> bytes:
-        small = (bytes([value]) if 0 <= value < 0xFF else b"\xff" + struct.pack("<q", value) for value in values)
+        small = (
+            bytes([value]) if 0 <= value < 0xFF else b"\xff" + struct.pack("<q", value)
+            for value in values
+        )
         return bytes([len(values) - least]) + b"".join(small)
 
     def given(
@@ -276,15 +331,27 @@ def example_encode() -> dict[str, bytes]:
         present: bytes = b"",
         name: int = 128,
     ) -> bytes:
-        what = kind - 1 | (steps is not None) << 2 | (8 if length < 0 else length << 4 if length < 4 else 24) | name
+        what = (
+            kind - 1
+            | (steps is not None) << 2
+            | (8 if length < 0 else length << 4 if length < 4 else 24)
+            | name
+        )
         body = struct.pack("<q", length) if length >= 4 else b""
-        body += bytes([len(values) // {BYTES: 1, FLOAT: 4, INT64: 8}[kind], len(present)]) + values + present
+        body += (
+            bytes([len(values) // {BYTES: 1, FLOAT: 4, INT64: 8}[kind], len(present)])
+            + values
+            + present
+        )
         body += bounds(offsets, 1) if kind == BYTES else b""
         body += bounds(splits, 0) if length < 0 else b""
         return bytes([what]) + body + (bounds(steps, 0) if steps is not None else b"")
 
     edges = struct.pack("<6q", 0, 127, 128, -1, 1 << 62, -(1 << 63))
-    numbers, reals = given(INT64, edges, splits=(0, 1, 1, 6)), given(FLOAT, bytes(range(24)), splits=(0, 3, 5, 6), name=64)
+    numbers, reals = (
+        given(INT64, edges, splits=(0, 1, 1, 6)),
+        given(FLOAT, bytes(range(24)), splits=(0, 3, 5, 6), name=64),
+    )
     text = given(BYTES, b"hello world", offsets=(0, 5, 5, 6, 11), splits=(0, 2, 3, 4), name=0)
     lists = [
         given(INT64, edges, splits=(0, 1, 1, 6), steps=(0, 1, 1, 3)),
@@ -299,7 +366,10 @@ def example_encode() -> dict[str, bytes]:
         "tight": setup(numbers, reals, text, room=40),
         "fixed": setup(given(INT64, edges, length=2), given(FLOAT, bytes(12), length=1, name=64)),
         "fixed_of_none": setup(given(INT64, b"", length=0)),
-        "missing": setup(given(INT64, edges, length=2, present=b"\1\0\1"), given(FLOAT, b"", length=3, present=b"\0\0\0", name=0)),
+        "missing": setup(
+            given(INT64, edges, length=2, present=b"\1\0\1"),
+            given(FLOAT, b"", length=3, present=b"\0\0\0", name=0),
+        ),
         "missing_too_short": setup(given(INT64, edges, length=2, present=b"\1")),
         "sequence": setup(numbers, *lists, flags=1, room=2000),
         "sequence_framed": setup(numbers, *lists, flags=3),

@@ -1,4 +1,5 @@
-"""tensorwire: any tensor, of any framework, to any wire, and back; bit-exact, fast, safe, and without TensorFlow installed.
+"""tensorwire: any tensor, of any framework, to any wire, and back; bit-exact, fast, safe, and
+without TensorFlow installed.
 
     import tensorwire as tw
 
@@ -13,7 +14,8 @@ By task:
     write read                    one value after the other on sockets, pipes and file objects
     inspect verify diff           what is in a file; is it whole; what differs between two files
     convert                       tensor files and datasets into other formats
-    write_examples read_examples  TFRecord files as columns; infer_schema, RecordReader, RecordWriter, repair
+    write_examples read_examples  TFRecord files as columns; infer_schema, RecordReader,
+                                  RecordWriter, repair
     tensor to equal               any framework's tensors to NumPy's and back; equality to the bit
     quantize dequantize           floats in fewer bits
     profile formats               which format is best for a value; which formats there are
@@ -77,8 +79,11 @@ if TYPE_CHECKING:
     from .transforms.quantization import dequantize, quantization_error, quantize
 
 _HOME = {
-    "_errors": "ChecksumError DeadlineError DecodeError EncodeError LimitError MissingDependencyError ModelError SchemaError ServingError "
-    "TensorwireError TransportError TruncatedError UnknownFormatError UsageError",
+    "_errors": (
+        "ChecksumError DeadlineError DecodeError EncodeError LimitError MissingDependencyError"
+        " ModelError SchemaError ServingError TensorwireError TransportError TruncatedError"
+        " UnknownFormatError UsageError"
+    ),
     "_limits": "Limits",
     "api.values": "buffers dumps formats loads save",
     "api.comparison": "diff",

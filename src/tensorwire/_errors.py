@@ -15,9 +15,10 @@
           DeadlineError(TimeoutError)     it took longer than the deadline allows
         ModelError(status, message)       the server answered, and the answer is an error
 
-Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown, and so is `hint`: what to do, in the
-words of the call that failed. An outer layer that knows more adds it to the same exception with `add`, or replaces the hint by one
-for its own arguments, and the message shows it. Every error pickles.
+Facts are attributes (`format`, `offset`, `tensor`, `record`, `path`), `None` where unknown, and so
+is `hint`: what to do, in the words of the call that failed. An outer layer that knows more adds it
+to the same exception with `add`, or replaces the hint by one for its own arguments, and the message
+shows it. Every error pickles.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FACTS = ("path", "record", "tensor", "format", "offset")
 
 
 class TensorwireError(Exception):
-    """The root of the tree: `except tw.TensorwireError` catches all that tensorwire raises on purpose.
+    """The root of the tree: `except tw.TensorwireError` catches all that tensorwire raises on
+    purpose.
 
     >>> error = DecodeError("a field runs past the end", format="tensorproto", offset=17)
     >>> str(error.add(path="a.pb"))
@@ -56,7 +58,13 @@ class TensorwireError(Exception):
         hint: str | None = None,
     ) -> None:
         super().__init__(message)
-        self.path, self.record, self.tensor, self.format, self.offset = path, record, tensor, format, offset
+        self.path, self.record, self.tensor, self.format, self.offset = (
+            path,
+            record,
+            tensor,
+            format,
+            offset,
+        )
         self.hint = hint
 
     @property
@@ -74,7 +82,9 @@ class TensorwireError(Exception):
         offset: int | None = None,
         base: int = 0,
     ) -> Self:
-        """Fills in facts that are still unknown; `base` moves a known offset of an inner buffer into the outer one."""
+        """Fills in facts that are still unknown; `base` moves a known offset of an inner buffer
+        into the outer one.
+        """
         self.path = self.path if self.path is not None else path
         self.record = self.record if self.record is not None else record
         self.tensor = self.tensor if self.tensor is not None else tensor
@@ -83,7 +93,11 @@ class TensorwireError(Exception):
         return self
 
     def __str__(self) -> str:
-        known = [("byte" if name == "offset" else name, getattr(self, name)) for name in FACTS if getattr(self, name) is not None]
+        known = [
+            ("byte" if name == "offset" else name, getattr(self, name))
+            for name in FACTS
+            if getattr(self, name) is not None
+        ]
         facts = f" ({', '.join(f'{name} {fact}' for name, fact in known)})" if known else ""
         return self.message + facts + (f"; {self.hint}" if self.hint else "")
 
@@ -117,7 +131,9 @@ class UnknownFormatError(TensorwireError, LookupError):
 
 
 class UsageError(TensorwireError, ValueError, TypeError):
-    """A wrong argument: swapped with another, of another type, misspelt, or impossible beside another."""
+    """A wrong argument: swapped with another, of another type, misspelt, or impossible beside
+    another.
+    """
 
 
 class MissingDependencyError(TensorwireError, ImportError):
@@ -154,7 +170,8 @@ class ModelError(ServingError):
 
 
 def choices(name: object, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known: the known ones, as far as they fit, and the nearest.
+    """The end of a message about a name that is not known: the known ones, as far as they fit, and
+    the nearest.
 
     >>> choices("tensorprot", ["raw", "tensorproto"])
     "; known: raw, tensorproto; did you mean 'tensorproto'?"

@@ -145,7 +145,9 @@ class _Sum(threading.local):
         self.keys: set[Hashable] = set()
 
 
-def _beyond(expanded: int, size: int, allowed: int, format: str | None, at: int | None) -> LimitError:
+def _beyond(
+    expanded: int, size: int, allowed: int, format: str | None, at: int | None
+) -> LimitError:
     what = f"{size:,} bytes expand to {expanded:,}, and {allowed:,} are allowed"
     more = "a larger Limits(expansion=...) allows more"
     return LimitError(f"{what}; {more}", format=format, offset=at)

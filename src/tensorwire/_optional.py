@@ -1,6 +1,7 @@
 """Packages that tensorwire can use and does not need.
 
-A framework is recognised by the types that a value already has, so a program that never imported TensorFlow never pays for it.
+A framework is recognised by the types that a value already has, so a program that never imported
+TensorFlow never pays for it.
 """
 
 from __future__ import annotations
@@ -45,12 +46,16 @@ def require(module: str, extra: str | None = None) -> ModuleType:
     except ImportError as cause:
         package = module if module.startswith("backports.") else module.partition(".")[0]
         line = f"pip install 'tensorwire[{extra}]'" if extra else f"pip install {package}"
-        raise MissingDependencyError(f"this needs {package}, which is not installed: {line}") from cause
+        raise MissingDependencyError(
+            f"this needs {package}, which is not installed: {line}"
+        ) from cause
 
 
-def lazily(package: str, where: Mapping[str, str], base: str | None = None) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where` has the module of each, below
-    `base` or the package itself.
+def lazily(
+    package: str, where: Mapping[str, str], base: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` for a package whose names are loaded when they are used; `where`
+    has the module of each, below `base` or the package itself.
 
     >>> find, names = lazily("collections", {"Mapping": "abc"})
     >>> find("Mapping").__name__

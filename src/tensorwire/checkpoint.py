@@ -1,7 +1,8 @@
 """TensorFlow's checkpoints and SavedModels, without TensorFlow.
 
-`tw.open`, `tw.load`, `tw.save` and `tw.inspect` take checkpoints as any other format. Here is what they have besides: the latest one of a
-folder, a writer that takes one tensor at a time, and the object graph.
+`tw.open`, `tw.load`, `tw.save` and `tw.inspect` take checkpoints as any other format. Here is what
+they have besides: the latest one of a folder, a writer that takes one tensor at a time, and the
+object graph.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     loader = DataLoader(ExampleDataset("train-*.tfrecord", batch_size=256), batch_size=None, num_workers=4)
 
-The workers of a DataLoader divide the files (or, where there are few, the records) among them, so that each record comes once.
+The workers of a DataLoader divide the files (or, where there are few, the records) among them, so
+that each record comes once.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ _data: Any = require("torch.utils.data")
 
 
 class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
-    """Batches of columns as dicts of torch tensors; strings are lists, ragged columns nested tensors.
+    """Batches of columns as dicts of torch tensors; strings are lists, ragged columns nested
+    tensors.
 
-    With `batch_size=None` it gives one dict a record instead, for a DataLoader that makes the batches itself. `shard=(rank, world)` is for
-    several processes that train together; `shuffle=seed` gives another order after each `set_epoch`. The other options are those of
+    With `batch_size=None` it gives one dict a record instead, for a DataLoader that makes the
+    batches itself. `shard=(rank, world)` is for several processes that train together;
+    `shuffle=seed` gives another order after each `set_epoch`. The other options are those of
     `tw.read_examples`.
 
     >>> import os, tempfile, tensorwire as tw
@@ -61,19 +64,28 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, int)):
-            raise EncodeError("shuffle is a seed: workers that do not agree on an order would lose and repeat records")
+            raise EncodeError(
+                "shuffle is a seed: workers that do not agree on an order would lose and repeat"
+                " records"
+            )
         self._size, self._shuffle, self._shard = batch_size, shuffle, shard or (0, 1)
-        # In shared memory: persistent workers keep their copy of this object, and still see a new epoch.
+        # In shared memory: persistent workers keep their copy of this object, and still see a new
+        # epoch.
         self._epoch = _torch.zeros((), dtype=_torch.int64).share_memory_()
         self._drop, self._workers = drop_last, workers
-        self._options: dict[str, Any] = {"on_corrupt": on_corrupt, "compression": compression, "limits": limits}
+        self._options: dict[str, Any] = {
+            "on_corrupt": on_corrupt,
+            "compression": compression,
+            "limits": limits,
+        }
         self.paths = RecordReader(paths).paths
         # Found once, here, so that all workers have the same.
         examples = read_examples(self.paths, schema, columns, workers=0, **self._options)
         self.schema, self._strict = examples.schema, examples.strict
 
     def set_epoch(self, epoch: int) -> None:
-        """Another order for each epoch; call it before iterating, with the same number in all processes.
+        """Another order for each epoch; call it before iterating, with the same number in all
+        processes.
 
         It reaches the workers of a DataLoader, those with `persistent_workers=True` too.
         """
@@ -106,7 +118,8 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 
 
 class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
-    """Records by number, for samplers: `dataset[i]` is a dict of torch tensors, strings are bytes or str. The file's index makes it quick.
+    """Records by number, for samplers: `dataset[i]` is a dict of torch tensors, strings are bytes
+    or str. The file's index makes it quick.
 
     >>> import os, tempfile, tensorwire as tw
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
@@ -126,7 +139,9 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
         limits: Limits | None = None,
     ) -> None:
         self._reader = RecordReader(paths, compression=compression, limits=limits)
-        found = read_examples(self._reader.paths, schema, columns, workers=0, compression=compression, limits=limits)
+        found = read_examples(
+            self._reader.paths, schema, columns, workers=0, compression=compression, limits=limits
+        )
         self.schema, self._strict = as_schema(found.schema), found.strict
         self._limits = limits
 

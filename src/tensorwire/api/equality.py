@@ -14,9 +14,11 @@ from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Bit for bit: same kind, dtype, shape and bytes (so NaN equals the same NaN, and -0.0 is not 0.0), nested values and metadata too.
+    """Bit for bit: same kind, dtype, shape and bytes (so NaN equals the same NaN, and -0.0 is not
+    0.0), nested values and metadata too.
 
-    >>> equal({"x": np.float32([1, np.nan])}, {"x": np.float32([1, np.nan])}), equal(np.zeros(2), np.zeros(2, np.float32))
+    >>> equal({"x": np.float32([1, np.nan])}, {"x": np.float32([1, np.nan])}), equal(np.zeros(2),
+    np.zeros(2, np.float32))
     (True, False)
     """
     if isinstance(a, Bundle) or isinstance(b, Bundle):
@@ -33,7 +35,9 @@ def equal(a: Any, b: Any) -> bool:
     if isinstance(a, (bool, int, str, bytes, float, type(None))) and not isinstance(a, np.generic):
         return type(a) is type(b) and bool(a == b)
     if isinstance(a, Quantized) or isinstance(b, Quantized):
-        return type(a) is type(b) and all(equal(getattr(a, name), getattr(b, name)) for name in Quantized.__slots__)
+        return type(a) is type(b) and all(
+            equal(getattr(a, name), getattr(b, name)) for name in Quantized.__slots__
+        )
     try:
         left, right = frameworks.leaf(a), frameworks.leaf(b)
     except EncodeError:
@@ -55,9 +59,18 @@ def _items(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
 
 def _tensors(a: Any, b: Any) -> bool:
     if isinstance(a, Strings):
-        return bool(a.text == b.text and a.shape == b.shape and _arrays(a.offsets, b.offsets) and _arrays(a.data, b.data))
+        return bool(
+            a.text == b.text
+            and a.shape == b.shape
+            and _arrays(a.offsets, b.offsets)
+            and _arrays(a.data, b.data)
+        )
     if isinstance(a, Sparse):
-        return _arrays(a.dense_shape, b.dense_shape) and _arrays(a.indices, b.indices) and equal(a.values, b.values)
+        return (
+            _arrays(a.dense_shape, b.dense_shape)
+            and _arrays(a.indices, b.indices)
+            and equal(a.values, b.values)
+        )
     if isinstance(a, Ragged):
         return (
             a.uniform == b.uniform

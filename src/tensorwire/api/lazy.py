@@ -1,4 +1,6 @@
-"""Reading files: `tw.open` gives a mapping of tensors that know their shape and read only what is asked for, `tw.load` reads it all."""
+"""Reading files: `tw.open` gives a mapping of tensors that know their shape and read only what is
+asked for, `tw.load` reads it all.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,22 @@ from . import values as api
 
 
 class LazyTensor:
-    """A tensor in a file: `shape`, `dtype` and `kind` are known, `[...]` reads those rows, `read()` and `np.asarray` read all.
+    """A tensor in a file: `shape`, `dtype` and `kind` are known, `[...]` reads those rows, `read()`
+    and `np.asarray` read all.
 
     A slice of the first dimension reads only its bytes, in sparse, ragged and string tensors too.
     """
 
     __slots__ = ("container", "_dequantize", "_format", "part", "_path", "_spec", "name")
 
-    def __init__(self, container: Container, name: str, path: str | None, format: str, dequantize: bool = True) -> None:
+    def __init__(
+        self,
+        container: Container,
+        name: str,
+        path: str | None,
+        format: str,
+        dequantize: bool = True,
+    ) -> None:
         self.name, self.container, self._path, self._dequantize = name, container, path, dequantize
         self._format = format
         self._spec: TensorSpec = self._guard(lambda: container.spec(name))
@@ -47,7 +57,9 @@ class LazyTensor:
     @property
     def dtype(self) -> Any:
         """NumPy's dtype; "text" or "bytes" for strings; the file's own word if it is unreadable."""
-        row = dtypes.BY_NAME.get(self._spec.dtype if self._dequantize else self.quantized or self._spec.dtype)
+        row = dtypes.BY_NAME.get(
+            self._spec.dtype if self._dequantize else self.quantized or self._spec.dtype
+        )
         return self._spec.dtype if row is None else row.numpy
 
     @property
@@ -75,7 +87,9 @@ class LazyTensor:
         return self.read_on()
 
     def read_on(self) -> Any:
-        """All of it, in a call that has begun: what it expands counts together with what was read before."""
+        """All of it, in a call that has begun: what it expands counts together with what was read
+        before.
+        """
         return self._guarded(lambda: self._floats(self.container.read(self.name)))
 
     def _floats(self, found: Any) -> Any:
@@ -91,7 +105,11 @@ class LazyTensor:
             if not -count <= first < count:
                 raise IndexError(f"row {int(first)} of {self.name!r}, which has {count}")
             row = int(first) % count
-            found = self._rows(row, row + 1)[0] if self.kind != "sparse" else _drop_row(self._rows(row, row + 1))
+            found = (
+                self._rows(row, row + 1)[0]
+                if self.kind != "sparse"
+                else _drop_row(self._rows(row, row + 1))
+            )
             return found[rest] if rest else found
         if isinstance(first, slice):
             chosen = range(count)[first]
@@ -110,7 +128,9 @@ class LazyTensor:
         return self._guard(lambda: self._floats(self.container.read(self.name, (start, stop))))
 
     def _guard(self, work: Any) -> Any:
-        """Runs a read, which is a call with a budget of its own, and adds what is known to its errors."""
+        """Runs a read, which is a call with a budget of its own, and adds what is known to its
+        errors.
+        """
         self.container.budget.start()
         return self._guarded(work)
 
@@ -134,7 +154,9 @@ class LazyTensor:
         return np.asarray(found, dtype)
 
     def __repr__(self) -> str:
-        return f"<{self.name!r}: {self.kind} {self.dtype} {self.shape}, {self.nbytes} bytes, not read>"
+        return (
+            f"<{self.name!r}: {self.kind} {self.dtype} {self.shape}, {self.nbytes} bytes, not read>"
+        )
 
 
 def _dequantized(found: Any, container: Container) -> Any:
@@ -151,13 +173,22 @@ def _drop_row(sparse: Any) -> Any:
 
 
 class File(Mapping[str, LazyTensor]):
-    """An open file: a mapping name -> LazyTensor. Any number of threads may read at once. Opened by a path or from bytes, it pickles.
+    """An open file: a mapping name -> LazyTensor. Any number of threads may read at once. Opened by
+    a path or from bytes, it pickles.
 
-    Closing drops our handle. Arrays that were read, and mappings that they look into, live as long as they are needed.
+    Closing drops our handle. Arrays that were read, and mappings that they look into, live as long
+    as they are needed.
     """
 
-    def __init__(self, where: Any, options: dict[str, Any], source: files.Source, opened: Opened) -> None:
-        self._where, self._options, self.source, self.container = where, options, source, opened.container
+    def __init__(
+        self, where: Any, options: dict[str, Any], source: files.Source, opened: Opened
+    ) -> None:
+        self._where, self._options, self.source, self.container = (
+            where,
+            options,
+            source,
+            opened.container,
+        )
         self._dequantize = options.get("dequantize", True)
         self.format = opened.format
         """The format's name."""
@@ -166,7 +197,8 @@ class File(Mapping[str, LazyTensor]):
         self.checksums = opened.checksums
         """Whether reading a tensor whole notices any change of its data."""
         self.lazy = opened.lazy
-        """Whether tensors are read when they are asked for; else all was read when it was opened."""
+        """Whether tensors are read when they are asked for; else all was read when it was opened.
+        """
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -188,7 +220,9 @@ class File(Mapping[str, LazyTensor]):
         return self.source.size
 
     def names(self, readable: bool = True) -> list[str]:
-        """The keys; `readable=False` gives what the file itself calls its tensors: a checkpoint's raw keys, which can be asked for too."""
+        """The keys; `readable=False` gives what the file itself calls its tensors: a checkpoint's
+        raw keys, which can be asked for too.
+        """
         return self.container.names(readable)
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
@@ -197,13 +231,19 @@ class File(Mapping[str, LazyTensor]):
 
     @property
     def unlisted(self) -> list[str]:
-        """Names that are no keys and can be read: what is no tensor of the value, as a checkpoint's object graph."""
+        """Names that are no keys and can be read: what is no tensor of the value, as a checkpoint's
+        object graph.
+        """
         return self.container.unlisted
 
     def load(self) -> Any:
         """The whole value; by a mapping or from bytes, arrays are views."""
         if isinstance(self.source, files.BytesSource):
-            options = {key: option for key, option in self._options.items() if key not in ("format", "mmap")}
+            options = {
+                key: option
+                for key, option in self._options.items()
+                if key not in ("format", "mmap")
+            }
             return api.loads(self.source.view, self.format, **options)
         self.container.budget.start()
         try:
@@ -244,13 +284,21 @@ class File(Mapping[str, LazyTensor]):
 
     def __reduce__(self) -> Any:
         if hasattr(self._where, "read"):
-            raise TypeError("a file opened from a file object cannot be pickled; open it by its path")
-        return _reopen, (self._where if isinstance(self._where, str) else bytes(self._where), self._options)
+            raise TypeError(
+                "a file opened from a file object cannot be pickled; open it by its path"
+            )
+        return _reopen, (
+            self._where if isinstance(self._where, str) else bytes(self._where),
+            self._options,
+        )
 
     def __repr__(self) -> str:
         where = self.source.path or f"{self.size} bytes"
         packed = f" in {self.compression}" if self.compression else ""
-        return f"<{where}: {self.format}{packed}, {len(self)} tensors{'' if self.lazy else ', read whole'}>"
+        return (
+            f"<{where}: {self.format}{packed}, {len(self)}"
+            f" tensors{'' if self.lazy else ', read whole'}>"
+        )
 
 
 def _reopen(where: Any, options: dict[str, Any]) -> File:
@@ -267,21 +315,31 @@ def open(
     limits: Limits | None = None,
     **options: Any,
 ) -> File:
-    """Opens a file (a path, bytes, a binary file object, a hub's *.safetensors.index.json, or a TensorFlow checkpoint by its prefix or
-    folder) without reading its tensors.
+    """Opens a file (a path, bytes, a binary file object, a hub's *.safetensors.index.json, or a
+    TensorFlow checkpoint by its prefix or folder) without reading its tensors.
 
-    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates meanwhile. A stream that is compressed as a
-    whole cannot be lazy: it is read, and a warning says so (`per_tensor=True` in `save` makes files that are compressed and lazy).
+    `mmap=True` maps it privately instead of reading by pread: for files that nobody truncates
+    meanwhile. A stream that is compressed as a whole cannot be lazy: it is read, and a warning says
+    so (`per_tensor=True` in `save` makes files that are compressed and lazy).
 
     >>> import numpy as np
     >>> with open(api.dumps({"logits": np.arange(20).reshape(10, 2), "n": 3})) as f:
     ...     print(f.keys(), f["logits"].shape, f["logits"][3:5].tolist())
     KeysView(<352 bytes: safetensors, 1 tensors>) (10, 2) [[6, 7], [8, 9]]
     """
-    file = open_file(where, format, compression, mmap=mmap, dequantize=dequantize, limits=limits, **options)
+    file = open_file(
+        where, format, compression, mmap=mmap, dequantize=dequantize, limits=limits, **options
+    )
     if file.compression is not None:
-        what = f"{file.path or 'this'} is compressed as a whole ({file.compression}), so it cannot be lazy and was read whole"
-        warnings.warn(f"{what}; tw.load says what it does, and tw.save(..., per_tensor=True) keeps files lazy", stacklevel=2)
+        what = (
+            f"{file.path or 'this'} is compressed as a whole ({file.compression}), so it cannot be"
+            " lazy and was read whole"
+        )
+        warnings.warn(
+            f"{what}; tw.load says what it does, and tw.save(..., per_tensor=True) keeps files"
+            " lazy",
+            stacklevel=2,
+        )
     return file
 
 
@@ -303,13 +361,22 @@ def open_file(
     else:
         source = storage.source_of(where, mmap)
         try:
-            opened = open_container(source, format, compression or _named_compression(path), limits, options)
+            opened = open_container(
+                source, format, compression or _named_compression(path), limits, options
+            )
         except BaseException as error:
             source.close()
             if isinstance(error, TensorwireError):
                 error.add(path=path)
             raise
-    said = {"format": format, "compression": compression, "mmap": mmap, "dequantize": dequantize, "limits": limits, **options}
+    said = {
+        "format": format,
+        "compression": compression,
+        "mmap": mmap,
+        "dequantize": dequantize,
+        "limits": limits,
+        **options,
+    }
     return File(path if path is not None else where, said, source, opened)
 
 
@@ -345,12 +412,22 @@ def load(
         where = _own(where)
     packed = compression or _named_compression(path)
     try:
-        if names is not None or (path is not None and (_is_many(path, format) or (_lies_anyhow(path, format) and packed is None))):
+        if names is not None or (
+            path is not None
+            and (_is_many(path, format) or (_lies_anyhow(path, format) and packed is None))
+        ):
             with open_file(where, format, compression, limits=limits, **options) as file:
                 value = file.load() if names is None else file.read_names(_known(names, file))
         else:
             data = where if path is None else storage.read_whole(path)
-            value = api.loads(data, format, packed, copy=True if type(data) is bytes else None, limits=limits, **options)
+            value = api.loads(
+                data,
+                format,
+                packed,
+                copy=True if type(data) is bytes else None,
+                limits=limits,
+                **options,
+            )
     except TensorwireError as error:
         raise error.add(path=path) from None
     memory.make_writable(value)
@@ -362,7 +439,9 @@ def _is_many(path: str, format: str | tuple[str, ...] | None) -> bool:
 
 
 def _lies_anyhow(path: str, format: str | tuple[str, ...] | None) -> bool:
-    """Whether arrays need not be aligned in the file: one by one they are read into memory where they are; all at once, copied there."""
+    """Whether arrays need not be aligned in the file: one by one they are read into memory where
+    they are; all at once, copied there.
+    """
     return (format or of_name(path)[0]) == "npz"
 
 
@@ -377,5 +456,7 @@ def _known(names: Iterable[str], file: File) -> list[str]:
     wanted = [names] if isinstance(names, str) else list(names)
     for name in wanted:
         if name not in file:
-            raise SchemaError(f"no tensor {name!r}{choices(name, list(file)[:1000])}", path=file.path)
+            raise SchemaError(
+                f"no tensor {name!r}{choices(name, list(file)[:1000])}", path=file.path
+            )
     return wanted

@@ -1,4 +1,6 @@
-"""What a conversion is asked to do with names: rules that rename, patterns that choose, and sizes as people write them."""
+"""What a conversion is asked to do with names: rules that rename, patterns that choose, and sizes
+as people write them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from .._limits import DEFAULT
 from ..wire import json as jsontext
 
 Rename = str | Mapping[str, str] | Callable[[str], str] | Sequence[Any]
-"""A rule like sed's (`s/^model\\.//`), names by name, a function, or several of them, one after the other."""
+"""A rule like sed's (`s/^model\\.//`), names by name, a function, or several of them, one after the
+other.
+"""
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.I | re.A)
 _WILD = re.compile(r"[*?\[]")
@@ -20,19 +24,26 @@ T = TypeVar("T")
 
 
 def rule(text: str) -> Callable[[str], str]:
-    """A rule like sed's: `s/pattern/replacement/flags`, with any delimiter. `g` replaces every match, `i` takes no notice of case.
+    """A rule like sed's: `s/pattern/replacement/flags`, with any delimiter. `g` replaces every
+    match, `i` takes no notice of case.
 
     Patterns are Python's; in the replacement `\\1` is a group and `&` the whole match.
 
-    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c"), rule("s/([0-9]+)/<\\\\1>/")("layer_12")
+    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c"),
+    rule("s/([0-9]+)/<\\\\1>/")("layer_12")
     ('encoder.w', 'a.b.c', 'layer_<12>')
     """
     delimiter = text[1:2]
     if text[:1] != "s" or not delimiter or delimiter.isalnum() or delimiter in "\\ \n":
-        raise ValueError(f"{text!r} is no rule; a rule is s/pattern/replacement/ with flags g and i behind it")
+        raise ValueError(
+            f"{text!r} is no rule; a rule is s/pattern/replacement/ with flags g and i behind it"
+        )
     fields = _split(text[2:], delimiter)
     if len(fields) != 3 or not set(fields[2]) <= set("gi"):
-        raise ValueError(f"{text!r} is no rule: it has {len(fields) - 1} more {delimiter!r} and not 2, or other flags than g and i")
+        raise ValueError(
+            f"{text!r} is no rule: it has {len(fields) - 1} more {delimiter!r} and not 2, or other"
+            " flags than g and i"
+        )
     pattern, replacement, flags = fields
     try:
         found = re.compile(pattern, re.I if "i" in flags else 0)
@@ -45,7 +56,9 @@ def rule(text: str) -> Callable[[str], str]:
 
 
 def _split(text: str, delimiter: str) -> list[str]:
-    """At each delimiter that has no backslash. One that has is itself and no more, in the pattern too."""
+    """At each delimiter that has no backslash. One that has is itself and no more, in the pattern
+    too.
+    """
     fields, at = [""], 0
     while at < len(text):
         if text[at] == "\\" and at + 1 < len(text):
@@ -62,7 +75,9 @@ def _split(text: str, delimiter: str) -> list[str]:
 
 
 def _replacement(text: str) -> str:
-    """sed's words in Python's: `&` is the match, `\\1` a group, and any other character behind a backslash is itself."""
+    """sed's words in Python's: `&` is the match, `\\1` a group, and any other character behind a
+    backslash is itself.
+    """
 
     def word(match: re.Match[str]) -> str:
         found = match[0]
@@ -121,21 +136,31 @@ def renamed(names: Sequence[str], rules: Rename | None) -> dict[str, str]:
     """
     found = {name: name for name in names}
     for work in renaming(rules):
-        if isinstance(work, _Mapped) and (missing := [name for name in work.names if name not in found.values()]):
-            raise SchemaError(f"the names to change have {missing[0]!r}, and no tensor is called so{choices(missing[0], names[:1000])}")
+        if isinstance(work, _Mapped) and (
+            missing := [name for name in work.names if name not in found.values()]
+        ):
+            raise SchemaError(
+                f"the names to change have {missing[0]!r}, and no tensor is called"
+                f" so{choices(missing[0], names[:1000])}"
+            )
         found = {name: work(now) for name, now in found.items()}
     taken: dict[str, str] = {}
     for old, new in found.items():
         if not isinstance(new, str) or not new:
             raise SchemaError(f"{old!r} would have no name: the rules leave {new!r}")
         if new in taken:
-            raise SchemaError(f"{taken[new]!r} and {old!r} would both be called {new!r}", tensor=old)
+            raise SchemaError(
+                f"{taken[new]!r} and {old!r} would both be called {new!r}", tensor=old
+            )
         taken[new] = old
     return found
 
 
-def chosen(names: Sequence[str], include: str | Iterable[str] | None, exclude: str | Iterable[str] | None) -> list[str]:
-    """The names that a pattern of `include` fits (all, if there is none) and none of `exclude`. `*` goes over `/` too.
+def chosen(
+    names: Sequence[str], include: str | Iterable[str] | None, exclude: str | Iterable[str] | None
+) -> list[str]:
+    """The names that a pattern of `include` fits (all, if there is none) and none of `exclude`. `*`
+    goes over `/` too.
 
     >>> chosen(["encoder/w", "encoder/b", "decoder/w"], "encoder/*", ["*/b"])
     ['encoder/w']
@@ -143,8 +168,14 @@ def chosen(names: Sequence[str], include: str | Iterable[str] | None, exclude: s
     wanted, unwanted = _patterns(include), _patterns(exclude) or []
     for pattern in wanted or []:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise SchemaError(f"no tensor is called like {pattern!r}{choices(pattern, names[:1000])}")
-    kept = [name for name in names if wanted is None or any(fnmatchcase(name, pattern) for pattern in wanted)]
+            raise SchemaError(
+                f"no tensor is called like {pattern!r}{choices(pattern, names[:1000])}"
+            )
+    kept = [
+        name
+        for name in names
+        if wanted is None or any(fnmatchcase(name, pattern) for pattern in wanted)
+    ]
     return [name for name in kept if not any(fnmatchcase(name, pattern) for pattern in unwanted)]
 
 
@@ -160,7 +191,10 @@ class Asked(Generic[T]):
         self._by: Mapping[str, T] = given if isinstance(given, Mapping) else {}
         for pattern in self._by:
             if not any(fnmatchcase(name, pattern) for name in names):
-                raise SchemaError(f"{what}= has {pattern!r}, and no tensor is called so{choices(pattern, names[:1000])}")
+                raise SchemaError(
+                    f"{what}= has {pattern!r}, and no tensor is called"
+                    f" so{choices(pattern, names[:1000])}"
+                )
 
     def of(self, name: str) -> tuple[T | None, bool]:
         """The answer, and whether the tensor was named and not only met by a pattern."""
@@ -173,7 +207,8 @@ class Asked(Generic[T]):
 
 
 def size(text: str | int) -> int:
-    """Bytes: a number, or with a unit as the hubs write it (5GB is 5,000,000,000, 5GiB is 5 * 2**30).
+    """Bytes: a number, or with a unit as the hubs write it (5GB is 5,000,000,000, 5GiB is 5 *
+    2**30).
 
     >>> size("5GB"), size("512 MiB"), size(1000)
     (5000000000, 536870912, 1000)

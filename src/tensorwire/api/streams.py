@@ -1,4 +1,6 @@
-"""Values on sockets, pipes and file objects, one after the other, each framed as a TFRecord: its length and two checksums."""
+"""Values on sockets, pipes and file objects, one after the other, each framed as a TFRecord: its
+length and two checksums.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ _SMALL = 64 << 10
 
 
 def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **options: Any) -> int:
-    """Writes one value to a socket, pipe or binary file object, framed by its length and checksums; returns the number of bytes.
+    """Writes one value to a socket, pipe or binary file object, framed by its length and checksums;
+    returns the number of bytes.
 
-    The frame is TFRecord's, so a file of such values is a TFRecord file. Large tensors are sent from their own memory. Options are those
-    of `dumps`.
+    The frame is TFRecord's, so a file of such values is a TFRecord file. Large tensors are sent
+    from their own memory. Options are those of `dumps`.
 
     >>> import io, numpy as np
     >>> stream = io.BytesIO()
@@ -48,13 +51,26 @@ def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **option
 def _check_stream(stream: Any, able: tuple[str, ...], verb: str, file: str) -> None:
     """Raise UsageError unless this is a socket, a pipe or a binary file object."""
     if not any(hasattr(stream, name) for name in able):
-        hint = file if isinstance(stream, (str, os.PathLike)) else f"the stream comes first: tw.{verb}(stream, ...)"
-        raise UsageError(f"{verb} takes a socket or a binary file object, not {type(stream).__name__}", hint=hint)
+        hint = (
+            file
+            if isinstance(stream, (str, os.PathLike))
+            else f"the stream comes first: tw.{verb}(stream, ...)"
+        )
+        raise UsageError(
+            f"{verb} takes a socket or a binary file object, not {type(stream).__name__}", hint=hint
+        )
     files.check_binary(stream, f"{verb[0]}b")
 
 
-def read(stream: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any) -> Any:
-    """Reads the next value that `write` wrote. EOFError when the stream ends between two values, TruncatedError inside one.
+def read(
+    stream: Any,
+    format: str | tuple[str, ...] | None = None,
+    *,
+    limits: Limits | None = None,
+    **options: Any,
+) -> Any:
+    """Reads the next value that `write` wrote. EOFError when the stream ends between two values,
+    TruncatedError inside one.
 
     Options are those of `loads`.
 
@@ -70,14 +86,24 @@ def read(stream: Any, format: str | tuple[str, ...] | None = None, *, limits: Li
     if got == 0:
         raise EOFError("no more values on this stream")
     if got < tfrecord.HEADER:
-        raise TruncatedError("the stream ends inside the header of a value", format="tfrecord", offset=got)
+        raise TruncatedError(
+            "the stream ends inside the header of a value", format="tfrecord", offset=got
+        )
     size = tfrecord.length(head.tobytes())
     if size > allowed:
-        raise LimitError(f"a value of {size} bytes; Limits(record=...) allows {allowed}", format="tfrecord", offset=0)
+        raise LimitError(
+            f"a value of {size} bytes; Limits(record=...) allows {allowed}",
+            format="tfrecord",
+            offset=0,
+        )
     body = memory.fresh(size + tfrecord.FOOTER)
     got = files.fill(stream, body)
     if got < len(body):
         offset = tfrecord.HEADER + got
-        raise TruncatedError(f"the stream ends after {got} of {len(body)} bytes of a value", format="tfrecord", offset=offset)
+        raise TruncatedError(
+            f"the stream ends after {got} of {len(body)} bytes of a value",
+            format="tfrecord",
+            offset=offset,
+        )
     tfrecord.check(body[:size], body[size:].tobytes())
     return values.loads(body.data[:size], format, limits=limits, **options)

@@ -11,7 +11,13 @@ from .._limits import Limits
 from ..codecs.container import UnsupportedTensor
 from ..codecs.saved_model.variables import is_saved_model
 from ..core import display
-from ..records.summary import RecordSummary, RecordVerification, inspect_records, is_record_file, verify_records
+from ..records.summary import (
+    RecordSummary,
+    RecordVerification,
+    inspect_records,
+    is_record_file,
+    verify_records,
+)
 from . import lazy
 
 if TYPE_CHECKING:
@@ -58,14 +64,23 @@ class Summary:
     def __str__(self) -> str:
         sums = ", checksums" if self.checksums else ""
         packed = f" in {self.compression}" if self.compression else ""
-        lines = [f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes, {len(self.tensors)} tensors{sums}"]
-        lines += [f"  {key}: {text[:_SHOWN]}{' ...' if len(text) > _SHOWN else ''}" for key, text in self.metadata.items()]
+        lines = [
+            f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes,"
+            f" {len(self.tensors)} tensors{sums}"
+        ]
+        lines += [
+            f"  {key}: {text[:_SHOWN]}{' ...' if len(text) > _SHOWN else ''}"
+            for key, text in self.metadata.items()
+        ]
         width = max((len(tensor.name) for tensor in self.tensors), default=0)
         for tensor in self.tensors:
             shape = ", ".join(map(str, tensor.shape))
             texts = "".join(f", {how}" for how in (tensor.quantized, tensor.compression) if how)
             texts += "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
-            lines.append(f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape})  {tensor.nbytes:,} bytes{texts}")
+            lines.append(
+                f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape}) "
+                f" {tensor.nbytes:,} bytes{texts}"
+            )
         return "\n".join(lines)
 
     _repr_html_ = display.html
@@ -82,12 +97,15 @@ class Verification:
     """Read and checked."""
     nbytes: int
     checksums: bool
-    """Whether changed data would have been seen; without checksums only the structure is checked."""
+    """Whether changed data would have been seen; without checksums only the structure is checked.
+    """
     problems: list[str]
     beyond_limits: bool = False
     """Whether reading stopped at the limits, and nothing else is wrong: larger ones tell more."""
     unsupported: list[str] = field(default_factory=list)
-    """Tensors of types that are not known here, which were not read. That does not make the file broken."""
+    """Tensors of types that are not known here, which were not read. That does not make the file
+    broken.
+    """
 
     def __bool__(self) -> bool:
         return self.ok
@@ -97,17 +115,29 @@ class Verification:
         return asdict(self)
 
     def __str__(self) -> str:
-        how = "with checksums" if self.checksums else "the structure only: the file has no checksums"
+        how = (
+            "with checksums" if self.checksums else "the structure only: the file has no checksums"
+        )
         state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
-        head = f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read, {how}"
-        return "\n  ".join([head, *self.problems, *(f"not read: {reason}" for reason in self.unsupported)])
+        head = (
+            f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read,"
+            f" {how}"
+        )
+        return "\n  ".join(
+            [head, *self.problems, *(f"not read: {reason}" for reason in self.unsupported)]
+        )
 
 
 def inspect(
-    where: Any, format: str | tuple[str, ...] | None = None, *, limits: Limits | None = None, **options: Any
+    where: Any,
+    format: str | tuple[str, ...] | None = None,
+    *,
+    limits: Limits | None = None,
+    **options: Any,
 ) -> Summary | RecordSummary | SavedModelSummary:
-    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a record file its records and schema; of
-    a SavedModel what `saved_model_cli show --all` shows, its variables and assets.
+    """Names, kinds, dtypes, shapes, sizes and metadata of a file, without reading its tensors; of a
+    record file its records and schema; of a SavedModel what `saved_model_cli show --all` shows, its
+    variables and assets.
 
     >>> import numpy as np
     >>> from tensorwire import dumps
@@ -124,10 +154,27 @@ def inspect(
     with lazy.open_file(where, format, limits=limits, **options) as file:
         texts = file.tensor_metadata
         tensors = [
-            TensorSummary(t.name, t.kind, str(t.dtype), t.shape, t.nbytes, texts.get(t.name, {}), t.quantized, t.compression)
+            TensorSummary(
+                t.name,
+                t.kind,
+                str(t.dtype),
+                t.shape,
+                t.nbytes,
+                texts.get(t.name, {}),
+                t.quantized,
+                t.compression,
+            )
             for t in file.values()
         ]
-        return Summary(file.path, file.format, file.size, file.checksums, file.metadata, tensors, file.compression)
+        return Summary(
+            file.path,
+            file.format,
+            file.size,
+            file.checksums,
+            file.metadata,
+            tensors,
+            file.compression,
+        )
 
 
 def verify(
@@ -138,7 +185,8 @@ def verify(
     progress: Callable[[int, int], None] | None = None,
     **options: Any,
 ) -> Verification | RecordVerification:
-    """Reads everything, one tensor (or block of records) at a time, and says whether the file is whole.
+    """Reads everything, one tensor (or block of records) at a time, and says whether the file is
+    whole.
 
     `progress` is called with (bytes done, bytes in all).
 
@@ -158,7 +206,16 @@ def verify(
     except TransportError:
         raise  # says nothing about the file
     except TensorwireError as error:
-        return Verification(False, error.path, error.format, 0, 0, False, [str(error)], isinstance(error, LimitError))
+        return Verification(
+            False,
+            error.path,
+            error.format,
+            0,
+            0,
+            False,
+            [str(error)],
+            isinstance(error, LimitError),
+        )
     with file:
         names = [*file, *file.unlisted]
         total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0

@@ -1,4 +1,6 @@
-"""The verbs for bytes, `dumps loads buffers`, and for writing files, `save`. They choose the codec and move the bytes."""
+"""The verbs for bytes, `dumps loads buffers`, and for writing files, `save`. They choose the codec
+and move the bytes.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,18 @@ _FAST = {
     "safetensors": (kernels.encode_named, kernels.decode_named),
     "tensorproto": (kernels.encode_dense, kernels.decode_dense),
 }
-"""One native step for plain arrays, by format; None for anything that is not plain, which then goes through the codec."""
+"""One native step for plain arrays, by format; None for anything that is not plain, which then goes
+through the codec.
+"""
 
 
 def formats() -> dict[str, Format]:
-    """Every format there is, by name: what it is for, whether `loads` recognises it, its file suffixes.
+    """Every format there is, by name: what it is for, whether `loads` recognises it, its file
+    suffixes.
 
     >>> list(formats())
-    ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json', 'checkpoint', 'keras', 'example', 'raw']
+    ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json',
+    'checkpoint', 'keras', 'example', 'raw']
     """
     return dict(FORMATS)
 
@@ -55,14 +61,19 @@ def buffers(
     keep_device: bool = False,
     **options: Any,
 ) -> list[Any]:
-    """The bytes of `dumps` as a list of buffers, large data not copied: they are the tensor's own memory, so send them before changing it.
+    """The bytes of `dumps` as a list of buffers, large data not copied: they are the tensor's own
+    memory, so send them before changing it.
 
     >>> import numpy as np
     >>> [len(part) for part in buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
     [15, 4000000]
     """
     said = compression, level, threads, quantize, axis, metadata
-    plain = said == (None,) * 6 and not (per_tensor or shuffle or keep_device or drop_metadata or options) and nonfinite == "raise"
+    plain = (
+        said == (None,) * 6
+        and not (per_tensor or shuffle or keep_device or drop_metadata or options)
+        and nonfinite == "raise"
+    )
     if plain and format in _FAST and _is_small(value):
         whole = _FAST[format][0](value)
         if whole is not None:
@@ -77,7 +88,9 @@ def buffers(
         value = tree.quantized(value, quantize, axis, nonfinite)  # type: ignore[arg-type]
         expanded = tree.expanded(value)
         if "packing" in own:
-            encoder = codec(format, options | {"packing": replace(own["packing"], expanded=expanded)})
+            encoder = codec(
+                format, options | {"packing": replace(own["packing"], expanded=expanded)}
+            )
     elif axis is not None or nonfinite != "raise":
         raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
     chunks = _encode(encoder, format, value, metadata, drop_metadata)
@@ -89,16 +102,27 @@ def buffers(
 
 
 def compressing(
-    format: str, compression: str | None, level: int | None, threads: int | None, per_tensor: bool, shuffle: bool
+    format: str,
+    compression: str | None,
+    level: int | None,
+    threads: int | None,
+    per_tensor: bool,
+    shuffle: bool,
 ) -> tuple[dict[str, Any], str | None]:
-    """(options of a codec that compresses by itself, the whole or each tensor; the compression of the stream that it writes)"""
+    """(options of a codec that compresses by itself, the whole or each tensor; the compression of
+    the stream that it writes)
+    """
     if compression is None and (per_tensor or level is not None or threads is not None):
-        raise TypeError("level=, threads= and per_tensor= say how to compress; name a compression= with them")
+        raise TypeError(
+            "level=, threads= and per_tensor= say how to compress; name a compression= with them"
+        )
     row = FORMATS.get(format)
     if row is not None and (per_tensor or shuffle) and not row.packs:
         able = ", ".join(row.name for row in FORMATS.values() if row.packs)
         raise EncodeError(
-            f"{'per_tensor' if per_tensor else 'shuffle'}=True is for formats that can say so to a reader: {able}", format=format
+            f"{'per_tensor' if per_tensor else 'shuffle'}=True is for formats that can say so to a"
+            f" reader: {able}",
+            format=format,
         )
     if per_tensor or shuffle:
         from ..transforms.compression.packing import Packing
@@ -111,7 +135,9 @@ def compressing(
     return {}, compression
 
 
-def _encode(codec: Codec, format: str, value: Any, metadata: dict[str, str] | None, drop_metadata: bool) -> list[Any]:
+def _encode(
+    codec: Codec, format: str, value: Any, metadata: dict[str, str] | None, drop_metadata: bool
+) -> list[Any]:
     if drop_metadata:
         return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
     if not metadata:
@@ -120,7 +146,10 @@ def _encode(codec: Codec, format: str, value: Any, metadata: dict[str, str] | No
         return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
     metadata = Bundle({}, metadata).metadata  # which must be text
     if not FORMATS[format].metadata:
-        raise EncodeError("this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out", format=format)
+        raise EncodeError(
+            "this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out",
+            format=format,
+        )
     return codec.encode(value, metadata)  # type: ignore[call-arg]
 
 
@@ -139,12 +168,14 @@ def _is_small(value: Any) -> bool:
 def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
     """Any tensor, of any framework, or nested dicts, lists and tuples of them, as bytes.
 
-    `compression` ("gzip", "zlib", "zstd", "lz4", "snappy", with a `level` and `threads`) is for the whole stream, or with
-    `per_tensor=True` for each tensor alone, which stays lazy; `shuffle=True` sorts the bytes of numbers by their place first. `quantize`
-    ("int8", "bfloat16" ..., or a scheme by name) stores floats in fewer bits, along an `axis` or not; see docs/quantization.md.
+    `compression` ("gzip", "zlib", "zstd", "lz4", "snappy", with a `level` and `threads`) is for the
+    whole stream, or with `per_tensor=True` for each tensor alone, which stays lazy; `shuffle=True`
+    sorts the bytes of numbers by their place first. `quantize` ("int8", "bfloat16" ..., or a scheme
+    by name) stores floats in fewer bits, along an `axis` or not; see docs/quantization.md.
 
-    `metadata={...}` adds text, where the format keeps it (or pass a Bundle); `drop_metadata=True` leaves all such text out.
-    `keep_device=True` writes a Bundle that also says each tensor's device and name. Other options are the format's own (docs/formats.md).
+    `metadata={...}` adds text, where the format keeps it (or pass a Bundle); `drop_metadata=True`
+    leaves all such text out. `keep_device=True` writes a Bundle that also says each tensor's device
+    and name. Other options are the format's own (docs/formats.md).
 
     >>> import numpy as np
     >>> loads(dumps({"x": np.float32([1, 2]), "step": 7}))
@@ -173,10 +204,11 @@ def loads(
 ) -> Any:
     """The value that `dumps` wrote, or that TensorFlow, NumPy, PyArrow or safetensors did.
 
-    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple allows several). So is the compression
-    (gzip, zstd, lz4), but never zlib and snappy. Arrays are read-only, views of `data` where it is aligned; `copy=True` gives writable
-    ones, `copy=False` demands views. `to`, `device`, `cast` are those of `tw.to`. What was quantized comes back as floats;
-    `dequantize=False` gives the codes (`tw.Quantized`).
+    Without `format` it is recognised from the bytes; for bytes from strangers name it (a tuple
+    allows several). So is the compression (gzip, zstd, lz4), but never zlib and snappy. Arrays are
+    read-only, views of `data` where it is aligned; `copy=True` gives writable ones, `copy=False`
+    demands views. `to`, `device`, `cast` are those of `tw.to`. What was quantized comes back as
+    floats; `dequantize=False` gives the codes (`tw.Quantized`).
 
     >>> import numpy as np
     >>> loads(dumps(np.int64([1, 2]), "tensorproto"))
@@ -185,8 +217,13 @@ def loads(
     plain = limits is None and not options and device is None and compression is None and dequantize
     try:
         if plain and to == "numpy" and copy is not False and (format is None or format in _FAST):
-            # TensorFlow's usual message begins with 08 dtype 12, which no other format that we recognise does, so trying it first is safe.
-            value = kernels.decode_dense(data, copy is True) if format is None else _FAST[format][1](data, copy is True)
+            # TensorFlow's usual message begins with 08 dtype 12, which no other format that we
+            # recognise does, so trying it first is safe.
+            value = (
+                kernels.decode_dense(data, copy is True)
+                if format is None
+                else _FAST[format][1](data, copy is True)
+            )
             if value is None and format is None:
                 value = kernels.decode_named(data, copy is True)
             if value is not None:
@@ -202,7 +239,11 @@ def loads(
     packed = compression or compressed(view, format)
     if packed is not None:
         if copy is False:
-            raise DecodeError(f"copy=False, but the bytes are compressed ({packed}); leave copy out", format=packed, offset=0)
+            raise DecodeError(
+                f"copy=False, but the bytes are compressed ({packed}); leave copy out",
+                format=packed,
+                offset=0,
+            )
         view = decompress(view, packed, budget)
     value = decode(view, format, copy, budget, options)
     if dequantize and has_codes(value):
@@ -223,15 +264,20 @@ def _not_bytes(data: Any) -> UsageError:
         hint = "a file object is read by tw.load(file), a stream of tw.write by tw.read(stream)"
     else:
         hint = "pass bytes(x)" if hasattr(data, "tobytes") else None
-    return UsageError(f"loads takes bytes or another contiguous buffer, not {type(data).__name__}", hint=hint)
+    return UsageError(
+        f"loads takes bytes or another contiguous buffer, not {type(data).__name__}", hint=hint
+    )
 
 
-def save(where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any) -> None:
+def save(
+    where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any
+) -> None:
     """Writes a value to a file, whole or not at all, or to a binary file object.
 
-    The format is the one that the name asks for, unless given, and so is the compression (`x.safetensors.zst`). A file is replaced through
-    a temporary sibling, fsync and rename: a reader sees the old or the new one, and so does whoever comes after a crash;
-    `durable=False` skips the fsync. Options are those of `dumps`.
+    The format is the one that the name asks for, unless given, and so is the compression
+    (`x.safetensors.zst`). A file is replaced through a temporary sibling, fsync and rename: a
+    reader sees the old or the new one, and so does whoever comes after a crash; `durable=False`
+    skips the fsync. Options are those of `dumps`.
 
     >>> import tempfile, numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -257,9 +303,15 @@ def save(where: Any, value: Any, format: str | None = None, *, durable: bool = T
             from ..codecs.checkpoint.writer import write_files
 
             if options.get("compression"):
-                raise EncodeError("TensorFlow reads no compressed checkpoints; tw.dumps compresses anything", format=name)
+                raise EncodeError(
+                    "TensorFlow reads no compressed checkpoints; tw.dumps compresses anything",
+                    format=name,
+                )
             if storage.is_url(where):
-                raise EncodeError("a checkpoint is several files, which are written to a local folder", format=name)
+                raise EncodeError(
+                    "a checkpoint is several files, which are written to a local folder",
+                    format=name,
+                )
             write_files(os.fspath(where), chunks, durable)
         elif storage.is_url(where):
             with storage.writer(os.fspath(where)) as file:
@@ -288,8 +340,13 @@ def as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any])
     given = options.get("compression", named)
     if given != named or options.get("per_tensor"):
         raise EncodeError(
-            f"the name asks for a stream of {named}, the options for something else; leave its last suffix out", format=format
+            f"the name asks for a stream of {named}, the options for something else; leave its last"
+            " suffix out",
+            format=format,
         )
     if format in FORMATS and FORMATS[format].compressions:
-        raise EncodeError(f"{format} compresses by itself: leave the last suffix out, and pass compression=", format=format)
+        raise EncodeError(
+            f"{format} compresses by itself: leave the last suffix out, and pass compression=",
+            format=format,
+        )
     return {**options, "compression": named}

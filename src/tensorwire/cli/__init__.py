@@ -1,7 +1,7 @@
 """The command `tensorwire`: one module a command, each a thin call of the public API.
 
-Exit status: 0 all is well, 1 bad data, 2 wrong usage; 130 after Ctrl-C, 141 if nobody reads on. Errors are one line; `--debug` shows
-the traceback.
+Exit status: 0 all is well, 1 bad data, 2 wrong usage; 130 after Ctrl-C, 141 if nobody reads on.
+Errors are one line; `--debug` shows the traceback.
 """
 
 from __future__ import annotations
@@ -27,21 +27,31 @@ GROUPS = {
     "check and change": {
         "verify": "read everything in a file or dataset and say whether it is whole",
         "repair": "write the good records of a damaged record file to a new one",
-        "convert": "write tensors or records to another file or folder, in any format, renamed, cast, filtered or in shards",
+        "convert": (
+            "write tensors or records to another file or folder, in any format, renamed, cast,"
+            " filtered or in shards"
+        ),
         "dataset": "count, split, sample, merge or shuffle a dataset of many files",
         "diff": "say what is different between two tensor files of any format",
     },
     "choose a format": {
         "formats": "list the formats and what each is for",
-        "profile": "measure every format and compression on a file's tensors, and say which is best",
+        "profile": (
+            "measure every format and compression on a file's tensors, and say which is best"
+        ),
         "demo": "take a translation model's predictions through every format",
     },
     "talk to models": {
         "request": "build, check, print or send a request to a model",
-        "serve": "serve SavedModels by the protocols of TensorFlow Serving and KServe, for laptops and CI",
+        "serve": (
+            "serve SavedModels by the protocols of TensorFlow Serving and KServe, for laptops"
+            " and CI"
+        ),
     },
     "set up": {
-        "completion": "print a script that completes commands, options and file names in your shell",
+        "completion": (
+            "print a script that completes commands, options and file names in your shell"
+        ),
     },
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
@@ -81,7 +91,8 @@ def main(words: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     given = sys.argv[1:] if words is None else words
     if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a character gets its number
+        # a terminal that lacks a character gets its number
+        sys.stdout.reconfigure(errors="backslashreplace")
     command, debug = "", "--debug" in given
     try:
         try:
@@ -92,7 +103,9 @@ def main(words: list[str] | None = None) -> int:
         except UsageError as error:
             if debug:
                 raise
-            terminal.complain(complaint(command, error, parser(command).option_strings if command else ()))
+            terminal.complain(
+                complaint(command, error, parser(command).option_strings if command else ())
+            )
             terminal.complain(_usage(command))
             return 2
     except KeyboardInterrupt:
@@ -103,7 +116,9 @@ def main(words: list[str] | None = None) -> int:
     except (TensorwireError, OSError) as error:
         if debug:
             raise
-        terminal.complain(complaint(command, error, parser(command).option_strings if command else ()))
+        terminal.complain(
+            complaint(command, error, parser(command).option_strings if command else ())
+        )
         return 1
 
 
@@ -124,7 +139,11 @@ def _command(given: list[str]) -> tuple[str, list[str]]:
 
 def _run(command: str, rest: list[str]) -> int:
     if not command:
-        print(f"tensorwire {__version__}" if rest == ["--version"] else top_help(min(terminal.width(), WIDEST)).rstrip())
+        print(
+            f"tensorwire {__version__}"
+            if rest == ["--version"]
+            else top_help(min(terminal.width(), WIDEST)).rstrip()
+        )
         return 0
     try:
         args: Any = parser(command).parsed(rest)
@@ -135,8 +154,16 @@ def _run(command: str, rest: list[str]) -> int:
 
 
 def _usage(command: str) -> str:
-    more = f"; tensorwire {command} --help says more" if command else "; tensorwire --help lists the commands"
-    return (parser(command).format_usage().strip() if command else "usage: tensorwire COMMAND [options] ...") + more
+    more = (
+        f"; tensorwire {command} --help says more"
+        if command
+        else "; tensorwire --help lists the commands"
+    )
+    return (
+        parser(command).format_usage().strip()
+        if command
+        else "usage: tensorwire COMMAND [options] ..."
+    ) + more
 
 
 def _forget_stdout() -> None:

@@ -13,7 +13,19 @@ from .._limits import Limits
 
 FILES = "files"
 """What an argument is completed with: the names of files."""
-_FILE_WORDS = {"FILE", "DIR", "SRC", "DST", "A", "B", "MODEL", "[NAME=]DIR", "PATH", "TARGET", "FOLDER"}
+_FILE_WORDS = {
+    "FILE",
+    "DIR",
+    "SRC",
+    "DST",
+    "A",
+    "B",
+    "MODEL",
+    "[NAME=]DIR",
+    "PATH",
+    "TARGET",
+    "FOLDER",
+}
 
 
 def add_file(
@@ -25,21 +37,35 @@ def add_file(
 
 
 def add_format(parser: argparse.ArgumentParser) -> None:
-    _add_format(parser, "--format", "the format, if it should not be recognised from the bytes", "format")
+    _add_format(
+        parser, "--format", "the format, if it should not be recognised from the bytes", "format"
+    )
 
 
 def add_formats(parser: argparse.ArgumentParser, known: str, to: str) -> None:
     """Of what is read and what is written; `known` is "dataset" for those of datasets, or "any"."""
     _add_format(parser, "--to", f"the format to write, {to}", known)
-    _add_format(parser, "--format", "the format of the source, if it should not be recognised", known)
+    _add_format(
+        parser, "--format", "the format of the source, if it should not be recognised", known
+    )
 
 
 def _add_format(parser: argparse.ArgumentParser, option: str, help: str, known: str) -> None:
-    completed(parser.add_argument(option, type=functools.partial(format_name, known=known), metavar="FORMAT", help=help), known)
+    completed(
+        parser.add_argument(
+            option, type=functools.partial(format_name, known=known), metavar="FORMAT", help=help
+        ),
+        known,
+    )
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", metavar="FILE", help="a record file, or a pattern of many ('train-*.tfrecord')")
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a record file, or a pattern of many ('train-*.tfrecord')",
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -53,8 +79,12 @@ def add_names(parser: argparse.ArgumentParser, help: str) -> None:
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
     """The ceilings on what a file may ask for, raised by whoever trusts it."""
-    about = "raise a limit for a file that you trust: expansion=4GiB, names=2000000 (docs/safety.md)"
-    parser.add_argument("--limit", action="append", type=limit, default=[], metavar="NAME=N", help=about)
+    about = (
+        "raise a limit for a file that you trust: expansion=4GiB, names=2000000 (docs/safety.md)"
+    )
+    parser.add_argument(
+        "--limit", action="append", type=limit, default=[], metavar="NAME=N", help=about
+    )
 
 
 def limits_of(args: argparse.Namespace) -> Limits | None:
@@ -64,7 +94,12 @@ def limits_of(args: argparse.Namespace) -> Limits | None:
 
 def add_always(parser: argparse.ArgumentParser) -> None:
     """What every command has, at the end of its help."""
-    parser.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error")
+    parser.add_argument(
+        "--debug",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show the traceback of an error",
+    )
     parser.add_argument("-h", "--help", action="help", help="show this help")
 
 
@@ -74,7 +109,9 @@ def examples(parser: argparse.ArgumentParser, *lines: str) -> None:
 
 
 def completed(action: argparse.Action, by: str | tuple[str, ...]) -> argparse.Action:
-    """Says what a shell offers for an argument: FILES, "format" or another word for which of them, or words."""
+    """Says what a shell offers for an argument: FILES, "format" or another word for which of them,
+    or words.
+    """
     action.completed = by  # type: ignore[attr-defined]
     return action
 
@@ -88,7 +125,12 @@ def offered(action: argparse.Action) -> str | tuple[str, ...] | None:
         return by  # type: ignore[no-any-return]
     if action.choices is not None:
         return tuple(map(str, action.choices))
-    return FILES if str(action.metavar) in _FILE_WORDS or (not action.option_strings and action.metavar is None) else None
+    return (
+        FILES
+        if str(action.metavar) in _FILE_WORDS
+        or (not action.option_strings and action.metavar is None)
+        else None
+    )
 
 
 _KNOWN = ("format", "dataset", "any")
@@ -107,7 +149,9 @@ def _formats(known: str) -> list[str]:
 
 
 def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:
-    """For argparse: what `work` makes of the text (or the text itself, once it is known that it can be read)."""
+    """For argparse: what `work` makes of the text (or the text itself, once it is known that it can
+    be read).
+    """
 
     def check(text: str) -> Any:
         try:
@@ -150,7 +194,9 @@ def limit(text: str) -> tuple[str, int]:
     name, equals, number = text.partition("=")
     known = [field.name for field in fields(Limits)]
     if not equals or name not in known:
-        raise argparse.ArgumentTypeError(f"NAME=N, such as expansion=4GiB, not {text!r:.60}{choices(name, known)}")
+        raise argparse.ArgumentTypeError(
+            f"NAME=N, such as expansion=4GiB, not {text!r:.60}{choices(name, known)}"
+        )
     try:
         return name, size(number)
     except ValueError as error:

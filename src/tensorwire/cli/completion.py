@@ -15,7 +15,9 @@ Print a script that completes commands, options, their values and file names.
   bash  put  eval "$(tensorwire completion bash)"  into ~/.bashrc
   zsh   put  eval "$(tensorwire completion zsh)"  into ~/.zshrc, behind compinit
   fish  tensorwire completion fish > ~/.config/fish/completions/tensorwire.fish"""
-    parser.add_argument("shell", metavar="SHELL", choices=sorted(shells.SCRIPTS), help="bash, zsh or fish")
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=sorted(shells.SCRIPTS), help="bash, zsh or fish"
+    )
     examples(parser, "completion bash", "completion fish")
 
 

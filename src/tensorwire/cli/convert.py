@@ -17,39 +17,101 @@ from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
 from ..datasets.tensor_files import Report, convert
 from . import dataset, terminal
-from .arguments import add_formats, add_json, add_limits, checked, count, examples, limits_of, names, read_from
+from .arguments import (
+    add_formats,
+    add_json,
+    add_limits,
+    checked,
+    count,
+    examples,
+    limits_of,
+    names,
+    read_from,
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    what = "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record files, a pattern, a folder, a URL"
+    what = (
+        "a tensor file, checkpoint or SavedModel, or - for standard input; or a dataset: record"
+        " files, a pattern, a folder, a URL"
+    )
     parser.add_argument("source", metavar="SRC", help=what)
-    parser.add_argument("target", metavar="DST", help="the file to write, or - for standard output; of a dataset a folder, too")
+    parser.add_argument(
+        "target",
+        metavar="DST",
+        help="the file to write, or - for standard output; of a dataset a folder, too",
+    )
     add_formats(parser, "any", "if the name does not say it")
-    parser.add_argument("--rename", action="append", type=_rule, default=[], metavar="RULE", help="like sed: s/pattern/replacement/[gi]")
+    parser.add_argument(
+        "--rename",
+        action="append",
+        type=_rule,
+        default=[],
+        metavar="RULE",
+        help="like sed: s/pattern/replacement/[gi]",
+    )
     parser.add_argument("--map", metavar="FILE", help="new names by old name: a JSON object")
     parser.add_argument(
-        "--dtype", action="append", type=_dtype, default=[], metavar="[PATTERN=]D", help="cast floats to D, or only those tensors"
+        "--dtype",
+        action="append",
+        type=_dtype,
+        default=[],
+        metavar="[PATTERN=]D",
+        help="cast floats to D, or only those tensors",
     )
-    parser.add_argument("--include", action="append", metavar="PATTERN", help="only tensors that are called so")
-    parser.add_argument("--exclude", action="append", metavar="PATTERN", help="no tensors that are called so")
-    parser.add_argument("--shard-size", type=_size, metavar="N", help="write files of at most N bytes (5GB) with an index, as the hubs do")
-    parser.add_argument("--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it")
-    few = "store floats in fewer bits (int8, bfloat16 ...), or only those tensors; of a dataset, those columns"
-    parser.add_argument("--quantize", action="append", default=[], metavar="[NAME=]SCHEME", help=few)
-    dataset.add_choice(parser, "datasets: ")
-    parser.add_argument("--shuffle", type=count, metavar="SEED", help="datasets: one order over all records, the same for the same seed")
     parser.add_argument(
-        "--cast", action="append", type=_cast, default=[], metavar="NAME=D", help="datasets: a column as another dtype, rounded if need be"
+        "--include", action="append", metavar="PATTERN", help="only tensors that are called so"
     )
-    parser.add_argument("--tensors", type=names, metavar="A,B", help="datasets: features that an Example keeps exactly, as TensorProtos")
+    parser.add_argument(
+        "--exclude", action="append", metavar="PATTERN", help="no tensors that are called so"
+    )
+    parser.add_argument(
+        "--shard-size",
+        type=_size,
+        metavar="N",
+        help="write files of at most N bytes (5GB) with an index, as the hubs do",
+    )
+    parser.add_argument(
+        "--compression", metavar="C", help="gzip, zstd, lz4 ..., as far as the format has it"
+    )
+    few = (
+        "store floats in fewer bits (int8, bfloat16 ...), or only those tensors; of a dataset,"
+        " those columns"
+    )
+    parser.add_argument(
+        "--quantize", action="append", default=[], metavar="[NAME=]SCHEME", help=few
+    )
+    dataset.add_choice(parser, "datasets: ")
+    parser.add_argument(
+        "--shuffle",
+        type=count,
+        metavar="SEED",
+        help="datasets: one order over all records, the same for the same seed",
+    )
+    parser.add_argument(
+        "--cast",
+        action="append",
+        type=_cast,
+        default=[],
+        metavar="NAME=D",
+        help="datasets: a column as another dtype, rounded if need be",
+    )
+    parser.add_argument(
+        "--tensors",
+        type=names,
+        metavar="A,B",
+        help="datasets: features that an Example keeps exactly, as TensorProtos",
+    )
     dataset.add_run(parser)
     add_limits(parser)
     add_json(parser)
     examples(
         parser,
         "convert model.safetensors model.npz",
-        "convert predictions.npz small.safetensors --include logits --dtype float16 --compression gzip",
-        "convert model.safetensors sharded.safetensors --rename 's/layers/blocks/' --shard-size 1MB --dry-run",
+        "convert predictions.npz small.safetensors --include logits --dtype float16 --compression"
+        " gzip",
+        "convert model.safetensors sharded.safetensors --rename 's/layers/blocks/' --shard-size 1MB"
+        " --dry-run",
         "convert 'train-*.tfrecord' lines --to jsonl --shards 3 --where 'label < 5'",
     )
 
@@ -70,7 +132,11 @@ _cast = checked(_parsed_cast, keep=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.source != "-" and args.target != "-" and is_dataset(args.source, args.target, args.to, _asked(args)):
+    if (
+        args.source != "-"
+        and args.target != "-"
+        and is_dataset(args.source, args.target, args.to, _asked(args))
+    ):
         terminal.show(_dataset(args), args.json)
         return 0
     if args.target != "-":
@@ -96,13 +162,19 @@ _OF_TENSORS = ("rename", "map", "dtype", "include", "exclude", "shard_size", "li
 
 def _asked(args: argparse.Namespace) -> dict[str, Any]:
     """Options that say whether this is a dataset."""
-    return {name: value for name in (*_OF_DATASETS, "format") if (value := getattr(args, name)) not in (None, [])}
+    return {
+        name: value
+        for name in (*_OF_DATASETS, "format")
+        if (value := getattr(args, name)) not in (None, [])
+    }
 
 
 def _dataset(args: argparse.Namespace) -> Any:
     for name in _OF_TENSORS:
         if getattr(args, name):
-            raise UsageError(f"--{name.replace('_', '-')} is for tensor files, and this is a dataset")
+            raise UsageError(
+                f"--{name.replace('_', '-')} is for tensor files, and this is a dataset"
+            )
     if args.shards == 0:
         raise UsageError("--shards 0: one file at least")
     if args.to is None and of_name(args.target) is None:
@@ -111,14 +183,20 @@ def _dataset(args: argparse.Namespace) -> Any:
         if "=" not in one:
             raise UsageError(f"of a dataset, --quantize names the column: --quantize x={one}")
     options: dict[str, Any] = {
-        name: getattr(args, name) for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
+        name: getattr(args, name)
+        for name in ("columns", "where", "shuffle", "schema", "shards", "compression", "format")
     }
     options["tensors"] = args.tensors or ()
     pairs = {"cast": args.cast, "quantize": args.quantize}
-    options |= {name: {one.rpartition("=")[0]: one.rpartition("=")[2] for one in given} for name, given in pairs.items()}
+    options |= {
+        name: {one.rpartition("=")[0]: one.rpartition("=")[2] for one in given}
+        for name, given in pairs.items()
+    }
     with terminal.bar() as bar:
         tell = None if bar is None else lambda done, progress: bar.show(done, str(progress))
-        return convert_dataset(args.source, args.target, args.to, progress=tell, **options, **dataset.run_options(args))
+        return convert_dataset(
+            args.source, args.target, args.to, progress=tell, **options, **dataset.run_options(args)
+        )
 
 
 def _convert(args: argparse.Namespace, target: str) -> Report:

@@ -1,4 +1,6 @@
-"""tensorwire demo: what a translation model gives back, through every format there is, each round trip proved to the bit."""
+"""tensorwire demo: what a translation model gives back, through every format there is, each round
+trip proved to the bit.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,18 @@ from . import terminal
 from .arguments import FILES, add_json, completed, examples
 
 ROUNDS = 5
-WORDS = "das ist ein kleines Beispiel für die Übersetzung von Sätzen in eine andere Sprache .".split()
+WORDS = (
+    "das ist ein kleines Beispiel für die Übersetzung von Sätzen in eine andere Sprache .".split()
+)
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument(
-        "--out", type=Path, default=Path("demo"), metavar="DIR", help="the folder to leave the files in (default: demo)"
+        "--out",
+        type=Path,
+        default=Path("demo"),
+        metavar="DIR",
+        help="the folder to leave the files in (default: demo)",
     )
     completed(out, FILES)
     add_json(parser)
@@ -33,7 +41,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def predictions(sentences: int = 64, vocabulary: int = 2000) -> dict[str, Any]:
-    """Dense logits, ragged tokens, the words, sparse features, and attention matrices of different shapes; always the same."""
+    """Dense logits, ragged tokens, the words, sparse features, and attention matrices of different
+    shapes; always the same.
+    """
     rng = np.random.default_rng(20)
     lengths = rng.integers(3, 15, sentences)
     splits = np.concatenate([[0], np.cumsum(lengths)])
@@ -43,7 +53,11 @@ def predictions(sentences: int = 64, vocabulary: int = 2000) -> dict[str, Any]:
         "logits": rng.standard_normal((sentences, 15, vocabulary), np.float32),
         "tokens": Ragged(tokens, splits),
         "words": Ragged(Strings.of([WORDS[token % len(WORDS)] for token in tokens]), splits),
-        "features": Sparse(np.column_stack(np.divmod(features, 10_000)), rng.standard_normal(500, np.float32), (sentences, 10_000)),
+        "features": Sparse(
+            np.column_stack(np.divmod(features, 10_000)),
+            rng.standard_normal(500, np.float32),
+            (sentences, 10_000),
+        ),
         "attention": [rng.random((int(n), int(n) + 2), np.float32) for n in lengths],
         "beam": 4,
     }
@@ -69,7 +83,14 @@ def _best(work: Callable[[], Any]) -> tuple[float, Any]:
     return min(times) * 1e3, result
 
 
-def trip(format: str, file: Path, what: str, value: Any, writing: dict[str, Any] | None = None, **reading: Any) -> Trip:
+def trip(
+    format: str,
+    file: Path,
+    what: str,
+    value: Any,
+    writing: dict[str, Any] | None = None,
+    **reading: Any,
+) -> Trip:
     """Writes a value to a file in one format, reads it back, and compares every bit."""
     encode, blob = _best(lambda: values.dumps(value, format, **writing or {}))
     file.write_bytes(blob)
@@ -83,9 +104,19 @@ def _saved(file: Path, value: dict[str, Any]) -> Trip:
     encode, _ = _best(lambda: values.save(file, value, checksum=True, metadata={"model": "demo"}))
     decode, back = _best(lambda: lazy.load(file))
     with lazy.open(file) as opened:
-        exact = equal(back, value) and equal(opened["logits"][3:5], value["logits"][3:5]) and equal(opened["words"][7], value["words"][7])
+        exact = (
+            equal(back, value)
+            and equal(opened["logits"][3:5], value["logits"][3:5])
+            and equal(opened["words"][7], value["words"][7])
+        )
     return Trip(
-        "safetensors", str(file), "saved durably, with checksums", file.stat().st_size, encode, decode, exact and bool(summary.verify(file))
+        "safetensors",
+        str(file),
+        "saved durably, with checksums",
+        file.stat().st_size,
+        encode,
+        decode,
+        exact and bool(summary.verify(file)),
     )
 
 
@@ -103,7 +134,15 @@ def _stream(file: Path, value: dict[str, Any]) -> Trip:
 
     encode, _ = _best(write)
     decode, back = _best(read)
-    return Trip("stream", str(file), "one frame for each", file.stat().st_size, encode, decode, equal(back, value))
+    return Trip(
+        "stream",
+        str(file),
+        "one frame for each",
+        file.stat().st_size,
+        encode,
+        decode,
+        equal(back, value),
+    )
 
 
 def _examples(file: Path, value: dict[str, Any]) -> Trip:
@@ -111,15 +150,28 @@ def _examples(file: Path, value: dict[str, Any]) -> Trip:
     columns = {name: value[name] for name in ("logits", "tokens", "words", "attention")}
     encode, count = _best(lambda: write_examples(file, columns))
     decode, batches = _best(lambda: list(read_examples(file, batch_size=count)))
-    back = {name: list(batches[0][name]) if name == "attention" else batches[0][name] for name in columns}
-    return Trip("tfrecord", str(file), "a tf.train.Example for each sentence", file.stat().st_size, encode, decode, equal(back, columns))
+    back = {
+        name: list(batches[0][name]) if name == "attention" else batches[0][name]
+        for name in columns
+    }
+    return Trip(
+        "tfrecord",
+        str(file),
+        "a tf.train.Example for each sentence",
+        file.stat().st_size,
+        encode,
+        decode,
+        equal(back, columns),
+    )
 
 
 def _parquet(out: Path, value: dict[str, Any]) -> list[Trip]:
     """A format that needs PyArrow; nothing if that is not there."""
     columns = {name: value[name] for name in ("logits", "tokens", "words")}
     try:
-        return [trip("parquet", out / "predictions.parquet", "columns: logits, tokens, words", columns)]
+        return [
+            trip("parquet", out / "predictions.parquet", "columns: logits, tokens, words", columns)
+        ]
     except MissingDependencyError:
         return []
 
@@ -127,20 +179,43 @@ def _parquet(out: Path, value: dict[str, Any]) -> list[Trip]:
 def run(args: argparse.Namespace) -> int:
     value = predictions()
     args.out.mkdir(parents=True, exist_ok=True)
-    logits, small = value["logits"], {name: item for name, item in value.items() if name != "logits"}
+    logits, small = (
+        value["logits"],
+        {name: item for name, item in value.items() if name != "logits"},
+    )
     trips = [
         trip("safetensors", args.out / "predictions.safetensors", "all of it", value),
-        trip("safetensors", args.out / "predictions.safetensors.gz", "all of it, compressed", value, {"compression": "gzip"}),
+        trip(
+            "safetensors",
+            args.out / "predictions.safetensors.gz",
+            "all of it, compressed",
+            value,
+            {"compression": "gzip"},
+        ),
         trip("tensorproto", args.out / "predictions.pb", "all of it", value),
-        trip("tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", logits),
+        trip(
+            "tensorproto", args.out / "logits.pb", "the logits, as TensorFlow's own bytes", logits
+        ),
         trip("npy", args.out / "logits.npy", "the logits, as NumPy's own file", logits),
         trip("npz", args.out / "predictions.npz", "all of it", value),
         trip("arrow", args.out / "predictions.arrow", "all of it", value),
         *_parquet(args.out, value),
         trip("protobuf", args.out / "predictions.tensor", "all of it, for other languages", value),
         trip("json", args.out / "predictions.json", "all but the logits, to read", small),
-        trip("example", args.out / "predictions.example", "all but the logits, one tf.train.Example", small),
-        trip("raw", args.out / "logits.raw", "the logits", logits, dtype="float32", shape=logits.shape),
+        trip(
+            "example",
+            args.out / "predictions.example",
+            "all but the logits, one tf.train.Example",
+            small,
+        ),
+        trip(
+            "raw",
+            args.out / "logits.raw",
+            "the logits",
+            logits,
+            dtype="float32",
+            shape=logits.shape,
+        ),
         _saved(args.out / "predictions.checked.safetensors", value),
         _stream(args.out / "predictions.stream", value),
         _examples(args.out / "predictions.tfrecord", value),
@@ -156,7 +231,8 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
     terminal.say("A translation model's predictions:")
     for name, item in value.items():
         shown = (
-            f"{len(item)} matrices, {min(part.shape for part in item)} to {max(part.shape for part in item)}"
+            f"{len(item)} matrices, {min(part.shape for part in item)} to"
+            f" {max(part.shape for part in item)}"
             if isinstance(item, list)
             else item
         )
@@ -179,11 +255,13 @@ def _print(value: dict[str, Any], trips: list[Trip]) -> None:
     for row in (head, tuple("-" * width for width in widths), *rows):
         terminal.say(
             "  ".join(
-                cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.rjust(width) if 2 <= i <= 4 else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             ).rstrip()
         )
     if not any(row.format == "parquet" for row in trips):
         terminal.say("\nWith pip install 'tensorwire[arrow]' also parquet.")
     terminal.say(
-        f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n      print(f['logits'][0], f['words'][0])"
+        f"\nIn Python:\n  import tensorwire as tw\n  with tw.open({trips[0].file!r}) as f:\n     "
+        " print(f['logits'][0], f['words'][0])"
     )

@@ -12,17 +12,35 @@ from .convert import _rule
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a tensor file, checkpoint or SavedModel, or - for standard input")
+    parser.add_argument(
+        "a", metavar="A", help="a tensor file, checkpoint or SavedModel, or - for standard input"
+    )
     parser.add_argument("b", metavar="B", help="the file to compare it with, in any format")
     parser.add_argument(
-        "--rename", action="append", type=_rule, default=[], metavar="RULE", help="of the names in A: s/pattern/replacement/[gi]"
+        "--rename",
+        action="append",
+        type=_rule,
+        default=[],
+        metavar="RULE",
+        help="of the names in A: s/pattern/replacement/[gi]",
     )
-    parser.add_argument("--atol", type=_tolerance, metavar="X", help="values may differ by so much, and dtypes do not count")
-    parser.add_argument("--rtol", type=_tolerance, metavar="X", help="the same, as a share of the larger one")
+    parser.add_argument(
+        "--atol",
+        type=_tolerance,
+        metavar="X",
+        help="values may differ by so much, and dtypes do not count",
+    )
+    parser.add_argument(
+        "--rtol", type=_tolerance, metavar="X", help="the same, as a share of the larger one"
+    )
     parser.add_argument("--all", action="store_true", help="show equal tensors too")
     add_limits(parser)
     add_json(parser)
-    examples(parser, "diff model.safetensors model.npz", "diff model.safetensors half.safetensors --atol 0.001 --json")
+    examples(
+        parser,
+        "diff model.safetensors model.npz",
+        "diff model.safetensors half.safetensors --atol 0.001 --json",
+    )
 
 
 def _tolerance(text: str) -> float:
@@ -36,7 +54,13 @@ def run(args: argparse.Namespace) -> int:
     if args.a == args.b == "-":
         raise UsageError("standard input is one file, not two")
     tolerances = {"atol": args.atol, "rtol": args.rtol}
-    found = diff(read_from(args.a), read_from(args.b), rename=args.rename, limits=limits_of(args), **tolerances)
+    found = diff(
+        read_from(args.a),
+        read_from(args.b),
+        rename=args.rename,
+        limits=limits_of(args),
+        **tolerances,
+    )
     if args.json:
         terminal.say_json(found.json())
     else:

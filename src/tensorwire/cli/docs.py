@@ -40,7 +40,9 @@ def page() -> str:
     """The whole page, at a width that does not depend on anybody's terminal."""
     parts = [INTRODUCTION, f"## tensorwire\n\n```text\n{top_help(WIDEST).rstrip()}\n```\n"]
     for name in (name for group in GROUPS.values() for name in group):
-        parts.append(f"## tensorwire {name}\n\n```text\n{help_text(parser(name), WIDEST).rstrip()}\n```\n")
+        parts.append(
+            f"## tensorwire {name}\n\n```text\n{help_text(parser(name), WIDEST).rstrip()}\n```\n"
+        )
     return "\n".join(parts)
 
 

@@ -21,5 +21,8 @@ def run(args: argparse.Namespace) -> int:
         return 0
     width = max(len(row.name) for row in rows)
     for row in rows:
-        terminal.say(f"{row.name:{width}}  {row.about}{'' if row.recognised else ' (never guessed: name it)'}")
+        terminal.say(
+            f"{row.name:{width}} "
+            f" {row.about}{'' if row.recognised else ' (never guessed: name it)'}"
+        )
     return 0

@@ -14,7 +14,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     add_limits(parser)
     add_json(parser)
-    examples(parser, "inspect model.safetensors", "inspect train-00000-of-00002.tfrecord --json", "inspect - < predictions.npz")
+    examples(
+        parser,
+        "inspect model.safetensors",
+        "inspect train-00000-of-00002.tfrecord --json",
+        "inspect - < predictions.npz",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

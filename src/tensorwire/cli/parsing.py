@@ -1,4 +1,6 @@
-"""argparse, with help that looks the same in every version of Python, and errors of a line that say what was meant."""
+"""argparse, with help that looks the same in every version of Python, and errors of a line that say
+what was meant.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,15 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
-            raise argparse.ArgumentError(action, f"no {value!r:.60}{_errors.choices(value, map(str, action.choices))}")
+            raise argparse.ArgumentError(
+                action, f"no {value!r:.60}{_errors.choices(value, map(str, action.choices))}"
+            )
 
     def parsed(self, words: list[str]) -> argparse.Namespace:
         """What the words say; UsageError with the nearest option for one that there is not."""
         self._words = [_positional(action) for action in self._actions if not action.option_strings]
-        found, strangers = self.parse_known_intermixed_args(self._joined(words))  # options may stand between arguments
+        # options may stand between arguments
+        found, strangers = self.parse_known_intermixed_args(self._joined(words))
         for word in strangers:
             if word.startswith("-") and word != "-":
                 name = word.partition("=")[0]
@@ -53,7 +58,9 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def _joined(self, words: list[str]) -> list[str]:
-        """`--slice -1,0` is a value and no option, which argparse does not see unless a = stands between them."""
+        """`--slice -1,0` is a value and no option, which argparse does not see unless a = stands
+        between them.
+        """
         options = {name: action for action in self._actions for name in action.option_strings}
         out: list[str] = []
         for word in words:
@@ -88,9 +95,15 @@ def help_text(parser: argparse.ArgumentParser, width: int) -> str:
     plain = [action for action in parser._actions if not action.option_strings]
     options = [action for action in parser._actions if action.option_strings]
     if plain:
-        parts.append("arguments:\n" + "\n".join(_row(_metavar(action), action.help or "", width) for action in plain))
+        parts.append(
+            "arguments:\n"
+            + "\n".join(_row(_metavar(action), action.help or "", width) for action in plain)
+        )
     if options:
-        parts.append("options:\n" + "\n".join(_row(_invocation(action), _help(action), width) for action in options))
+        parts.append(
+            "options:\n"
+            + "\n".join(_row(_invocation(action), _help(action), width) for action in options)
+        )
     parts.append((parser.epilog or "").rstrip())
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -101,17 +114,24 @@ def _wrapped(text: str, width: int) -> str:
     if "\n" in text:
         width = WIDEST  # its lines were broken by whoever wrote it
 
-    return "\n".join(line if len(line) <= width else textwrap.fill(line, width, break_long_words=False) for line in text.split("\n"))
+    return "\n".join(
+        line if len(line) <= width else textwrap.fill(line, width, break_long_words=False)
+        for line in text.split("\n")
+    )
 
 
 def _row(name: str, text: str, width: int) -> str:
     import textwrap
 
-    lines = textwrap.wrap(text, max(width - _COLUMN, 24), break_long_words=False, break_on_hyphens=False) or [""]
+    lines = textwrap.wrap(
+        text, max(width - _COLUMN, 24), break_long_words=False, break_on_hyphens=False
+    ) or [""]
     head = f"  {name}"
     if len(head) > _COLUMN - 2:
         return "\n".join([head, *(" " * _COLUMN + line for line in lines)])
-    return "\n".join([f"{head:{_COLUMN}}{lines[0]}".rstrip(), *(" " * _COLUMN + line for line in lines[1:])])
+    return "\n".join(
+        [f"{head:{_COLUMN}}{lines[0]}".rstrip(), *(" " * _COLUMN + line for line in lines[1:])]
+    )
 
 
 def _metavar(action: argparse.Action) -> str:
@@ -120,14 +140,22 @@ def _metavar(action: argparse.Action) -> str:
 
 def _positional(action: argparse.Action) -> str:
     name = _metavar(action)
-    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} [{name} ...]"}.get(str(action.nargs), name)
+    return {"?": f"[{name}]", "*": f"[{name} ...]", "+": f"{name} [{name} ...]"}.get(
+        str(action.nargs), name
+    )
 
 
 def _invocation(action: argparse.Action) -> str:
     names = ", ".join(action.option_strings)
     if action.nargs == 0:
         return names
-    value = action.metavar if action.metavar is not None else "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
+    value = (
+        action.metavar
+        if action.metavar is not None
+        else "|".join(map(str, action.choices))
+        if action.choices
+        else action.dest.upper()
+    )
     if action.nargs == "?":
         return f"{names} [{value}]"
     return f"{names} {value}"
@@ -141,16 +169,24 @@ def _help(action: argparse.Action) -> str:
 
 
 def complaint(command: str, error: BaseException, options: Iterable[str] = ()) -> str:
-    """One line, whatever the error has in it. What the library calls shards= is called --shards here."""
-    said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror and error.filename else str(error)
+    """One line, whatever the error has in it. What the library calls shards= is called --shards
+    here.
+    """
+    said = (
+        f"{error.strerror}: {error.filename}"
+        if isinstance(error, OSError) and error.strerror and error.filename
+        else str(error)
+    )
     said = _in_options(said, frozenset(options))
     return safe(f"tensorwire {command}: {said}" if command else f"tensorwire: {said}")
 
 
 def _in_options(text: str, options: frozenset[str]) -> str:
-    """Arguments of functions as the options that they are here, where they are; names of files stay what they are.
+    """Arguments of functions as the options that they are here, where they are; names of files stay
+    what they are.
 
-    >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]", frozenset(["--shards", "--overwrite", "--tensors"]))
+    >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]",
+    frozenset(["--shards", "--overwrite", "--tensors"]))
     '--shards for a folder; --overwrite, mmap=True, --tensors name'
     >>> _in_options("cast={'x': 'int8'} rounds it", frozenset(["--cast"]))
     '--cast x=int8 rounds it'
@@ -161,9 +197,22 @@ def _in_options(text: str, options: frozenset[str]) -> str:
     """
 
     def option(found: re.Match[str]) -> str:
-        name, value = "--" + found[1].replace("_", "-"), re.sub(r"[\[\]{} ']", "", found[2] or "").replace(":", "=")
-        return found[0] if name not in options else name if value in ("", "True") else f"{name} {value}"
+        name, value = (
+            "--" + found[1].replace("_", "-"),
+            re.sub(r"[\[\]{} ']", "", found[2] or "").replace(":", "="),
+        )
+        return (
+            found[0]
+            if name not in options
+            else name
+            if value in ("", "True")
+            else f"{name} {value}"
+        )
 
     if "--limit" in options:
         text = re.sub(r"(?:tw\.)?Limits\((\w+)=[^()]*\)", r"--limit \1=...", text)
-    return re.sub(r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|\{'[^']*': '[^']*'\}|(?=[\s,;:)]|$))", option, text)
+    return re.sub(
+        r"(?<!\S)([a-z_]+)=(\w+\b(?![/.=])|\[\w+\]|\{'[^']*': '[^']*'\}|(?=[\s,;:)]|$))",
+        option,
+        text,
+    )

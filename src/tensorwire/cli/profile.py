@@ -13,7 +13,16 @@ from ..api.profiling.plot import check
 from ..records.examples import read_examples
 from ..records.summary import is_record_file
 from . import terminal
-from .arguments import FILES, add_file, add_json, add_limits, completed, examples, limits_of, read_from
+from .arguments import (
+    FILES,
+    add_file,
+    add_json,
+    add_limits,
+    completed,
+    examples,
+    limits_of,
+    read_from,
+)
 
 ROWS = 1024
 
@@ -22,19 +31,34 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser)
     parser.add_argument("--name", metavar="TENSOR", help="measure this tensor of the file alone")
     parser.add_argument("--formats", type=_list, metavar="A,B", help="only these formats")
-    parser.add_argument("--compressions", type=_list, metavar="A,B", help="only these, with levels if you like (zstd,zstd:19), or none")
+    parser.add_argument(
+        "--compressions",
+        type=_list,
+        metavar="A,B",
+        help="only these, with levels if you like (zstd,zstd:19), or none",
+    )
     parser.add_argument("--quantize", type=_list, metavar="A,B", help="only these schemes, or none")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long it may take (default: 10)")
-    parser.add_argument("--all", action="store_true", help="measure the whole of large values, not a sample")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="how long it may take (default: 10)"
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="measure the whole of large values, not a sample"
+    )
     parser.add_argument("--best", choices=WHAT, help="say only which way is best for this, and why")
     parser.add_argument("--lossy", action="store_true", help="with --best: quantized ways may win")
-    completed(parser.add_argument("--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf"), FILES)
+    completed(
+        parser.add_argument(
+            "--plot", metavar="FILE", help="draw size against speed into an .svg, .png or .pdf"
+        ),
+        FILES,
+    )
     add_limits(parser)
     add_json(parser)
     examples(
         parser,
         "profile predictions.npz --seconds 2",
-        "profile model.safetensors --name embedding --formats safetensors,npz --compressions zlib --best size",
+        "profile model.safetensors --name embedding --formats safetensors,npz --compressions zlib"
+        " --best size",
         "profile train-00000-of-00002.tfrecord --seconds 1 --json",
     )
 
@@ -52,7 +76,14 @@ def run(args: argparse.Namespace) -> int:
     value = _value(args)
     limits: dict[str, Any] = {"sample": None} if args.all else {}
     try:
-        found = profile(value, formats=args.formats, compressions=args.compressions, quantize=args.quantize, seconds=args.seconds, **limits)
+        found = profile(
+            value,
+            formats=args.formats,
+            compressions=args.compressions,
+            quantize=args.quantize,
+            seconds=args.seconds,
+            **limits,
+        )
     except EncodeError:
         raise
     except (UnknownFormatError, ValueError) as error:
@@ -78,14 +109,18 @@ def _print(found: Profile, args: argparse.Namespace) -> None:
 def _value(args: argparse.Namespace) -> Any:
     """The value of a file; of a record file the columns of its first records."""
     if is_record_file(args.file, args.format):
-        batch = next(iter(read_examples(args.file, batch_size=ROWS, workers=0, limits=limits_of(args))), None)
+        batch = next(
+            iter(read_examples(args.file, batch_size=ROWS, workers=0, limits=limits_of(args))), None
+        )
         if batch is None:
             raise SchemaError("there are no records in it to measure", path=args.file)
         value = dict(batch)
         if not args.json and args.best is None:
             terminal.say(f"the first {ROWS:,} records (or all, if there are fewer), as columns:")
     elif args.name is not None:
-        return lazy.load(read_from(args.file), args.format, names=[args.name], limits=limits_of(args))[args.name]
+        return lazy.load(
+            read_from(args.file), args.format, names=[args.name], limits=limits_of(args)
+        )[args.name]
     else:
         return lazy.load(read_from(args.file), args.format, limits=limits_of(args))
     if args.name is None:

@@ -12,16 +12,25 @@ from .arguments import add_json, add_limits, examples, limits_of
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a damaged record file")
     parser.add_argument(
-        "target", metavar="TARGET", nargs="?", help="the file for its good records; without one the damage is only reported"
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help="the file for its good records; without one the damage is only reported",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace TARGET if it exists")
     add_limits(parser)
     add_json(parser)
-    examples(parser, "repair train-00000-of-00002.tfrecord", "repair train-00000-of-00002.tfrecord good.tfrecord --json")
+    examples(
+        parser,
+        "repair train-00000-of-00002.tfrecord",
+        "repair train-00000-of-00002.tfrecord good.tfrecord --json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bytes_bar() as tell:
-        found = repair(args.file, args.target, overwrite=args.overwrite, limits=limits_of(args), progress=tell)
+        found = repair(
+            args.file, args.target, overwrite=args.overwrite, limits=limits_of(args), progress=tell
+        )
     terminal.show(found, args.json)
     return 0 if found.ok else 1

@@ -41,30 +41,92 @@ EXAMPLES = """examples:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
-    parser.add_argument("where", metavar="MODEL", help="a server's URL, a model's URL, or the folder of a SavedModel")
-    parser.add_argument("given", nargs="*", metavar="NAME=VALUE", help="an input: JSON, text, @FILE, or @FILE#TENSOR")
-    parser.add_argument("--inputs", metavar="FILE", help="all inputs by name, from a tensor file or a JSON object")
-    parser.add_argument("--body", metavar="FILE", help="a whole JSON body, as it is, or - for standard input")
+    parser.add_argument(
+        "where",
+        metavar="MODEL",
+        help="a server's URL, a model's URL, or the folder of a SavedModel",
+    )
+    parser.add_argument(
+        "given",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="an input: JSON, text, @FILE, or @FILE#TENSOR",
+    )
+    parser.add_argument(
+        "--inputs", metavar="FILE", help="all inputs by name, from a tensor file or a JSON object"
+    )
+    parser.add_argument(
+        "--body", metavar="FILE", help="a whole JSON body, as it is, or - for standard input"
+    )
     does = parser.add_mutually_exclusive_group()
-    does.add_argument("--explain", action="store_true", help="say how the inputs would be sent, and why so")
-    does.add_argument("--print", action="store_true", help="print the body, and send nothing (a folder's default)")
+    does.add_argument(
+        "--explain", action="store_true", help="say how the inputs would be sent, and why so"
+    )
+    does.add_argument(
+        "--print", action="store_true", help="print the body, and send nothing (a folder's default)"
+    )
     does.add_argument("--curl", action="store_true", help="print a curl command that sends it")
-    does.add_argument("--check", action="store_true", help="say what TensorFlow Serving would say against the body")
-    parser.add_argument("--save-body", metavar="FILE", help="with --print or --curl: write the body to a file")
+    does.add_argument(
+        "--check",
+        action="store_true",
+        help="say what TensorFlow Serving would say against the body",
+    )
+    parser.add_argument(
+        "--save-body", metavar="FILE", help="with --print or --curl: write the body to a file"
+    )
     parser.add_argument("--out", metavar="FILE", help="save the answer's tensors to a file")
-    parser.add_argument("--model", metavar="NAME", help="the model's name, if the URL is a server's")
-    parser.add_argument("--version", type=_version, dest="model_version", metavar="N", help="one version of the model")
+    parser.add_argument(
+        "--model", metavar="NAME", help="the model's name, if the URL is a server's"
+    )
+    parser.add_argument(
+        "--version",
+        type=_version,
+        dest="model_version",
+        metavar="N",
+        help="one version of the model",
+    )
     parser.add_argument("--label", metavar="NAME", help="the version behind a label")
-    parser.add_argument("--signature", metavar="NAME", default=DEFAULT, help=f"the signature (default: {DEFAULT})")
-    parser.add_argument("--verb", choices=VERBS, help="what to ask for (default: predict, or what the URL says)")
-    parser.add_argument("--protocol", choices=PROTOCOLS, help="what the server speaks (default: tensorflow)")
-    parser.add_argument("--url", default=LOCAL, help=f"with a folder: the server that --curl is for (default: {LOCAL})")
-    parser.add_argument("--layout", choices=rest.LAYOUTS, default="auto", help="rows or columns, by TensorFlow Serving's REST")
-    parser.add_argument("--prefer", choices=FORMS, help="the form that sparse and ragged inputs go in")
-    parser.add_argument("--cast", action="store_true", help="allow floats to be rounded to the signature's dtype")
+    parser.add_argument(
+        "--signature", metavar="NAME", default=DEFAULT, help=f"the signature (default: {DEFAULT})"
+    )
+    parser.add_argument(
+        "--verb", choices=VERBS, help="what to ask for (default: predict, or what the URL says)"
+    )
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, help="what the server speaks (default: tensorflow)"
+    )
+    parser.add_argument(
+        "--url",
+        default=LOCAL,
+        help=f"with a folder: the server that --curl is for (default: {LOCAL})",
+    )
+    parser.add_argument(
+        "--layout",
+        choices=rest.LAYOUTS,
+        default="auto",
+        help="rows or columns, by TensorFlow Serving's REST",
+    )
+    parser.add_argument(
+        "--prefer", choices=FORMS, help="the form that sparse and ragged inputs go in"
+    )
+    parser.add_argument(
+        "--cast", action="store_true", help="allow floats to be rounded to the signature's dtype"
+    )
     parser.add_argument("--compression", choices=("gzip",), help="pack the request")
-    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="a header that goes with it")
-    parser.add_argument("--deadline", type=float, default=60.0, metavar="SECONDS", help="how long it may take (default: 60)")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'NAME: VALUE'",
+        help="a header that goes with it",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="how long it may take (default: 60)",
+    )
     add_json(parser)
 
 
@@ -84,7 +146,9 @@ def run(args: argparse.Namespace) -> int:
             print(client.explain(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast))
             return 0
         if folder or args.curl or args.print or args.check:
-            call = client.build(inputs, verb=verb, prefer=args.prefer, layout=args.layout, cast=args.cast)
+            call = client.build(
+                inputs, verb=verb, prefer=args.prefer, layout=args.layout, cast=args.cast
+            )
             return _shown(args, client, call, verb)
         if verb == "predict":
             found = client.predict(inputs, prefer=args.prefer, layout=args.layout, cast=args.cast)
@@ -106,15 +170,24 @@ def _wrong(args: argparse.Namespace) -> str | None:
         return "--save-body goes with --print or --curl"
     if args.curl and (args.where.startswith("grpc") or args.url.startswith("grpc")):
         return "curl does not speak gRPC; leave out --curl, and tensorwire sends it"
-    if args.body is not None and (args.explain or args.where.startswith("grpc") or args.protocol == "kserve"):
+    if args.body is not None and (
+        args.explain or args.where.startswith("grpc") or args.protocol == "kserve"
+    ):
         return "--body is a JSON body for TensorFlow Serving's REST API; it goes as it is"
     bad = next((text for text in args.header if ":" not in text), None)
     return None if bad is None else f"a header is 'NAME: VALUE', not {bad!r}"
 
 
 def _client(args: argparse.Namespace, signature: str | Signature) -> Client:
-    headers = {name.strip(): value.strip() for name, _, value in (text.partition(":") for text in args.header)}
-    url, model = (args.where, args.model) if "://" in args.where else (args.url, args.model or _name(Path(args.where)))
+    headers = {
+        name.strip(): value.strip()
+        for name, _, value in (text.partition(":") for text in args.header)
+    }
+    url, model = (
+        (args.where, args.model)
+        if "://" in args.where
+        else (args.url, args.model or _name(Path(args.where)))
+    )
     return Client(
         url,
         model,
@@ -169,7 +242,9 @@ def _file(path: str) -> Any:
         try:
             return json.loads(Path(path).read_bytes())
         except ValueError as error:
-            raise DecodeError(f"no JSON: {error}", path=path, format="json", offset=getattr(error, "pos", 0)) from None
+            raise DecodeError(
+                f"no JSON: {error}", path=path, format="json", offset=getattr(error, "pos", 0)
+            ) from None
     found = lazy.load(read_from(path))
     return dict(found) if isinstance(found, Bundle) else found
 
@@ -180,7 +255,10 @@ def _one(value: Any, name: str, path: str) -> Any:
     if not name and len(value) == 1:
         return next(iter(value.values()))
     if name not in value:
-        raise SchemaError(f"{'no tensor ' + repr(name) if name else 'several tensors; say @FILE#TENSOR'}{choices(name, value)}", path=path)
+        raise SchemaError(
+            f"{'no tensor ' + repr(name) if name else 'several tensors; say @FILE#TENSOR'}{choices(name, value)}",
+            path=path,
+        )
     return value[name]
 
 
@@ -228,7 +306,11 @@ def _shown(args: argparse.Namespace, client: Client, call: Call, verb: str) -> i
 def _curl(args: argparse.Namespace, client: Client, call: Call, body: bytes) -> int:
     inline = len(body) <= MOST_INLINE and b"\0" not in body and _is_text(body)
     if not inline and args.save_body is None:
-        print("tensorwire request: the body does not fit into a command line; --save-body FILE puts it into a file", file=sys.stderr)
+        print(
+            "tensorwire request: the body does not fit into a command line; --save-body FILE puts"
+            " it into a file",
+            file=sys.stderr,
+        )
         return 2
     headers = list(args.header) + [f"{name}: {value}" for name, value in call.headers.items()]
     data = body.decode() if args.save_body is None else f"@{args.save_body}"
@@ -266,6 +348,12 @@ def _answered(args: argparse.Namespace, found: Mapping[str, Any]) -> int:
     for name, tensor in found.items():
         print(f"{name}: {describe(tensor)}")
         if args.out is None:
-            shown = tensor if isinstance(tensor, np.ndarray) else tensor.tolist() if isinstance(tensor, (Strings, Ragged)) else repr(tensor)
+            shown = (
+                tensor
+                if isinstance(tensor, np.ndarray)
+                else tensor.tolist()
+                if isinstance(tensor, (Strings, Ragged))
+                else repr(tensor)
+            )
             print("  " + str(shown).replace("\n", "\n  "))
     return 0

@@ -16,12 +16,20 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help="look at every record, not at a sample")
     add_limits(parser)
     add_json(parser)
-    examples(parser, "schema 'train-*.tfrecord'", "schema train-00000-of-00002.tfrecord --columns label,ids --full --json")
+    examples(
+        parser,
+        "schema 'train-*.tfrecord'",
+        "schema train-00000-of-00002.tfrecord --columns label,ids --full --json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     with terminal.bar() as bar:
-        told = None if bar is None else lambda done, total: bar.show(done / total if total else 1.0, "")
+        told = (
+            None
+            if bar is None
+            else lambda done, total: bar.show(done / total if total else 1.0, "")
+        )
         files = paths.expand(args.files)
         found = infer_schema(files, full=args.full, limits=limits_of(args), progress=told)
         found = sidecar.described(files, found)

@@ -25,23 +25,98 @@ For laptops and CI, where no container runs; production should run the real Tens
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.formatter_class = ABOUT, argparse.RawDescriptionHelpFormatter
-    parser.add_argument("models", nargs="+", metavar="[NAME=]DIR", help="a SavedModel, or a model's folder with numbered versions in it")
-    parser.add_argument("--rest", type=_port, default=8501, metavar="PORT", help="REST (default: 8501); 0 for any free port, or none")
-    parser.add_argument("--grpc", type=_port, default=8500, metavar="PORT", help="gRPC (default: 8500); 0 for any free port, or none")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, for this machine alone)")
     parser.add_argument(
-        "--allow-host", action="append", default=[], metavar="NAME", help="a name that clients may call the server by, besides localhost"
+        "models",
+        nargs="+",
+        metavar="[NAME=]DIR",
+        help="a SavedModel, or a model's folder with numbered versions in it",
     )
-    parser.add_argument("--versions", default="latest", metavar="latest|all|1,3", help="which versions to load (default: latest)")
-    parser.add_argument("--label", action="append", default=[], type=_label, metavar="[NAME:]LABEL=VERSION", help="name a version")
-    parser.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="look for new versions (default: every 1; 0: never)")
-    parser.add_argument("--max-body", type=int, default=256, metavar="MIB", help="largest request (default: 256 MiB)")
-    parser.add_argument("--connections", type=int, default=128, metavar="N", help="requests at once; more get 503 (default: 128)")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="for a client to send its request (default: 60)")
-    parser.add_argument("--grace", type=float, default=10.0, metavar="SECONDS", help="for running requests at the end (default: 10)")
-    parser.add_argument("--tensor-content", action="store_true", help="gRPC answers with tensor_content instead of typed fields")
-    parser.add_argument("--log", action="store_true", help="print a line for each request on standard error")
-    parser.add_argument("--verbose", action="store_true", help="--log, and what TensorFlow has to say")
+    parser.add_argument(
+        "--rest",
+        type=_port,
+        default=8501,
+        metavar="PORT",
+        help="REST (default: 8501); 0 for any free port, or none",
+    )
+    parser.add_argument(
+        "--grpc",
+        type=_port,
+        default=8500,
+        metavar="PORT",
+        help="gRPC (default: 8500); 0 for any free port, or none",
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1, for this machine alone)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name that clients may call the server by, besides localhost",
+    )
+    parser.add_argument(
+        "--versions",
+        default="latest",
+        metavar="latest|all|1,3",
+        help="which versions to load (default: latest)",
+    )
+    parser.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        type=_label,
+        metavar="[NAME:]LABEL=VERSION",
+        help="name a version",
+    )
+    parser.add_argument(
+        "--poll",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+        help="look for new versions (default: every 1; 0: never)",
+    )
+    parser.add_argument(
+        "--max-body",
+        type=int,
+        default=256,
+        metavar="MIB",
+        help="largest request (default: 256 MiB)",
+    )
+    parser.add_argument(
+        "--connections",
+        type=int,
+        default=128,
+        metavar="N",
+        help="requests at once; more get 503 (default: 128)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="for a client to send its request (default: 60)",
+    )
+    parser.add_argument(
+        "--grace",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="for running requests at the end (default: 10)",
+    )
+    parser.add_argument(
+        "--tensor-content",
+        action="store_true",
+        help="gRPC answers with tensor_content instead of typed fields",
+    )
+    parser.add_argument(
+        "--log", action="store_true", help="print a line for each request on standard error"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="--log, and what TensorFlow has to say"
+    )
     add_json(parser)
     examples(
         parser,
@@ -64,13 +139,18 @@ def _label(text: str) -> tuple[str | None, str, int]:
     where, _, number = text.rpartition("=")
     model, _, label = where.rpartition(":")
     if not label or not number.isascii() or not number.isdigit():
-        raise argparse.ArgumentTypeError(f"a label is given as stable=3 or ranker:stable=3, not {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"a label is given as stable=3 or ranker:stable=3, not {text!r}"
+        )
     return model or None, label, int(number)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.rest is None and args.grpc is None:
-        print("tensorwire serve: --rest and --grpc are both none, so nobody could connect", file=sys.stderr)
+        print(
+            "tensorwire serve: --rest and --grpc are both none, so nobody could connect",
+            file=sys.stderr,
+        )
         return 2
     models = named(_models(args.models))
     server = Server(
@@ -100,11 +180,14 @@ def run(args: argparse.Namespace) -> int:
     print(_shown(server, args), flush=True)
     stopped.wait()
     if not server.stop():
-        print(f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off", file=sys.stderr)
+        print(
+            f"tensorwire serve: requests still ran after {args.grace:g} s, and were broken off",
+            file=sys.stderr,
+        )
     sys.stdout.flush()
     sys.stderr.flush()
-    # Everything is answered and closed. TensorFlow would need seconds to unload itself, and a request
-    # that still runs would keep the process alive.
+    # Everything is answered and closed. TensorFlow would need seconds to unload itself, and a
+    # request that still runs would keep the process alive.
     os._exit(0)
 
 
@@ -122,12 +205,17 @@ def _models(given: list[str]) -> Any:
         one = {name: path} if sign and not os.path.exists(text) else named([text])
         for key, value in one.items():
             if key in pairs:
-                raise SchemaError(f"two models are called {key!r}; write NAME=DIR to call one of them otherwise", path=value)
+                raise SchemaError(
+                    f"two models are called {key!r}; write NAME=DIR to call one of them otherwise",
+                    path=value,
+                )
             pairs[key] = value
     return pairs
 
 
-def _labels(given: list[tuple[str | None, str, int]], models: list[str]) -> dict[str, dict[str, int]]:
+def _labels(
+    given: list[tuple[str | None, str, int]], models: list[str]
+) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for model, label, version in given:
         for name in models if model is None else [model]:
@@ -136,14 +224,24 @@ def _labels(given: list[tuple[str | None, str, int]], models: list[str]) -> dict
 
 
 def _shown(server: Server, args: argparse.Namespace) -> str:
-    urls = {"rest": server.rest_url if args.rest is not None else None, "grpc": server.grpc_url if args.grpc is not None else None}
+    urls = {
+        "rest": server.rest_url if args.rest is not None else None,
+        "grpc": server.grpc_url if args.grpc is not None else None,
+    }
     if args.json:
         models = {
-            name: {str(number): {key: one.json() for key, one in signatures.items()} for number, signatures in versions.items()}
+            name: {
+                str(number): {key: one.json() for key, one in signatures.items()}
+                for number, signatures in versions.items()
+            }
             for name, versions in server.signatures.items()
         }
         return json.dumps(urls | {"models": models})
-    lines = ["  ".join(f"{what} {url}" for what, url in (("REST", urls["rest"]), ("gRPC", urls["grpc"])) if url)]
+    lines = [
+        "  ".join(
+            f"{what} {url}" for what, url in (("REST", urls["rest"]), ("gRPC", urls["grpc"])) if url
+        )
+    ]
     for name, versions in server.signatures.items():
         for number, signatures in versions.items():
             lines += ["", f"{name}, version {number}"]
@@ -157,7 +255,9 @@ def _log(line: str) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """TensorFlow prints on standard error while it is imported, past Python and before anyone can tell it not to."""
+    """TensorFlow prints on standard error while it is imported, past Python and before anyone can
+    tell it not to.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     kept, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)

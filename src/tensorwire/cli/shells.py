@@ -1,4 +1,6 @@
-"""Completion scripts for shells, made from the parsers themselves, so that they know every option there is."""
+"""Completion scripts for shells, made from the parsers themselves, so that they know every option
+there is.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,11 @@ from typing import NamedTuple
 
 from .arguments import FILES, offered
 
-_TOP = {"--help": "show help", "--version": "show the version", "--debug": "show the traceback of an error"}
+_TOP = {
+    "--help": "show help",
+    "--version": "show the version",
+    "--debug": "show the traceback of an error",
+}
 
 
 class Option(NamedTuple):
@@ -44,7 +50,15 @@ def _command(name: str, about: str, parser: argparse.ArgumentParser) -> Command:
         by = offered(action) if action.nargs != 0 else None
         listed = by if isinstance(by, tuple) else ()
         if action.option_strings:
-            options.append(Option(list(action.option_strings), action.help or "", action.nargs != 0, listed, by == FILES))
+            options.append(
+                Option(
+                    list(action.option_strings),
+                    action.help or "",
+                    action.nargs != 0,
+                    listed,
+                    by == FILES,
+                )
+            )
         else:
             words += listed
     return Command(name, about, options, tuple(words))
@@ -67,13 +81,17 @@ def _bash(found: list[Command]) -> str:
         for option in one.options:
             if option.takes:
                 names = "|".join(option.names)
-                lines.append(f"        {names}) {_words(option.words) if option.words else ':'}; return ;;")
+                lines.append(
+                    f"        {names}) {_words(option.words) if option.words else ':'}; return ;;"
+                )
         every = [name for option in one.options for name in option.names]
         lines += ["      esac", f"      if [[ $cur == -* ]]; then {_words(every)}"]
         lines += [f"      else {_words(one.words)}"] if one.words else []
         lines += ["      fi ;;"]
     # With nothing found readline completes file names, with its own quoting.
-    return "\n".join([*lines, "  esac", "}", "complete -o bashdefault -o default -F _tensorwire tensorwire"])
+    return "\n".join(
+        [*lines, "  esac", "}", "complete -o bashdefault -o default -F _tensorwire tensorwire"]
+    )
 
 
 def _words(words: list[str] | tuple[str, ...]) -> str:
@@ -109,14 +127,22 @@ def _zsh(found: list[Command]) -> str:
             value = (
                 ""
                 if not option.takes
-                else f":value:({' '.join(option.words)})"
-                if option.words
-                else ":file:_files"
-                if option.files
-                else ":value: "
+                else (
+                    f":value:({' '.join(option.words)})"
+                    if option.words
+                    else ":file:_files"
+                    if option.files
+                    else ":value: "
+                )
             )
-            lines += [f"      {shlex.quote(f'{name}[{_zsh_text(option.about)}]{value}')} \\" for name in option.names]
-        lines.append(f"      {shlex.quote('*:argument:(' + ' '.join(one.words) + ')' if one.words else '*:file:_files')} ;;")
+            lines += [
+                f"      {shlex.quote(f'{name}[{_zsh_text(option.about)}]{value}')} \\"
+                for name in option.names
+            ]
+        lines.append(
+            "     "
+            f" {shlex.quote('*:argument:(' + ' '.join(one.words) + ')' if one.words else '*:file:_files')} ;;"
+        )
     return "\n".join([*lines, "  esac", "}", "compdef _tensorwire tensorwire"])
 
 
@@ -127,22 +153,38 @@ def _zsh_text(text: str) -> str:
 def _fish(found: list[Command]) -> str:
     names = " ".join(one.name for one in found)
     none = f"not __fish_seen_subcommand_from {names}"
-    lines = ["# fish completion of tensorwire: tensorwire completion fish > ~/.config/fish/completions/tensorwire.fish"]
-    lines += [f"complete -c tensorwire -n {_fish_text(none)} -l {name[2:]} -d {_fish_text(about)}" for name, about in _TOP.items()]
+    lines = [
+        "# fish completion of tensorwire: tensorwire completion fish >"
+        " ~/.config/fish/completions/tensorwire.fish"
+    ]
+    lines += [
+        f"complete -c tensorwire -n {_fish_text(none)} -l {name[2:]} -d {_fish_text(about)}"
+        for name, about in _TOP.items()
+    ]
     for one in found:
-        lines.append(f"complete -c tensorwire -f -n {_fish_text(none)} -a {one.name} -d {_fish_text(one.about)}")
+        lines.append(
+            f"complete -c tensorwire -f -n {_fish_text(none)} -a {one.name} -d"
+            f" {_fish_text(one.about)}"
+        )
     for one in found:
-        inside = f"complete -c tensorwire -n {_fish_text(f'__fish_seen_subcommand_from {one.name}')}"
+        inside = (
+            f"complete -c tensorwire -n {_fish_text(f'__fish_seen_subcommand_from {one.name}')}"
+        )
         for option in one.options:
-            flags = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
+            flags = " ".join(
+                f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
+                for name in option.names
+            )
             value = (
                 ""
                 if not option.takes
-                else f" -x -a {_fish_text(' '.join(option.words))}"
-                if option.words
-                else " -r -F"
-                if option.files
-                else " -x"
+                else (
+                    f" -x -a {_fish_text(' '.join(option.words))}"
+                    if option.words
+                    else " -r -F"
+                    if option.files
+                    else " -x"
+                )
             )
             lines.append(f"{inside} {flags}{value} -d {_fish_text(option.about)}")
         lines += [f"{inside} -f -a {_fish_text(' '.join(one.words))}"] if one.words else []

@@ -14,7 +14,17 @@ from ..explore.values import Look
 from ..records.filters import Where
 from ..records.summary import is_record_file
 from . import terminal
-from .arguments import add_format, add_json, add_limits, add_names, checked, count, examples, limits_of, read_from
+from .arguments import (
+    add_format,
+    add_json,
+    add_limits,
+    add_names,
+    checked,
+    count,
+    examples,
+    limits_of,
+    read_from,
+)
 
 RECORDS = 5
 """That are shown unless -n says otherwise."""
@@ -26,9 +36,18 @@ Print the values of tensors: what they are like, a corner of them, and on a term
 Of record files the records, with all their features. No more is read than is shown; of large
 tensors the statistics are those of a sample."""
     parser.add_argument(
-        "file", metavar="FILE", help="a tensor file, checkpoint or record file ('train-*.tfrecord'), or - for standard input"
+        "file",
+        metavar="FILE",
+        help=(
+            "a tensor file, checkpoint or record file ('train-*.tfrecord'), or - for standard input"
+        ),
     )
-    parser.add_argument("name", nargs="*", metavar="NAME", help="only these tensors; patterns are allowed ('layers/*')")
+    parser.add_argument(
+        "name",
+        nargs="*",
+        metavar="NAME",
+        help="only these tensors; patterns are allowed ('layers/*')",
+    )
     add_names(parser, "the same with commas; of records: only these features")
     parser.add_argument(
         "-n",
@@ -38,12 +57,21 @@ tensors the statistics are those of a sample."""
         help=f"so many tensors ({MOST}), rows of named ones (8) or records ({RECORDS}); 0 for all",
     )
     parser.add_argument(
-        "--slice", type=checked(selection.parse), metavar="SLICE", help="only this part of each tensor, as in Python: '0,:,3'"
+        "--slice",
+        type=checked(selection.parse),
+        metavar="SLICE",
+        help="only this part of each tensor, as in Python: '0,:,3'",
     )
-    parser.add_argument("--heat", action="store_true", help="draw a heat map, or the pattern of a sparse tensor")
+    parser.add_argument(
+        "--heat", action="store_true", help="draw a heat map, or the pattern of a sparse tensor"
+    )
     parser.add_argument("--histogram", action="store_true", help="draw a histogram")
-    parser.add_argument("--all", action="store_true", help="read all of a large tensor for its statistics")
-    parser.add_argument("--skip", type=count, default=0, metavar="N", help="records: leave out the first N")
+    parser.add_argument(
+        "--all", action="store_true", help="read all of a large tensor for its statistics"
+    )
+    parser.add_argument(
+        "--skip", type=count, default=0, metavar="N", help="records: leave out the first N"
+    )
     parser.add_argument(
         "--where",
         type=checked(Where),
@@ -64,7 +92,9 @@ tensors the statistics are those of a sample."""
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.format == "tfrecord" or (args.format is None and (_is_pattern(args.file) or is_record_file(args.file))):
+    if args.format == "tfrecord" or (
+        args.format is None and (_is_pattern(args.file) or is_record_file(args.file))
+    ):
         return _records(args)
     if args.where is not None or args.skip:
         raise UsageError("--where and --skip are for record files")
@@ -77,7 +107,9 @@ def run(args: argparse.Namespace) -> int:
     look = Look(paint, chosen, bars, args.all, rows, args.slice)
     most = MOST if args.number is None else args.number or None
     limits = limits_of(args)
-    shown = contents(read_from(args.file), names, format=args.format, most=most, look=look, limits=limits)
+    shown = contents(
+        read_from(args.file), names, format=args.format, most=most, look=look, limits=limits
+    )
     if args.json:
         terminal.say_json(shown.json)
     else:
@@ -86,7 +118,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _records(args: argparse.Namespace) -> int:
-    given = [flag for flag, value in (("--slice", args.slice), ("--heat", args.heat), ("--histogram", args.histogram)) if value]
+    given = [
+        flag
+        for flag, value in (
+            ("--slice", args.slice),
+            ("--heat", args.heat),
+            ("--histogram", args.histogram),
+        )
+        if value
+    ]
     if given:
         raise UsageError(f"{given[0]} is for tensors, and these are records")
     columns = [*args.name, *(args.names or [])]
@@ -97,7 +137,12 @@ def _records(args: argparse.Namespace) -> int:
         if args.json:
             terminal.say_json(record.json(columns or None), indent=None)
         else:
-            terminal.say_lines([*([""] if number else []), *record.lines(columns or None, max(terminal.width(), 100))])
+            terminal.say_lines(
+                [
+                    *([""] if number else []),
+                    *record.lines(columns or None, max(terminal.width(), 100)),
+                ]
+            )
     return 0
 
 

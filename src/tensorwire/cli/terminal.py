@@ -1,4 +1,6 @@
-"""What comes out: plain text in a pipe; on a terminal bars, and colours unless NO_COLOR is set, with rich if that is installed."""
+"""What comes out: plain text in a pipe; on a terminal bars, and colours unless NO_COLOR is set,
+with rich if that is installed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ def width() -> int:
     if said.isascii() and said.isdigit() and int(said):
         return int(said)
     try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80 if sys.__stdout__ is not None else 80
+        return (
+            os.get_terminal_size(sys.__stdout__.fileno()).columns or 80
+            if sys.__stdout__ is not None
+            else 80
+        )
     except (AttributeError, ValueError, OSError):
         return 80
 
@@ -42,11 +48,18 @@ def true_colour() -> bool:
 
 
 def unicode() -> bool:
-    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") in ("utf8", "utf16", "utf32", "utf8sig")
+    return (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") in (
+        "utf8",
+        "utf16",
+        "utf32",
+        "utf8sig",
+    )
 
 
 def say(*texts: object) -> None:
-    """Prints text. What is in it from a file only shows: a name cannot move the cursor or paint the terminal."""
+    """Prints text. What is in it from a file only shows: a name cannot move the cursor or paint the
+    terminal.
+    """
     for text in texts:
         shown = safe_lines(str(text))
         if not coloured() or not _rich_print(shown):
@@ -107,7 +120,9 @@ def _rich_json(text: str) -> bool:
 def complain(text: str) -> None:
     """One line on standard error."""
     with contextlib.suppress(OSError, ValueError):
-        print(f"\x1b[31m{text}\x1b[0m" if coloured(sys.stderr) else text, file=sys.stderr, flush=True)
+        print(
+            f"\x1b[31m{text}\x1b[0m" if coloured(sys.stderr) else text, file=sys.stderr, flush=True
+        )
 
 
 _MOMENT = 0.5
@@ -149,7 +164,9 @@ def bar() -> Iterator[Bar | None]:
 
 @contextlib.contextmanager
 def bytes_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """The same for work on so many bytes of so many, which mostly is done before anyone would look: it begins after a moment."""
+    """The same for work on so many bytes of so many, which mostly is done before anyone would look:
+    it begins after a moment.
+    """
     if not is_terminal(sys.stderr):
         yield None
         return
@@ -172,5 +189,9 @@ def _rich_bar() -> Any:
         from rich.progress import BarColumn, Progress, TextColumn
     except ImportError:
         return None
-    columns = (BarColumn(24), TextColumn("{task.percentage:>3.0f} %"), TextColumn("{task.description}", markup=False))
+    columns = (
+        BarColumn(24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.description}", markup=False),
+    )
     return Progress(*columns, console=Console(stderr=True), transient=True)

@@ -14,7 +14,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     add_file(parser, what)
     add_limits(parser)
     add_json(parser)
-    examples(parser, "verify model.safetensors", "verify train-00000-of-00002.tfrecord --json", "verify - < model.safetensors")
+    examples(
+        parser,
+        "verify model.safetensors",
+        "verify train-00000-of-00002.tfrecord --json",
+        "verify - < model.safetensors",
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,9 +17,18 @@ EXAMPLES = """examples:
 def options(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="a tensor file, a record file, a checkpoint's prefix, or a folder of them")
-    parser.add_argument("--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any that is free)")
-    parser.add_argument("--no-browser", action="store_true", help="print the address, and open no browser")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a tensor file, a record file, a checkpoint's prefix, or a folder of them",
+    )
+    parser.add_argument(
+        "--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any that is free)"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address, and open no browser"
+    )
 
 
 def _port(text: str) -> int:

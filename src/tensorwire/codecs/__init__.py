@@ -1,7 +1,8 @@
 """One module a format, and the table of all of them.
 
-A codec is a frozen dataclass whose fields are its options, with `encode(value) -> chunks` and `decode(data, copy) -> value`: pure bytes
-to values, no file, socket, clock or global. It is imported when it is first used; only `api` resolves this table.
+A codec is a frozen dataclass whose fields are its options, with `encode(value) -> chunks` and
+`decode(data, copy) -> value`: pure bytes to values, no file, socket, clock or global. It is
+imported when it is first used; only `api` resolves this table.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ class Codec(Protocol):
     """What every format has."""
 
     def encode(self, value: Any) -> list[Any]:
-        """Buffers that make up the bytes, large data not copied; EncodeError if the value does not fit the format."""
+        """Buffers that make up the bytes, large data not copied; EncodeError if the value does not
+        fit the format.
+        """
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        """The value of the bytes, arrays by the memory rules; DecodeError, with format and offset, for anything else."""
+        """The value of the bytes, arrays by the memory rules; DecodeError, with format and offset,
+        for anything else.
+        """
 
 
 class Format(NamedTuple):
@@ -42,7 +47,8 @@ class Format(NamedTuple):
     writes: bool = True
     """Whether it is written too."""
     files: bool = False
-    """Whether it is several files that share a prefix, which is what `save` and `open` are given."""
+    """Whether it is several files that share a prefix, which is what `save` and `open` are given.
+    """
 
 
 FORMATS: dict[str, Format] = {
@@ -65,7 +71,15 @@ FORMATS: dict[str, Format] = {
             True,
             (".pb",),
         ),
-        Format("npy", "npy:Npy", "NumPy's file of one array; what NumPy cannot say stands behind it", True, (".npy",), True, True),
+        Format(
+            "npy",
+            "npy:Npy",
+            "NumPy's file of one array; what NumPy cannot say stands behind it",
+            True,
+            (".npy",),
+            True,
+            True,
+        ),
         Format(
             "npz",
             "npz:Npz",
@@ -97,8 +111,23 @@ FORMATS: dict[str, Format] = {
             extra="arrow",
             compressions=("zstd", "snappy", "gzip", "lz4"),
         ),
-        Format("protobuf", "protobuf:Protobuf", "our tensor_data.proto, for other languages", True, (".tensor",), lazy=True, metadata=True),
-        Format("json", "json:Json", "text that people and other languages read", True, (".json",), metadata=True),
+        Format(
+            "protobuf",
+            "protobuf:Protobuf",
+            "our tensor_data.proto, for other languages",
+            True,
+            (".tensor",),
+            lazy=True,
+            metadata=True,
+        ),
+        Format(
+            "json",
+            "json:Json",
+            "text that people and other languages read",
+            True,
+            (".json",),
+            metadata=True,
+        ),
         Format(
             "checkpoint",
             "checkpoint.codec:Checkpoint",
@@ -120,6 +149,12 @@ FORMATS: dict[str, Format] = {
             writes=False,
         ),
         Format("example", "example:Example", "one tf.train.Example", False, (".example",)),
-        Format("raw", "raw:Raw", "bare numbers; dtype, shape and byte order travel separately", False, (".raw", ".bin")),
+        Format(
+            "raw",
+            "raw:Raw",
+            "bare numbers; dtype, shape and byte order travel separately",
+            False,
+            (".raw", ".bin"),
+        ),
     )
 }

@@ -1,4 +1,6 @@
-"""What containers of arrays share: a dense array at a place of a Source, and how arrays by name find their places in a spec."""
+"""What containers of arrays share: a dense array at a place of a Source, and how arrays by name
+find their places in a spec.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,23 @@ from .container import Rows
 
 
 class StoredPart:
-    """An array in C order, little-endian, read on demand: all of it, or some rows, which are one run of bytes."""
+    """An array in C order, little-endian, read on demand: all of it, or some rows, which are one
+    run of bytes.
+    """
 
-    __slots__ = ("_at", "_copy", "_format", "_matches", "_source", "checksum", "dtype", "name", "nbytes", "row", "shape")
+    __slots__ = (
+        "_at",
+        "_copy",
+        "_format",
+        "_matches",
+        "_source",
+        "checksum",
+        "dtype",
+        "name",
+        "nbytes",
+        "row",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -32,10 +48,18 @@ class StoredPart:
         name: str | None = None,
         matches: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`matches` says whether bytes have the checksum that was stored with them, if there is one."""
+        """`matches` says whether bytes have the checksum that was stored with them, if there is
+        one.
+        """
         self.name, self.row, self.dtype, self.shape = name, row, row.name, shape
         self.nbytes, self.checksum = math.prod(shape) * row.numpy.itemsize, matches is not None
-        self._source, self._at, self._copy, self._format, self._matches = source, at, copy, format, matches
+        self._source, self._at, self._copy, self._format, self._matches = (
+            source,
+            at,
+            copy,
+            format,
+            matches,
+        )
 
     @property
     def offset(self) -> int:
@@ -54,9 +78,15 @@ class StoredPart:
         if rows is not None:
             start, stop = rows
             if not shape or not 0 <= start <= stop <= shape[0]:
-                raise DecodeError(f"rows {start} to {stop} of a tensor of shape {list(shape)}", offset=at)
+                raise DecodeError(
+                    f"rows {start} to {stop} of a tensor of shape {list(shape)}", offset=at
+                )
             stride = math.prod(shape[1:]) * row.numpy.itemsize
-            at, size, shape = at + start * stride, (stop - start) * stride, (stop - start, *shape[1:])
+            at, size, shape = (
+                at + start * stride,
+                (stop - start) * stride,
+                (stop - start, *shape[1:]),
+            )
         into = getattr(self._source, "read_into", None)
         view: Any
         if into is not None:  # straight into the array, which is nobody else's
@@ -69,9 +99,17 @@ class StoredPart:
             raise ChecksumError("the data do not match their checksum", offset=at)
         if into is None:
             array = memory.dense(view, 0, row.numpy, shape, self._copy, base=at)
-        bad = dtypes.noncanonical(row, array.reshape(-1).view(np.uint8)) if row.name == "bool" or row.bits < 8 else None
+        bad = (
+            dtypes.noncanonical(row, array.reshape(-1).view(np.uint8))
+            if row.name == "bool" or row.bits < 8
+            else None
+        )
         if bad is not None:
-            why = "a bool is neither 0 nor 1" if row.name == "bool" else f"a byte that is no value of {row.name}"
+            why = (
+                "a bool is neither 0 nor 1"
+                if row.name == "bool"
+                else f"a byte that is no value of {row.name}"
+            )
             raise DecodeError(why, offset=at + bad)
         return array
 
@@ -124,8 +162,15 @@ def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
     return found
 
 
-def assign(spec: Any, metadata: dict[str, str], parts: dict[str, Any], stored: Callable[[str], str] | None = None) -> tuple[Any, list[Any]]:
-    """The spec, a bundle's metadata put back, and its parts in order. `stored` says what a part is called in the container."""
+def assign(
+    spec: Any,
+    metadata: dict[str, str],
+    parts: dict[str, Any],
+    stored: Callable[[str], str] | None = None,
+) -> tuple[Any, list[Any]]:
+    """The spec, a bundle's metadata put back, and its parts in order. `stored` says what a part is
+    called in the container.
+    """
     names = lowering.names(spec, len(parts))
     if stored is not None:
         names = [stored(name) for name in names]

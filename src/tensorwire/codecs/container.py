@@ -1,7 +1,8 @@
 """Reading one tensor, or some rows of one, out of many: what every lazy container shares.
 
-A container is a spec of `lowering` and parts that can be read row by row. Its keys are the tensors of the value, by their way ("tokens",
-"layers/2/kernel"); what is read for `rows` are those rows' bytes only, through the offsets of strings and the splits of ragged tensors.
+A container is a spec of `lowering` and parts that can be read row by row. Its keys are the tensors
+of the value, by their way ("tokens", "layers/2/kernel"); what is read for `rows` are those rows'
+bytes only, through the offsets of strings and the splits of ragged tensors.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ class PackedPart:
 
     def read(self, rows: Rows = None) -> Any:
         if self._part.dtype != "uint8" or len(self._part.shape) != 1:
-            raise DecodeError(f"packed data in a part of {self._part.dtype} {list(self._part.shape)}, not bytes")
+            raise DecodeError(
+                f"packed data in a part of {self._part.dtype} {list(self._part.shape)}, not bytes"
+            )
         if rows is None:
             return self._entry.unpack(self._part.read(), self._budget)
         return self._entry.rows(self._part.shape[0], self._part.read, rows, self._budget)
@@ -115,13 +118,19 @@ class _Leaf(NamedTuple):
 class Container:
     """Tensors by name, read when they are asked for.
 
-    What a read expands is drawn on `budget`. Its owner starts the budget again for each call: see `_limits`.
+    What a read expands is drawn on `budget`. Its owner starts the budget again for each call: see
+    `_limits`.
     """
 
-    def __init__(self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], budget: Budget) -> None:
+    def __init__(
+        self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], budget: Budget
+    ) -> None:
         if lowering.is_packed(spec):
             said = lowering.entries(spec, len(parts))
-            parts = [part if entry is None else PackedPart(part, entry, budget) for entry, part in zip(said, parts, strict=True)]
+            parts = [
+                part if entry is None else PackedPart(part, entry, budget)
+                for entry, part in zip(said, parts, strict=True)
+            ]
             spec = lowering.inside(spec)
         self.tree, self.parts, self.metadata, self.budget = spec, parts, metadata, budget
         self._leaves = dict(_leaves(spec, len(parts)))
@@ -135,7 +144,9 @@ class Container:
         spec, parts = lowering.lower(value, strings=True)
         metadata = value.metadata if isinstance(value, Bundle) else {}
         stored = [MemoryPart(part) for part in parts]
-        return cls(spec, stored, metadata, budget or DEFAULT.call(sum(part.nbytes for part in stored)))
+        return cls(
+            spec, stored, metadata, budget or DEFAULT.call(sum(part.nbytes for part in stored))
+        )
 
     def close(self) -> None:
         """Ends what reading needs besides the source: nothing, in most formats."""
@@ -156,7 +167,9 @@ class Container:
 
     @property
     def unlisted(self) -> list[str]:
-        """Names that can be read and are no keys: what is no tensor of the value, and must be whole all the same."""
+        """Names that can be read and are no keys: what is no tensor of the value, and must be whole
+        all the same.
+        """
         return []
 
     def __contains__(self, name: object) -> bool:
@@ -196,7 +209,9 @@ class Container:
                 return lost
             node, parts = self._leaf(name)
             packed = next((how for part in parts if (how := getattr(part, "packed", None))), None)
-            return TensorSpec(*_describe(node, parts), sum(part.nbytes for part in parts), _scheme(node), packed)
+            return TensorSpec(
+                *_describe(node, parts), sum(part.nbytes for part in parts), _scheme(node), packed
+            )
         except DecodeError as error:
             raise error.add(tensor=name) from None
 
@@ -220,11 +235,15 @@ def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
     tensors = list(lowering.tensors(spec, count))
     at = 0
     made: dict[int, _Leaf] = {}
-    for name, (_, node, size) in zip(lowering.unique(way for way, _, _ in tensors), tensors, strict=True):
+    for name, (_, node, size) in zip(
+        lowering.unique(way for way, _, _ in tensors), tensors, strict=True
+    ):
         if "same" in node:
             leaf = made.get(node["same"]) if type(node["same"]) is int else None
             if leaf is None:
-                raise DecodeError("a spec says that a tensor is the same as one that is none", tensor=name)
+                raise DecodeError(
+                    "a spec says that a tensor is the same as one that is none", tensor=name
+                )
         else:
             leaf = made[at] = _Leaf(node, at, size)
         yield name, leaf
@@ -244,15 +263,20 @@ def _unknown(node: Any, parts: Sequence[Part]) -> TensorSpec | None:
 
 
 def _check(node: Any, parts: Sequence[Part]) -> None:
-    """That a tensor's parts have the dtypes and shapes that its node needs, as far as it can be told without reading them.
+    """That a tensor's parts have the dtypes and shapes that its node needs, as far as it can be
+    told without reading them.
 
-    Whoever made the file may lie. After this, describing a tensor and reading rows of it rest on what is known; what the parts hold is
-    checked when they are read.
+    Whoever made the file may lie. After this, describing a tensor and reading rows of it rest on
+    what is known; what the parts hold is checked when they are read.
     """
     kind = next(iter(node), None)
     if kind == "dtype":
         row = dtypes.BY_NAME.get(node["dtype"]) if isinstance(node["dtype"], str) else None
-        ok = row is not None and not row.reading_only and (row.numpy.kind != "c" or parts[0].shape[-1:] == (2,))
+        ok = (
+            row is not None
+            and not row.reading_only
+            and (row.numpy.kind != "c" or parts[0].shape[-1:] == (2,))
+        )
     elif kind == "strings":
         shape = node["strings"]
         ok = isinstance(shape, list) and all(type(dim) is int and dim >= 0 for dim in shape)
@@ -260,20 +284,40 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
         ok = ok and parts[1].shape[0] == validate.elements(shape, DecodeError) + 1
     elif kind == "quantized":
         ok = (
-            isinstance(node["quantized"], dict) and next(iter(node["quantized"]), "dtype") == "dtype" and isinstance(node.get("dtype"), str)
+            isinstance(node["quantized"], dict)
+            and next(iter(node["quantized"]), "dtype") == "dtype"
+            and isinstance(node.get("dtype"), str)
         )
-        ok = ok and isinstance(node.get("scheme"), str) and (node.get("axis") is None or type(node["axis"]) is int)
+        ok = (
+            ok
+            and isinstance(node.get("scheme"), str)
+            and (node.get("axis") is None or type(node["axis"]) is int)
+        )
         ok = ok and len(parts) == (3 if "axis" in node else 1)
-        ok = ok and all(part.dtype in ("float32", "float64", "int64") and len(part.shape) <= 1 for part in parts[1:])
+        ok = ok and all(
+            part.dtype in ("float32", "float64", "int64") and len(part.shape) <= 1
+            for part in parts[1:]
+        )
         if ok:
             _check(node["quantized"], parts[:1])
     elif kind == "sparse":
-        ok = parts[0].dtype == "int64" and len(parts[0].shape) == 2 and _is_vector(parts[-1], "int64")
+        ok = (
+            parts[0].dtype == "int64"
+            and len(parts[0].shape) == 2
+            and _is_vector(parts[-1], "int64")
+        )
         _check_values(node["sparse"], parts[1:-1])
     elif kind == "ragged":
         count, uniform = node.get("splits"), node.get("uniform")
-        ok = type(count) is int and 0 < count < len(parts) and (uniform is None or (isinstance(uniform, list) and len(uniform) == count))
-        ok = ok and all(_is_vector(part, "int32", "int64") and part.shape[0] for part in parts[len(parts) - count :])
+        ok = (
+            type(count) is int
+            and 0 < count < len(parts)
+            and (uniform is None or (isinstance(uniform, list) and len(uniform) == count))
+        )
+        ok = ok and all(
+            _is_vector(part, "int32", "int64") and part.shape[0]
+            for part in parts[len(parts) - count :]
+        )
         ok = ok and all(length is None or type(length) is int for length in uniform or [])
         if ok:
             _check_values(node["ragged"], parts[:-count])
@@ -286,7 +330,13 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
 
 
 def _check_values(node: Any, parts: Sequence[Part]) -> None:
-    if not isinstance(node, dict) or next(iter(node), None) not in (None, "dtype", "text", "strings", "quantized"):
+    if not isinstance(node, dict) or next(iter(node), None) not in (
+        None,
+        "dtype",
+        "text",
+        "strings",
+        "quantized",
+    ):
         raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
     _check(node, parts)
     if not (node.get("strings") if "strings" in node else parts[0].shape):
@@ -335,7 +385,14 @@ def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], budget: 
     if kind == "sparse":
         return _sparse_rows(node, parts, start, stop, budget)
     if kind == "quantized":  # a scale for each row, or one for all
-        return lowering.lift(node, [parts[0].read(rows), *(part.read(rows if node["axis"] == 0 else None) for part in parts[1:])], budget)
+        return lowering.lift(
+            node,
+            [
+                parts[0].read(rows),
+                *(part.read(rows if node["axis"] == 0 else None) for part in parts[1:]),
+            ],
+            budget,
+        )
     return lowering.lift(node, [parts[0].read(rows)], budget)
 
 
@@ -345,7 +402,9 @@ def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Str
     offsets: Array = parts[1].read((start * inner, stop * inner + 1))
     low, high = int(offsets[0]), int(offsets[-1])
     if not 0 <= low <= high <= parts[0].shape[0]:
-        raise DecodeError(f"offsets of strings go from {low} to {high}, and there are {parts[0].shape[0]} bytes")
+        raise DecodeError(
+            f"offsets of strings go from {low} to {high}, and there are {parts[0].shape[0]} bytes"
+        )
     spec = {**node, "strings": [stop - start, *shape[1:]]}
     found: Strings = lowering.lift(spec, [parts[0].read((low, high)), offsets - offsets[0]])
     return found
@@ -383,7 +442,10 @@ def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget
         everything = indices.read()
         keep = np.flatnonzero((everything[:, 0] >= start) & (everything[:, 0] < stop))
         values = lowering.lift(node["sparse"], [part.read() for part in parts[1:-1]], budget)
-        chosen, values = everything[keep], values.rows(keep) if isinstance(values, Quantized) else values[keep]
+        chosen, values = (
+            everything[keep],
+            values.rows(keep) if isinstance(values, Quantized) else values[keep],
+        )
     moved = chosen.copy()
     moved[:, 0] -= start
     dims = shape.copy()

@@ -1,4 +1,6 @@
-"""What is to be done with every record: plain data that a worker gets once, and whose hash says whether two runs mean the same."""
+"""What is to be done with every record: plain data that a worker gets once, and whose hash says
+whether two runs mean the same.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,12 @@ class Spec:
     source: str
     target: str
     features: dict[str, Any] | None = None
-    """The schema as JSON, where the source or the target needs one; None for records that are only moved."""
+    """The schema as JSON, where the source or the target needs one; None for records that are only
+    moved.
+    """
     strict: bool = False
-    """Whether a feature that the schema does not have is an error: it would be lost without a word."""
+    """Whether a feature that the schema does not have is an error: it would be lost without a word.
+    """
     columns: list[str] | None = None
     """What is written, if that is not all that is read."""
     reads: list[str] | None = None
@@ -45,18 +50,25 @@ class Spec:
     bounds: list[int] | None = None
     """For a shuffle: how many records the shards have, as the number of the first of each."""
     strata: dict[str, list[int]] | None = None
-    """For a sample: by value (in hexadecimal), how many records there are and how many are wanted."""
+    """For a sample: by value (in hexadecimal), how many records there are and how many are wanted.
+    """
     bare: list[str] = field(default_factory=list)
     """Features that go as the bytes that they are in an Example."""
     blank: str | None = None
-    """The columns of all files, where no schema says it and some have more than others: a batch without rows, packed, in base64."""
+    """The columns of all files, where no schema says it and some have more than others: a batch
+    without rows, packed, in base64.
+    """
     memory: int = 2 << 30
     """Bytes that a shard may take which must be held whole."""
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists; what has its default is left out."""
         usual = asdict(type(self)(self.source, self.target))
-        plain = {name: value for name, value in asdict(self).items() if name in ("source", "target") or value != usual[name]}
+        plain = {
+            name: value
+            for name, value in asdict(self).items()
+            if name in ("source", "target") or value != usual[name]
+        }
         return {"version": VERSION, **plain}
 
     @classmethod
@@ -89,4 +101,6 @@ def digest(value: Any) -> str:
     >>> digest({"b": 1, "a": [2]}) == digest({"a": [2], "b": 1})
     True
     """
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:20]
+    return hashlib.sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()[:20]

@@ -1,11 +1,13 @@
 """example: one tf.train.Example holds any value, each part a feature.
 
-Vectors of float32 and int64 and of strings are the three kinds of lists that Examples have. Every other part is a bytes list of one
-TensorProto, exactly what `tf.io.serialize_tensor` gives, so `tf.io.parse_single_example` and `tf.io.parse_tensor` read it. What features
-cannot say is JSON in one more of them, named "tensorwire": `{"version": 1, "spec": NODE, "tensors": [...]}`, with the spec of `lowering`
-and the names of the features that hold a TensorProto. It is left out when a dict of lists, in the order of the message, says it all; so an
-Example of anyone else is such a dict. By protobuf's rules a name that stands twice counts as the last one, and a feature without a list
-is none.
+Vectors of float32 and int64 and of strings are the three kinds of lists that Examples have. Every
+other part is a bytes list of one TensorProto, exactly what `tf.io.serialize_tensor` gives, so
+`tf.io.parse_single_example` and `tf.io.parse_tensor` read it. What features cannot say is JSON in
+one more of them, named "tensorwire": `{"version": 1, "spec": NODE, "tensors": [...]}`, with the
+spec of `lowering` and the names of the features that hold a TensorProto. It is left out when a dict
+of lists, in the order of the message, says it all; so an Example of anyone else is such a dict. By
+protobuf's rules a name that stands twice counts as the last one, and a feature without a list is
+none.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ class Example:
             raise EncodeError(f"the name {KEY!r} is taken", format=FORMAT, tensor=KEY)
         tensors = [name for name, part in zip(names, parts, strict=True) if not _kind(part)]
         if tensors or not says_it_all(spec, names):
-            text = jsontext.write({"version": VERSION, "spec": spec} | ({"tensors": tensors} if tensors else {}))
+            text = jsontext.write(
+                {"version": VERSION, "spec": spec} | ({"tensors": tensors} if tensors else {})
+            )
             names, parts = [KEY, *names], [Strings.of([text]), *parts]
         chunks = list(_features(names, parts))
         size = sum(map(len, chunks))
@@ -67,7 +71,8 @@ class Example:
         try:
             return self._decode(data, copy, self.limits.call(len(data)))
         except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
+            # what has no place of its own is the message's
+            raise error.add(format=FORMAT, offset=0) from None
 
     def _decode(self, data: memoryview, copy: bool | None, budget: Budget) -> Any:
         found, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
@@ -76,18 +81,34 @@ class Example:
         spec, tensors, offset = _said(data, found.pop(KEY))
         try:
             names = lowering.names(spec, len(found))
-            if len(names) != len(found) or not found.keys() <= set(names) or not tensors <= set(names):
+            if (
+                len(names) != len(found)
+                or not found.keys() <= set(names)
+                or not tensors <= set(names)
+            ):
                 raise DecodeError("the features are not those of the tensorwire spec")
-            parts = [_tensor(codec, data, name, found[name], copy) if name in tensors else _list(data, found[name], copy) for name in names]
+            parts = [
+                (
+                    _tensor(codec, data, name, found[name], copy)
+                    if name in tensors
+                    else _list(data, found[name], copy)
+                )
+                for name in names
+            ]
             return lowering.lift(spec, parts, budget)
         except DecodeError as error:
             raise error.add(offset=offset) from None
 
 
-def _tensor(codec: tensorproto.TensorProto, data: memoryview, name: str, values: Array, copy: bool | None) -> Array | Strings:
+def _tensor(
+    codec: tensorproto.TensorProto, data: memoryview, name: str, values: Array, copy: bool | None
+) -> Array | Strings:
     """The TensorProto of a feature."""
     if values.shape != (1, 2):
-        raise DecodeError("the spec says that a feature holds a TensorProto, and it is no bytes list of one", tensor=name)
+        raise DecodeError(
+            "the spec says that a feature holds a TensorProto, and it is no bytes list of one",
+            tensor=name,
+        )
     start, size = values[0].tolist()
     try:
         return codec.part(data, start, start + size, copy)
@@ -106,18 +127,29 @@ def _kind(part: Array | Strings) -> int:
 
 
 def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
-    """The entries of the map. Lists that follow each other are written in one go; data that would be large is not copied."""
+    """The entries of the map. Lists that follow each other are written in one go; data that would
+    be large is not copied.
+    """
     lists: list[Any] = []
     for name, part in zip(names, parts, strict=True):
         kind = _kind(part)
         if kind and (kind != FLOAT or part.nbytes <= memory.INLINE):
             strings = isinstance(part, Strings)
-            lists.append((name.encode(), kind, part.data if strings else part, part.offsets if strings else None))
+            lists.append(
+                (
+                    name.encode(),
+                    kind,
+                    part.data if strings else part,
+                    part.offsets if strings else None,
+                )
+            )
             continue
         if lists:
             yield _lists(lists)
             lists = []
-        yield from _one(name.encode(), kind or BYTES, [memory.chunk(part)] if kind else tensorproto.write(part))
+        yield from _one(
+            name.encode(), kind or BYTES, [memory.chunk(part)] if kind else tensorproto.write(part)
+        )
     if lists:
         yield _lists(lists)
 
@@ -139,11 +171,17 @@ def _one(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
 
 
 def _too_large(size: int) -> EncodeError:
-    return EncodeError(f"{size} bytes or more do not fit an Example, which ends at 2 GiB; safetensors has no such limit", format=FORMAT)
+    return EncodeError(
+        f"{size} bytes or more do not fit an Example, which ends at 2 GiB; safetensors has no such"
+        " limit",
+        format=FORMAT,
+    )
 
 
 def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
-    """The features in the order of the message: numbers, or for strings [n, 2] of where each begins and its size."""
+    """The features in the order of the message: numbers, or for strings [n, 2] of where each begins
+    and its size.
+    """
     order = _order(data, limits)
     starts, sizes = np.zeros(1, np.int64), np.array([len(data)])
     survey = kernels.ExampleSurvey(len(order))
@@ -152,14 +190,19 @@ def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
         raise problem(code, at, FORMAT)
     _, sequences, rows = survey.result()
     if sequences:
-        raise DecodeError("this is a tf.train.SequenceExample; tw.io.parse_single_sequence_example reads it")
+        raise DecodeError(
+            "this is a tf.train.SequenceExample; tw.io.parse_single_sequence_example reads it"
+        )
     columns = []
     for name, _, _, kinds, _, _, count, *_ in rows:
         kind = next((kind for kind in (BYTES, FLOAT, INT64) if kinds[kind]), 0)
         if not kind:
             continue
         if 8 * count > len(data) and 8 * count > limits.tensor:
-            raise LimitError(f"{len(data)} bytes hold {count} values; Limits(tensor=...) allows {limits.tensor} bytes")
+            raise LimitError(
+                f"{len(data)} bytes hold {count} values; Limits(tensor=...) allows {limits.tensor}"
+                " bytes"
+            )
         columns.append(example.Column(name, PLACES if kind == BYTES else kind, count))
     filled = example.Columns(columns, 1)
     filled.fill(data, starts, sizes)
@@ -186,7 +229,10 @@ def _order(data: memoryview, limits: Limits) -> dict[bytes, str]:
             except UnicodeDecodeError:
                 raise DecodeError(f"the name {name!r:.60} is not UTF-8", offset=offset) from None
             if len(found) > limits.names:
-                raise LimitError(f"more than {limits.names} features; Limits(names=...) allows more", offset=offset)
+                raise LimitError(
+                    f"more than {limits.names} features; Limits(names=...) allows more",
+                    offset=offset,
+                )
     return found
 
 
@@ -200,12 +246,16 @@ def _blocks(data: memoryview, start: int, stop: int, number: int) -> Iterator[tu
 def _list(data: memoryview, values: Array, copy: bool | None) -> Array | Strings:
     """A feature as the vector that it is."""
     if copy is False and values.size:
-        raise DecodeError("copy=False, but the values of a feature are always converted; leave copy out")
+        raise DecodeError(
+            "copy=False, but the values of a feature are always converted; leave copy out"
+        )
     if values.ndim == 1:
         return values if copy else memory.read_only(values)
     places, offsets = values.tolist(), np.zeros(len(values) + 1, np.int64)
     np.cumsum(values[:, 1], out=offsets[1:])
-    joined = np.frombuffer(bytearray().join([data[start : start + size] for start, size in places]), np.uint8)
+    joined = np.frombuffer(
+        bytearray().join([data[start : start + size] for start, size in places]), np.uint8
+    )
     if not copy:
         joined, offsets = memory.read_only(joined), memory.read_only(offsets)
     return trusted(Strings, joined, offsets, (len(places),), False)
@@ -217,8 +267,14 @@ def _said(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
         raise DecodeError(f"the feature {KEY!r} is no bytes list of one text")
     start, size = values[0].tolist()
     ours = jsontext.parse(data[start : start + size], FORMAT, start)
-    if not isinstance(ours, dict) or ours.get("version") != VERSION or not {"spec"} <= ours.keys() <= {"version", "spec", "tensors"}:
-        raise DecodeError(f"the feature {KEY!r} is of another version than {VERSION}, or not ours", offset=start)
+    if (
+        not isinstance(ours, dict)
+        or ours.get("version") != VERSION
+        or not {"spec"} <= ours.keys() <= {"version", "spec", "tensors"}
+    ):
+        raise DecodeError(
+            f"the feature {KEY!r} is of another version than {VERSION}, or not ours", offset=start
+        )
     tensors = ours.get("tensors", [])
     if not isinstance(tensors, list) or not all(isinstance(name, str) for name in tensors):
         raise DecodeError(f"tensors in the feature {KEY!r} are a list of names", offset=start)

@@ -1,4 +1,5 @@
-"""What the features of Examples are on their way from file to file, and what is said of them where they arrive.
+"""What the features of Examples are on their way from file to file, and what is said of them where
+they arrive.
 
 A tensor of a known shape is a column of that shape. Where dimensions vary it is a column of lists,
 in the formats whose columns may be lists of any depth. A tensor without a shape, or that is
@@ -28,12 +29,20 @@ def travelling(spec: Spec) -> dict[str, Feature]:
     >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=names))
     {'x': Feature(float (4,)), 'any': Feature(bytes ())}
     """
-    return {name: _bytes(feature) if name in spec.bare else feature for name, feature in _all(spec).items()}
+    return {
+        name: _bytes(feature) if name in spec.bare else feature
+        for name, feature in _all(spec).items()
+    }
 
 
 def in_examples(spec: Spec) -> Schema:
     """What the written columns become in an Example."""
-    return Schema({name: _packed(name, feature, spec) for name, feature in _written(spec, travelling(spec)).items()})
+    return Schema(
+        {
+            name: _packed(name, feature, spec)
+            for name, feature in _written(spec, travelling(spec)).items()
+        }
+    )
 
 
 def remembered(spec: Spec) -> Schema:
@@ -86,11 +95,22 @@ def _packed(name: str, feature: Feature, spec: Spec) -> Feature:
     if name not in spec.tensors or name in spec.bare or feature.encoding:
         return feature
     numbers = feature.kind != BYTES and feature.fixed
-    return Feature(BYTES, feature.shape if numbers else None, feature.dtype if numbers else "", encoding="tensor")
+    return Feature(
+        BYTES,
+        feature.shape if numbers else None,
+        feature.dtype if numbers else "",
+        encoding="tensor",
+    )
 
 
 def _cast(feature: Feature, dtype: str) -> Feature:
-    kind = feature.kind if feature.encoding else INT64 if dtypes.named(dtype).numpy.kind in "iub" else FLOAT
+    kind = (
+        feature.kind
+        if feature.encoding
+        else INT64
+        if dtypes.named(dtype).numpy.kind in "iub"
+        else FLOAT
+    )
     return replace(feature, kind=kind, dtype=dtype, default=None)
 
 
@@ -98,4 +118,7 @@ def check_casts(spec: Spec) -> None:
     """That numbers are cast, and nothing else."""
     for name, feature in travelling(spec).items() if spec.cast else ():
         if name in spec.cast and feature.dtype == "string":
-            raise EncodeError("strings, and tensors of no fixed shape, go as they are; cast= is for numbers", tensor=name)
+            raise EncodeError(
+                "strings, and tensors of no fixed shape, go as they are; cast= is for numbers",
+                tensor=name,
+            )

@@ -1,8 +1,11 @@
-"""npy: NumPy's file of one array. NumPy opens every file that we write, and we every file of NumPy's that holds numbers or strings.
+"""npy: NumPy's file of one array. NumPy opens every file that we write, and we every file of
+NumPy's that holds numbers or strings.
 
-A dense tensor is its numbers; dtypes that NumPy lacks are unsigned integers of the same width (bfloat16 `<u2`, float8 and int4 `|u1`).
-Any other value is a `|u1` array of the bytes that our safetensors has for it. What NumPy cannot say stands behind the data, in a trailer
-that it does not read (wire/npy.py has the bytes). It is left out when it would say nothing: then the file is what `np.save` writes.
+A dense tensor is its numbers; dtypes that NumPy lacks are unsigned integers of the same width
+(bfloat16 `<u2`, float8 and int4 `|u1`). Any other value is a `|u1` array of the bytes that our
+safetensors has for it. What NumPy cannot say stands behind the data, in a trailer that it does not
+read (wire/npy.py has the bytes). It is left out when it would say nothing: then the file is what
+`np.save` writes.
 
     {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"}, "crc32c": {"header": 1234, "data": 5678}}
     {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}    a Bundle of one dense tensor
@@ -59,7 +62,9 @@ class Npy:
             return [wire.write(DESCRS[row.name], array.shape), memory.chunk(array)]
         head = wire.write(descr_of(row), array.shape, marked=True)
         data = memory.chunk(array)
-        fields: dict[str, Any] = {"version": VERSION, "dtype": row.name, "shape": array.shape} | (named or {})
+        fields: dict[str, Any] = {"version": VERSION, "dtype": row.name, "shape": array.shape} | (
+            named or {}
+        )
         if said:
             fields["metadata"] = said
         if self.checksum:
@@ -98,7 +103,11 @@ class Npy:
             raise DecodeError(found.refusal, offset=10)
         if not found.header.marked:
             if found.stop != source.size:
-                raise DecodeError(f"{source.size - found.stop} bytes behind the data: one npy file holds one array", offset=found.stop)
+                raise DecodeError(
+                    f"{source.size - found.stop} bytes behind the data: one npy file holds one"
+                    " array",
+                    offset=found.stop,
+                )
             return {}, [found.part(source, copy, budget, FORMAT)], {}
         said = _trailer(source, found.stop, budget)
         sums = said.get("crc32c")
@@ -107,28 +116,50 @@ class Npy:
         if "kind" in said:
             return self._inside(source, found, said["kind"], copy, budget)
         row = dtypes.BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
-        if row is None or (descr_of(row), False, said["shape"]) != (found.header.descr, found.header.fortran, list(found.header.shape)):
-            why = f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header of something else"
+        if row is None or (descr_of(row), False, said["shape"]) != (
+            found.header.descr,
+            found.header.fortran,
+            list(found.header.shape),
+        ):
+            why = (
+                f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header"
+                " of something else"
+            )
             raise DecodeError(why, offset=found.stop)
-        part = found.part(source, copy, budget, FORMAT, matches=None if sums is None else partial(_matches, crc=sums["data"]))
+        part = found.part(
+            source,
+            copy,
+            budget,
+            FORMAT,
+            matches=None if sums is None else partial(_matches, crc=sums["data"]),
+        )
         texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
         return node if "name" not in said else _bundle(said, node, texts), [part], texts
 
-    def _inside(self, source: Source, found: Found, kind: Any, copy: bool | None, budget: Budget) -> Read:
+    def _inside(
+        self, source: Source, found: Found, kind: Any, copy: bool | None, budget: Budget
+    ) -> Read:
         """The safetensors bytes that the data are."""
         if found.header.descr != _BYTES or len(found.header.shape) != 1:
             raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
         try:
-            inner = Safetensors(limits=budget).open(_Slice(source, found.at, found.stop - found.at), copy)
+            inner = Safetensors(limits=budget).open(
+                _Slice(source, found.at, found.stop - found.at), copy
+            )
         except DecodeError as error:
             raise _moved(error, found.at) from None
         if _kind(inner.tree) != kind:
-            raise DecodeError(f"the trailer speaks of the kind {kind!r:.40}, and there is another", offset=found.stop)
+            raise DecodeError(
+                f"the trailer speaks of the kind {kind!r:.40}, and there is another",
+                offset=found.stop,
+            )
         return inner.tree, [_Inner(part, found.at) for part in inner.parts], inner.metadata
 
 
 def _named(spec: Any) -> dict[str, Any] | None:
-    """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array that it is."""
+    """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array
+    that it is.
+    """
     inner = spec.get("bundle") if isinstance(spec, dict) else None
     if inner is None or list(inner.values()) != [{}]:
         return None
@@ -160,22 +191,49 @@ def _trailer(source: Source, at: int, limits: Limits) -> dict[str, Any]:
     """What stands behind the data, its form checked."""
     size = source.size - at
     if size > limits.safetensors_header:
-        raise LimitError(f"a trailer of {size} bytes; Limits(safetensors_header=...) allows {limits.safetensors_header}", offset=at)
+        raise LimitError(
+            f"a trailer of {size} bytes; Limits(safetensors_header=...) allows"
+            f" {limits.safetensors_header}",
+            offset=at,
+        )
     said = wire.read_trailer(source.read_at(at, size), at)
     if not isinstance(said, dict) or said.get("version") != VERSION:
         version = said.get("version") if isinstance(said, dict) else None
-        raise DecodeError(f"a trailer of version {version!r:.20}, which this release does not read", offset=at)
+        raise DecodeError(
+            f"a trailer of version {version!r:.20}, which this release does not read", offset=at
+        )
     inside = "kind" in said
-    needed, free = ({"version", "kind"}, {"crc32c"}) if inside else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
+    needed, free = (
+        ({"version", "kind"}, {"crc32c"})
+        if inside
+        else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
+    )
     ok = needed <= said.keys() <= needed | free
     metadata, sums = said.get("metadata", {}), said.get("crc32c", {})
-    ok = ok and isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
+    ok = (
+        ok
+        and isinstance(metadata, dict)
+        and all(isinstance(text, str) for text in metadata.values())
+    )
     about = said.get("about", {})
-    ok = ok and isinstance(said.get("name", ""), str) and isinstance(about, dict) and all(isinstance(text, str) for text in about.values())
+    ok = (
+        ok
+        and isinstance(said.get("name", ""), str)
+        and isinstance(about, dict)
+        and all(isinstance(text, str) for text in about.values())
+    )
     ok = ok and ("about" not in said or "name" in said)
-    ok = ok and isinstance(sums, dict) and ("crc32c" not in said or sums.keys() == ({"header"} if inside else {"header", "data"}))
+    ok = (
+        ok
+        and isinstance(sums, dict)
+        and ("crc32c" not in said or sums.keys() == ({"header"} if inside else {"header", "data"}))
+    )
     if not ok:
-        raise DecodeError("a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and nothing else", offset=at)
+        raise DecodeError(
+            "a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and"
+            " nothing else",
+            offset=at,
+        )
     return said
 
 
@@ -207,7 +265,12 @@ class _Inner:
     """A part of the safetensors inside, whose errors are told of the whole file."""
 
     def __init__(self, part: Any, base: int) -> None:
-        self.dtype, self.shape, self.nbytes, self.checksum = part.dtype, part.shape, part.nbytes, part.checksum
+        self.dtype, self.shape, self.nbytes, self.checksum = (
+            part.dtype,
+            part.shape,
+            part.nbytes,
+            part.checksum,
+        )
         self.unreadable = getattr(part, "unreadable", False)
         self._part, self._base = part, base
 

@@ -1,4 +1,6 @@
-"""An array as npy files hold it, npz files too: which of NumPy's types are tensors of ours, and how one that lies otherwise becomes so."""
+"""An array as npy files hold it, npz files too: which of NumPy's types are tensors of ours, and how
+one that lies otherwise becomes so.
+"""
 
 from __future__ import annotations
 
@@ -18,27 +20,44 @@ from ..wire import npy as wire
 from .array_part import StoredPart, little
 from .container import Part, Rows, UnreadablePart
 
-DESCRS = {row.name: row.numpy.str for row in dtypes.TABLE if row.numpy.isbuiltin == 1 and not row.reading_only}
+DESCRS = {
+    row.name: row.numpy.str
+    for row in dtypes.TABLE
+    if row.numpy.isbuiltin == 1 and not row.reading_only
+}
 """NumPy's name for each dtype that it has itself."""
 _ROWS = {descr.lstrip("<|"): dtypes.BY_NAME[name] for name, descr in DESCRS.items()}
 _BYTES = dtypes.BY_NAME["uint8"]
 _FIRST = 1024
 """Bytes of the first read, which holds most headers whole."""
-_PICKLED = "Python objects, which only pickle reads, and tensorwire never does; np.load(..., allow_pickle=True) if you trust the file"
-_LONG = "long doubles, which differ from machine to machine; save x.astype('float64') or x.astype('complex128')"
-_STRUCTURED = "a structured array; save each field as an array of its own: {name: x[name] for name in x.dtype.names}"
+_PICKLED = (
+    "Python objects, which only pickle reads, and tensorwire never does; np.load(...,"
+    " allow_pickle=True) if you trust the file"
+)
+_LONG = (
+    "long doubles, which differ from machine to machine; save x.astype('float64') or"
+    " x.astype('complex128')"
+)
+_STRUCTURED = (
+    "a structured array; save each field as an array of its own: {name: x[name] for name in"
+    " x.dtype.names}"
+)
 _REFUSED = {
     "O": _PICKLED,
     "M": "dates; save x.view('int64') and the unit",
     "m": "durations; save x.view('int64') and the unit",
-    "V": "elements that NumPy has no name for (it writes the types of ml_dtypes so); np.load(...).view(dtype), and save it here",
+    "V": (
+        "elements that NumPy has no name for (it writes the types of ml_dtypes so);"
+        " np.load(...).view(dtype), and save it here"
+    ),
 }
 
 
 def descr_of(row: dtypes.DType) -> str:
     """NumPy's name for what a dtype is stored as.
 
-    >>> descr_of(dtypes.named("bfloat16")), descr_of(dtypes.named("int4")), descr_of(dtypes.named("bool"))
+    >>> descr_of(dtypes.named("bfloat16")), descr_of(dtypes.named("int4")),
+    descr_of(dtypes.named("bool"))
     ('<u2', '|u1', '|b1')
     """
     return DESCRS.get(row.name) or np.dtype(f"u{row.numpy.itemsize}").str
@@ -67,7 +86,9 @@ class Found(NamedTuple):
         name: str | None = None,
         matches: Callable[[Any], bool] | None = None,
     ) -> Part:
-        """The array, read on demand. `matches` says whether the data have the checksum that was stored with them."""
+        """The array, read on demand. `matches` says whether the data have the checksum that was
+        stored with them.
+        """
         if self.refusal is not None:
             error = DecodeError(self.refusal, format=format, tensor=name, offset=self.at)
             size = self.stop - self.at
@@ -76,8 +97,19 @@ class Found(NamedTuple):
         shape = self.header.shape
         across = self.header.fortran and self.stop > self.at and sum(dim > 1 for dim in shape) > 1
         if row is not None and row.numpy == self.dtype and not across:
-            return StoredPart(source, self.at, row, shape, copy, format=format, name=name, matches=matches)
-        raw = StoredPart(source, self.at, _BYTES, (self.stop - self.at,), None, format=format, name=name, matches=matches)
+            return StoredPart(
+                source, self.at, row, shape, copy, format=format, name=name, matches=matches
+            )
+        raw = StoredPart(
+            source,
+            self.at,
+            _BYTES,
+            (self.stop - self.at,),
+            None,
+            format=format,
+            name=name,
+            matches=matches,
+        )
         return _Converted(self, raw, row, across, copy, limits, format)
 
 
@@ -99,7 +131,10 @@ def find(source: Source, base: int, available: int, limits: Budget) -> Found:
     except DecodeError as error:
         raise error.add(offset=base + 10) from None
     if taken > available - size:
-        raise TruncatedError(f"the data take {taken} bytes, and there are {available - size}", offset=base + available)
+        raise TruncatedError(
+            f"the data take {taken} bytes, and there are {available - size}",
+            offset=base + available,
+        )
     return Found(header, text, dtype, base + size, base + size + taken)
 
 
@@ -112,17 +147,36 @@ def _dtype(descr: str) -> np.dtype[Any] | str:
     if row is not None and (order != "|" or row.numpy.itemsize == 1):
         return row.numpy.newbyteorder(">") if order == ">" else row.numpy
     kind, width = name[:1], name[1:]
-    if kind in ("S", "U") and width.isascii() and width.isdigit() and int(width[:10]) * 4 < 1 << 31 and len(width) <= 10:
+    if (
+        kind in ("S", "U")
+        and width.isascii()
+        and width.isdigit()
+        and int(width[:10]) * 4 < 1 << 31
+        and len(width) <= 10
+    ):
         return np.dtype(f"{'>' if order == '>' else '<'}{name}")
     why = _LONG if name in ("f12", "f16", "c24", "c32") else _REFUSED.get(kind)
-    return f"an array of {descr!r:.20}: {why}" if why else f"an array of the unknown type {descr!r:.40}"
+    return (
+        f"an array of {descr!r:.20}: {why}"
+        if why
+        else f"an array of the unknown type {descr!r:.40}"
+    )
 
 
 class _Converted:
-    """An array that has to be made another: big-endian, in Fortran's order, or of strings of fixed width."""
+    """An array that has to be made another: big-endian, in Fortran's order, or of strings of fixed
+    width.
+    """
 
     def __init__(
-        self, found: Found, raw: StoredPart, row: dtypes.DType | None, across: bool, copy: bool | None, limits: Budget, format: str
+        self,
+        found: Found,
+        raw: StoredPart,
+        row: dtypes.DType | None,
+        across: bool,
+        copy: bool | None,
+        limits: Budget,
+        format: str,
     ) -> None:
         self.dtype = row.name if row is not None else "text" if found.dtype.kind == "U" else "bytes"
         self.shape, self.nbytes, self.checksum = found.header.shape, raw.nbytes, raw.checksum
@@ -130,31 +184,46 @@ class _Converted:
         self._copy, self._limits, self._format = copy, limits, format
 
     def read(self, rows: Rows = None) -> Any:
-        """All of it, or some rows; in Fortran's order these lie all over the file, so it is read whole for them."""
+        """All of it, or some rows; in Fortran's order these lie all over the file, so it is read
+        whole for them.
+        """
         try:
             return self._read(rows)
         except DecodeError as error:
-            raise error.add(format=self._format, tensor=self._raw.name, offset=self._found.at) from None
+            raise error.add(
+                format=self._format, tensor=self._raw.name, offset=self._found.at
+            ) from None
 
     def _read(self, rows: Rows) -> Any:
         shape, stored = self.shape, self._found.dtype
         if self._copy is False:
             order = " in Fortran order" if self._across else ""
-            raise DecodeError(f"copy=False, but data of {stored.str!r}{order} must be made another array; leave copy out")
+            raise DecodeError(
+                f"copy=False, but data of {stored.str!r}{order} must be made another array; leave"
+                " copy out"
+            )
         if rows is not None and (not shape or not 0 <= rows[0] <= rows[1] <= shape[0]):
             raise DecodeError(f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(shape)}")
         if rows is not None and not self._across:
             stride = self.nbytes // shape[0] if shape[0] else 0
-            cells, shape = self._raw.read((rows[0] * stride, rows[1] * stride)), (rows[1] - rows[0], *shape[1:])
+            cells, shape = (
+                self._raw.read((rows[0] * stride, rows[1] * stride)),
+                (rows[1] - rows[0], *shape[1:]),
+            )
         else:
             cells = self._raw.read()
         count = validate.elements(shape, DecodeError)
         if self._row is None:
             if 8 * (count + 1) > self._limits.tensor:
-                raise LimitError(f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes for where they begin")
+                raise LimitError(
+                    f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes for"
+                    " where they begin"
+                )
             self._limits.draw(9 * (count + 1))
         if self._row is not None and (bad := dtypes.noncanonical(self._row, cells)) is not None:
-            raise DecodeError(f"a byte that is no value of {self._row.name}", offset=self._found.at + bad)
+            raise DecodeError(
+                f"a byte that is no value of {self._row.name}", offset=self._found.at + bad
+            )
         array: Array = cells.view(stored) if stored.itemsize else np.zeros(count, f"{stored.kind}1")
         array = array.reshape(shape[::-1]).T if self._across else array.reshape(shape)
         if rows is not None and self._across:
@@ -171,7 +240,9 @@ def _strings(array: Array, writable: bool) -> Strings:
         found = strings(array)
     except EncodeError as error:  # whoever wrote it
         raise DecodeError(error.message) from None
-    data, offsets = (x if x.flags.writeable or not writable else x.copy() for x in (found.data, found.offsets))
+    data, offsets = (
+        x if x.flags.writeable or not writable else x.copy() for x in (found.data, found.offsets)
+    )
     if not writable:
         memory.read_only(data)
         memory.read_only(offsets)

@@ -1,14 +1,18 @@
-"""npz: NumPy's zip of named arrays. NumPy opens every file that we write, and other kinds as their parts.
+"""npz: NumPy's zip of named arrays. NumPy opens every file that we write, and other kinds as their
+parts.
 
-A value is taken apart by `lowering`; part NAME is the member NAME.npy, as `np.savez` writes it. Stored members begin at a multiple of 64,
-so that they can be read in place. What arrays by name cannot say is one more member, tensorwire.json:
+A value is taken apart by `lowering`; part NAME is the member NAME.npy, as `np.savez` writes it.
+Stored members begin at a multiple of 64, so that they can be read in place. What arrays by name
+cannot say is one more member, tensorwire.json:
 
     {"version": 1, "spec": ..., "metadata": {...}}
 
-left out when a plain dict of arrays says it all. Every member has a CRC-32, which is always checked when it is read whole.
+left out when a plain dict of arrays says it all. Every member has a CRC-32, which is always checked
+when it is read whole.
 
-We never extract a zip, but others do, so a name that would lead somewhere else, or that zip cannot hold, is written with percent signs:
-`../x` is the member `%2E%2E/x.npy`. The spec knows its own name.
+We never extract a zip, but others do, so a name that would lead somewhere else, or that zip cannot
+hold, is written with percent signs: `../x` is the member `%2E%2E/x.npy`. The spec knows its own
+name.
 """
 
 from __future__ import annotations
@@ -41,7 +45,9 @@ ALIGN = 64
 _SUFFIX = ".npy"
 _COMPRESSIONS = (None, "zlib", "gzip")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%\\]|^/|^(?=[A-Za-z]:)[A-Za-z]|(?:(?<=/)|^)\.\.?(?=/|$)")
-"""What zip or a file system would take for something else: control characters, an absolute path or a drive, steps up."""
+"""What zip or a file system would take for something else: control characters, an absolute path or
+a drive, steps up.
+"""
 
 
 def _holds(row: dtypes.DType) -> bool:
@@ -54,7 +60,11 @@ def stem(name: str) -> str:
     >>> stem("layers/0/kernel:0"), stem("../100%")
     ('layers/0/kernel:0', '%2E%2E/100%25')
     """
-    return name if _UNSAFE.search(name) is None else _UNSAFE.sub(lambda match: "".join(f"%{ord(one):02X}" for one in match[0]), name)
+    return (
+        name
+        if _UNSAFE.search(name) is None
+        else _UNSAFE.sub(lambda match: "".join(f"%{ord(one):02X}" for one in match[0]), name)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +77,19 @@ class Npz:
     """
 
     compression: str | None = None
-    """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than 1/64 is stored, and stays lazy."""
+    """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than
+    1/64 is stored, and stays lazy.
+    """
     level: int | None = None
     """0 to 9, as zlib's."""
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
         if self.compression not in _COMPRESSIONS:
-            why = f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r}; safetensors takes any"
+            why = (
+                f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r};"
+                " safetensors takes any"
+            )
             raise EncodeError(why, format=FORMAT)
         said = texts((value.metadata if isinstance(value, Bundle) else {}) | (metadata or {}))
         spec, parts = lowering.lower(value, holds=_holds)
@@ -84,7 +99,10 @@ class Npz:
         writer = _Writer(self.compression is not None, self.level)
         part: Any
         for name, part in zip(names, parts, strict=True):
-            writer.add(name + _SUFFIX, [wire.write(DESCRS[dtypes.of(part.dtype).name], part.shape), memory.chunk(part)])
+            writer.add(
+                name + _SUFFIX,
+                [wire.write(DESCRS[dtypes.of(part.dtype).name], part.shape), memory.chunk(part)],
+            )
         if said or not says_it_all(spec, names):
             ours = {"version": VERSION, "spec": spec} | ({"metadata": said} if said else {})
             writer.add(SPEC, [jsontext.write(ours)])
@@ -99,7 +117,9 @@ class Npz:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the directory at the end, and each member when it is asked for; a deflated one whole."""
+        """Reads the directory at the end, and each member when it is asked for; a deflated one
+        whole.
+        """
         budget = self.limits.call(source.size)
         try:
             return Container(*self._read(source, copy, budget), budget)
@@ -116,10 +136,16 @@ class Npz:
             if name == SPEC:
                 said = _spec(source, member, budget)
             elif name.endswith(_SUFFIX):
-                parts[name.removesuffix(_SUFFIX)] = _MemberPart(source, member, name.removesuffix(_SUFFIX), copy, budget)
+                parts[name.removesuffix(_SUFFIX)] = _MemberPart(
+                    source, member, name.removesuffix(_SUFFIX), copy, budget
+                )
             else:
                 why = f"member {name!r:.60} is no .npy file; an npz file holds nothing else"
-                hint = " (is it a .pt file of torch? Load it there, and save its tensors here)" if name.endswith("data.pkl") else ""
+                hint = (
+                    " (is it a .pt file of torch? Load it there, and save its tensors here)"
+                    if name.endswith("data.pkl")
+                    else ""
+                )
                 raise DecodeError(why + hint, offset=member.at)
         if said is None:
             return {"dict": {name: {} for name in parts}}, list(parts.values()), {}
@@ -140,7 +166,11 @@ class _Writer:
     def add(self, name: str, data: list[Any]) -> None:
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
-            raise EncodeError(f"a name of {len(encoded)} bytes; zip ends at 65535", format=FORMAT, tensor=name[:60])
+            raise EncodeError(
+                f"a name of {len(encoded)} bytes; zip ends at 65535",
+                format=FORMAT,
+                tensor=name[:60],
+            )
         size = packed = sum(map(len, data))
         crc, method = 0, STORED
         for piece in data:
@@ -149,7 +179,9 @@ class _Writer:
             smaller = pack(data, self._level)
             if (total := sum(map(len, smaller))) < size - size // 64:
                 data, packed, method = smaller, total, DEFLATED
-        member = Member(encoded, method, crc, packed, size, self._at, 0 if encoded.isascii() else archive.UTF8)
+        member = Member(
+            encoded, method, crc, packed, size, self._at, 0 if encoded.isascii() else archive.UTF8
+        )
         header = archive.local(member, ALIGN if method == STORED else 1)
         self._members.append(member)
         self._chunks += [header, *data]
@@ -171,7 +203,10 @@ def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
     """What tensorwire.json says."""
     if member.size > budget.safetensors_header:
         allowed = budget.safetensors_header
-        raise LimitError(f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}", offset=member.at)
+        raise LimitError(
+            f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}",
+            offset=member.at,
+        )
     inside, at = _content(source, member, budget)
     text = inside.read_at(at, member.size)
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
@@ -179,11 +214,17 @@ def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
     said = jsontext.parse(text, FORMAT, at if member.method == STORED else member.at)
     if not isinstance(said, dict) or said.get("version") != VERSION:
         version = said.get("version") if isinstance(said, dict) else None
-        raise DecodeError(f"a {SPEC} of version {version!r:.20}, which this release does not read", offset=member.at)
+        raise DecodeError(
+            f"a {SPEC} of version {version!r:.20}, which this release does not read",
+            offset=member.at,
+        )
     metadata = said.get("metadata", {})
     ok = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
     if not ok or not {"version", "spec"} <= said.keys() <= {"version", "spec", "metadata"}:
-        raise DecodeError(f"{SPEC} has version, spec and perhaps metadata, which are text, and nothing else", offset=member.at)
+        raise DecodeError(
+            f"{SPEC} has version, spec and perhaps metadata, which are text, and nothing else",
+            offset=member.at,
+        )
     return said
 
 
@@ -200,8 +241,14 @@ class _MemberPart:
 
     __slots__ = ("_budget", "_copy", "_member", "_part", "_source", "checksum", "name", "packed")
 
-    def __init__(self, source: Source, member: Member, name: str, copy: bool | None, budget: Budget) -> None:
-        self.name, self.checksum, self.packed = name, True, "deflate" if member.method == DEFLATED else None
+    def __init__(
+        self, source: Source, member: Member, name: str, copy: bool | None, budget: Budget
+    ) -> None:
+        self.name, self.checksum, self.packed = (
+            name,
+            True,
+            "deflate" if member.method == DEFLATED else None,
+        )
         self._source, self._member, self._copy, self._budget = source, member, copy, budget
         self._part: Part | None = None
 
@@ -223,7 +270,9 @@ class _MemberPart:
         return self._found().nbytes if self.packed is None else self._member.packed
 
     def read(self, rows: Rows = None) -> Any:
-        """All of it, its checksum verified, or some rows, for which there is none unless the member is deflated."""
+        """All of it, its checksum verified, or some rows, for which there is none unless the member
+        is deflated.
+        """
         try:
             return self._found().read(rows)
         except DecodeError as error:
@@ -247,9 +296,19 @@ class _MemberPart:
         inside, at = _content(self._source, member, self._budget)
         found = find(inside, at, member.size, self._budget)
         if found.stop != at + member.size:
-            raise DecodeError(f"{at + member.size - found.stop} bytes behind the data of the array", offset=found.stop)
+            raise DecodeError(
+                f"{at + member.size - found.stop} bytes behind the data of the array",
+                offset=found.stop,
+            )
         if member.method == DEFLATED:  # which is checked as it is inflated
             return found.part(inside, self._copy, self._budget, FORMAT, self.name)
         crc32 = deflate.backend().crc32
         start = crc32(found.text)
-        return found.part(inside, self._copy, self._budget, FORMAT, self.name, lambda view: crc32(view, start) == member.crc)
+        return found.part(
+            inside,
+            self._copy,
+            self._budget,
+            FORMAT,
+            self.name,
+            lambda view: crc32(view, start) == member.crc,
+        )

@@ -16,7 +16,18 @@ from .recognition import HEAD, compressed, has_checksum, recognise
 
 _classes: dict[str, Any] = {}
 _plain: dict[str, Codec] = {}
-_PACKING = ("compression", "level", "threads", "per_tensor", "shuffle", "quantize", "axis", "nonfinite", "metadata", "keep_device")
+_PACKING = (
+    "compression",
+    "level",
+    "threads",
+    "per_tensor",
+    "shuffle",
+    "quantize",
+    "axis",
+    "nonfinite",
+    "metadata",
+    "keep_device",
+)
 """Options that do not depend on the format, for suggestions."""
 
 
@@ -36,7 +47,10 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> C
     strangers = [option for option in options if option not in known]
     if strangers:
         known = list(dict.fromkeys([*known, *_PACKING]))
-        raise UsageError(f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}", format=name)
+        raise UsageError(
+            f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}",
+            format=name,
+        )
     made = kind(**options, limits=limits or DEFAULT)
     if not options and limits is None:
         _plain[name] = made
@@ -49,7 +63,13 @@ def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview
     return memory.flat(oneshot.decompress(view, compression, limits))
 
 
-def decode(view: memoryview, format: str | tuple[str, ...] | None, copy: bool | None, limits: Limits, options: dict[str, Any]) -> Any:
+def decode(
+    view: memoryview,
+    format: str | tuple[str, ...] | None,
+    copy: bool | None,
+    limits: Limits,
+    options: dict[str, Any],
+) -> Any:
     name = _named(format, view, len(view))
     try:
         return codec(name, options, limits).decode(view, copy)
@@ -70,7 +90,11 @@ class Opened(NamedTuple):
 
 
 def open_container(
-    source: files.Source, format: str | tuple[str, ...] | None, compression: str | None, limits: Limits | None, options: dict[str, Any]
+    source: files.Source,
+    format: str | tuple[str, ...] | None,
+    compression: str | None,
+    limits: Limits | None,
+    options: dict[str, Any],
 ) -> Opened:
     """A container that is lazy where the format and the file allow it."""
     budget = (limits or DEFAULT).call(source.size)
@@ -78,7 +102,9 @@ def open_container(
     packed = compression or compressed(head, format)
     sums = has_checksum(packed, head)
     if packed is not None:
-        source = files.BytesSource(decompress(source.read_at(0, source.size), packed, budget), source.path)
+        source = files.BytesSource(
+            decompress(source.read_at(0, source.size), packed, budget), source.path
+        )
         head = source.read_at(0, min(source.size, HEAD))
     name = _named(format, head, source.size)
     opener: Any = codec(name, options, budget)
@@ -101,5 +127,7 @@ def _named(format: str | tuple[str, ...] | None, head: memoryview, size: int) ->
         return format
     name = recognise(head, size)
     if format is not None and name not in format:
-        raise UnknownFormatError(f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name)
+        raise UnknownFormatError(
+            f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name
+        )
     return name

@@ -1,4 +1,6 @@
-"""raw: the numbers and nothing else, for systems that read plain byte streams. The reader must be told dtype, shape and byte order."""
+"""raw: the numbers and nothing else, for systems that read plain byte streams. The reader must be
+told dtype, shape and byte order.
+"""
 
 from __future__ import annotations
 
@@ -37,48 +39,75 @@ class Raw:
         tensor = None if frameworks.is_python(value) else frameworks.leaf(value)
         if not isinstance(tensor, np.ndarray):
             what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__
-            raise EncodeError(f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT)
+            raise EncodeError(
+                f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT
+            )
         if self.dtype is not None and dtypes.named(self.dtype).numpy != tensor.dtype:
             raise EncodeError(
-                f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}; convert it with x.astype(...)", format=FORMAT
+                f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}; convert"
+                " it with x.astype(...)",
+                format=FORMAT,
             )
         if self.shape is not None and self._dims(tensor.size) != tensor.shape:
-            raise EncodeError(f"shape={self.shape}, but the tensor has {tensor.shape}", format=FORMAT)
+            raise EncodeError(
+                f"shape={self.shape}, but the tensor has {tensor.shape}", format=FORMAT
+            )
         return [memory.chunk(tensor if self._native() else tensor.byteswap())]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Array:
         if self.dtype is None:
             raise DecodeError(
-                "raw bytes do not say their dtype; pass dtype=, and shape= if it is not one-dimensional", format=FORMAT, offset=0
+                "raw bytes do not say their dtype; pass dtype=, and shape= if it is not"
+                " one-dimensional",
+                format=FORMAT,
+                offset=0,
             )
         row = dtypes.named(self.dtype)
         item = row.numpy.itemsize
         if len(data) % item:
             raise TruncatedError(
-                f"{len(data)} bytes are not a whole number of {row.name}", format=FORMAT, offset=len(data) - len(data) % item
+                f"{len(data)} bytes are not a whole number of {row.name}",
+                format=FORMAT,
+                offset=len(data) - len(data) % item,
             )
         shape = self._dims(len(data) // item)
         size = validate.elements(shape, DecodeError, item) * item
         if size != len(data):
             kind = TruncatedError if len(data) < size else DecodeError
-            raise kind(f"{row.name} {shape} takes {size} bytes, not {len(data)}", format=FORMAT, offset=min(size, len(data)))
+            raise kind(
+                f"{row.name} {shape} takes {size} bytes, not {len(data)}",
+                format=FORMAT,
+                offset=min(size, len(data)),
+            )
         bad = dtypes.noncanonical(row, np.frombuffer(data, np.uint8)) if size else None
         if bad is not None:
             raise DecodeError(f"a byte that is no value of {row.name}", format=FORMAT, offset=bad)
         if self._native():
             return memory.dense(data, 0, row.numpy, shape, copy)
         if copy is False:
-            raise DecodeError("copy=False, but the bytes must be swapped; leave copy out", format=FORMAT, offset=0)
+            raise DecodeError(
+                "copy=False, but the bytes must be swapped; leave copy out", format=FORMAT, offset=0
+            )
         swapped = memory.dense(data, 0, row.numpy, shape, True).byteswap(inplace=True)
         return swapped if copy else memory.read_only(swapped)
 
     def _native(self) -> bool:
         if self.byteorder not in ("little", "big", "native"):
-            raise EncodeError(f"byteorder is 'little', 'big' or 'native', not {self.byteorder!r}", format=FORMAT)
+            raise EncodeError(
+                f"byteorder is 'little', 'big' or 'native', not {self.byteorder!r}", format=FORMAT
+            )
         return self.byteorder != "big"  # tensorwire runs on little-endian hosts
 
     def _dims(self, count: int) -> tuple[int, ...]:
-        shape = (-1,) if self.shape is None else (self.shape,) if isinstance(self.shape, int) else tuple(int(dim) for dim in self.shape)
+        shape = (
+            (-1,)
+            if self.shape is None
+            else (
+                (self.shape,)
+                if isinstance(self.shape, int)
+                else tuple(int(dim) for dim in self.shape)
+            )
+        )
         if shape.count(-1) != 1:
             return shape
         known = validate.elements([dim for dim in shape if dim != -1])

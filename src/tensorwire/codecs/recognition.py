@@ -1,4 +1,6 @@
-"""Which format bytes are in, and which format and compression a file's name asks for. The order is documented in docs/formats.md."""
+"""Which format bytes are in, and which format and compression a file's name asks for. The order is
+documented in docs/formats.md.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _MAGICS = {
     b"\x89HDF\r\n\x1a\n": "keras",
 }
 _MARKS = {bytes([byte]) for byte in (0x1F, 0x28, 0x04, *range(0x50, 0x60))}
-"""First bytes of gzip, zstd, lz4 and of what zstd and lz4 skip: with any other, the compressions need not be imported."""
+"""First bytes of gzip, zstd, lz4 and of what zstd and lz4 skip: with any other, the compressions
+need not be imported.
+"""
 _STEP = re.compile(r"(\.ckpt)-\d+\Z", re.A)
 """Checkpoints are numbered: model.ckpt-1000."""
 _SPACE = b" \t\r\n"
@@ -50,9 +54,17 @@ def recognise(data: Any, size: int | None = None) -> str:
     if _is_safetensors(start):
         header = int.from_bytes(start[:8], "little")
         if header > total - 8:
-            raise TruncatedError(f"a safetensors header of {header} bytes in {total}", format="safetensors", offset=total)
+            raise TruncatedError(
+                f"a safetensors header of {header} bytes in {total}",
+                format="safetensors",
+                offset=total,
+            )
         return "safetensors"
-    if len(start) > 1 and start[0] == 0x08 and (start[1] in dtypes.BY_TF or start[1] in (dtypes.STRING, dtypes.VARIANT)):
+    if (
+        len(start) > 1
+        and start[0] == 0x08
+        and (start[1] in dtypes.BY_TF or start[1] in (dtypes.STRING, dtypes.VARIANT))
+    ):
         return "tensorproto"  # which then parses strictly, or says where it does not
     text = start.lstrip(_SPACE)
     if text and text[0] in _JSON:
@@ -60,14 +72,23 @@ def recognise(data: Any, size: int | None = None) -> str:
     if not start:
         raise UnknownFormatError("there is nothing to read: 0 bytes", offset=0)
     if tfrecord.is_header(start):
-        hint = "tw.read_examples gives its Examples as columns, tw.RecordReader its records as bytes"
+        hint = (
+            "tw.read_examples gives its Examples as columns, tw.RecordReader its records as bytes"
+        )
         raise UnknownFormatError("this is a TFRecord file: records, not tensors by name", hint=hint)
     known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
-    raise UnknownFormatError(f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})", hint="pass format=")
+    raise UnknownFormatError(
+        f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})",
+        hint="pass format=",
+    )
 
 
 def _is_safetensors(start: bytes) -> bool:
-    return len(start) > 8 and start[8] == ord("{") and int.from_bytes(start[:8], "little") <= DEFAULT.safetensors_header
+    return (
+        len(start) > 8
+        and start[8] == ord("{")
+        and int.from_bytes(start[:8], "little") <= DEFAULT.safetensors_header
+    )
 
 
 def _is_keras(start: bytes) -> bool:
@@ -77,7 +98,8 @@ def _is_keras(start: bytes) -> bool:
 
 
 def compressed(data: Any, format: str | tuple[str, ...] | None = None) -> str | None:
-    """The compression that the first bytes have the mark of. Bytes of a format that is never guessed may begin with any.
+    """The compression that the first bytes have the mark of. Bytes of a format that is never
+    guessed may begin with any.
 
     >>> compressed(b"\\x1f\\x8b\\x08\\x00"), compressed(b"\\x1f\\x8b\\x08\\x00", "raw")
     ('gzip', None)
@@ -85,7 +107,8 @@ def compressed(data: Any, format: str | tuple[str, ...] | None = None) -> str | 
     if isinstance(format, str) and format in FORMATS and not FORMATS[format].recognised:
         return None
     start = bytes(memory.flat(data)[:HEAD])
-    if _is_safetensors(start) or start[:1] not in _MARKS:  # a safetensors header of 559,903 bytes looks like gzip's
+    # a safetensors header of 559,903 bytes looks like gzip's
+    if _is_safetensors(start) or start[:1] not in _MARKS:
         return None
     from ..transforms import compression
 
@@ -94,9 +117,15 @@ def compressed(data: Any, format: str | tuple[str, ...] | None = None) -> str | 
 
 
 def has_checksum(compression: str | None, data: Any) -> bool:
-    """Whether a stream in this compression notices when its data changes, by its first frame: zstd and lz4 may leave it out."""
+    """Whether a stream in this compression notices when its data changes, by its first frame: zstd
+    and lz4 may leave it out.
+    """
     start = bytes(memory.flat(data)[:5])
-    flagged = len(start) == 5 and start[:4] in (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18") and bool(start[4] & 4)
+    flagged = (
+        len(start) == 5
+        and start[:4] in (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+        and bool(start[4] & 4)
+    )
     return compression in ("gzip", "zlib") or (compression in ("zstd", "lz4") and flagged)
 
 
@@ -129,5 +158,9 @@ def format_of(path: str | os.PathLike[str]) -> str:
     found, _ = of_name(path)
     if found is None:
         known = ", ".join(suffix for row in FORMATS.values() for suffix in row.suffixes)
-        raise UnknownFormatError(f"no format has files named like this (known: {known})", path=os.fspath(path), hint="pass format=")
+        raise UnknownFormatError(
+            f"no format has files named like this (known: {known})",
+            path=os.fspath(path),
+            hint="pass format=",
+        )
     return found

@@ -1,11 +1,14 @@
-"""The formats that datasets are in: each a module that counts, reads and writes records as batches of columns.
+"""The formats that datasets are in: each a module that counts, reads and writes records as batches
+of columns.
 
     count(path, marks, spec, reading)  how many records, and where some of them begin
     read(part, spec, reading)      batches of the records of a part
     schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
-    bare(names, sources, spec)     which of these features, that are no columns, are bytes in the files
+    bare(names, sources, spec)     which of these features, that are no columns, are bytes in the
+                                   files
     remembers(path)                whether a file knows of which Examples it was made
-    names(path, spec), blank(path, spec)   where files themselves say what columns they have: which, and a batch of them without rows
+    names(path, spec), blank(path, spec)   where files themselves say what columns they have: which,
+                                           and a batch of them without rows
     Writer(file, spec)             add(batch) ..., close()
 
 Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
@@ -127,16 +130,21 @@ def named(name: str) -> Any:
 
 
 def load(name: str) -> None:
-    """Imports all that a format needs, so that it is there when it is used; what is missing is said then."""
+    """Imports all that a format needs, so that it is there when it is used; what is missing is said
+    then.
+    """
     named(name)
     with contextlib.suppress(ImportError):
-        importlib.import_module({"parquet": "pyarrow.parquet", "arrow": "pyarrow"}.get(name, "numpy"))
+        importlib.import_module(
+            {"parquet": "pyarrow.parquet", "arrow": "pyarrow"}.get(name, "numpy")
+        )
 
 
 def of_name(path: str) -> str | None:
     """The format that a name says; compressed record files and JSON lines too.
 
-    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("mnist-train.tfrecord-00000-of-00001")
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"),
+    of_name("mnist-train.tfrecord-00000-of-00001")
     ('tfrecord', 'tfrecord')
     >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
     ('parquet', None, None)
@@ -160,12 +168,17 @@ def suffix(spec: Spec) -> str:
     own = SUFFIXES[spec.target][0]
     if spec.target not in ("tfrecord", "jsonl") or not spec.compression:
         return own
-    return own + next((ending for ending, kind in _PACKED.items() if kind == spec.compression), "." + spec.compression)
+    return own + next(
+        (ending for ending, kind in _PACKED.items() if kind == spec.compression),
+        "." + spec.compression,
+    )
 
 
 @contextlib.contextmanager
 def local(path: str) -> Iterator[str]:
-    """The path of a local file with these bytes: an object is copied to a temporary one, for those who must jump about in it."""
+    """The path of a local file with these bytes: an object is copied to a temporary one, for those
+    who must jump about in it.
+    """
     if not storage.is_url(path):
         yield path
         return

@@ -1,5 +1,6 @@
-"""A model in many files: as the hubs keep it, where `model.safetensors.index.json` says which tensor is in which of its siblings, or a
-TensorFlow checkpoint, an index and data files under one prefix."""
+"""A model in many files: as the hubs keep it, where `model.safetensors.index.json` says which
+tensor is in which of its siblings, or a TensorFlow checkpoint, an index and data files under one
+prefix."""
 
 from __future__ import annotations
 
@@ -38,7 +39,11 @@ def prefix_of(path: str, format: str | tuple[str, ...] | None) -> str | None:
 
 
 def open_many(
-    path: str, format: str | tuple[str, ...] | None, mmap: bool, limits: Limits | None, options: dict[str, Any]
+    path: str,
+    format: str | tuple[str, ...] | None,
+    mmap: bool,
+    limits: Limits | None,
+    options: dict[str, Any],
 ) -> tuple[files.Source, Opened] | None:
     """What a path means if that is many files; None if it is one."""
     if is_index(path):
@@ -78,13 +83,26 @@ def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
     found = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
     places = found.get("weight_map") if isinstance(found, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise DecodeError("an index has a weight_map of tensor names to file names", format="safetensors", path=path, offset=0)
+        raise DecodeError(
+            "an index has a weight_map of tensor names to file names",
+            format="safetensors",
+            path=path,
+            offset=0,
+        )
     for name in set(places.values()):
         if os.path.basename(name) != name or name in ("", ".", "..") or "\\" in name:
-            raise DecodeError(f"the index names {name!r:.80}, which is no plain file name", format="safetensors", path=path, offset=0)
+            raise DecodeError(
+                f"the index names {name!r:.80}, which is no plain file name",
+                format="safetensors",
+                path=path,
+                offset=0,
+            )
     metadata = found.get("metadata", {})
     texts = metadata if isinstance(metadata, dict) else {}
-    return places, {str(key): text if isinstance(text, str) else jsontext.write(text).decode() for key, text in texts.items()}
+    return places, {
+        str(key): text if isinstance(text, str) else jsontext.write(text).decode()
+        for key, text in texts.items()
+    }
 
 
 def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Source, Container]:
@@ -94,7 +112,8 @@ def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Sou
         try:
             return _open_all(path, *index, mmap, limits)
         except FileNotFoundError:
-            if read_index(path) == index:  # else the model was replaced just now, and the shards of the old one are gone
+            # else the model was replaced just now, and the shards of the old one are gone
+            if read_index(path) == index:
                 raise
 
 
@@ -121,10 +140,16 @@ def _open_all(
         for tensor, name in places.items():
             if tensor not in containers[name]:
                 raise DecodeError(
-                    f"the index says that {name} has it, and it has not", format="safetensors", path=path, tensor=tensor, offset=0
+                    f"the index says that {name} has it, and it has not",
+                    format="safetensors",
+                    path=path,
+                    tensor=tensor,
+                    offset=0,
                 )
             parts.append(containers[name].part(tensor))
-        return ShardedSource(path, sources), Container({"dict": {name: {} for name in places}}, parts, metadata, budget)
+        return ShardedSource(path, sources), Container(
+            {"dict": {name: {} for name in places}}, parts, metadata, budget
+        )
     except BaseException:
         for source in sources:
             source.close()

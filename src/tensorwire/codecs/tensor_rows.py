@@ -1,6 +1,8 @@
-"""npz and safetensors: a file of columns that share their first dimension. A shard is held whole while it is read or written.
+"""npz and safetensors: a file of columns that share their first dimension. A shard is held whole
+while it is read or written.
 
-A column of which some records have nothing has a second one beside it, "NAME/present", that says which do.
+A column of which some records have nothing has a second one beside it, "NAME/present", that says
+which do.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ PRESENT = "/present"
 def _rows(shapes: dict[str, Any], path: str) -> int:
     counts = {shape[0] if shape else -1 for shape in shapes.values()}
     if len(counts) != 1 or -1 in counts:
-        raise SchemaError(f"a shard has columns of one length, and these are {dict(list(shapes.items())[:6])}", path=path)
+        raise SchemaError(
+            f"a shard has columns of one length, and these are {dict(list(shapes.items())[:6])}",
+            path=path,
+        )
     return int(counts.pop())
 
 
@@ -76,11 +81,16 @@ def _batch(found: Any, path: str) -> Batch:
     if not hasattr(found, "items"):
         raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
     columns = {name: column for name, column in found.items() if not _is_flag(name, found)}
-    if any(isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()):
+    if any(
+        isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()
+    ):
         raise SchemaError("a column is dense, ragged or of strings", path=path)
     rows = _rows({name: column.shape for name, column in columns.items()}, path)
     flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, found)}
-    present = {name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_) for name in columns}
+    present = {
+        name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_)
+        for name in columns
+    }
     if any(there.shape != (rows,) for there in present.values()):
         raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
     return Batch(columns, present, rows)
@@ -89,7 +99,10 @@ def _batch(found: Any, path: str) -> Batch:
 def _is_flag(name: str, found: Any) -> bool:
     """Whether a column says which records have another one."""
     return (
-        name in found and name.endswith(PRESENT) and name.removesuffix(PRESENT) in found and getattr(found[name], "dtype", None) == np.bool_
+        name in found
+        and name.endswith(PRESENT)
+        and name.removesuffix(PRESENT) in found
+        and getattr(found[name], "dtype", None) == np.bool_
     )
 
 
@@ -102,7 +115,9 @@ def schema_of(path: str, spec: Spec) -> Schema:
     if spec.reads is not None:
         asked = batches.select(asked, [name for name in spec.reads if name in asked])
     try:
-        columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
+        columns, _ = gather.from_columns(
+            asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {}
+        )
     except TensorwireError as error:
         raise error.add(path=path) from None
     return Schema({name: column.feature for name, column in columns.items()})
@@ -112,7 +127,9 @@ def _blank(path: str, spec: Spec) -> Batch:
     """The columns of a file, without rows."""
     with _opened(path, spec) as container:
         _rows(container.shapes(), path)
-        return _batch({name: _floats(container.read(name, (0, 0)), container) for name in container}, path)
+        return _batch(
+            {name: _floats(container.read(name, (0, 0)), container) for name in container}, path
+        )
 
 
 def names(path: str, spec: Spec) -> list[str]:
@@ -129,7 +146,10 @@ def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
-        raise LimitError(f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}", path=part.path)
+        raise LimitError(
+            f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}",
+            path=part.path,
+        )
     found = columnar.opened(part.path, spec, reading, lambda: _load(part.path, spec))
     if found is None:
         return
@@ -143,7 +163,9 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 
 def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
     """Columns that are read, as far as the file has them; see task._Complete."""
-    return found if names is None else batches.select(found, [name for name in names if name in found])
+    return (
+        found if names is None else batches.select(found, [name for name in names if name in found])
+    )
 
 
 class Writer:
@@ -156,7 +178,10 @@ class Writer:
         self._held.append(batch)
         self._size += batches.nbytes(batch)
         if self._size > self._spec.memory:
-            raise EncodeError(f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more shards=, or memory=")
+            raise EncodeError(
+                f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more"
+                " shards=, or memory="
+            )
 
     def close(self) -> None:
         blank = columnar.empty(self._spec)
@@ -166,7 +191,9 @@ class Writer:
         columns: dict[str, Any] = {}
         for name, column in whole.items():
             if name.endswith(PRESENT):
-                raise EncodeError(f"names that end in {PRESENT!r} say which records have a column", tensor=name)
+                raise EncodeError(
+                    f"names that end in {PRESENT!r} say which records have a column", tensor=name
+                )
             columns[name] = column
             if not whole.present[name].all():
                 columns[name + PRESENT] = whole.present[name]
@@ -175,7 +202,9 @@ class Writer:
             value = tree.quantized(columns, self._spec.quantize)
             expanded = tree.expanded(value)
         compresses = bool(FORMATS[self._spec.target].compressions)
-        own = {"compression": self._spec.compression} if compresses and self._spec.compression else {}
+        own = (
+            {"compression": self._spec.compression} if compresses and self._spec.compression else {}
+        )
         chunks: Iterable[Any] = codec(self._spec.target, own).encode(value)
         if self._spec.compression and not compresses:
             chunks = oneshot.compress(chunks, self._spec.compression, None, None, expanded)
@@ -190,4 +219,7 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
 def check_target(spec: Spec) -> None:
     """The codec looks at the other options when it is made, for the first shard."""
     if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
-        raise EncodeError(f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4", format=spec.target)
+        raise EncodeError(
+            f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4",
+            format=spec.target,
+        )

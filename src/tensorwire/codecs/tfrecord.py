@@ -35,7 +35,9 @@ _LEAST, _SHARE = 8 << 20, 64
 
 
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
-    """From the headers, or from the index beside the file. A damaged file has as many records as can be read."""
+    """From the headers, or from the index beside the file. A damaged file has as many records as
+    can be read.
+    """
     if spec.skips:
         return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
     index = _index.load(path) or _index.build(path)
@@ -47,7 +49,8 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
-    sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))  # of little data little, so that it does not take longer than the rest
+    # of little data little, so that it does not take longer than the rest
+    sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
 
     def sampled(without: list[str]) -> Schema:
         return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
@@ -74,7 +77,15 @@ def blocks(part: Part, spec: Spec, reading: Reading, check: bool) -> Iterator[Bl
         low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
         if low < high:
             whole = low == 0 and high == len(block.starts)
-            yield block if whole else block._replace(starts=block.starts[low:high], sizes=block.sizes[low:high], first=block.first + low)
+            yield (
+                block
+                if whole
+                else block._replace(
+                    starts=block.starts[low:high],
+                    sizes=block.sizes[low:high],
+                    first=block.first + low,
+                )
+            )
         if block.first + len(block.starts) >= stop and not spec.skips:
             return
         del block
@@ -103,7 +114,10 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 
 def _records(found: Iterator[Block]) -> Iterator[Batch]:
     for block in found:
-        yield Batch({RECORD: batches.gathered(block.data, block.starts, block.sizes)}, size=len(block.starts))
+        yield Batch(
+            {RECORD: batches.gathered(block.data, block.starts, block.sizes)},
+            size=len(block.starts),
+        )
 
 
 def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
@@ -112,7 +126,11 @@ def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
     if default is not None and kind == INT64:
         whole = np.asarray(default)
         if not np.array_equal(whole, np.rint(whole)):
-            raise SchemaError(f"the default {default!r:.60} is not an integer, and the feature is one in this file", tensor=name)
+            raise SchemaError(
+                f"the default {default!r:.60} is not an integer, and the feature is one in this"
+                " file",
+                tensor=name,
+            )
         default = whole.astype(np.int64).tolist()
     return Feature(kind, feature.shape, required=feature.required, default=default)
 
@@ -121,17 +139,25 @@ class _Decoding:
     """Examples into batches of some rows."""
 
     def __init__(self, spec: Spec, damage: list[Damage], kinds: dict[str, str]) -> None:
-        self._features, self._skips, self._damage = example_features.travelling(spec), spec.skips, damage
+        self._features, self._skips, self._damage = (
+            example_features.travelling(spec),
+            spec.skips,
+            damage,
+        )
         for name, kind in kinds.items():
             self._features[name] = _as_kind(self._features[name], kind, name)
-        self._decoder = example.Decoder([feature.column(name) for name, feature in self._features.items()])
+        self._decoder = example.Decoder(
+            [feature.column(name) for name, feature in self._features.items()]
+        )
         self._pool = memory.Pool()
         self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
         self._held = 0
         self.strange = False
         """Whether the block that was added last has features that the schema has not."""
         self._from: list[tuple[int, Block, int]] = []
-        """Where the rows are from: from a row on, those of a block (without its data) from a record on."""
+        """Where the rows are from: from a row on, those of a block (without its data) from a record
+        on.
+        """
 
     def add(self, block: Block) -> Iterator[Batch]:
         at, total = 0, len(block.starts)
@@ -221,13 +247,21 @@ def _kinds(block: Block, spec: Spec) -> dict[str, str]:
     for name, is_list, _, (_, *counts), *_ in survey.result()[2]:
         shown = name.decode(errors="backslashreplace")
         seen = [kind for kind, count in zip((BYTES, FLOAT, INT64), counts, strict=True) if count]
-        if not is_list and shown in numbers and len(seen) == 1 and seen[0] in (INT64, FLOAT) and seen[0] != numbers[shown]:
+        if (
+            not is_list
+            and shown in numbers
+            and len(seen) == 1
+            and seen[0] in (INT64, FLOAT)
+            and seen[0] != numbers[shown]
+        ):
             changed[shown] = seen[0]
     return changed
 
 
 def _check_names(block: Block, spec: Spec) -> None:
-    """That no feature is lost because the sample, from which the schema was inferred, did not have it."""
+    """That no feature is lost because the sample, from which the schema was inferred, did not have
+    it.
+    """
     assert spec.schema is not None
     try:
         coverage.check(spec.schema, block.data, block.starts, block.sizes)
@@ -246,8 +280,11 @@ class Writer:
         self._sink: ExampleSink | None = None
         if not moved(spec):
             kept = None if spec.schema is None else example_features.in_examples(spec)
-            tensors = [name for name in spec.tensors if kept is None or kept[name].encoding == "tensor"]
-            self._sink = ExampleSink(self._out, pack.Options(tensors, (), spec.quantize or None, kept), None)  # type: ignore[arg-type]
+            tensors = [
+                name for name in spec.tensors if kept is None or kept[name].encoding == "tensor"
+            ]
+            options = pack.Options(tensors, (), spec.quantize or None, kept)
+            self._sink = ExampleSink(self._out, options, None)  # type: ignore[arg-type]
 
     def add(self, batch: Batch) -> None:
         if self._sink is not None:
@@ -270,7 +307,9 @@ class _Framed:
     def __init__(self, file: IO[bytes], spec: Spec) -> None:
         self.paths, self.records = [""], 0
         name = _blocks.compression_named(spec.compression)
-        self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
+        self._compressor = (
+            compressions.compressor(name, level=spec.level, threads=1) if name else None
+        )
         self._file, self._held, self._size = file, [], 0  # type: IO[bytes], list[Any], int
 
     def put_framed(self, shard: int, data: Any, count: int) -> None:
@@ -299,4 +338,6 @@ def check_target(spec: Spec) -> None:
     if spec.compression is not None:
         _blocks.compression_named(spec.compression)
     if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
-        raise EncodeError("records that are only moved keep what they hold; pass schema= or columns= as well")
+        raise EncodeError(
+            "records that are only moved keep what they hold; pass schema= or columns= as well"
+        )

@@ -30,7 +30,9 @@ class TreeItem(NamedTuple):
 
 
 def tree_of(container: Container) -> Any:
-    """The spec of a container. A checkpoint of TensorFlow's is tensors by name, and no more: its own keys stay its own affair."""
+    """The spec of a container. A checkpoint of TensorFlow's is tensors by name, and no more: its
+    own keys stay its own affair.
+    """
     if isinstance(container, Variables):
         names = container.keys()
         return {"dict": {name: {} for name in names}}
@@ -81,4 +83,6 @@ def _leaves(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 def python_values(container: Container) -> dict[str, Any]:
     """Numbers and text of Python's that stand beside the tensors, by name, as the spec has them."""
-    return {item.name: item.node for item in items(container, tree_of(container)) if item.at is None}
+    return {
+        item.name: item.node for item in items(container, tree_of(container)) if item.at is None
+    }

@@ -32,14 +32,20 @@ def pack(data: list[Any], level: int | None) -> list[bytes]:
     except ValueError as error:
         raise EncodeError(str(error)) from None
     stream = library.compressobj(own, zlib.DEFLATED, _RAW)
-    found = [stream.compress(memory.flat(buffer)[at : at + PIECE]) for buffer in data for at in range(0, len(buffer), PIECE)]
+    found = [
+        stream.compress(memory.flat(buffer)[at : at + PIECE])
+        for buffer in data
+        for at in range(0, len(buffer), PIECE)
+    ]
     return [piece for piece in [*found, stream.flush()] if piece]
 
 
 class InflatedSource:
-    """What a deflated member holds, as a source. Whatever is read of it, all of it is inflated, and checked.
+    """What a deflated member holds, as a source. Whatever is read of it, all of it is inflated, and
+    checked.
 
-    The directory says how much that is, and as much is drawn on the budget; not a byte more is taken, and not one less.
+    The directory says how much that is, and as much is drawn on the budget; not a byte more is
+    taken, and not one less.
     """
 
     def __init__(self, source: Source, at: int, member: Member, budget: Budget) -> None:
@@ -50,14 +56,18 @@ class InflatedSource:
         return self._inflate(self.size)[offset : offset + count]
 
     def read_bytes(self, offset: int, count: int) -> bytes:
-        """A few near the start, for those who look at the header: no more is inflated, and not all of it is checked."""
+        """A few near the start, for those who look at the header: no more is inflated, and not all
+        of it is checked.
+        """
         return bytes(self._inflate(offset + count)[offset:])
 
     def close(self) -> None:
         """The archive is open as long as its owner wants."""
 
     def _inflate(self, count: int) -> memoryview:
-        """So many bytes from the start; if that is all, then there must be no more, and they must match their checksum."""
+        """So many bytes from the start; if that is all, then there must be no more, and they must
+        match their checksum.
+        """
         self._budget.draw(count)
         library, everything = deflate.backend(), count == self.size
         stream, out = library.decompressobj(_RAW), memory.fresh(count).data
@@ -72,7 +82,10 @@ class InflatedSource:
                 raise DecodeError(f"the deflate data are damaged ({cause})") from None
             left = stream.unconsumed_tail
             if done + len(piece) > self.size:
-                raise DecodeError(f"the deflate data become more than the {self.size} bytes that the directory says")
+                raise DecodeError(
+                    f"the deflate data become more than the {self.size} bytes that the directory"
+                    " says"
+                )
             if not piece and not given and not stream.eof:
                 raise TruncatedError("the deflate data end too early")
             piece = piece[: count - done]
@@ -80,7 +93,9 @@ class InflatedSource:
             out[done : done + len(piece)] = piece
             done += len(piece)
         if done < count:
-            raise DecodeError(f"the deflate data become {done} bytes, and the directory says {self.size}")
+            raise DecodeError(
+                f"the deflate data become {done} bytes, and the directory says {self.size}"
+            )
         if everything and (at < self._member.packed or deflate.unused(stream)):
             raise DecodeError("something else behind the deflate data")
         if everything and crc != self._member.crc:

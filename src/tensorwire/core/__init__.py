@@ -1,1 +1,3 @@
-"""Values: dtypes, memory, strings, sparse and ragged tensors, bundles. Nothing here knows a file or a framework."""
+"""Values: dtypes, memory, strings, sparse and ragged tensors, bundles. Nothing here knows a file or
+a framework.
+"""

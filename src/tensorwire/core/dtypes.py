@@ -1,6 +1,8 @@
-"""The one table of element types: what each is called by NumPy, TensorFlow, safetensors, Arrow and KServe, and how TensorFlow packs it.
+"""The one table of element types: what each is called by NumPy, TensorFlow, safetensors, Arrow and
+KServe, and how TensorFlow packs it.
 
-To add a type, add a row. Types below a byte (int4, float4 ...) take one byte an element in NumPy, and on every wire of ours too.
+To add a type, add a row. Types below a byte (int4, float4 ...) take one byte an element in NumPy,
+and on every wire of ours too.
 """
 
 from __future__ import annotations
@@ -95,7 +97,9 @@ BY_SAFETENSORS = {row.safetensors: row for row in TABLE if row.safetensors}
 BY_PACKED = {row.packed: row for row in TABLE if row.packed}
 _BY_NUMPY = {row.numpy: row for row in TABLE if not row.reading_only}
 _BY_NUMBER = {row.numpy.num: row for row in TABLE if not row.reading_only}
-"""By NumPy's type number, which is the same in every byte order and quicker to look up than a dtype."""
+"""By NumPy's type number, which is the same in every byte order and quicker to look up than a
+dtype.
+"""
 _ALIASES = {"half": "float16", "float": "float32", "double": "float64", "bfloat": "bfloat16"}
 
 
@@ -105,14 +109,19 @@ def of(dtype: np.dtype[Any]) -> DType:
     >>> of(np.dtype(">f4")).name
     'float32'
     """
-    row = _BY_NUMBER.get(dtype.num) or _BY_NUMPY.get(dtype.newbyteorder("=") if dtype.kind in "iufc" else dtype)
+    row = _BY_NUMBER.get(dtype.num) or _BY_NUMPY.get(
+        dtype.newbyteorder("=") if dtype.kind in "iufc" else dtype
+    )
     if row is None:
         hint = {
             "M": "; store x.view('int64') and the unit",
             "m": "; store x.view('int64') and the unit",
             "V": "; store each field as an array of its own",
         }
-        raise EncodeError(f"no format holds NumPy's dtype {dtype}{hint.get(dtype.kind, '; convert it with x.astype(...)')}")
+        raise EncodeError(
+            "no format holds NumPy's dtype"
+            f" {dtype}{hint.get(dtype.kind, '; convert it with x.astype(...)')}"
+        )
     return row
 
 
@@ -141,7 +150,12 @@ def is_string(dtype: Any) -> bool:
     >>> is_string("string"), is_string(bytes), is_string("int8")
     (True, True, False)
     """
-    return dtype in (str, bytes) or getattr(dtype, "name", dtype) in ("string", "str", "bytes", "object")
+    return dtype in (str, bytes) or getattr(dtype, "name", dtype) in (
+        "string",
+        "str",
+        "bytes",
+        "object",
+    )
 
 
 def bounds(row: DType) -> tuple[int, int]:
@@ -181,7 +195,8 @@ def unpack(bits: int, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def noncanonical(row: DType, values: np.ndarray[Any, Any]) -> int | None:
-    """Index of the first byte (of flat uint8 `values`) that is no value of a bool or of a type below a byte, whose upper bits are zero.
+    """Index of the first byte (of flat uint8 `values`) that is no value of a bool or of a type
+    below a byte, whose upper bits are zero.
 
     >>> noncanonical(named("bool"), np.array([0, 1, 2], np.uint8))
     2

@@ -8,14 +8,18 @@ _T = TypeVar("_T", bound="Frozen")
 
 
 def trusted(kind: type[_T], *fields: Any) -> _T:
-    """Makes a value whose invariants the caller has already established, without checking them again."""
+    """Makes a value whose invariants the caller has already established, without checking them
+    again.
+    """
     value = object.__new__(kind)
     value._set(*fields)
     return value
 
 
 class Frozen:
-    """A value whose fields, named by `__slots__`, are set once. (Four dataclasses would cost a tenth of our import time.)"""
+    """A value whose fields, named by `__slots__`, are set once. (Four dataclasses would cost a
+    tenth of our import time.)
+    """
 
     __slots__: tuple[str, ...] = ()
 

@@ -1,6 +1,8 @@
-"""The memory rules, in code: when a decoded array is a view and when a copy, and that nobody can write into what is not theirs.
+"""The memory rules, in code: when a decoded array is a view and when a copy, and that nobody can
+write into what is not theirs.
 
-`copy=None`  read-only; a view where the bytes are aligned for the dtype, an aligned copy elsewhere or when tiny
+`copy=None`  read-only; a view where the bytes are aligned for the dtype, an aligned copy elsewhere
+             or when tiny
 `copy=False` read-only; a view, or an error
 `copy=True`  writable, the caller's own
 """
@@ -22,7 +24,9 @@ Buffer = bytes | bytearray | memoryview
 Array = np.ndarray[Any, Any]
 
 TINY = 256
-"""Up to here a copy is cheaper than keeping the whole input alive. The extension knows the same number."""
+"""Up to here a copy is cheaper than keeping the whole input alive. The extension knows the same
+number.
+"""
 
 
 def flat(data: Any) -> memoryview:
@@ -46,14 +50,31 @@ def read_only(array: Array) -> Array:
     return array
 
 
-def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int, ...], copy: bool | None, base: int = 0) -> Array:
-    """The array at `offset`, by the rules above. The caller has checked that the bytes are there; `base` is where the view begins."""
+def dense(
+    view: memoryview,
+    offset: int,
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...],
+    copy: bool | None,
+    base: int = 0,
+) -> Array:
+    """The array at `offset`, by the rules above. The caller has checked that the bytes are there;
+    `base` is where the view begins.
+    """
     count = math.prod(shape)
-    # frombuffer keeps the view, and with it the lock on a bytearray's size; np.ndarray(buffer=...) would let go of it.
-    array: Array = np.frombuffer(view, dtype, count, offset).reshape(shape) if count else np.empty(shape, dtype)
+    # frombuffer keeps the view, and with it the lock on a bytearray's size; np.ndarray(buffer=...)
+    # would let go of it.
+    array: Array = (
+        np.frombuffer(view, dtype, count, offset).reshape(shape)
+        if count
+        else np.empty(shape, dtype)
+    )
     aligned = array.flags.aligned
     if copy is False and not aligned:
-        why = f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave copy out"
+        why = (
+            f"copy=False, but the {dtype} data is not aligned to {dtype.alignment} bytes; leave"
+            " copy out"
+        )
         raise DecodeError(why, offset=base + offset)
     if copy or not aligned or (copy is None and array.nbytes <= TINY):
         array = array.copy()
@@ -61,9 +82,12 @@ def dense(view: memoryview, offset: int, dtype: np.dtype[Any], shape: tuple[int,
 
 
 def make_writable(value: Any) -> None:
-    """Gives arrays over memory that is the caller's own back their flag, however deep they are in a value."""
+    """Gives arrays over memory that is the caller's own back their flag, however deep they are in a
+    value.
+    """
     if isinstance(value, np.ndarray):
-        if not value.flags.writeable and isinstance(value.base, np.ndarray):  # a view of another dtype, as for int4
+        # a view of another dtype, as for int4
+        if not value.flags.writeable and isinstance(value.base, np.ndarray):
             make_writable(value.base)
         value.flags.writeable = True
     elif isinstance(value, (list, tuple)):
@@ -78,21 +102,27 @@ def make_writable(value: Any) -> None:
 
 
 def chunk(array: Array) -> Buffer:
-    """A C-contiguous array's own memory as bytes, copied only where that is quicker; ml_dtypes have no buffer format, hence the view."""
+    """A C-contiguous array's own memory as bytes, copied only where that is quicker; ml_dtypes have
+    no buffer format, hence the view.
+    """
     if array.nbytes <= INLINE:
         return array.tobytes()
     return array.reshape(-1).view(np.uint8).data
 
 
 def fresh(size: int) -> Array:
-    """New, writable bytes that start at a multiple of 64, so that any array in a well-made file is aligned, for JAX too."""
+    """New, writable bytes that start at a multiple of 64, so that any array in a well-made file is
+    aligned, for JAX too.
+    """
     return _aligned(np.empty(size + 64, np.uint8), size)
 
 
 class Pool:
-    """Buffers that are used again once nobody holds an array over them: fresh memory costs more in page faults than filling it does.
+    """Buffers that are used again once nobody holds an array over them: fresh memory costs more in
+    page faults than filling it does.
 
-    An array keeps the buffer under it alive, and so does every view of it, so a buffer that only the pool holds is free.
+    An array keeps the buffer under it alive, and so does every view of it, so a buffer that only
+    the pool holds is free.
 
     >>> pool = Pool()
     >>> first = pool.take(1000)
@@ -112,12 +142,15 @@ class Pool:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> Array:
-        """Bytes to write on, starting at a multiple of 64; what is in them is left over from before."""
+        """Bytes to write on, starting at a multiple of 64; what is in them is left over from
+        before.
+        """
         room = max(self._LEAST, 1 << (size - 1).bit_length())
         with self._lock:
             buffers = self._buffers.setdefault(room, [])
             for i in range(len(buffers)):
-                # One reference is the list's, one the call's own: nobody else has any, so nobody can make more.
+                # One reference is the list's, one the call's own: nobody else has any, so nobody
+                # can make more.
                 if sys.getrefcount(buffers[i]) <= 2:
                     return _aligned(buffers[i], size)
             buffer: Array = np.empty(room + 64, np.uint8)
@@ -127,7 +160,9 @@ class Pool:
 
 
 def is_mine(array: Array) -> bool:
-    """Whether a pool's buffer under an array has no other array over it, so that its holder may start over in it."""
+    """Whether a pool's buffer under an array has no other array over it, so that its holder may
+    start over in it.
+    """
     return sys.getrefcount(array.base) <= 3  # the pool's, the array's, and the call's own
 
 

@@ -1,4 +1,5 @@
-"""Floats stored in fewer bits: the codes, and what turns them back. It may stand wherever a dense tensor of floats can.
+"""Floats stored in fewer bits: the codes, and what turns them back. It may stand wherever a dense
+tensor of floats can.
 
 `transforms.quantization` makes it and undoes it; the formula stands there.
 """
@@ -25,10 +26,14 @@ class Quantized(Frozen):
     __slots__ = ("codes", "scheme", "axis", "scale", "zero_point", "original")
 
     codes: Array
-    """Of the shape of the original, in the dtype of the scheme; int4 takes one byte an element, as everywhere."""
+    """Of the shape of the original, in the dtype of the scheme; int4 takes one byte an element, as
+    everywhere.
+    """
     scheme: str
     axis: int | None
-    """The axis along which scale and zero point are vectors; None for one of each, and for casts, which have neither."""
+    """The axis along which scale and zero point are vectors; None for one of each, and for casts,
+    which have neither.
+    """
     scale: Array | None
     """float32, or float64 for a float64 original, whose range float32 does not have."""
     zero_point: Array | None
@@ -36,7 +41,15 @@ class Quantized(Frozen):
     original: str
     """The original's dtype, by its name in `tensorwire.core.dtypes`."""
 
-    def __init__(self, codes: Array, scheme: str, axis: int | None, scale: Array | None, zero_point: Array | None, original: str) -> None:
+    def __init__(
+        self,
+        codes: Array,
+        scheme: str,
+        axis: int | None,
+        scale: Array | None,
+        zero_point: Array | None,
+        original: str,
+    ) -> None:
         self._set(codes, scheme, axis, scale, zero_point, original)
 
     @property
@@ -56,17 +69,24 @@ class Quantized(Frozen):
     @property
     def nbytes(self) -> int:
         """Of codes, scale and zero point together."""
-        return sum(part.nbytes for part in (self.codes, self.scale, self.zero_point) if part is not None)
+        return sum(
+            part.nbytes for part in (self.codes, self.scale, self.zero_point) if part is not None
+        )
 
     def rows(self, key: Any) -> Quantized:
         """Some indices of the first dimension, by a slice or by their numbers.
 
-        >>> Quantized(np.int8([[1], [2]]), "int8", 0, np.float32([1, 2]), np.int64([0, 0]), "float32").rows([1]).scale.tolist()
+        >>> Quantized(np.int8([[1], [2]]), "int8", 0, np.float32([1, 2]), np.int64([0, 0]),
+        "float32").rows([1]).scale.tolist()
         [2.0]
         """
         if self.scale is None or self.zero_point is None or self.axis != 0:
-            return Quantized(self.codes[key], self.scheme, self.axis, self.scale, self.zero_point, self.original)
-        return Quantized(self.codes[key], self.scheme, 0, self.scale[key], self.zero_point[key], self.original)
+            return Quantized(
+                self.codes[key], self.scheme, self.axis, self.scale, self.zero_point, self.original
+            )
+        return Quantized(
+            self.codes[key], self.scheme, 0, self.scale[key], self.zero_point[key], self.original
+        )
 
     def __len__(self) -> int:
         return len(self.codes)

@@ -1,7 +1,8 @@
-"""The kinds of tensor that NumPy has no array for: `Strings`, `Sparse`, `Ragged`; and `Bundle`, tensors by name.
+"""The kinds of tensor that NumPy has no array for: `Strings`, `Sparse`, `Ragged`; and `Bundle`,
+tensors by name.
 
-Each is frozen, holds plain NumPy arrays, is checked once when it is made, and pickles (protocol 5: its arrays travel out of band).
-Dense tensors are `numpy.ndarray` itself.
+Each is frozen, holds plain NumPy arrays, is checked once when it is made, and pickles (protocol 5:
+its arrays travel out of band). Dense tensors are `numpy.ndarray` itself.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ Array = np.ndarray[Any, Any]
 
 
 def _int64(values: Any, what: str) -> Array:
-    """Integers of any width as int64; floats, bools and numbers past 2**63 are refused, not rounded."""
+    """Integers of any width as int64; floats, bools and numbers past 2**63 are refused, not
+    rounded.
+    """
     array = np.asarray(values)
     if array.dtype == np.int64:
         return array
     if array.size == 0:
         return array.astype(np.int64)
-    if array.dtype.kind not in "iu" or (array.dtype == np.uint64 and array.max() > validate.INT64_MAX):
+    if array.dtype.kind not in "iu" or (
+        array.dtype == np.uint64 and array.max() > validate.INT64_MAX
+    ):
         raise EncodeError(f"{what} must be integers that fit int64, not {array.dtype}")
     return array.astype(np.int64)
 
@@ -52,7 +57,9 @@ class Strings(Frozen):
     text: bool
     """Whether the strings are str (UTF-8) rather than bytes."""
 
-    def __init__(self, data: Any, offsets: Any, shape: Sequence[int] | None = None, text: bool = False) -> None:
+    def __init__(
+        self, data: Any, offsets: Any, shape: Sequence[int] | None = None, text: bool = False
+    ) -> None:
         if isinstance(data, (bytes, bytearray, memoryview)):
             data = np.frombuffer(data, np.uint8)
         offsets = np.ascontiguousarray(_int64(offsets, "offsets"))
@@ -62,28 +69,43 @@ class Strings(Frozen):
         self._set(data, offsets, dims, bool(text))
 
     @classmethod
-    def of(cls, strings: Iterable[str] | Iterable[bytes], shape: Sequence[int] | None = None, text: bool | None = None) -> Strings:
+    def of(
+        cls,
+        strings: Iterable[str] | Iterable[bytes],
+        shape: Sequence[int] | None = None,
+        text: bool | None = None,
+    ) -> Strings:
         """From str or bytes objects, never both. `text` decides what an empty list means.
 
         >>> Strings.of([b"a", b"b\\x00"], shape=(2, 1)).tolist()
         [[b'a'], [b'b\\x00']]
         """
         items: list[Any] = list(strings)
-        kinds = {str if isinstance(item, str) else bytes if isinstance(item, bytes) else type(item) for item in items}
+        kinds = {
+            str if isinstance(item, str) else bytes if isinstance(item, bytes) else type(item)
+            for item in items
+        }
         if not kinds <= {str} and not kinds <= {bytes}:
-            raise EncodeError(f"strings must be all str or all bytes, not {' and '.join(sorted(kind.__name__ for kind in kinds))}")
+            raise EncodeError(
+                "strings must be all str or all bytes, not"
+                f" {' and '.join(sorted(kind.__name__ for kind in kinds))}"
+            )
         is_text = str in kinds or (not kinds and bool(text))
         if is_text:
             try:
                 items = [item.encode() for item in items]
             except UnicodeEncodeError as error:
-                raise EncodeError(f"{error.object!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
+                raise EncodeError(
+                    f"{error.object!r:.60} has a lone surrogate, so it is not text that UTF-8 can"
+                    " hold"
+                ) from None
         offsets = np.zeros(len(items) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, items), np.int64, len(items)), out=offsets[1:])
         dims = tuple(shape) if shape is not None else (len(items),)
         if validate.elements(dims) != len(items):
             raise EncodeError(f"{len(items)} strings do not fill the shape {dims}")
-        data = np.frombuffer(bytearray().join(items), np.uint8)  # whose memory can be the caller's own, where `load` says that it is
+        # whose memory can be the caller's own, where `load` says that it is
+        data = np.frombuffer(bytearray().join(items), np.uint8)
         data.flags.writeable = False
         return trusted(cls, data, offsets, dims, is_text)
 
@@ -113,7 +135,13 @@ class Strings(Frozen):
         if isinstance(key, slice) and len(self.shape) == 1 and key.step in (None, 1):
             start, stop, _ = key.indices(self.size)
             offsets = self.offsets[start : max(start, stop) + 1]
-            return trusted(Strings, self.data[offsets[0] : offsets[-1]], offsets - offsets[0], (len(offsets) - 1,), self.text)
+            return trusted(
+                Strings,
+                self.data[offsets[0] : offsets[-1]],
+                offsets - offsets[0],
+                (len(offsets) - 1,),
+                self.text,
+            )
         chosen = np.arange(self.size).reshape(self.shape)[key]
         return self._take(chosen) if isinstance(chosen, np.ndarray) else self._item(int(chosen))
 
@@ -136,7 +164,13 @@ class Strings(Frozen):
     def reshape(self, *shape: Any) -> Strings:
         """The same strings in another shape; one dim may be -1."""
         dims = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        return trusted(Strings, self.data, self.offsets, np.empty(self.size, np.bool_).reshape(self.shape).reshape(dims).shape, self.text)
+        return trusted(
+            Strings,
+            self.data,
+            self.offsets,
+            np.empty(self.size, np.bool_).reshape(self.shape).reshape(dims).shape,
+            self.text,
+        )
 
     def astext(self, text: bool = True) -> Strings:
         """The same strings as text (which checks that they are UTF-8), or as bytes."""
@@ -163,7 +197,9 @@ class Strings(Frozen):
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, (Strings, str, bytes, list, np.ndarray)):
-            return np.asarray(self) == (np.asarray(other, object) if isinstance(other, (Strings, list)) else other)
+            return np.asarray(self) == (
+                np.asarray(other, object) if isinstance(other, (Strings, list)) else other
+            )
         return NotImplemented
 
     def __ne__(self, other: object) -> Any:
@@ -175,16 +211,20 @@ class Strings(Frozen):
     def __repr__(self) -> str:
         shown = [repr(self.reshape(-1)[i]) for i in range(min(self.size, 6))]
         shown = [item if len(item) <= 32 else item[:29] + "..." for item in shown]
-        return f"Strings({', '.join(shown)}{', ...' if self.size > 6 else ''}; shape={self.shape}, {'text' if self.text else 'bytes'})"
+        return (
+            f"Strings({', '.join(shown)}{', ...' if self.size > 6 else ''}; shape={self.shape},"
+            f" {'text' if self.text else 'bytes'})"
+        )
 
     _repr_html_ = display.html
 
 
 class Sparse(Frozen):
-    """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of things).
+    """A tensor that is mostly zeros: where the values are, and what they are (TensorFlow's order of
+    things).
 
-    `values` has one row for each index. With rows that are arrays themselves it is hybrid, as torch's sparse embedding gradients are, and
-    `dense_shape` ends with the shape of a row.
+    `values` has one row for each index. With rows that are arrays themselves it is hybrid, as
+    torch's sparse embedding gradients are, and `dense_shape` ends with the shape of a row.
 
     >>> Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3)).to_dense()
     array([[1., 0., 0.],
@@ -207,7 +247,10 @@ class Sparse(Frozen):
             places = places.reshape(0, len(dims))
         items = values if isinstance(values, Strings) else np.asarray(values)
         if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
-            raise EncodeError("the values of a Sparse must be numbers or Strings; tw.tensor(values) makes Strings of text")
+            raise EncodeError(
+                "the values of a Sparse must be numbers or Strings; tw.tensor(values) makes Strings"
+                " of text"
+            )
         validate.sparse(places, items.shape, dims)
         self._set(places, items, dims)
 
@@ -236,13 +279,18 @@ class Sparse(Frozen):
         return trusted(Sparse, self.indices[by], self.values[by], self.dense_shape)
 
     def to_dense(self) -> Array:
-        """Every element, zeros included; duplicate indices add up (for strings, the last one stays)."""
+        """Every element, zeros included; duplicate indices add up (for strings, the last one
+        stays).
+        """
         rank = self.indices.shape[1]
         where = tuple(self.indices.T) if rank else ()
         try:
             return self._to_dense(rank, where)
         except (MemoryError, ValueError) as error:
-            why = f"a dense tensor of shape {list(self.shape)} is larger than the memory of this machine"
+            why = (
+                f"a dense tensor of shape {list(self.shape)} is larger than the memory of this"
+                " machine"
+            )
             raise EncodeError(why) from error
 
     def _to_dense(self, rank: int, where: tuple[Array, ...]) -> Array:
@@ -252,7 +300,9 @@ class Sparse(Frozen):
             return words
         out: Array = np.zeros(self.shape, self.values.dtype)
         if not self.order.duplicates:
-            out[where if rank else ...] = self.values if rank else (self.values[0] if self.nnz else 0)
+            out[where if rank else ...] = (
+                self.values if rank else (self.values[0] if self.nnz else 0)
+            )
         elif self.values.dtype == np.bool_:
             np.logical_or.at(out, where, self.values)
         else:
@@ -261,14 +311,20 @@ class Sparse(Frozen):
 
     def __repr__(self) -> str:
         dtype = self.dtype
-        rows = [f"{self.indices[i].tolist()}: {self.values[i]!r:.24}" for i in range(min(self.nnz, 4))]
-        return f"Sparse({', '.join(rows)}{', ...' if self.nnz > 4 else ''}; shape={self.shape}, nnz={self.nnz}, {dtype})"
+        rows = [
+            f"{self.indices[i].tolist()}: {self.values[i]!r:.24}" for i in range(min(self.nnz, 4))
+        ]
+        return (
+            f"Sparse({', '.join(rows)}{', ...' if self.nnz > 4 else ''}; shape={self.shape},"
+            f" nnz={self.nnz}, {dtype})"
+        )
 
     _repr_html_ = display.html
 
 
 class Ragged(Frozen):
-    """Rows of different lengths, to any depth: flat values, and for each ragged dimension where its rows begin.
+    """Rows of different lengths, to any depth: flat values, and for each ragged dimension where its
+    rows begin.
 
     >>> tokens = Ragged(np.int32([4, 8, 15, 16]), [0, 3, 3, 4])
     >>> tokens.tolist(), tokens.shape, tokens[0]
@@ -284,16 +340,33 @@ class Ragged(Frozen):
     uniform: tuple[int | None, ...]
     """For each row_splits the length that all its rows have, where that is part of the type."""
 
-    def __init__(self, values: Any, row_splits: Any, uniform: Sequence[int | None] | int | None = None) -> None:
-        nested = isinstance(row_splits, (list, tuple)) and len(row_splits) > 0 and not isinstance(row_splits[0], (int, np.integer))
+    def __init__(
+        self, values: Any, row_splits: Any, uniform: Sequence[int | None] | int | None = None
+    ) -> None:
+        nested = (
+            isinstance(row_splits, (list, tuple))
+            and len(row_splits) > 0
+            and not isinstance(row_splits[0], (int, np.integer))
+        )
         splits = tuple(np.asarray(part) for part in (row_splits if nested else (row_splits,)))
-        splits = tuple(part if part.dtype == np.int32 else _int64(part, "row_splits") for part in splits)
+        splits = tuple(
+            part if part.dtype == np.int32 else _int64(part, "row_splits") for part in splits
+        )
         items = values if isinstance(values, Strings) else np.asarray(values)
         if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
-            raise EncodeError("the values of a Ragged must be numbers or Strings; tw.tensor(values) makes Strings of text")
+            raise EncodeError(
+                "the values of a Ragged must be numbers or Strings; tw.tensor(values) makes Strings"
+                " of text"
+            )
         if not items.shape:
             raise EncodeError("the values of a Ragged must have at least one dimension")
-        lengths = (None,) * len(splits) if uniform is None else (uniform,) if isinstance(uniform, int) else tuple(uniform)
+        lengths = (
+            (None,) * len(splits)
+            if uniform is None
+            else (uniform,)
+            if isinstance(uniform, int)
+            else tuple(uniform)
+        )
         validate.ragged(len(items), splits, lengths)
         self._set(items, splits, lengths)
 
@@ -369,7 +442,10 @@ class Ragged(Frozen):
     def __repr__(self) -> str:
         rows = [f"{self[i].tolist()!r:.40}" for i in range(min(len(self), 4))]
         shape = ", ".join(map(str, self.shape))
-        return f"Ragged({', '.join(rows)}{', ...' if len(self) > 4 else ''}; shape=({shape}), {self.dtype})"
+        return (
+            f"Ragged({', '.join(rows)}{', ...' if len(self) > 4 else ''}; shape=({shape}),"
+            f" {self.dtype})"
+        )
 
     _repr_html_ = display.html
 
@@ -379,7 +455,8 @@ KINDS = (np.ndarray, Strings, Sparse, Ragged)
 
 
 class Bundle(Mapping[str, Any]):
-    """Tensors by name, in order, with text about all of them (`metadata`) and about each (`tensor_metadata`).
+    """Tensors by name, in order, with text about all of them (`metadata`) and about each
+    (`tensor_metadata`).
 
     The values are arrays, `Strings`, `Sparse` and `Ragged`; after `to=`, a framework's tensors.
 
@@ -401,9 +478,15 @@ class Bundle(Mapping[str, Any]):
             if not isinstance(name, str):
                 raise EncodeError(f"names in a Bundle are str, not {type(name).__name__}")
             if not isinstance(tensor, (*KINDS, Quantized)) and not _is_foreign(tensor):
-                raise EncodeError(f"a Bundle holds tensors, not {type(tensor).__name__}; tw.tensor(x) makes one", tensor=name)
+                raise EncodeError(
+                    f"a Bundle holds tensors, not {type(tensor).__name__}; tw.tensor(x) makes one",
+                    tensor=name,
+                )
         self._metadata = _texts(metadata or {}, "metadata")
-        self._tensor_metadata = {name: _texts(texts, f"metadata of {name}") for name, texts in (tensor_metadata or {}).items()}
+        self._tensor_metadata = {
+            name: _texts(texts, f"metadata of {name}")
+            for name, texts in (tensor_metadata or {}).items()
+        }
         strangers = self._tensor_metadata.keys() - self._tensors.keys()
         if strangers:
             raise EncodeError(f"metadata for {sorted(strangers)}, which are not in the Bundle")
@@ -441,7 +524,10 @@ class Bundle(Mapping[str, Any]):
     def __repr__(self) -> str:
         rows = [f"\n  {name}: {describe(tensor)}" for name, tensor in self._tensors.items()]
         texts = f", metadata={self._metadata}" if self._metadata else ""
-        return f"Bundle of {len(self)}{texts}{''.join(rows[:20])}{f'{chr(10)}  ... {len(rows) - 20} more' if len(rows) > 20 else ''}"
+        return (
+            "Bundle of"
+            f" {len(self)}{texts}{''.join(rows[:20])}{f'{chr(10)}  ... {len(rows) - 20} more' if len(rows) > 20 else ''}"
+        )
 
     _repr_html_ = display.html
 
@@ -465,11 +551,16 @@ def nbytes_of(tensor: Any) -> int:
 def _texts(texts: Mapping[str, str], what: str) -> dict[str, str]:
     for key, text in texts.items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise EncodeError(f"{what} is text: {key!r} is {type(text).__name__}; json.dumps(...) makes text of anything")
+            raise EncodeError(
+                f"{what} is text: {key!r} is {type(text).__name__}; json.dumps(...) makes text of"
+                " anything"
+            )
         try:
             (key + text).encode()
         except UnicodeEncodeError:
-            raise EncodeError(f"{what}: {key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
+            raise EncodeError(
+                f"{what}: {key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+            ) from None
     return dict(texts)
 
 

@@ -1,6 +1,7 @@
 """Every invariant of a tensor's arrays, and nowhere else.
 
-The same check serves a value that you made (EncodeError) and one that came in bytes (DecodeError): `blame` says whose fault it would be.
+The same check serves a value that you made (EncodeError) and one that came in bytes (DecodeError):
+`blame` says whose fault it would be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ INT64_MAX = (1 << 63) - 1
 
 
 def elements(shape: Sequence[int], blame: Blame = EncodeError, itemsize: int = 1) -> int:
-    """How many elements a shape has; refuses negative dims and byte sizes past 2**63, zeros among them or not.
+    """How many elements a shape has; refuses negative dims and byte sizes past 2**63, zeros among
+    them or not.
 
     >>> elements((2, 0, 3))
     0
@@ -38,12 +40,19 @@ def elements(shape: Sequence[int], blame: Blame = EncodeError, itemsize: int = 1
     return count
 
 
-def strings(data: Array, offsets: Array, shape: tuple[int, ...], text: bool, blame: Blame = EncodeError) -> None:
-    """uint8 data, int64 offsets from 0 to len(data) that never decrease, one string for each element of the shape."""
+def strings(
+    data: Array, offsets: Array, shape: tuple[int, ...], text: bool, blame: Blame = EncodeError
+) -> None:
+    """uint8 data, int64 offsets from 0 to len(data) that never decrease, one string for each
+    element of the shape.
+    """
     if data.dtype != np.uint8 or data.ndim != 1:
         raise blame(f"the data of strings must be a uint8 vector, not {data.dtype} {data.shape}")
     if offsets.dtype != np.int64 or offsets.ndim != 1 or len(offsets) == 0:
-        raise blame(f"the offsets of strings must be an int64 vector of n + 1 numbers, not {offsets.dtype} {offsets.shape}")
+        raise blame(
+            f"the offsets of strings must be an int64 vector of n + 1 numbers, not {offsets.dtype}"
+            f" {offsets.shape}"
+        )
     count = elements(shape, blame)
     if len(offsets) != count + 1:
         raise blame(f"shape {_brief(shape)} needs {count + 1} offsets, not {len(offsets)}")
@@ -58,32 +67,56 @@ def utf8(data: Array, offsets: Array, blame: Blame = EncodeError) -> None:
         str(data.data, "utf-8")
     except UnicodeDecodeError as error:
         index = int(np.searchsorted(offsets, error.start, side="right")) - 1
-        raise blame(f"string {index} is not UTF-8 ({error.reason}), so it is bytes, not text") from None
+        raise blame(
+            f"string {index} is not UTF-8 ({error.reason}), so it is bytes, not text"
+        ) from None
     starts = offsets[:-1][np.diff(offsets) > 0]
     inside = np.flatnonzero((data.take(starts, mode="clip") & 0xC0) == 0x80)
     if len(inside):
-        raise blame(f"a string begins in the middle of a character at byte {int(starts[inside[0]])} of the data")
+        raise blame(
+            f"a string begins in the middle of a character at byte {int(starts[inside[0]])} of the"
+            " data"
+        )
 
 
-def sparse(indices: Array, values_shape: tuple[int, ...], dense_shape: Array, blame: Blame = EncodeError) -> None:
-    """Indices [nnz, rank] inside the shape; values [nnz, *dense_dims]; the shape is the sparse dims followed by the dense ones."""
+def sparse(
+    indices: Array, values_shape: tuple[int, ...], dense_shape: Array, blame: Blame = EncodeError
+) -> None:
+    """Indices [nnz, rank] inside the shape; values [nnz, *dense_dims]; the shape is the sparse dims
+    followed by the dense ones.
+    """
     if indices.dtype != np.int64 or indices.ndim != 2:
-        raise blame(f"the indices of a sparse tensor must be int64 [nnz, rank], not {indices.dtype} {indices.shape}")
+        raise blame(
+            f"the indices of a sparse tensor must be int64 [nnz, rank], not {indices.dtype}"
+            f" {indices.shape}"
+        )
     if dense_shape.dtype != np.int64 or dense_shape.ndim != 1:
-        raise blame(f"the dense_shape of a sparse tensor must be an int64 vector, not {dense_shape.dtype} {dense_shape.shape}")
+        raise blame(
+            f"the dense_shape of a sparse tensor must be an int64 vector, not {dense_shape.dtype}"
+            f" {dense_shape.shape}"
+        )
     nnz, rank = indices.shape
     shape = dense_shape.tolist()
     if not values_shape or values_shape[0] != nnz:
-        raise blame(f"a sparse tensor with {nnz} indices needs {nnz} values, not shape {values_shape}")
+        raise blame(
+            f"a sparse tensor with {nnz} indices needs {nnz} values, not shape {values_shape}"
+        )
     if min(shape, default=0) < 0:
         raise blame(f"dense_shape {_brief(shape)} has a negative dimension")
     if len(shape) != rank + len(values_shape) - 1 or tuple(shape[rank:]) != values_shape[1:]:
-        raise blame(f"dense_shape {_brief(shape)} does not match indices of rank {rank} and values {values_shape}")
-    unsigned = indices.view(np.uint64)  # where a negative number is a very large one: one comparison for both ends
+        raise blame(
+            f"dense_shape {_brief(shape)} does not match indices of rank {rank} and values"
+            f" {values_shape}"
+        )
+    # where a negative number is a very large one: one comparison for both ends
+    unsigned = indices.view(np.uint64)
     for axis in range(rank if nnz else 0):
         if unsigned[:, axis].max() >= shape[axis]:
             row = first(unsigned[:, axis] >= shape[axis])
-            raise blame(f"index {indices[row].tolist()} of value {row} is outside the dense_shape {_brief(shape)}")
+            raise blame(
+                f"index {indices[row].tolist()} of value {row} is outside the dense_shape"
+                f" {_brief(shape)}"
+            )
 
 
 class Order(NamedTuple):
@@ -123,8 +156,15 @@ def rows_sorted(indices: Array) -> bool:
     return bool((rows[1:] >= rows[:-1]).all())
 
 
-def ragged(count: int, row_splits: Sequence[Array], uniform: Sequence[int | None], blame: Blame = EncodeError) -> None:
-    """Splits start at 0, never decrease, and end at the number of rows of the next partition, the last at the number of values."""
+def ragged(
+    count: int,
+    row_splits: Sequence[Array],
+    uniform: Sequence[int | None],
+    blame: Blame = EncodeError,
+) -> None:
+    """Splits start at 0, never decrease, and end at the number of rows of the next partition, the
+    last at the number of values.
+    """
     if not row_splits:
         raise blame("a ragged tensor needs at least one row_splits")
     if len(uniform) != len(row_splits):
@@ -133,7 +173,10 @@ def ragged(count: int, row_splits: Sequence[Array], uniform: Sequence[int | None
         raise blame("all row_splits of a ragged tensor must have the same dtype")
     for depth, splits in enumerate(row_splits):
         if splits.dtype not in (np.int32, np.int64) or splits.ndim != 1 or len(splits) == 0:
-            raise blame(f"row_splits {depth} must be an int32 or int64 vector of at least one number, not {splits.dtype} {splits.shape}")
+            raise blame(
+                f"row_splits {depth} must be an int32 or int64 vector of at least one number, not"
+                f" {splits.dtype} {splits.shape}"
+            )
     for depth, splits in enumerate(row_splits):
         what = f"row_splits {depth}"
         inner = row_splits[depth + 1] if depth + 1 < len(row_splits) else None
@@ -148,7 +191,9 @@ def _steps(offsets: Array, end: int, what: str, blame: Blame) -> None:
         raise blame(f"{what} must start at 0, not {int(offsets[0])}")
     if not (offsets[1:] >= offsets[:-1]).all():
         row = first(offsets[1:] < offsets[:-1])
-        raise blame(f"{what} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}")
+        raise blame(
+            f"{what} decrease at {row + 1}: {int(offsets[row])}, then {int(offsets[row + 1])}"
+        )
     if offsets[-1] != end:
         raise blame(f"{what} must end at {end}, not {int(offsets[-1])}")
 
@@ -158,7 +203,9 @@ def _compare(indices: Array) -> Array:
     step: Array = np.zeros(len(indices) - 1, np.int8)
     for axis in range(indices.shape[1]):
         column = indices[:, axis]
-        here = (column[1:] > column[:-1]).astype(np.int8) - (column[1:] < column[:-1]).astype(np.int8)
+        here = (column[1:] > column[:-1]).astype(np.int8) - (column[1:] < column[:-1]).astype(
+            np.int8
+        )
         step = np.where(step == 0, here, step)
     return step
 
@@ -166,7 +213,8 @@ def _compare(indices: Array) -> Array:
 def first(mask: Array) -> int:
     """The index of the first element that is true; 0 if none is.
 
-    A fault is looked for in memory that another thread may change, so it may be gone when it is looked for again.
+    A fault is looked for in memory that another thread may change, so it may be gone when it is
+    looked for again.
 
     >>> first(np.array([False, True, True])), first(np.array([False]))
     (1, 0)
@@ -175,4 +223,8 @@ def first(mask: Array) -> int:
 
 
 def _brief(shape: Sequence[int]) -> str:
-    return str(list(shape)) if len(shape) <= 12 else f"[{', '.join(map(str, shape[:8]))}, ... {len(shape)} dims]"
+    return (
+        str(list(shape))
+        if len(shape) <= 12
+        else f"[{', '.join(map(str, shape[:8]))}, ... {len(shape)} dims]"
+    )

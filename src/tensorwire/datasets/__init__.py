@@ -1,4 +1,5 @@
-"""Datasets of many shards: converted, resharded, shuffled, filtered, split and sampled, on one machine or a cluster.
+"""Datasets of many shards: converted, resharded, shuffled, filtered, split and sampled, on one
+machine or a cluster.
 
     converting  the call
     spec        what is done with every record
@@ -22,4 +23,18 @@ from .operations import merge, sample, shuffle, split, stats
 from .progress import Progress, Report
 from .shard_plan import Plan
 
-__all__ = ["Manifest", "Plan", "Progress", "Report", "Spec", "convert", "merge", "plan", "run", "sample", "shuffle", "split", "stats"]
+__all__ = [
+    "Manifest",
+    "Plan",
+    "Progress",
+    "Report",
+    "Spec",
+    "convert",
+    "merge",
+    "plan",
+    "run",
+    "sample",
+    "shuffle",
+    "split",
+    "stats",
+]

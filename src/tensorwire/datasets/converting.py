@@ -1,4 +1,6 @@
-"""`convert` for datasets: record files, Parquet, Arrow, JSON lines, shards of tensors, from any to any."""
+"""`convert` for datasets: record files, Parquet, Arrow, JSON lines, shards of tensors, from any to
+any.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def plan(
     workers: int | None = None,
     **options: Any,
 ) -> Plan:
-    """What `convert` with the same arguments will do, as plain data: print it, keep `plan.json()`, or run `plan.task(i)` where you like.
+    """What `convert` with the same arguments will do, as plain data: print it, keep `plan.json()`,
+    or run `plan.task(i)` where you like.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
@@ -62,10 +65,12 @@ def convert(
     dry_run: bool = False,
     progress: Tell | None = None,
 ) -> Any:
-    """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a `Report` (of a dry run, the `Plan`).
+    """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a
+    `Report` (of a dry run, the `Plan`).
 
-    `src` is a path, a pattern, a folder, a URL, or a list of them. `dst` is a folder, in which each source becomes a shard, unless `shards`
-    says how many; or a file, if its name says the format. Formats: tfrecord, parquet, arrow, jsonl, npz, safetensors.
+    `src` is a path, a pattern, a folder, a URL, or a list of them. `dst` is a folder, in which each
+    source becomes a shard, unless `shards` says how many; or a file, if its name says the format.
+    Formats: tfrecord, parquet, arrow, jsonl, npz, safetensors.
 
     schema     what the features are (tw.Schema or a path); found from the sources if not given
     columns    only these
@@ -74,11 +79,15 @@ def convert(
     cast       {column: dtype}: fractions are rounded, what does not fit is an error
     tensors    columns that are kept exactly in an Example, as TensorProtos
     on_corrupt "skip" passes over what is damaged, and the report names each file
-    engine     "local": processes of this machine; "ray": a Ray cluster (engine_options={"address": ...}); or one of your own
-    resume     what an earlier run has done is not done again, if its size and time are those in the manifest
+    engine     "local": processes of this machine; "ray": a Ray cluster (engine_options={"address":
+               ...}); or one of your own
+    resume     what an earlier run has done is not done again, if its size and time are those in the
+               manifest
     verify     the checksums of what an earlier run has done are compared with the manifest, too
-    overwrite  allows to replace a dataset that was made in another way; its shards are removed first
-    progress   is called with how much is done (0 to 1) and a `Progress`: shards, records/s, bytes/s, seconds left
+    overwrite  allows to replace a dataset that was made in another way; its shards are removed
+               first
+    progress   is called with how much is done (0 to 1) and a `Progress`: shards, records/s,
+               bytes/s, seconds left
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()

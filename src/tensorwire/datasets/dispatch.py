@@ -19,26 +19,35 @@ from .verification import DatasetVerification, has_manifest, verify_dataset
 
 _RECORDS = ("tfrecord", "jsonl")
 _FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
-"""A folder with these is a dataset. One with safetensors may be a model; our own datasets have their books."""
-_OPTIONS = set("cast columns engine engine_options memory on_corrupt resume schema shards tensors verify where workers".split())
+"""A folder with these is a dataset. One with safetensors may be a model; our own datasets have
+their books.
+"""
+_OPTIONS = set(
+    "cast columns engine engine_options memory on_corrupt resume schema shards tensors verify where"
+    " workers".split()
+)
 """What only datasets have."""
 
 
 def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
     """Writes a tensor file, or a dataset of many files, in another format.
 
-    A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a list of files, or anything with an option
-    that only datasets have (shards, where, shuffle, columns, schema, engine ...). Its options, and what is promised, are those of
-    `tensorwire.datasets.convert` (docs/datasets.md). Everything else is a file of tensors by name: `rename`, `dtype`, `include`, `exclude`,
-    `shard_size`, `quantize` ... are those of `tensorwire.datasets.tensor_files.convert` (docs/conversion.md).
+    A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a
+    list of files, or anything with an option that only datasets have (shards, where, shuffle,
+    columns, schema, engine ...). Its options, and what is promised, are those of
+    `tensorwire.datasets.convert` (docs/datasets.md). Everything else is a file of tensors by name:
+    `rename`, `dtype`, `include`, `exclude`, `shard_size`, `quantize` ... are those of
+    `tensorwire.datasets.tensor_files.convert` (docs/conversion.md).
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32)})
-    >>> [entry.name for entry in convert(f"{folder}/a.npz", f"{folder}/a.safetensors", rename="s/^model\\\\.//").entries]
+    >>> [entry.name for entry in convert(f"{folder}/a.npz", f"{folder}/a.safetensors",
+    rename="s/^model\\\\.//").entries]
     ['w']
     >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)}, shards=2)
-    >>> convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3", workers=0).records
+    >>> convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3",
+    workers=0).records
     6
     """
     if is_dataset(src, dst, to, options):
@@ -57,9 +66,9 @@ def verify(
     """Reads everything in a file, or in the folder of a dataset, and says whether it is whole.
 
     A file is read one tensor, or block of records, at a time. The folder of a dataset that
-    `tw.convert` wrote is compared with
-    its manifest: every shard must be there with its size and checksum, and nothing else that would be read with them.
-    `progress` is called with (bytes done, bytes in all).
+    `tw.convert` wrote is compared with its manifest: every shard must be there with its size and
+    checksum, and nothing else that would be read with them. `progress` is called with (bytes done,
+    bytes in all).
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
@@ -80,13 +89,19 @@ def verify(
 def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:
     """Whether records are meant, and not tensors by name.
 
-    >>> is_dataset("a.safetensors", "b.npz", None, {}), is_dataset("a.parquet", "b.tfrecord", None, {})
+    >>> is_dataset("a.safetensors", "b.npz", None, {}), is_dataset("a.parquet", "b.tfrecord", None,
+    {})
     (False, True)
-    >>> is_dataset("a.npz", "b", None, {"shards": 2}), is_dataset("a.txt", "b.parquet", None, {"format": "jsonl"})
+    >>> is_dataset("a.npz", "b", None, {"shards": 2}), is_dataset("a.txt", "b.parquet", None,
+    {"format": "jsonl"})
     (True, True)
     """
     seeded = type(options.get("shuffle")) is int  # True is how bytes of tensors are arranged
-    if seeded or _OPTIONS & set(options) or {options.get("format"), to or _named(dst)} & set(_RECORDS):
+    if (
+        seeded
+        or _OPTIONS & set(options)
+        or {options.get("format"), to or _named(dst)} & set(_RECORDS)
+    ):
         return True
     if isinstance(src, (list, tuple)):
         return True

@@ -1,6 +1,8 @@
-"""The driver: skips what is done, gives the rest to an engine, keeps the books, sweeps, and says when all is there.
+"""The driver: skips what is done, gives the rest to an engine, keeps the books, sweeps, and says
+when all is there.
 
-It sees names and numbers, never data: a shard costs it one small task out, one small report in, and one line.
+It sees names and numbers, never data: a shard costs it one small task out, one small report in, and
+one line.
 """
 
 from __future__ import annotations
@@ -77,7 +79,8 @@ def execute(
     else:
         report = _many(plan, engine, resume, verify, overwrite, progress)
     _note(report, plan.damage)
-    once = {tuple(one.values()): one for one in report.damage}  # whoever reads a part of a file finds all of its damage
+    # whoever reads a part of a file finds all of its damage
+    once = {tuple(one.values()): one for one in report.damage}
     report.damage = [once[key] for key in sorted(once)]
     report.seconds = time.monotonic() - started
     return report
@@ -87,7 +90,10 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
     """One file, which needs no books: it is there whole, or not at all."""
     storage.check_replaceable(plan.target, overwrite)
     if any(_is_same(entry.path, plan.target) for entry in plan.sources):
-        raise EncodeError("a file cannot be converted to itself; write another one, and rename it", path=plan.target)
+        raise EncodeError(
+            "a file cannot be converted to itself; write another one, and rename it",
+            path=plan.target,
+        )
     report, runs = Report(plan.target, 1), plan.runs()
     meter = Meter(1, progress, len(runs))
     try:
@@ -98,7 +104,9 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
                     _note(report, planner.reported(outcome)["damage"])
                     report.retried += int(outcome.attempts > 1)
                     meter.prepared(outcome.task)
-            for outcome in planner.answered(engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]), 1):
+            for outcome in planner.answered(
+                engine.run(plan.spec, [plan.gathered(0) if runs else plan.task(0)]), 1
+            ):
                 done = planner.reported(outcome)
                 _count(report, done["records"], done["bytes"], done["damage"])
                 report.written, report.retried = 1, report.retried + int(outcome.attempts > 1)
@@ -157,19 +165,31 @@ def _many(
         _check_sources(plan, run.known)
         removed = manifest.open(plan, run.remove_old_shards)
         report = run.all()
-        entries = [entry for entry in storage.listing(plan.target) if not _is_runs(entry.path.rpartition("/")[0])]
+        entries = [
+            entry
+            for entry in storage.listing(plan.target)
+            if not _is_runs(entry.path.rpartition("/")[0])
+        ]
         check(manifest.guard)  # before anything is removed that may be another's
         others = _check_all(plan, run.known, entries)
         _save_schema(plan, storage.join(plan.target, _beside(plan)), entries)
         _remove_runs(plan)
         report.swept = removed + sweep(plan, run.known, others)
-        manifest.succeed({"shards": report.shards, "records": report.records, "bytes": report.bytes, "spec": plan.spec.hash})
+        manifest.succeed(
+            {
+                "shards": report.shards,
+                "records": report.records,
+                "bytes": report.bytes,
+                "spec": plan.spec.hash,
+            }
+        )
         return report
 
 
 def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry]) -> list[Entry]:
-    """That every shard is there, as the books say: workers who see another disk may believe that they have written them, and in a bucket
-    another run may have written over them. -> what else is there"""
+    """That every shard is there, as the books say: workers who see another disk may believe that
+    they have written them, and in a bucket another run may have written over them. -> what else is
+    there"""
     prefix, others = plan.target.rstrip("/") + "/", []
     missing = {plan.shard(i) for i in range(len(plan))}
     for entry in entries:
@@ -182,10 +202,18 @@ def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry
         if entry.size != size:
             what = f"has {entry.size:,} bytes, not {size:,}" if name in made else "is in no books"
             raise TensorwireError(f"a shard that was written {what}: {SEEN}", path=plan.path(name))
-        if storage.is_url(plan.target) and entry.stamp != stamp and not _has_stamp(plan.path(name), stamp):
-            raise TensorwireError("a shard was replaced by another run: run this one again", path=plan.path(name))
+        if (
+            storage.is_url(plan.target)
+            and entry.stamp != stamp
+            and not _has_stamp(plan.path(name), stamp)
+        ):
+            raise TensorwireError(
+                "a shard was replaced by another run: run this one again", path=plan.path(name)
+            )
     if missing:
-        raise TensorwireError(f"a shard that was written is not there: {SEEN}", path=plan.path(min(missing)))
+        raise TensorwireError(
+            f"a shard that was written is not there: {SEEN}", path=plan.path(min(missing))
+        )
     return others
 
 
@@ -203,7 +231,11 @@ def _beside(plan: Plan) -> str:
 def _save_schema(plan: Plan, path: str, entries: list[Entry]) -> None:
     """Puts the schema beside the shards, with the size of each."""
     schema = planner.written_schema(plan.spec, plan.sources)
-    names = [path] if plan.single or not plan.splits else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
+    names = (
+        [path]
+        if plan.single or not plan.splits
+        else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
+    )
     for name in names:
         if schema is not None:
             sizes = {os.path.basename(entry.path): entry.size for entry in entries}
@@ -216,20 +248,28 @@ def _save_schema(plan: Plan, path: str, entries: list[Entry]) -> None:
 
 
 def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
-    """That nothing is written over what should stay: a folder of somebody else's, or a finished dataset of another kind."""
+    """That nothing is written over what should stay: a folder of somebody else's, or a finished
+    dataset of another kind.
+    """
     if not storage.is_url(plan.target) and os.path.isfile(plan.target):
         raise FileExistsError(f"{plan.target} is a file, and a dataset is a folder")
     if overwrite:
         return
     about = manifest.about()
     if about is None:
-        others = [entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path]
+        others = [
+            entry.path for entry in storage.listing(plan.target) if f"/{BOOKS}/" not in entry.path
+        ]
         if others:
             why = f"has files that no run of ours has written ({storage.shown(others[0])})"
-            raise FileExistsError(f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True")
+            raise FileExistsError(
+                f"{storage.shown(plan.target)} {why}; another folder, or overwrite=True"
+            )
     elif manifest.finished() is not None and (difference := _difference(plan, manifest, about)):
         where = storage.shown(plan.target)
-        raise FileExistsError(f"{where} is a finished dataset, made {difference}; another folder, or overwrite=True")
+        raise FileExistsError(
+            f"{where} is a finished dataset, made {difference}; another folder, or overwrite=True"
+        )
 
 
 def _difference(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> str | None:
@@ -237,7 +277,9 @@ def _difference(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> str | 
 
     None if the plan makes the same one, or adds sources to it.
     """
-    if about.get("hash") != plan.spec.hash or about.get("splits", []) != [list(split) for split in plan.splits]:
+    if about.get("hash") != plan.spec.hash or about.get("splits", []) != [
+        list(split) for split in plan.splits
+    ]:
         return "in another way"
     if not _has_all(plan, manifest, about):
         return "of other sources"
@@ -248,25 +290,34 @@ def _difference(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> str | 
 
 
 def _has_all(plan: Plan, manifest: Manifest, about: dict[str, Any]) -> bool:
-    """Whether the sources of a finished dataset are all among the plan's: nothing that it has is given up."""
-    return about.get("sources_hash") == plan.sources_hash or set(map(_real, manifest.sources())) <= {
-        _real(entry.path) for entry in plan.sources
-    }
+    """Whether the sources of a finished dataset are all among the plan's: nothing that it has is
+    given up.
+    """
+    return about.get("sources_hash") == plan.sources_hash or set(
+        map(_real, manifest.sources())
+    ) <= {_real(entry.path) for entry in plan.sources}
 
 
 def _check_sources(plan: Plan, known: Container[str]) -> None:
-    """That no source is replaced, or swept away at the end: whoever ran it again would read something else."""
+    """That no source is replaced, or swept away at the end: whoever ran it again would read
+    something else.
+    """
     target = _real(plan.target)
     folders: dict[str, bool] = {}
     for entry in plan.sources:
         path = entry.path
         if not storage.is_url(path) and os.path.islink(path):
-            path = os.path.realpath(path)  # a link elsewhere may lead to a shard that would be removed
+            # a link elsewhere may lead to a shard that would be removed
+            path = os.path.realpath(path)
         folder, _, name = path.rpartition("/")
         if folder not in folders:
             folders[folder] = _real(folder) == target
         if folders[folder] and is_ours(name, plan, known):
-            raise EncodeError("a dataset cannot be written over its own sources; write another folder, and rename it", path=entry.path)
+            raise EncodeError(
+                "a dataset cannot be written over its own sources; write another folder, and"
+                " rename it",
+                path=entry.path,
+            )
 
 
 def _real(path: str) -> str:
@@ -304,10 +355,17 @@ class _Run:
         self._lines = lines if resume else {}
         prefix = plan.target.rstrip("/") + "/"
         self._there = (
-            {entry.path.removeprefix(prefix): (entry.size, entry.stamp) for entry in storage.listing(plan.target)} if self._lines else {}
+            {
+                entry.path.removeprefix(prefix): (entry.size, entry.stamp)
+                for entry in storage.listing(plan.target)
+            }
+            if self._lines
+            else {}
         )
         self._report = Report(plan.target, len(plan))
-        self._meter = Meter(len(plan), progress, len(plan.sources) if plan.spec.shuffle is not None else 0)
+        self._meter = Meter(
+            len(plan), progress, len(plan.sources) if plan.spec.shuffle is not None else 0
+        )
         self._unsure: list[tuple[dict[str, Any], Line]] = []
         self._order = threading.RLock()
         """Engines may ask for tasks, and so what is done, in threads of their own."""
@@ -327,11 +385,15 @@ class _Run:
             line = self._lines.get(self._name(task))
             if line is not None and line.key == plan.key(task):
                 kept.add(line.name)
-        entries = [(entry.path.removeprefix(prefix), entry.path) for entry in storage.listing(plan.target)]
+        entries = [
+            (entry.path.removeprefix(prefix), entry.path) for entry in storage.listing(plan.target)
+        ]
         old = {
             name: path
             for name, path in entries
-            if name not in kept and is_ours(name, plan, self.known) and not _is_runs(path.rpartition("/")[0])
+            if name not in kept
+            and is_ours(name, plan, self.known)
+            and not _is_runs(path.rpartition("/")[0])
         }
         check(self._manifest.guard)  # before anything is removed that may be another's
         for path in old.values():
@@ -345,21 +407,35 @@ class _Run:
         if plan.spec.shuffle is None:
             self._work(plan.task(i) for i in range(len(plan)))
             return self._report
-        missing = [task for i in range(len(plan)) if not self._is_done(task := plan.gathered(i), count=True)]
+        missing = [
+            task
+            for i in range(len(plan))
+            if not self._is_done(task := plan.gathered(i), count=True)
+        ]
         missing += self._sure()
         if missing:
             self._work(iter(plan.runs()), shards=False)
             self._work(iter(missing), known=True)
             if self._report.records != self._scattered:
-                why = f"{self._scattered:,} records were read, and {self._report.records:,} were written"
-                raise TensorwireError(f"{why}: run it again, with overwrite=True", path=storage.shown(plan.target))
+                why = (
+                    f"{self._scattered:,} records were read, and {self._report.records:,} were"
+                    " written"
+                )
+                raise TensorwireError(
+                    f"{why}: run it again, with overwrite=True", path=storage.shown(plan.target)
+                )
         else:
             for task in plan.runs():
                 line = self._lines.get(self._name(task))
-                _note(self._report, line.damage if line is not None and line.key == plan.key(task) else [])
+                _note(
+                    self._report,
+                    line.damage if line is not None and line.key == plan.key(task) else [],
+                )
         return self._report
 
-    def _work(self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False) -> None:
+    def _work(
+        self, tasks: Iterator[dict[str, Any]], shards: bool = True, known: bool = False
+    ) -> None:
         """Has all tasks done that are not done."""
         under_way: set[int] = set()
         guard = self._manifest.guard
@@ -371,12 +447,17 @@ class _Run:
                         under_way.add(task["number"])
                     yield task if guard is None else {**task, "guard": guard}
 
-        with engines.watched(self._engine, self._meter.watch), self._stopping(self._engine.run(self._plan.spec, wanted())) as outcomes:
+        with (
+            engines.watched(self._engine, self._meter.watch),
+            self._stopping(self._engine.run(self._plan.spec, wanted())) as outcomes,
+        ):
             for outcome in outcomes:
                 self._book(outcome, shards)
                 with self._order:
                     if outcome.task["number"] not in under_way:
-                        raise TensorwireError("the engine has answered a task twice, or one that nobody asked for")
+                        raise TensorwireError(
+                            "the engine has answered a task twice, or one that nobody asked for"
+                        )
                     under_way.remove(outcome.task["number"])
         if under_way or next(tasks, None) is not None:
             raise TensorwireError("the engine has ended without an answer to all of its tasks")
@@ -401,9 +482,21 @@ class _Run:
         with self._order:
             self._count(task, done, outcome.attempts, shards)
 
-    def _count(self, task: dict[str, Any], done: dict[str, Any], attempts: int, shards: bool) -> None:
+    def _count(
+        self, task: dict[str, Any], done: dict[str, Any], attempts: int, shards: bool
+    ) -> None:
         name = self._name(task)
-        self._manifest.add(Line(name, self._plan.key(task), done["records"], done["bytes"], done["crc32c"], done["stamp"], done["damage"]))
+        self._manifest.add(
+            Line(
+                name,
+                self._plan.key(task),
+                done["records"],
+                done["bytes"],
+                done["crc32c"],
+                done["stamp"],
+                done["damage"],
+            )
+        )
         self.known[name] = done["bytes"], done["stamp"]
         self._report.retried += int(attempts > 1)
         if shards:
@@ -425,10 +518,17 @@ class _Run:
         return str(task["path"]).removeprefix(self._plan.target.rstrip("/") + "/")
 
     def _is_done(self, task: dict[str, Any], count: bool) -> bool:
-        """Whether the books and the file agree that this is there. A file of the right size with another stamp is looked at later."""
+        """Whether the books and the file agree that this is there. A file of the right size with
+        another stamp is looked at later.
+        """
         line = self._lines.get(self._name(task))
         there = self._there.get(line.name) if line is not None else None
-        if line is None or there is None or there[0] != line.size or line.key != self._plan.key(task):
+        if (
+            line is None
+            or there is None
+            or there[0] != line.size
+            or line.key != self._plan.key(task)
+        ):
             return False
         must_read = self._verify or there[1] != line.stamp
         if must_read and not line.crc32c:
@@ -446,11 +546,19 @@ class _Run:
         return True
 
     def _sure(self, shards: bool = True) -> list[dict[str, Any]]:
-        """Has the checksums taken of files whose stamps are not those in the books; the tasks of those that are something else."""
+        """Has the checksums taken of files whose stamps are not those in the books; the tasks of
+        those that are something else.
+        """
         unsure, self._unsure = self._unsure, []
         again = []
-        checks = ({"do": "check", "number": i, "path": task["path"]} for i, (task, _) in enumerate(unsure))
-        for outcome in planner.answered(self._engine.run(self._plan.spec, checks), len(unsure)) if unsure else ():
+        checks = (
+            {"do": "check", "number": i, "path": task["path"]} for i, (task, _) in enumerate(unsure)
+        )
+        for outcome in (
+            planner.answered(self._engine.run(self._plan.spec, checks), len(unsure))
+            if unsure
+            else ()
+        ):
             task, line = unsure[outcome.task["number"]]
             found = planner.reported(outcome)
             if (found["bytes"], found["crc32c"]) != (line.size, line.crc32c):

@@ -1,9 +1,11 @@
 """A shuffle of more than fits into memory, in two halves.
 
-Every record has a number over all sources, and a seeded permutation says where that number goes (`ordering`). The first half reads each
-source once and writes its records, sorted by where they go, into one temporary file a source, a run. The second half makes each shard: it
-reads its slice of every run, sorts it by position, and writes it. So a shard must fit into memory, and the dataset need not; and the order
-hangs on the seed, the sources and the number of shards alone, not on who did what.
+Every record has a number over all sources, and a seeded permutation says where that number goes
+(`ordering`). The first half reads each source once and writes its records, sorted by where they go,
+into one temporary file a source, a run. The second half makes each shard: it reads its slice of
+every run, sorts it by position, and writes it. So a shard must fit into memory, and the dataset
+need not; and the order hangs on the seed, the sources and the number of shards alone, not on who
+did what.
 
 A run is pieces, and at its end a table: for each lot of rows, where the piece of each shard begins.
 """
@@ -30,7 +32,12 @@ _LOT = 64 << 20
 _END = 16
 
 
-def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def scatter(
+    path: str,
+    found: Iterable[tuple[Batch, Array]],
+    spec: Spec,
+    check: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
     """Writes a run. `check` is called before it is there."""
     assert spec.bounds is not None and spec.shuffle is not None
     where = permutation.Permutation(spec.total, spec.shuffle)
@@ -49,7 +56,9 @@ def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec, check: 
                 table[shard] = at
                 low, high = int(cuts[shard]), int(cuts[shard + 1])
                 if low < high:
-                    at += file.write(batches.packed(batches.cut(batch, low, high), places[low:high]))
+                    at += file.write(
+                        batches.packed(batches.cut(batch, low, high), places[low:high])
+                    )
             table[-1] = at
             tables.append(table)
             records += batch.size
@@ -59,7 +68,12 @@ def scatter(path: str, found: Iterable[tuple[Batch, Array]], spec: Spec, check: 
         size = at + sum(8 * len(table) for table in tables) + _END
         check()
     entry = storage.stat(path)
-    return {"records": records, "bytes": size, "crc32c": "", "stamp": entry.stamp if entry is not None else ""}
+    return {
+        "records": records,
+        "bytes": size,
+        "crc32c": "",
+        "stamp": entry.stamp if entry is not None else "",
+    }
 
 
 def _lots(found: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Array]]:
@@ -88,9 +102,12 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
             size += sum(nbytes for _, nbytes in bounds)
             if size > spec.memory:  # before any of it is read
                 raise LimitError(
-                    f"a shuffled shard is sorted in memory, and this one has more than {spec.memory:,} bytes; more shards=, or memory="
+                    "a shuffled shard is sorted in memory, and this one has more than"
+                    f" {spec.memory:,} bytes; more shards=, or memory="
                 )
-            held += [batches.unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())]
+            held += [
+                batches.unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())
+            ]
     if not held:
         return
     whole = batches.join([batch for batch, _ in held])

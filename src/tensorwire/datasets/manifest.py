@@ -1,12 +1,15 @@
-"""What is done, beside the data: `_tensorwire/` in the dataset's folder, and `_SUCCESS` when all of it is.
+"""What is done, beside the data: `_tensorwire/` in the dataset's folder, and `_SUCCESS` when all of
+it is.
 
     manifest.json   the spec and its hash, how many sources and shards
     sources.jsonl   each source: path, size, stamp
-    shards*.jsonl   a line for each shard that is there: name, key, records, bytes, CRC32C, stamp, damage
+    shards*.jsonl   a line for each shard that is there: name, key, records, bytes, CRC32C, stamp,
+                    damage
     _SUCCESS        the sums; written last
 
-Lines are only ever added, so that a million shards cost a million lines and not a million files or rewrites. To a bucket, which cannot
-append, they go together, as objects of ever more lines. A line that is torn or unreadable means that its shard is made again.
+Lines are only ever added, so that a million shards cost a million lines and not a million files or
+rewrites. To a bucket, which cannot append, they go together, as objects of ever more lines. A line
+that is torn or unreadable means that its shard is made again.
 """
 
 from __future__ import annotations
@@ -32,8 +35,8 @@ from .shard_plan import Plan
 SUCCESS = "_SUCCESS"
 _MOST = 1 << 32
 _LEAST, _SHARE = 0.2, 0.01
-"""Seconds, and the share of a run's time so far, for which lines are held back from a bucket: what a killed driver has done in vain. A run
-of an hour writes some 600 objects."""
+"""Seconds, and the share of a run's time so far, for which lines are held back from a bucket: what
+a killed driver has done in vain. A run of an hour writes some 600 objects."""
 _TEMPORARY = ".tensorwire"
 _DRIVER = "driver"
 """In a bucket: who writes."""
@@ -113,7 +116,9 @@ class Manifest:
 
     def _texts(self) -> Iterator[bytes]:
         entries = [
-            entry for entry in storage.listing(self._books) if _base(entry.path).startswith("shards") and entry.path.endswith(".jsonl")
+            entry
+            for entry in storage.listing(self._books)
+            if _base(entry.path).startswith("shards") and entry.path.endswith(".jsonl")
         ]
         for entry in entries:
             with storage.reader(entry.path) as file:
@@ -158,7 +163,9 @@ class Manifest:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last goes on, and the others find out."""
+        """Nobody else writes this dataset meanwhile. A bucket has no locks: there whoever came last
+        goes on, and the others find out.
+        """
         if self._url:
             self._token = secrets.token_hex(16)
             storage.write_bytes(storage.join(self._books, _DRIVER), self._token.encode())
@@ -179,7 +186,13 @@ class Manifest:
         """
         storage.delete(storage.join(self.folder, SUCCESS))
         removed = 0
-        about = {"spec": plan.spec.json(), "hash": plan.spec.hash, "sources": len(plan.sources), "shards": len(plan), "bytes": plan.size}
+        about = {
+            "spec": plan.spec.json(),
+            "hash": plan.spec.hash,
+            "sources": len(plan.sources),
+            "shards": len(plan),
+            "bytes": plan.size,
+        }
         if plan.splits:
             about["splits"] = [list(split) for split in plan.splits]
         about |= {"name": plan.name, "sources_hash": plan.sources_hash}
@@ -188,7 +201,10 @@ class Manifest:
             with storage.writer(storage.join(self._books, "sources.jsonl"), durable=False) as file:
                 for entry in plan.sources:
                     file.write(json.dumps(entry).encode() + b"\n")
-            storage.write_bytes(storage.join(self._books, "manifest.json"), json.dumps(about, indent=1).encode() + b"\n")
+            storage.write_bytes(
+                storage.join(self._books, "manifest.json"),
+                json.dumps(about, indent=1).encode() + b"\n",
+            )
         if not self._url:
             path = os.path.join(self._books, "shards.jsonl")
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
@@ -202,7 +218,9 @@ class Manifest:
         return None
 
     def _take_lock(self) -> None:
-        self._lock = os.open(os.path.join(self._books, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._lock = os.open(
+            os.path.join(self._books, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
+        )
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -212,7 +230,9 @@ class Manifest:
 
     @property
     def guard(self) -> list[str] | None:
-        """In a bucket: where it stands who writes, and that it is us. A worker looks there before it writes; see `check`."""
+        """In a bucket: where it stands who writes, and that it is us. A worker looks there before
+        it writes; see `check`.
+        """
         return [storage.join(self._books, _DRIVER), self._token] if self._token else None
 
     def add(self, line: Line) -> None:
@@ -233,7 +253,8 @@ class Manifest:
                 self._later.start()
 
     def _pass_on_late(self) -> None:
-        with contextlib.suppress(TensorwireError, OSError):  # what could not be written is held, and whoever comes next hears of it
+        # what could not be written is held, and whoever comes next hears of it
+        with contextlib.suppress(TensorwireError, OSError):
             self._pass_on()
 
     def _pass_on(self) -> None:
@@ -262,7 +283,9 @@ class Manifest:
         """Says that all is there; nothing is written after it."""
         self._pass_on()
         check(self.guard)
-        storage.write_bytes(storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n")
+        storage.write_bytes(
+            storage.join(self.folder, SUCCESS), json.dumps(sums, indent=1).encode() + b"\n"
+        )
 
 
 _ALL: weakref.WeakSet[Manifest] = weakref.WeakSet()
@@ -288,7 +311,9 @@ def check(guard: Sequence[str] | None) -> None:
     try:
         found = storage.read_bytes(path, 1 << 20)
     except FileNotFoundError:
-        raise TensorwireError(f"the books of this dataset are not there: {SEEN}", path=folder) from None
+        raise TensorwireError(
+            f"the books of this dataset are not there: {SEEN}", path=folder
+        ) from None
     if found != token.encode():
         raise EncodeError(OTHER, path=folder)
 
@@ -304,13 +329,15 @@ def is_temporary(name: str) -> bool:
 
 
 def is_ours(name: str, plan: Plan, known: Container[str]) -> bool:
-    """Whether a file in the dataset's folder is a shard of this plan, or of an earlier one. `known` are the names that the books have."""
+    """Whether a file in the dataset's folder is a shard of this plan, or of an earlier one. `known`
+    are the names that the books have.
+    """
     return name in known or ("/" not in name and plan.pattern.fullmatch(name) is not None)
 
 
 def sweep(plan: Plan, known: Container[str], entries: Iterable[Entry]) -> int:
-    """Removes what earlier runs have left of what is no shard of this plan: temporaries, and other shards; how many. Nothing else is
-    touched."""
+    """Removes what earlier runs have left of what is no shard of this plan: temporaries, and other
+    shards; how many. Nothing else is touched."""
     gone = 0
     prefix = plan.target.rstrip("/") + "/"
     for entry in entries:

@@ -1,4 +1,6 @@
-"""Whole datasets: split by the hash of a feature, a stratified sample, several merged, shuffled, and counted. All are plans like others."""
+"""Whole datasets: split by the hash of a feature, a stratified sample, several merged, shuffled,
+and counted. All are plans like others.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from .shard_plan import Plan, Split, part_json
 
 
 def _target(src: Any, dst: str | os.PathLike[str], to: str | None, format: str | None) -> str:
-    """The format of the sources, unless another one is asked for, or is what the name of the target says."""
+    """The format of the sources, unless another one is asked for, or is what the name of the target
+    says.
+    """
     return to or rows.of_name(os.fspath(dst)) or planner.source_format(planner.find(src), format)
 
 
@@ -43,18 +47,24 @@ def split(
     progress: Tell | None = None,
     **options: Any,
 ) -> Any:
-    """Several datasets out of one, such as {"train": 0.9, "validation": 0.1}, in one folder, each with shards of its own name.
+    """Several datasets out of one, such as {"train": 0.9, "validation": 0.1}, in one folder, each
+    with shards of its own name.
 
-    A record goes by the hash of a feature (`by`), so that all records of a user stay together, and stay where they are when data is added:
-    SHA-256 of "SEED:VALUE", its first 8 bytes as a big-endian number, over 2**64, falls into one of the shares in their order. Strings are
-    hashed as they are, integers in decimal, a missing feature as nothing. Without `by` it goes by its place in the sources.
+    A record goes by the hash of a feature (`by`), so that all records of a user stay together, and
+    stay where they are when data is added: SHA-256 of "SEED:VALUE", its first 8 bytes as a
+    big-endian number, over 2**64, falls into one of the shares in their order. Strings are hashed
+    as they are, integers in decimal, a missing feature as nothing. Without `by` it goes by its
+    place in the sources.
 
-    The shares must sum to 1. `drop_rest=True` allows a smaller sum: the other records are not written.
+    The shares must sum to 1. `drop_rest=True` allows a smaller sum: the other records are not
+    written.
 
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
-    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"user": np.arange(1000) % 50, "x": np.arange(1000)})
-    >>> split(f"{folder}/a.tfrecord", f"{folder}/out", {"train": 0.8, "validation": 0.2}, by="user", workers=0).splits
+    >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"user": np.arange(1000) % 50, "x":
+    np.arange(1000)})
+    >>> split(f"{folder}/a.tfrecord", f"{folder}/out", {"train": 0.8, "validation": 0.2}, by="user",
+    workers=0).splits
     {'train': 800, 'validation': 200}
     """
     splits = _splits(shares, drop_rest)
@@ -83,8 +93,8 @@ def _splits(shares: Mapping[str, float], drop_rest: bool) -> list[Split]:
     if total < 1 - _ROUNDING and not drop_rest:
         rest = 100 * (1 - total)
         raise EncodeError(
-            f"the shares {dict(shares)} sum to {total:.10g}, which leaves {rest:.4g} % of the records out: "
-            "make them sum to 1, or pass drop_rest=True"
+            f"the shares {dict(shares)} sum to {total:.10g}, which leaves {rest:.4g} % of the"
+            " records out: make them sum to 1, or pass drop_rest=True"
         )
     names, low, splits = list(shares), 0.0, []
     for name in names:
@@ -115,7 +125,8 @@ def sample(
     progress: Tell | None = None,
     **options: Any,
 ) -> Any:
-    """A random part of a dataset: a fraction, or so many records. With `by`, of each value of that feature the same fraction, exactly.
+    """A random part of a dataset: a fraction, or so many records. With `by`, of each value of that
+    feature the same fraction, exactly.
 
     Records are counted first; a seeded permutation of each value's records then says which are in.
 
@@ -125,7 +136,11 @@ def sample(
     >>> sample(f"{folder}/a.tfrecord", f"{folder}/out", 0.1, by="label", workers=0).records
     100
     """
-    if (fraction is None) == (records is None) or (fraction is not None and not 0 < fraction <= 1) or (records is not None and records < 1):
+    if (
+        (fraction is None) == (records is None)
+        or (fraction is not None and not 0 < fraction <= 1)
+        or (records is not None and records < 1)
+    ):
         raise EncodeError("a fraction above 0 and up to 1, or a number of records")
     goal = _target(src, dst, to, options.get("format"))
     shards, options["shards"] = options.pop("shards", None), None
@@ -136,9 +151,23 @@ def sample(
     options |= {"by": by, "seed": seed, "soon": not dry_run}
 
     def plan(crew: engines.Engine, beginning: Beginning) -> Plan:
-        made = _sampled(planner.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options), crew, fraction, records, beginning)
-        if made.spec.shuffle is None and not made.single:  # sources are not cut, and no shard need be empty
-            made = replace(made, shards=min(planner.checked_shards(shards) or len(made.sources), len(made.sources), max(1, _size(made))))
+        made = _sampled(
+            planner.plan_for(src, dst, goal, engine=crew, beginning=beginning, **options),
+            crew,
+            fraction,
+            records,
+            beginning,
+        )
+        # sources are not cut, and no shard need be empty
+        if made.spec.shuffle is None and not made.single:
+            made = replace(
+                made,
+                shards=min(
+                    planner.checked_shards(shards) or len(made.sources),
+                    len(made.sources),
+                    max(1, _size(made)),
+                ),
+            )
         return made
 
     return driver.plan_and_execute(
@@ -147,11 +176,24 @@ def sample(
     )  # fmt: skip
 
 
-def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records: int | None, beginning: Beginning) -> Plan:
-    """The plan with how many records of each stratum there are before every source, and how many are wanted."""
+def _sampled(
+    plan: Plan,
+    engine: engines.Engine,
+    fraction: float | None,
+    records: int | None,
+    beginning: Beginning,
+) -> Plan:
+    """The plan with how many records of each stratum there are before every source, and how many
+    are wanted.
+    """
     found: list[Counter[str]] = [Counter()] * len(plan.sources)
-    tasks = ({"do": "strata", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
-    for done, outcome in enumerate(planner.answered(engine.run(plan.spec, tasks), len(plan.sources))):
+    tasks = (
+        {"do": "strata", "number": i, "parts": [part_json(plan.whole(i))]}
+        for i in range(len(plan.sources))
+    )
+    for done, outcome in enumerate(
+        planner.answered(engine.run(plan.spec, tasks), len(plan.sources))
+    ):
         found[outcome.task["number"]] = Counter(reported(outcome)["strata"])
         beginning("counting what to choose from", plan.shards, done + 1, len(plan.sources))
     ranks, so_far = [], Counter[str]()
@@ -161,7 +203,9 @@ def _sampled(plan: Plan, engine: engines.Engine, fraction: float | None, records
     wanted = _wanted(so_far, fraction, records)
     strata = {name: [count, wanted[name]] for name, count in sorted(so_far.items())}
     # Rows are filtered by `where` before they are counted, and so before they are picked.
-    return replace(plan, spec=replace(plan.spec, strata=strata), ranks=[one or {"": 0} for one in ranks])
+    return replace(
+        plan, spec=replace(plan.spec, strata=strata), ranks=[one or {"": 0} for one in ranks]
+    )
 
 
 def _size(plan: Plan) -> int:
@@ -185,13 +229,19 @@ def _wanted(counts: Counter[str], fraction: float | None, records: int | None) -
     return out
 
 
-def merge(src: Sequence[Any], dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
+def merge(
+    src: Sequence[Any], dst: str | os.PathLike[str], to: str | None = None, **options: Any
+) -> Any:
     """One dataset out of several, in the order in which they are sorted; options as for `convert`."""
     return convert(src, dst, _target(src, dst, to, options.get("format")), **options)
 
 
-def shuffle(src: Any, dst: str | os.PathLike[str], seed: int = 0, to: str | None = None, **options: Any) -> Report:
-    """The same records in one order over all shards, which hangs on the seed, the sources and the number of shards alone."""
+def shuffle(
+    src: Any, dst: str | os.PathLike[str], seed: int = 0, to: str | None = None, **options: Any
+) -> Report:
+    """The same records in one order over all shards, which hangs on the seed, the sources and the
+    number of shards alone.
+    """
     return convert(src, dst, _target(src, dst, to, options.get("format")), shuffle=seed, **options)  # type: ignore[no-any-return]
 
 
@@ -207,13 +257,25 @@ class Stats:
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
-        return {"sources": self.sources, "bytes": self.bytes, "records": self.records, "features": self.features, "damage": self.damage}
+        return {
+            "sources": self.sources,
+            "bytes": self.bytes,
+            "records": self.records,
+            "features": self.features,
+            "damage": self.damage,
+        }
 
     def __str__(self) -> str:
-        lines = [f"{_many(self.sources, 'file')}, {self.bytes:,} bytes, {_many(self.records, 'record')}"]
+        lines = [
+            f"{_many(self.sources, 'file')}, {self.bytes:,} bytes, {_many(self.records, 'record')}"
+        ]
         for name, about in sorted(self.features.items()):
             share = 100 * about["present"] / self.records if self.records else 0
-            words = [f"in {about['present']:,} ({share:.4g} %)", f"values {about['values']:,}", f"lengths {_span(about['lengths'])}"]
+            words = [
+                f"in {about['present']:,} ({share:.4g} %)",
+                f"values {about['values']:,}",
+                f"lengths {_span(about['lengths'])}",
+            ]
             words += [f"{key} {_span(about[key])}" for key in ("range", "sizes") if key in about]
             words += [f"NaN {about['nan']:,}"] if "nan" in about else []
             lines.append(f"  {name}: {about['kind']}, {', '.join(words)}")
@@ -257,7 +319,10 @@ def stats(
     total: dict[str, Any] = {"records": 0, "features": {}}
     damage: list[Any] = []
     meter = Meter(len(entries), progress)
-    tasks = ({"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]} for i in range(len(entries)))
+    tasks = (
+        {"do": "stats", "number": i, "parts": [part_json(plan.whole(i))]}
+        for i in range(len(entries))
+    )
     with engines.using(engine, workers, engine_options) as crew, engines.watched(crew, meter.watch):
         for outcome in planner.answered(crew.run(spec, tasks), len(entries)):
             report = reported(outcome)

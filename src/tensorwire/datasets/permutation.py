@@ -1,7 +1,9 @@
-"""A permutation of the first n numbers that a seed gives, computed number by number: the same on every worker, whatever it knows.
+"""A permutation of the first n numbers that a seed gives, computed number by number: the same on
+every worker, whatever it knows.
 
-Up to a million numbers, or as many as the caller says, it is the order of their keys. Beyond, it is a Feistel network of eight rounds over
-the next even number of bits; a number that falls outside is sent through again until it is inside. There nothing of the size of n is held.
+Up to a million numbers, or as many as the caller says, it is the order of their keys. Beyond, it is
+a Feistel network of eight rounds over the next even number of bits; a number that falls outside is
+sent through again until it is inside. There nothing of the size of n is held.
 """
 
 from __future__ import annotations
@@ -36,8 +38,9 @@ def keys(seed: int, numbers: Array) -> Array:
 class Permutation:
     """Where each of the first `count` numbers goes.
 
-    Up to `small` numbers a table is held, of 8 bytes a number. Who holds many permutations asks for small tables; all who must agree ask
-    for the same, since a network orders the numbers in another way than a table.
+    Up to `small` numbers a table is held, of 8 bytes a number. Who holds many permutations asks for
+    small tables; all who must agree ask for the same, since a network orders the numbers in another
+    way than a table.
 
     >>> p = Permutation(5, seed=1)
     >>> sorted(p(np.arange(5)).tolist())

@@ -1,4 +1,6 @@
-"""Making a plan: finding the sources, what they are, how many records they have, and what every shard will read."""
+"""Making a plan: finding the sources, what they are, how many records they have, and what every
+shard will read.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,22 @@ _MARKS = 4096
 
 
 def find(src: Any) -> list[Entry]:
-    """The files of a dataset: paths, patterns, folders, URLs, or a list of them, each file once. In folders and by patterns, indexes,
-    schemas and books are none of it, nor what else begins with "_" or "."."""
+    """The files of a dataset: paths, patterns, folders, URLs, or a list of them, each file once. In
+    folders and by patterns, indexes, schemas and books are none of it, nor what else begins with
+    "_" or "."."""
     given = [os.fspath(one) for one in ([src] if isinstance(src, (str, os.PathLike)) else src)]
     if not given:
         raise EncodeError("an empty list of files")
     named = {storage.normal(one) for one in given}
-    found = [entry for entry in storage.find(given) if is_data(entry.path, *given) or storage.normal(entry.path) in named]
+    found = [
+        entry
+        for entry in storage.find(given)
+        if is_data(entry.path, *given) or storage.normal(entry.path) in named
+    ]
     if len(given) > 1 or ".." in given[0]:  # by several ways
-        found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[::-1]
+        found = list({storage.normal(entry.path): entry for entry in reversed(found)}.values())[
+            ::-1
+        ]
     if not found:
         raise FileNotFoundError(f"no file of data matches {storage.shown(given[0])!r}")
     return found
@@ -57,7 +66,8 @@ def source_format(entries: Sequence[Entry], given: str | None) -> str:
     if len(found) != 1 or None in found:
         names = ", ".join(sorted(name or "unknown" for name in found))
         raise SchemaError(
-            f"the names of the sources do not say one format ({names}); format= says it", path=entries[0].path if entries else None
+            f"the names of the sources do not say one format ({names}); format= says it",
+            path=entries[0].path if entries else None,
         )
     return str(found.pop())
 
@@ -98,7 +108,9 @@ def plan_for(
     soon: bool = False,
     beginning: Beginning | None = None,
 ) -> Plan:
-    """The plan. Records are counted, by the engine, only where shards are cut by records or shuffled. `soon` says that it will be run."""
+    """The plan. Records are counted, by the engine, only where shards are cut by records or
+    shuffled. `soon` says that it will be run.
+    """
     beginning = beginning or Beginning(None)
     beginning("finding the sources", checked_shards(shards) or 1)
     entries = find(src)
@@ -107,10 +119,15 @@ def plan_for(
     if on_corrupt not in ("raise", "skip"):
         raise EncodeError(f'on_corrupt is "raise" or "skip", not {on_corrupt!r}')
     if splits and shuffle is not None:
-        raise EncodeError("a split keeps the order of its sources; shuffle each of its parts, or the sources first")
+        raise EncodeError(
+            "a split keeps the order of its sources; shuffle each of its parts, or the sources"
+            " first"
+        )
     check_name(name)
     if shuffle is True:
-        raise EncodeError("shuffle is a seed, so that a run that was broken off can go on: shuffle=0")
+        raise EncodeError(
+            "shuffle is a seed, so that a run that was broken off can go on: shuffle=0"
+        )
     for what, given in (("quantize", quantize), ("cast", cast)):
         if given is not None and not isinstance(given, Mapping):
             raise EncodeError(f"{what} says it for each column, as in {what}={{'x': {given!r}}}")
@@ -119,7 +136,9 @@ def plan_for(
     if single:
         compression = _of_one_file(target, goal, named, compression)
     if soon and hasattr(engine, "prepare"):
-        engine.prepare(1 if single and shuffle is None else max(shards or 0, len(entries)), {kind, goal})
+        engine.prepare(
+            1 if single and shuffle is None else max(shards or 0, len(entries)), {kind, goal}
+        )
     if goal in ("tfrecord", "jsonl"):
         compression = compression_named(compression)
     spec = Spec(
@@ -129,7 +148,9 @@ def plan_for(
     beginning("looking into the sources", shards or len(entries))
     spec = with_schema(spec, entries, schema, columns)
     rows.named(goal).check_target(spec)
-    made = Plan(spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits))
+    made = Plan(
+        spec, target, entries, 1 if single else shards or len(entries), name, single, tuple(splits)
+    )
     if spec.shuffle is not None:
         return _shuffled(counted(made, engine, beginning))
     return counted(made, engine, beginning) if made.shards not in (1, len(entries)) else made
@@ -143,26 +164,42 @@ def checked_shards(shards: int | None) -> int | None:
 
 def check_name(name: str) -> None:
     """That shards of this name lie in their folder, and are seen there."""
-    if not name or not all(letter.isalnum() or letter in "-_." for letter in name) or name[0] in "._-":
+    if (
+        not name
+        or not all(letter.isalnum() or letter in "-_." for letter in name)
+        or name[0] in "._-"
+    ):
         raise EncodeError(f"{name!r} is no name for shards: letters, digits, and inside - _ .")
 
 
 def _of_one_file(target: str, goal: str, named: str | None, compression: str | None) -> str | None:
     """How one file is compressed, whose name must not say something else than what will be in it."""
     if named != goal:
-        raise EncodeError(f"the name says {named}, and to= says {goal}; another name, or shards= for a folder", path=target)
+        raise EncodeError(
+            f"the name says {named}, and to= says {goal}; another name, or shards= for a folder",
+            path=target,
+        )
     packed = compressions.named_by(target)
     if packed is None:
         return compression
     if goal not in rows.STREAMS:
-        raise EncodeError(f"{goal} is compressed inside, by compression=; the name must not say {packed}", path=target)
+        raise EncodeError(
+            f"{goal} is compressed inside, by compression=; the name must not say {packed}",
+            path=target,
+        )
     if compression not in (None, packed):
-        raise EncodeError(f"the name says {packed}, and compression= says {compression!r}", path=target)
+        raise EncodeError(
+            f"the name says {packed}, and compression= says {compression!r}", path=target
+        )
     return packed
 
 
-def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None) -> Spec:
-    """The spec with what the columns are, as far as somebody has to know before the first record is read."""
+def with_schema(
+    spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None
+) -> Spec:
+    """The spec with what the columns are, as far as somebody has to know before the first record is
+    read.
+    """
     if isinstance(columns, (str, bytes)):
         raise EncodeError(f"columns is a list of names, not {columns!r}")
     columns = None if columns is None else list(dict.fromkeys(columns))
@@ -179,25 +216,38 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     )
     if spec.source == spec.target == "tfrecord" and not looks:
         return spec
-    needs = spec.source in ("tfrecord", "jsonl") or spec.target == "tfrecord" or _remember(spec, entries)
+    needs = (
+        spec.source in ("tfrecord", "jsonl")
+        or spec.target == "tfrecord"
+        or _remember(spec, entries)
+    )
     if not needs and schema is None:
         return _without_schema(spec, entries, columns)
     names = [entry.path for entry in entries]
     try:
         size = sum(entry.size for entry in entries)
         asked = None if columns is None else list(dict.fromkeys([*columns, *_needed(spec)]))
-        looked_at = [name for name in _needed(spec) if columns is not None and name not in columns]  # of any type: nobody writes it
+        # of any type: nobody writes it
+        looked_at = [name for name in _needed(spec) if columns is not None and name not in columns]
         look = replace(spec, reads=asked, tensors=[*spec.tensors, *looked_at])
-        found = as_schema(schema) if schema is not None else rows.named(spec.source).schema(names, look, size)
+        found = (
+            as_schema(schema)
+            if schema is not None
+            else rows.named(spec.source).schema(names, look, size)
+        )
     except TensorwireError as error:
         raise error.add(path=names[0]) from error.__cause__
     assert found is not None
     if found.sequences:
         raise SchemaError(
-            "SequenceExamples are no columns; as records, from tfrecord to tfrecord without columns= and where=, they can be moved"
+            "SequenceExamples are no columns; as records, from tfrecord to tfrecord without"
+            " columns= and where=, they can be moved"
         )
     if not found:
-        raise SchemaError("no feature in the sources, as far as was looked; schema= says what to read", path=names[0])
+        raise SchemaError(
+            "no feature in the sources, as far as was looked; schema= says what to read",
+            path=names[0],
+        )
     keep = list(columns) if columns is not None else list(found)
     read = list(dict.fromkeys([*keep, *_needed(spec)]))
     chosen = found.select(read)
@@ -205,7 +255,13 @@ def with_schema(spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequ
     as_bytes = example_features.bare(plain, spec.source, spec.target)
     bare = rows.named(spec.source).bare(as_bytes, names, spec)
     strict = schema is None and columns is None
-    out = replace(spec, features=plain.json(), bare=bare, strict=strict, columns=keep if len(read) > len(keep) else None)
+    out = replace(
+        spec,
+        features=plain.json(),
+        bare=bare,
+        strict=strict,
+        columns=keep if len(read) > len(keep) else None,
+    )
     _check_names(out, keep)
     example_features.check_casts(out)
     return _with_blank(out, entries)[0] if hasattr(rows.named(spec.source), "blank") else out
@@ -234,13 +290,19 @@ def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str]
     for name in spec.reads or needed:
         if name not in known:
             path = entries[0].path
-            raise SchemaError(f"no column {name!r}{choices(name, rows.named(spec.source).names(path, spec))}", tensor=name, path=path)
+            raise SchemaError(
+                f"no column {name!r}{choices(name, rows.named(spec.source).names(path, spec))}",
+                tensor=name,
+                path=path,
+            )
     _check_names(spec, list(known) if columns is None else columns)
     return spec
 
 
 def _with_blank(spec: Spec, entries: Sequence[Entry]) -> tuple[Spec, Batch]:
-    """The spec with the columns of some of the files: what one has, another may lack. And these columns."""
+    """The spec with the columns of some of the files: what one has, another may lack. And these
+    columns.
+    """
     paths = columnar.some([entry.path for entry in entries])
     found = _blanks(spec, paths)
     known, how = batches.union(found), batches.comparison(spec.target, spec.shuffle is not None)
@@ -251,15 +313,26 @@ def _with_blank(spec: Spec, entries: Sequence[Entry]) -> tuple[Spec, Batch]:
             raise error.add(path=path) from None
     for name in known:
         if spec.schema is None and batches.is_untyped(known[name]):
-            raise EncodeError("a column of nothing but nulls, which has no type; columns= leaves it out", tensor=name, path=paths[0])
+            raise EncodeError(
+                "a column of nothing but nulls, which has no type; columns= leaves it out",
+                tensor=name,
+                path=paths[0],
+            )
     typed = batches.select(known, [name for name in known if not batches.is_untyped(known[name])])
     if not typed:
         return spec, known
-    return replace(spec, blank=base64.b64encode(batches.packed(typed, np.zeros(0, np.int64))).decode()), known
+    return (
+        replace(
+            spec, blank=base64.b64encode(batches.packed(typed, np.zeros(0, np.int64))).decode()
+        ),
+        known,
+    )
 
 
 def _blanks(spec: Spec, paths: Sequence[str]) -> list[Batch]:
-    """The columns of files, each as a batch without rows; of a damaged one that is passed over, none."""
+    """The columns of files, each as a batch without rows; of a damaged one that is passed over,
+    none.
+    """
     source = rows.named(spec.source)
 
     def blank(path: str) -> Batch:
@@ -280,16 +353,25 @@ def _needed(spec: Spec) -> list[str]:
 
 
 def _check_names(spec: Spec, keep: Sequence[str]) -> None:
-    for what, names in (("quantize", spec.quantize), ("tensors", spec.tensors), ("cast", spec.cast)):
+    for what, names in (
+        ("quantize", spec.quantize),
+        ("tensors", spec.tensors),
+        ("cast", spec.cast),
+    ):
         for name in names:
             if name not in keep:
-                raise EncodeError(f"{what} names {name!r}, and there is no such column{choices(name, keep)}")
+                raise EncodeError(
+                    f"{what} names {name!r}, and there is no such column{choices(name, keep)}"
+                )
 
 
 def counted(plan: Plan, engine: Engine, beginning: Beginning) -> Plan:
     """The same with the number of records of every source, counted by the engine's workers."""
     per = min(_MARKS, 4 * -(-len(plan) // len(plan.sources)))
-    tasks = ({"do": "count", "number": i, "marks": per, "parts": [part_json(plan.whole(i))]} for i in range(len(plan.sources)))
+    tasks = (
+        {"do": "count", "number": i, "marks": per, "parts": [part_json(plan.whole(i))]}
+        for i in range(len(plan.sources))
+    )
     counts: Array = np.zeros(len(plan.sources) + 1, np.int64)
     marks: list[tuple[int, list[int]]] = [(1, [])] * len(plan.sources)
     damage: list[tuple[int, list[Any]]] = []
@@ -300,16 +382,22 @@ def counted(plan: Plan, engine: Engine, beginning: Beginning) -> Plan:
         counts[number + 1] = report["records"]
         marks[number] = report["step"], report["marks"]
         damage += [(number, one) for one in report["damage"]]
-    return replace(plan, starts=np.cumsum(counts), marks=marks, damage=[one for _, one in sorted(damage)])
+    return replace(
+        plan, starts=np.cumsum(counts), marks=marks, damage=[one for _, one in sorted(damage)]
+    )
 
 
 def answered(outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
-    """One outcome of each of so many tasks: an engine that loses some, or answers some twice, must not look like one that is done."""
+    """One outcome of each of so many tasks: an engine that loses some, or answers some twice, must
+    not look like one that is done.
+    """
     seen = bytearray(count)
     for outcome in outcomes:
         number = outcome.task["number"]
         if not 0 <= number < count or seen[number]:
-            raise TensorwireError("the engine has answered a task twice, or one that nobody asked for")
+            raise TensorwireError(
+                "the engine has answered a task twice, or one that nobody asked for"
+            )
         seen[number] = 1
         yield outcome
     if lost := seen.count(0):
@@ -332,8 +420,9 @@ def _shuffled(plan: Plan) -> Plan:
 
 
 def written_schema(spec: Spec, sources: Sequence[Entry]) -> Schema | None:
-    """What is put beside the shards, so that they come back as what they were. Records that are only moved keep the one that they had; if
-    there is none that is true of all of them, there is none."""
+    """What is put beside the shards, so that they come back as what they were. Records that are
+    only moved keep the one that they had; if there is none that is true of all of them, there is
+    none."""
     if spec.target not in ("tfrecord", "jsonl"):
         return None
     if spec.schema is not None:

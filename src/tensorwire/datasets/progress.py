@@ -60,7 +60,9 @@ Tell = Callable[[float, Progress], None]
 
 
 class Beginning:
-    """Tells what is done before there is a plan: each thing at once, and now and then how far it is."""
+    """Tells what is done before there is a plan: each thing at once, and now and then how far it
+    is.
+    """
 
     def __init__(self, tell: Tell | None, *, every: float = 0.2) -> None:
         self.start = self._last = time.monotonic()
@@ -77,14 +79,16 @@ class Beginning:
 
 
 class Meter:
-    """Counts, and tells now and then. Many threads may call it: the tasks of a run are made where there is room for them. Whoever is told
-    is told by one at a time, in order.
+    """Counts, and tells now and then. Many threads may call it: the tasks of a run are made where
+    there is room for them. Whoever is told is told by one at a time, in order.
 
     total   shards that there will be
     first   tasks that come before them, as half of the work
     """
 
-    def __init__(self, total: int, tell: Tell | None, first: int = 0, *, every: float = 0.2) -> None:
+    def __init__(
+        self, total: int, tell: Tell | None, first: int = 0, *, every: float = 0.2
+    ) -> None:
         self._total, self._tell, self._first, self._every = total, tell, first, every
         self._start = self._last = time.monotonic()
         self._shards = self._prepared = self._records = self._bytes = 0
@@ -104,7 +108,11 @@ class Meter:
         """A shard is ready."""
         with self._lock:
             self._under_way.pop(task["number"], None)
-            self._shards, self._records, self._bytes = self._shards + 1, self._records + records, self._bytes + nbytes
+            self._shards, self._records, self._bytes = (
+                self._shards + 1,
+                self._records + records,
+                self._bytes + nbytes,
+            )
             self._now()
 
     def prepared(self, task: dict[str, Any]) -> None:
@@ -127,7 +135,9 @@ class Meter:
         if not self._first:
             return (self._shards + going) / self._total
         early = going if self._prepared < self._first else 0.0
-        return (self._prepared + early) / self._first / 2 + (self._shards + going - early) / self._total / 2
+        return (self._prepared + early) / self._first / 2 + (
+            self._shards + going - early
+        ) / self._total / 2
 
     def _now(self) -> None:
         now = time.monotonic()
@@ -136,7 +146,15 @@ class Meter:
         self._last = now
         records = self._records + sum(one[1] for one in self._under_way.values())
         nbytes = self._bytes + sum(one[2] for one in self._under_way.values())
-        told = Progress(self._shards, self._total, records, nbytes, now - self._start, self._share(), self._before)
+        told = Progress(
+            self._shards,
+            self._total,
+            records,
+            nbytes,
+            now - self._start,
+            self._share(),
+            self._before,
+        )
         self._tell(told.share, told)
 
 
@@ -176,17 +194,33 @@ class Report:
         return {**asdict(self), "skipped": self.skipped, "damaged": self.damaged}
 
     def __str__(self) -> str:
-        speed = f", {self.records / self.seconds:,.0f} records/s" if self.seconds and self.written == self.shards else ""
-        more = {" were there already": self.skipped, " tried again": self.retried, " leftovers removed": self.swept}
+        speed = (
+            f", {self.records / self.seconds:,.0f} records/s"
+            if self.seconds and self.written == self.shards
+            else ""
+        )
+        more = {
+            " were there already": self.skipped,
+            " tried again": self.retried,
+            " leftovers removed": self.swept,
+        }
         lines = [
-            f"{self.target}: {self.records:,} records in {_shards(self.shards)} of {self.bytes:,} bytes, {self.seconds:.1f} s{speed}",
-            f"  {_shards(self.written)} written" + "".join(f", {count:,}{what}" for what, count in more.items() if count),
+            (
+                f"{self.target}: {self.records:,} records in {_shards(self.shards)} of"
+                f" {self.bytes:,} bytes, {self.seconds:.1f} s{speed}"
+            ),
+            f"  {_shards(self.written)} written"
+            + "".join(f", {count:,}{what}" for what, count in more.items() if count),
         ]
         lines += [f"  {name}: {count:,} records" for name, count in self.splits.items()]
         if self.damage:
             lines.append(f"  damage in {len(self.damaged):,} files:")
             lines += [f"    {one['why']}" for one in self.damage[:_SHOWN]]
-            lines += [f"    ... and {len(self.damage) - _SHOWN:,} more"] if len(self.damage) > _SHOWN else []
+            lines += (
+                [f"    ... and {len(self.damage) - _SHOWN:,} more"]
+                if len(self.damage) > _SHOWN
+                else []
+            )
         return "\n".join(lines)
 
 

@@ -1,7 +1,8 @@
-"""What a run will do, as plain data: the sources, the spec, and for each shard what it reads. A plan can be printed, and kept as JSON.
+"""What a run will do, as plain data: the sources, the spec, and for each shard what it reads. A
+plan can be printed, and kept as JSON.
 
-Shards are not held one by one: which part of which source a shard has follows from a few arrays, so a plan of a million shards is little
-more than the names of its sources.
+Shards are not held one by one: which part of which source a shard has follows from a few arrays, so
+a plan of a million shards is little more than the names of its sources.
 """
 
 from __future__ import annotations
@@ -25,13 +26,17 @@ from ..records.paths import BOOKS
 from ..storage import Entry
 
 RUNS = "shuffle"
-"""The folder of a shuffle's runs begins so. Another plan has another: what it has left is not mistaken for ours."""
+"""The folder of a shuffle's runs begins so. Another plan has another: what it has left is not
+mistaken for ours.
+"""
 RUN = ".run"
 _SHOWN = 3
 
 
 class Split(NamedTuple):
-    """A dataset among several that are made of the same sources: those whose hash falls between two bounds."""
+    """A dataset among several that are made of the same sources: those whose hash falls between two
+    bounds.
+    """
 
     name: str
     low: float
@@ -80,7 +85,8 @@ class Plan:
     def shard(self, number: int) -> str:
         """The name of a shard in the folder.
 
-        Which numbers and how many is in the name, so a shard of another plan is never taken for one of this.
+        Which numbers and how many is in the name, so a shard of another plan is never taken for one
+        of this.
         """
         if self.single:
             return self.target
@@ -90,7 +96,9 @@ class Plan:
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Names of shards of this plan, and of others that were written to the same place under the same names."""
+        """Names of shards of this plan, and of others that were written to the same place under the
+        same names.
+        """
         names = "|".join(re.escape(split.name) for split in self.splits) or re.escape(self.name)
         return re.compile(rf"(?:{names})-\d{{5,}}-of-\d{{5,}}\.[a-z0-9.]+")
 
@@ -105,16 +113,23 @@ class Plan:
         if self.by_records:
             assert self.starts is not None
             total = int(self.starts[-1])
-            found = list(self._between(total * number // self.shards, total * (number + 1) // self.shards))
+            found = list(
+                self._between(total * number // self.shards, total * (number + 1) // self.shards)
+            )
             return found or [self.whole(0)._replace(stop=0)]  # no records, but it knows the columns
         count = len(self.sources)
-        return [self.whole(i) for i in range(count * number // self.shards, count * (number + 1) // self.shards)]
+        return [
+            self.whole(i)
+            for i in range(count * number // self.shards, count * (number + 1) // self.shards)
+        ]
 
     def whole(self, number: int) -> Part:
         """All of one source."""
         path, size, stamp = self.sources[number]
         base = int(self.starts[number]) if self.starts is not None else 0
-        return Part(path, size, stamp, number, base=base, ranks=self.ranks[number] if self.ranks else {})
+        return Part(
+            path, size, stamp, number, base=base, ranks=self.ranks[number] if self.ranks else {}
+        )
 
     def _between(self, first: int, stop: int) -> Iterator[Part]:
         """The records from, to, counted over all sources."""
@@ -149,7 +164,9 @@ class Plan:
     def runs_folder(self) -> str:
         """For a shuffle: where the records wait between its halves. Of one file, that is beside it."""
         if not self.single:
-            return storage.join(self.target, f"{BOOKS}/{RUNS}-{digest([self.spec.hash, self.sources_hash])}")
+            return storage.join(
+                self.target, f"{BOOKS}/{RUNS}-{digest([self.spec.hash, self.sources_hash])}"
+            )
         folder, slash, name = self.target.rpartition("/")
         return f"{folder}{slash}.{name}.shuffle"
 
@@ -158,7 +175,12 @@ class Plan:
         if self.spec.shuffle is None:
             return []
         return [
-            {"do": "scatter", "number": i, "path": storage.join(self.runs_folder, run_name(i)), "parts": [part_json(self.whole(i))]}
+            {
+                "do": "scatter",
+                "number": i,
+                "path": storage.join(self.runs_folder, run_name(i)),
+                "parts": [part_json(self.whole(i))],
+            }
             for i in range(len(self.sources))
         ]
 
@@ -166,10 +188,19 @@ class Plan:
         """For a shuffle: a task of its second half. Which runs there are follows from their number."""
         path = self.path(self.shard(number))
         like = part_json(self.whole(0)._replace(stop=0))
-        return {"do": "gather", "number": number, "path": path, "runs": self.runs_folder, "count": len(self.sources), "like": like}
+        return {
+            "do": "gather",
+            "number": number,
+            "path": path,
+            "runs": self.runs_folder,
+            "count": len(self.sources),
+            "like": like,
+        }
 
     def key(self, task: dict[str, Any]) -> str:
-        """A shard with another key is another shard: it hangs on the spec, and on the sources as they are."""
+        """A shard with another key is another shard: it hangs on the spec, and on the sources as
+        they are.
+        """
         known = {name: value for name, value in task.items() if name not in ("path", "guard")}
         return digest([self.spec.hash, self.sources_hash if task["do"] == "gather" else "", known])
 
@@ -177,7 +208,9 @@ class Plan:
     def sources_hash(self) -> str:
         found = hashlib.sha256()
         for entry in self.sources:
-            found.update(f"{entry.path}\0{entry.size}\0{entry.stamp}\n".encode("utf-8", "surrogateescape"))
+            found.update(
+                f"{entry.path}\0{entry.size}\0{entry.stamp}\n".encode("utf-8", "surrogateescape")
+            )
         return found.hexdigest()[:20]
 
     def json(self) -> dict[str, Any]:
@@ -211,10 +244,20 @@ class Plan:
         spec = self.spec
         total = f", {int(self.starts[-1]):,} records" if self.starts is not None else ""
         lines = [f"{len(self.sources):,} sources of {spec.source}, {self.size:,} bytes{total}"]
-        lines += [f"  {storage.shown(entry.path)}  {entry.size:,}" for entry in self.sources[:_SHOWN]]
-        lines += [f"  ... {len(self.sources) - _SHOWN:,} more"] if len(self.sources) > _SHOWN else []
-        lines.append(f"-> {len(self):,} shards of {spec.target} in {storage.shown(self.target)}, spec {spec.hash}")
-        lines += [f"  {self.shard(i)}  {_shown(self.parts(i))}".rstrip() for i in range(min(len(self), _SHOWN))]
+        lines += [
+            f"  {storage.shown(entry.path)}  {entry.size:,}" for entry in self.sources[:_SHOWN]
+        ]
+        lines += (
+            [f"  ... {len(self.sources) - _SHOWN:,} more"] if len(self.sources) > _SHOWN else []
+        )
+        lines.append(
+            f"-> {len(self):,} shards of {spec.target} in {storage.shown(self.target)}, spec"
+            f" {spec.hash}"
+        )
+        lines += [
+            f"  {self.shard(i)}  {_shown(self.parts(i))}".rstrip()
+            for i in range(min(len(self), _SHOWN))
+        ]
         lines += [f"  ... {len(self) - _SHOWN:,} more"] if len(self) > _SHOWN else []
         how = {
             name: value
@@ -238,7 +281,12 @@ def run_name(number: int) -> str:
 
 def part_json(part: Part) -> dict[str, Any]:
     """Without what has its default."""
-    known: dict[str, Any] = {"path": part.path, "size": part.size, "stamp": part.stamp, "number": part.number}
+    known: dict[str, Any] = {
+        "path": part.path,
+        "size": part.size,
+        "stamp": part.stamp,
+        "number": part.number,
+    }
     for name in ("first", "stop", "mark", "base", "ranks"):
         value = getattr(part, name)
         if value not in (None, 0, {}) or (name == "stop" and value == 0):
@@ -252,5 +300,8 @@ def part_from(about: dict[str, Any]) -> Part:
 
 
 def _shown(parts: Sequence[Part]) -> str:
-    first = [f"{part.path.rsplit('/', 1)[-1]}[{part.first}:{'' if part.stop is None else part.stop}]" for part in parts[:_SHOWN]]
+    first = [
+        f"{part.path.rsplit('/', 1)[-1]}[{part.first}:{'' if part.stop is None else part.stop}]"
+        for part in parts[:_SHOWN]
+    ]
     return " ".join([*first, *([f"... {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else [])])

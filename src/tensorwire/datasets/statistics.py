@@ -1,4 +1,6 @@
-"""What a dataset has: for each feature how many records have it, how many values, and their range. Parts are added up in any order."""
+"""What a dataset has: for each feature how many records have it, how many values, and their range.
+Parts are added up in any order.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +48,27 @@ def _of_examples(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
                 at += 1
     records, _, rows = survey.result()
     features = {}
-    for name, is_list, present, kinds, shortest, longest, values, ints, floats, nans, sizes, _ in rows:
+    for (
+        name,
+        is_list,
+        present,
+        kinds,
+        shortest,
+        longest,
+        values,
+        ints,
+        floats,
+        nans,
+        sizes,
+        _,
+    ) in rows:
         there = [_KINDS[number] for number in (1, 2, 3) if kinds[number]]
-        about: dict[str, Any] = {"kind": "/".join(there) or "none", "present": present, "lengths": [shortest, longest], "values": values}
+        about: dict[str, Any] = {
+            "kind": "/".join(there) or "none",
+            "present": present,
+            "lengths": [shortest, longest],
+            "values": values,
+        }
         if kinds[3] and ints[0] <= ints[1]:
             about["range"] = list(ints)
         elif kinds[2] and floats[0] <= floats[1]:
@@ -67,12 +87,20 @@ def _of_column(batch: Batch, name: str) -> dict[str, Any]:
     if isinstance(column, Ragged):
         lengths = np.diff(column.row_splits[0])[there]
         values: Any = column.values
-        known = np.repeat(there, np.diff(column.row_splits[0])) if column.ragged_rank == 1 else np.ones(len(values), np.bool_)
+        known = (
+            np.repeat(there, np.diff(column.row_splits[0]))
+            if column.ragged_rank == 1
+            else np.ones(len(values), np.bool_)
+        )
     else:
         width = int(np.prod(column.shape[1:], dtype=np.int64))
         lengths = np.full(int(there.sum()), width)
         values, known = column.reshape(-1), np.repeat(there, width)
-    about: dict[str, Any] = {"present": int(there.sum()), "lengths": [int(lengths.min()), int(lengths.max())], "values": int(lengths.sum())}
+    about: dict[str, Any] = {
+        "present": int(there.sum()),
+        "lengths": [int(lengths.min()), int(lengths.max())],
+        "values": int(lengths.sum()),
+    }
     if isinstance(values, Strings):
         sizes = np.diff(values.offsets).reshape(values.shape)[known]
         return {
@@ -86,13 +114,18 @@ def _of_column(batch: Batch, name: str) -> dict[str, Any]:
         if nans := int(np.isnan(flat).sum()):
             about["nan"] = nans
         flat = flat[~np.isnan(flat)]
-    return {"kind": str(column.dtype), **about, **({"range": [flat.min().item(), flat.max().item()]} if flat.size else {})}
+    return {
+        "kind": str(column.dtype),
+        **about,
+        **({"range": [flat.min().item(), flat.max().item()]} if flat.size else {}),
+    }
 
 
 def added(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Two parts together.
 
-    >>> one = {"records": 2, "features": {"x": {"kind": "int64", "present": 1, "lengths": [1, 1], "values": 1, "range": [5, 5]}}}
+    >>> one = {"records": 2, "features": {"x": {"kind": "int64", "present": 1, "lengths": [1, 1],
+    "values": 1, "range": [5, 5]}}}
     >>> added(one, one)["features"]["x"]
     {'kind': 'int64', 'present': 2, 'lengths': [1, 1], 'values': 2, 'range': [5, 5]}
     """
@@ -109,5 +142,9 @@ def _merged(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     for name in ("present", "lengths", "values", "range", "nan", "sizes"):
         here = [one[name] for one in (a, b) if name in one]
         if here:
-            out[name] = [min(one[0] for one in here), max(one[1] for one in here)] if isinstance(here[0], list) else sum(here)
+            out[name] = (
+                [min(one[0] for one in here), max(one[1] for one in here)]
+                if isinstance(here[0], list)
+                else sum(here)
+            )
     return out

@@ -2,8 +2,9 @@
 
     report = run(task, spec)        # both plain JSON: plan.task(i), plan.spec.json()
 
-A shard is written to a temporary file, made durable and renamed (to a bucket: uploaded under its one name), so it is there whole or not at
-all, and doing it twice does no harm. What comes back is a few numbers.
+A shard is written to a temporary file, made durable and renamed (to a bucket: uploaded under its
+one name), so it is there whole or not at all, and doing it twice does no harm. What comes back is a
+few numbers.
 """
 
 from __future__ import annotations
@@ -40,16 +41,25 @@ _PIECE = 4 << 20
 
 
 Tell = Callable[[float, int, int], None]
-"""Is told how much of a task's sources is read (0 to 1, as far as that is known), and the records and bytes that are written."""
+"""Is told how much of a task's sources is read (0 to 1, as far as that is known), and the records
+and bytes that are written.
+"""
 
 
-def run(task: dict[str, Any], spec: Spec | dict[str, Any], tell: Tell | None = None) -> dict[str, Any]:
-    """Does what a task says, and reports. An error knows the source, and the record where there is one."""
+def run(
+    task: dict[str, Any], spec: Spec | dict[str, Any], tell: Tell | None = None
+) -> dict[str, Any]:
+    """Does what a task says, and reports. An error knows the source, and the record where there is
+    one.
+    """
     made = spec if isinstance(spec, Spec) else Spec.from_json(spec)
     started = time.perf_counter()
     so_far = SoFar(tell)
     report: dict[str, Any] = _WORK[task["do"]](task, made, so_far)
-    return report | {"damage": [list(one) for one in so_far.damage], "seconds": round(time.perf_counter() - started, 6)}
+    return report | {
+        "damage": [list(one) for one in so_far.damage],
+        "seconds": round(time.perf_counter() - started, 6),
+    }
 
 
 class SoFar(Reading):
@@ -106,7 +116,11 @@ def check_source(part: Part) -> None:
     if found is None:
         raise FileNotFoundError(f"{storage.shown(part.path)} is gone since the plan was made")
     if (found.size, found.stamp) != (part.size, part.stamp):
-        raise DecodeError("the source has changed since the plan was made; run it again", path=storage.shown(part.path), offset=0)
+        raise DecodeError(
+            "the source has changed since the plan was made; run it again",
+            path=storage.shown(part.path),
+            offset=0,
+        )
 
 
 def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batch, Array]]:
@@ -127,10 +141,14 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
             if condition is not None:
                 batch, numbers = _kept(batch, numbers, condition(batch))
             if "share" in task:
-                batch, numbers = _kept(batch, numbers, _shared(batch, numbers, part, spec, task["share"]))
+                batch, numbers = _kept(
+                    batch, numbers, _shared(batch, numbers, part, spec, task["share"])
+                )
             if picked is not None:
                 batch, numbers = _kept(batch, numbers, picked(batch))
-            so_far.reach((done + (weight * reading.share if part.stop is None else at - part.first)) / total)
+            so_far.reach(
+                (done + (weight * reading.share if part.stop is None else at - part.first)) / total
+            )
             if batch.size:
                 yield batch, part.base + numbers
         check_source(part)  # nor has it changed while it was read
@@ -138,12 +156,15 @@ def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batc
 
 
 class _Complete:
-    """Gives each batch the columns of all files, where only they say what there is and some may have more than others: those that the plan
-    has looked into, and those that this shard is made of."""
+    """Gives each batch the columns of all files, where only they say what there is and some may
+    have more than others: those that the plan has looked into, and those that this shard is made
+    of."""
 
     def __init__(self, parts: Sequence[Part], spec: Spec) -> None:
         self._spec, source = spec, formats.named(spec.source)
-        found = [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
+        found = (
+            [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
+        )
         paths = list(dict.fromkeys(part.path for part in parts)) if hasattr(source, "blank") else []
         if len(paths) > 1:
             found += columnar.looked_into(paths, spec, lambda path: source.blank(path, spec))
@@ -160,7 +181,9 @@ class _Complete:
             blank = self._blank if self._blank is not None else batches.union([batch])
             batches.check_alike(batch, blank, self._how, spec.cast)
             lacking = [name for name in spec.names or () if name not in batch]
-            unknown = [name for name in lacking if name not in blank or (schema and schema[name].required)]
+            unknown = [
+                name for name in lacking if name not in blank or (schema and schema[name].required)
+            ]
             extra = {name: columnar.absent(name, spec, batch) for name in unknown}
             whole = batches.completed(batch, Batch({**blank, **extra}, size=0) if extra else blank)
             return whole if spec.names is None else batches.select(whole, spec.names)
@@ -191,7 +214,9 @@ def _shared(batch: Batch, numbers: Array, part: Part, spec: Spec, share: list[fl
 
 
 class _Sample:
-    """Picks rows so that of each stratum exactly as many are picked as are wanted, over all sources."""
+    """Picks rows so that of each stratum exactly as many are picked as are wanted, over all
+    sources.
+    """
 
     def __init__(self, spec: Spec, part: Part) -> None:
         self._spec, self._strata = spec, spec.strata or {}
@@ -208,7 +233,9 @@ class _Sample:
         for name, places in zip(found.tolist(), np.split(order, starts[1:]), strict=True):
             total, wanted = self._strata.get(name, [0, 0])
             if name not in self._orders:
-                self._orders[name] = permutation.Permutation(total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE)
+                self._orders[name] = permutation.Permutation(
+                    total, self._spec.seed + int(digest(name)[:8], 16), small=_TABLE
+                )
             ranks = self._at[name] + np.arange(len(places))
             out[places] = self._orders[name](ranks) < wanted
             self._at[name] += len(places)
@@ -224,7 +251,9 @@ def stratum(batch: Batch, spec: Spec) -> Array:
 
 def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     found = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
-    return writing(task["path"], spec, found, so_far, part_from(task["parts"][0]), task.get("guard"))
+    return writing(
+        task["path"], spec, found, so_far, part_from(task["parts"][0]), task.get("guard")
+    )
 
 
 def finished(batch: Batch, spec: Spec) -> Batch:
@@ -233,7 +262,14 @@ def finished(batch: Batch, spec: Spec) -> Batch:
     return columnar.cast(chosen, spec)
 
 
-def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: Part, guard: Sequence[str] | None = None) -> dict[str, Any]:
+def writing(
+    path: str,
+    spec: Spec,
+    found: Iterator[Batch],
+    so_far: SoFar,
+    like: Part,
+    guard: Sequence[str] | None = None,
+) -> dict[str, Any]:
     """A shard, whole or not at all. One without records has the columns of a source."""
     with storage.writer(path) as file:
         summed = Summed(file)
@@ -242,7 +278,11 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: 
             for batch in found:
                 sink.add(batch)
                 so_far.records, so_far.bytes = so_far.records + batch.size, summed.size
-            if not so_far.records and spec.schema is None and hasattr(formats.named(spec.source), "blank"):
+            if (
+                not so_far.records
+                and spec.schema is None
+                and hasattr(formats.named(spec.source), "blank")
+            ):
                 sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()
             check(guard)
@@ -250,7 +290,12 @@ def writing(path: str, spec: Spec, found: Iterator[Batch], so_far: SoFar, like: 
             raise error.add(path=storage.shown(path)) from error.__cause__
     entry = storage.stat(path)
     stamp = entry.stamp if entry is not None else ""
-    return {"records": so_far.records, "bytes": summed.size, "crc32c": f"{summed.crc:08x}", "stamp": stamp}
+    return {
+        "records": so_far.records,
+        "bytes": summed.size,
+        "crc32c": f"{summed.crc:08x}",
+        "stamp": stamp,
+    }
 
 
 def _count(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
@@ -266,7 +311,11 @@ def _strata(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     for batch, _ in rows(task, spec, so_far):
         found.update(stratum(batch, spec).tolist())
         if len(found) > _STRATA:
-            raise DecodeError(f"more than {_STRATA:,} different values: rows are balanced by a feature with few", tensor=spec.by, offset=0)
+            raise DecodeError(
+                f"more than {_STRATA:,} different values: rows are balanced by a feature with few",
+                tensor=spec.by,
+                offset=0,
+            )
     return {"strata": dict(found), "records": sum(found.values())}
 
 

@@ -99,7 +99,9 @@ def verify_dataset(
     for name in names:
         line = lines.get(name)
         if line is None or name not in entries:
-            problems.append(f"{name} {'is missing' if line is not None else 'has no line in the manifest'}")
+            problems.append(
+                f"{name} {'is missing' if line is not None else 'has no line in the manifest'}"
+            )
             continue
         difference, size = _compared(storage.join(folder, name), line)
         nbytes += size
@@ -111,8 +113,12 @@ def verify_dataset(
             progress(nbytes, max(total, nbytes))
     for name in sorted(entries.keys() - set(names)):
         if rows.of_name(name) is not None and not name.startswith(("_", ".")) and "/" not in name:
-            problems.append(f"{name} is not a shard of this dataset, and readers of the folder would read it")
-    return DatasetVerification(not problems, storage.shown(folder), format, shards, records, nbytes, True, problems)
+            problems.append(
+                f"{name} is not a shard of this dataset, and readers of the folder would read it"
+            )
+    return DatasetVerification(
+        not problems, storage.shown(folder), format, shards, records, nbytes, True, problems
+    )
 
 
 def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]:
@@ -133,7 +139,9 @@ def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         if isinstance(error, TensorwireError):
             raise
-        raise DecodeError(f"the manifest is damaged: {error}", format="manifest", offset=0) from None
+        raise DecodeError(
+            f"the manifest is damaged: {error}", format="manifest", offset=0
+        ) from None
 
 
 def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, Line]) -> list[str]:
@@ -166,5 +174,8 @@ def _compared(path: str, line: Line) -> tuple[str | None, int]:
     if size != line.size:
         return f"has {size:,} bytes, and the manifest says {line.size:,}", size
     if found["crc32c"] != line.crc32c:
-        return f"has the checksum {found['crc32c']}, and the manifest says {line.crc32c!r:.20}", size
+        return (
+            f"has the checksum {found['crc32c']}, and the manifest says {line.crc32c!r:.20}",
+            size,
+        )
     return None, size

@@ -23,7 +23,8 @@ def contents(
     look: Look = PLAIN,
     limits: Limits | None = None,
 ) -> Shown:
-    """The tensors of a file that are named (or the first `most`), each with its values; of nested values the tree too.
+    """The tensors of a file that are named (or the first `most`), each with its values; of nested
+    values the tree too.
 
     >>> import numpy as np
     >>> from tensorwire import dumps
@@ -42,11 +43,19 @@ def contents(
         file = opened.file
         chosen = selection.chosen(file, names, file.path) if names else list(file)
         shown = chosen if names or most is None else chosen[:most]
-        about: dict[str, Any] = {"path": file.path, "format": file.format, "size": file.size, "metadata": file.metadata}
+        about: dict[str, Any] = {
+            "path": file.path,
+            "format": file.format,
+            "size": file.size,
+            "metadata": file.metadata,
+        }
         lines: list[str] = []
         if not names:
             lines.append(_head(opened, len(chosen)))
-            lines += [f"  {figures.safe(key)}: {figures.safe(figures.short(text, 120))}" for key, text in file.metadata.items()]
+            lines += [
+                f"  {figures.safe(key)}: {figures.safe(figures.short(text, 120))}"
+                for key, text in file.metadata.items()
+            ]
             about["values"] = figures.for_json(tree.python_values(file))
             if tree.is_nested(file):
                 lines += tree.lines(file)
@@ -54,11 +63,20 @@ def contents(
         for block in blocks:
             lines += [*([""] if lines else []), *block.lines]
         if len(shown) < len(chosen):
-            lines += ["", f"... {len(chosen) - len(shown):,} more tensors: name them, or -n 0 for all"]
-        return Shown(lines, about | {"tensors": [block.json for block in blocks], "more": len(chosen) - len(shown)})
+            lines += [
+                "",
+                f"... {len(chosen) - len(shown):,} more tensors: name them, or -n 0 for all",
+            ]
+        return Shown(
+            lines,
+            about | {"tensors": [block.json for block in blocks], "more": len(chosen) - len(shown)},
+        )
 
 
 def _head(opened: Opened, count: int) -> str:
     file = opened.file
     packed = f" in {file.compression}" if file.compression else ""
-    return f"{figures.safe(file.path or 'bytes')}: {file.format}{packed}, {figures.size(file.size)}, {count:,} tensor{'s' * (count != 1)}"
+    return (
+        f"{figures.safe(file.path or 'bytes')}: {file.format}{packed}, {figures.size(file.size)},"
+        f" {count:,} tensor{'s' * (count != 1)}"
+    )

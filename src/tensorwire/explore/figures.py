@@ -13,7 +13,19 @@ from .statistics import Statistics, plain
 
 Array = np.ndarray[Any, Any]
 
-__all__ = ["corner", "for_json", "line_of", "number", "quoted", "safe", "shape", "share", "short", "size", "values"]
+__all__ = [
+    "corner",
+    "for_json",
+    "line_of",
+    "number",
+    "quoted",
+    "safe",
+    "shape",
+    "share",
+    "short",
+    "size",
+    "values",
+]
 _SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -75,14 +87,20 @@ def line_of(found: Statistics, sampled: bool = False) -> str:
     >>> line_of(Statistics(4, 0.0, 4.0, 5 / 3, 1, 0, 1))
     'min 0   max 4   mean 1.667   NaN 1   zeros 1 (25 %)'
     """
-    words = [f"min {number(found.least)}", f"max {number(found.largest)}", f"mean {number(found.mean)}", f"NaN {found.nans:,}"]
+    words = [
+        f"min {number(found.least)}",
+        f"max {number(found.largest)}",
+        f"mean {number(found.mean)}",
+        f"NaN {found.nans:,}",
+    ]
     words += [f"Inf {found.infinite:,}"] * bool(found.infinite)
     words.append(f"zeros {found.zeros:,} ({share(found.zeros, found.elements)})")
     return "   ".join(words) + (f"   (of a sample of {found.elements:,})" if sampled else "")
 
 
 def corner(array: Array, width: int = 100, edge: int = 3, summarise: bool = False) -> list[str]:
-    """The values of an array, or its corners if there are many (or if it is to be summarised anyway, because it is itself some corners).
+    """The values of an array, or its corners if there are many (or if it is to be summarised
+    anyway, because it is itself some corners).
 
     >>> corner(np.arange(100).reshape(10, 10), edge=1)
     ['[[ 0 ...  9]', ' ...', ' [90 ... 99]]']
@@ -107,7 +125,13 @@ def values(items: Sequence[Any], most: int = 12, total: int | None = None, width
     words: list[str] = []
     room, count = width, len(items) if total is None else total
     for item in items[:most]:
-        word = quoted(item, 24) if isinstance(item, (str, bytes)) else str(item) if isinstance(item, (int, complex)) else number(item)
+        word = (
+            quoted(item, 24)
+            if isinstance(item, (str, bytes))
+            else str(item)
+            if isinstance(item, (int, complex))
+            else number(item)
+        )
         room -= len(word) + 2
         if room < 0 and words:
             break
@@ -116,7 +140,8 @@ def values(items: Sequence[Any], most: int = 12, total: int | None = None, width
 
 
 def for_json(value: Any) -> Any:
-    """What JSON can say: NaN and the infinities as text, bytes as text with escapes, arrays as lists.
+    """What JSON can say: NaN and the infinities as text, bytes as text with escapes, arrays as
+    lists.
 
     >>> for_json({"a": np.float32([1, np.nan]), "b": b"\\xff"})
     {'a': [1.0, 'NaN'], 'b': '\\\\xff'}

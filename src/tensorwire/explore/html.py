@@ -1,7 +1,7 @@
 """Values, schemas, summaries and reports as HTML for notebooks.
 
-A class is looked up by its name, so that showing one kind of value imports no other. The classes have
-`_repr_html_ = display.html`, and the package registers `html` for it.
+A class is looked up by its name, so that showing one kind of value imports no other. The classes
+have `_repr_html_ = display.html`, and the package registers `html` for it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,15 @@ def _bundle(value: Any) -> str:
 
 def _summary(value: Any) -> str:
     packed = f" in {value.compression}" if value.compression else ""
-    facts = [("format", value.format + packed), ("size", size(value.size)), ("tensors", f"{len(value.tensors):,}")]
+    facts = [
+        ("format", value.format + packed),
+        ("size", size(value.size)),
+        ("tensors", f"{len(value.tensors):,}"),
+    ]
     facts += [("with", "checksums")] if value.checksums else []
-    rows = [(t.name, t.kind, t.dtype, shape(t.shape), size(t.nbytes), _texts(t)) for t in value.tensors]
+    rows = [
+        (t.name, t.kind, t.dtype, shape(t.shape), size(t.nbytes), _texts(t)) for t in value.tensors
+    ]
     note = "  ".join(f"{key}: {text}" for key, text in list(value.metadata.items())[:8])
     head = ("tensor", "kind", "dtype", "shape", "size", "")
     return card(value.path or "bytes", facts, head=head, rows=rows, note=note)
@@ -49,18 +55,27 @@ def _texts(tensor: Any) -> str:
 
 def _record_summary(value: Any) -> str:
     packed = f" in {value.compression}" if value.compression else ""
-    facts = [("format", value.format + packed), ("size", size(value.size)), ("records", f"{value.records:,}")]
+    facts = [
+        ("format", value.format + packed),
+        ("size", size(value.size)),
+        ("records", f"{value.records:,}"),
+    ]
     facts += [("and", "an index")] if value.indexed else []
     facts += [("damaged", problem) for problem in value.problems]
     return card(value.path, facts) + ("" if value.schema is None else html(value.schema))
 
 
 def _schema(value: Any) -> str:
-    items = [*value.items(), *((f"{name} (list)", feature) for name, feature in value.sequences.items())]
+    items = [
+        *value.items(),
+        *((f"{name} (list)", feature) for name, feature in value.sequences.items()),
+    ]
     seen = f"{'all ' if value.complete else 'a sample of '}{value.records:,} records"
     rows = [(name, repr(feature)[8:-1], _counts(feature)) for name, feature in items]
     facts = [("from", seen)] if value.records else []
-    return card(f"Schema of {len(items)} features", facts, head=("feature", "kind", "seen"), rows=rows)
+    return card(
+        f"Schema of {len(items)} features", facts, head=("feature", "kind", "seen"), rows=rows
+    )
 
 
 def _counts(feature: Any) -> str:
@@ -73,10 +88,23 @@ def _differences(value: Any) -> str:
 
 
 def _conversion(value: Any) -> str:
-    facts = [("to", value.to), ("size", size(value.bytes_out)), ("from", f"{value.format}, {size(value.bytes_in)}")]
-    facts += [("renamed", f"{value.renamed:,}"), ("cast", f"{value.cast:,}"), ("left out", f"{value.left_out:,}")]
-    rows = [(e.name, e.kind, e.dtype, shape(e.shape), size(e.nbytes), _changes(e)) for e in value.entries]
-    return card(value.target, facts, head=("tensor", "kind", "dtype", "shape", "size", "was"), rows=rows)
+    facts = [
+        ("to", value.to),
+        ("size", size(value.bytes_out)),
+        ("from", f"{value.format}, {size(value.bytes_in)}"),
+    ]
+    facts += [
+        ("renamed", f"{value.renamed:,}"),
+        ("cast", f"{value.cast:,}"),
+        ("left out", f"{value.left_out:,}"),
+    ]
+    rows = [
+        (e.name, e.kind, e.dtype, shape(e.shape), size(e.nbytes), _changes(e))
+        for e in value.entries
+    ]
+    return card(
+        value.target, facts, head=("tensor", "kind", "dtype", "shape", "size", "was"), rows=rows
+    )
 
 
 def _changes(entry: Any) -> str:
@@ -89,7 +117,9 @@ def _signature(value: Any) -> str:
     parts = [("input", part) for part in value.inputs.values()]
     parts += [("output", part) for part in value.outputs.values()]
     rows = [(role, part.name, str(part).removeprefix(f"{part.name}: ")) for role, part in parts]
-    return card(value.name, [("method", value.method)], rows=rows, lines=list(map(str, value.groups())))
+    return card(
+        value.name, [("method", value.method)], rows=rows, lines=list(map(str, value.groups()))
+    )
 
 
 _FORMS: dict[str, Callable[[Any], str]] = {
@@ -97,7 +127,9 @@ _FORMS: dict[str, Callable[[Any], str]] = {
     "Sparse": lambda x: notebook.sparse(x.indices, x.values, x.shape, x.dtype),
     "Ragged": lambda x: notebook.ragged(x.__getitem__, x.row_splits, x.values, x.shape, x.dtype),
     "Bundle": _bundle,
-    "Quantized": lambda x: notebook.quantized(x.codes, x.scheme, x.original, x.axis, x.scale, x.nbytes),
+    "Quantized": lambda x: notebook.quantized(
+        x.codes, x.scheme, x.original, x.axis, x.scale, x.nbytes
+    ),
     "Summary": _summary,
     "RecordSummary": _record_summary,
     "Schema": _schema,

@@ -1,4 +1,6 @@
-"""What the first bytes of a picture say: its type and size. Nothing is decoded, and bytes that lie cost nothing."""
+"""What the first bytes of a picture say: its type and size. Nothing is decoded, and bytes that lie
+cost nothing.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def image(data: bytes) -> Image | None:
 def _jpeg(data: bytes) -> Image | None:
     at = 2
     for _ in range(_MOST):
-        while data[at] == 0xFF and data[at + 1] == 0xFF:  # any number of these may stand before a marker
+        # any number of these may stand before a marker
+        while data[at] == 0xFF and data[at + 1] == 0xFF:
             at += 1
         if data[at] != 0xFF:
             return None
@@ -62,17 +65,30 @@ def _jpeg(data: bytes) -> Image | None:
             return Image("JPEG", width, height, _CHANNELS.get(channels, f"{channels} channels"))
         if marker in (0xD9, 0xDA):  # the end, or the picture itself
             return None
-        at += 2 if marker == 0x01 or 0xD0 <= marker <= 0xD7 else 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
+        at += (
+            2
+            if marker == 0x01 or 0xD0 <= marker <= 0xD7
+            else 2 + max(2, struct.unpack_from(">H", data, at + 2)[0])
+        )
     return None
 
 
 def _webp(data: bytes) -> Image | None:
     kind = data[12:16]
     if kind == b"VP8X":
-        flags, width, height = data[20], int.from_bytes(data[24:27], "little"), int.from_bytes(data[27:30], "little")
+        flags, width, height = (
+            data[20],
+            int.from_bytes(data[24:27], "little"),
+            int.from_bytes(data[27:30], "little"),
+        )
         if len(data) < 30:
             return None
-        return Image("WebP", width + 1, height + 1, "animated" if flags & 2 else "with alpha" if flags & 16 else "")
+        return Image(
+            "WebP",
+            width + 1,
+            height + 1,
+            "animated" if flags & 2 else "with alpha" if flags & 16 else "",
+        )
     if kind == b"VP8L" and data[20] == 0x2F:
         bits = struct.unpack_from("<I", data, 21)[0]
         return Image("WebP", (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1, "lossless")

@@ -1,6 +1,8 @@
-"""Small pages for notebooks: a heading, facts, a table, some lines of text. All that comes from data is escaped; nothing is fetched.
+"""Small pages for notebooks: a heading, facts, a table, some lines of text. All that comes from
+data is escaped; nothing is fetched.
 
-Colours are the notebook's own, and lines are grey with a share of transparency, so that it can be read on light and on dark.
+Colours are the notebook's own, and lines are grey with a share of transparency, so that it can be
+read on light and on dark.
 """
 
 from __future__ import annotations
@@ -14,11 +16,17 @@ ROWS = 30
 """Of a table, at most; a notebook is scrolled past, not through."""
 CELL = 120
 """Characters of a cell, at most."""
-_BOX = "display:inline-block;max-width:100%;overflow:auto;border:1px solid rgba(128,128,128,.35);border-radius:6px;padding:.5em .8em"
+_BOX = (
+    "display:inline-block;max-width:100%;overflow:auto;border:1px solid"
+    " rgba(128,128,128,.35);border-radius:6px;padding:.5em .8em"
+)
 _QUIET = "opacity:.7"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.25)"
 _TEXT = "text-align:left;padding:.15em .8em .15em 0;vertical-align:top"
-_PRE = "margin:.4em 0 0;line-height:1.1;font-family:monospace;background:none;color:inherit;border:0;padding:0;overflow:auto"
+_PRE = (
+    "margin:.4em 0"
+    " 0;line-height:1.1;font-family:monospace;background:none;color:inherit;border:0;padding:0;overflow:auto"
+)
 
 
 def words(text: object, most: int = CELL) -> str:
@@ -45,7 +53,9 @@ def card(
     >>> card("<b>", [("n", 3)])[-61:]
     '&lt;b&gt;</b> <span style="opacity:.7">n</span> 3</div></div>'
     """
-    told = "".join(f' <span style="{_QUIET}">{words(key)}</span> {words(fact)}' for key, fact in facts)
+    told = "".join(
+        f' <span style="{_QUIET}">{words(key)}</span> {words(fact)}' for key, fact in facts
+    )
     out = [f"<div><b>{words(title)}</b>{told}</div>"]
     if rows:
         out.append(_table(head, rows[:ROWS]))
@@ -59,6 +69,12 @@ def card(
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     top = "".join(f'<th style="{_TEXT};{_LINE}">{words(name)}</th>' for name in head)
-    body = "".join("<tr>" + "".join(f'<td style="{_TEXT}">{words(cell)}</td>' for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{_TEXT}">{words(cell)}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
     start = f"<thead><tr>{top}</tr></thead>" if head else ""
-    return f'<table style="border-collapse:collapse;margin-top:.3em">{start}<tbody>{body}</tbody></table>'
+    return (
+        "<table"
+        f' style="border-collapse:collapse;margin-top:.3em">{start}<tbody>{body}</tbody></table>'
+    )

@@ -38,7 +38,10 @@ def summary(array: Array) -> str:
 
 
 def strings(first: Sequence[str | bytes], offsets: Array, shape: Sequence[int], text: bool) -> str:
-    count, lengths = len(offsets) - 1, np.diff(spread(offsets)) if len(offsets) <= _MOST else np.diff(offsets[:_MOST])
+    count, lengths = (
+        len(offsets) - 1,
+        np.diff(spread(offsets)) if len(offsets) <= _MOST else np.diff(offsets[:_MOST]),
+    )
     span = f"{lengths.min():,} to {lengths.max():,} bytes" if len(lengths) else "none"
     facts = [
         ("shape", dims(shape)),
@@ -57,18 +60,38 @@ def _place(index: int, shape: Sequence[int]) -> str:
 def sparse(indices: Array, items: Any, shape: Sequence[int], dtype: object) -> str:
     rank, nnz = indices.shape[1], len(indices)
     cells = float(np.prod([float(dim) for dim in shape[:rank]]))
-    facts = [("dtype", dtype), ("shape", dims(shape)), ("nnz", f"{nnz:,}"), ("density", f"{100 * nnz / cells if cells else 0:.3g} %")]
+    facts = [
+        ("dtype", dtype),
+        ("shape", dims(shape)),
+        ("nnz", f"{nnz:,}"),
+        ("density", f"{100 * nnz / cells if cells else 0:.3g} %"),
+    ]
     numbers = isinstance(items, np.ndarray)
     rows = [(indices[i].tolist(), _item(items[i])) for i in range(min(nnz, SHOWN))]
     lines = dots(indices, shape, Paint(48), 10) if rank else []
-    return card("Sparse", facts, head=("index", "value"), rows=rows, total=nnz, lines=lines, note=summary(items) if numbers and nnz else "")
+    return card(
+        "Sparse",
+        facts,
+        head=("index", "value"),
+        rows=rows,
+        total=nnz,
+        lines=lines,
+        note=summary(items) if numbers and nnz else "",
+    )
 
 
 def dots(indices: Array, shape: Sequence[int], paint: Paint, rows: int = 16) -> list[str]:
-    """The pattern of a sparse tensor: of a matrix, of a vector as one row, of more dimensions seen along all but the first two."""
+    """The pattern of a sparse tensor: of a matrix, of a vector as one row, of more dimensions seen
+    along all but the first two.
+    """
     some = spread(indices)
     if indices.shape[1] == 1:
-        return pattern(np.column_stack([np.zeros(len(some), np.int64), some[:, 0]]), (1, int(shape[0])), paint, rows)
+        return pattern(
+            np.column_stack([np.zeros(len(some), np.int64), some[:, 0]]),
+            (1, int(shape[0])),
+            paint,
+            rows,
+        )
     return pattern(some[:, :2], (int(shape[0]), int(shape[1])), paint, rows)
 
 
@@ -76,17 +99,37 @@ def _item(value: Any) -> str:
     if isinstance(value, (str, bytes)):
         return quoted(value)
     found = np.asarray(value)
-    return number(found[()].item()) if not found.shape and found.dtype.kind in "biuf" else str(found)
+    return (
+        number(found[()].item()) if not found.shape and found.dtype.kind in "biuf" else str(found)
+    )
 
 
-def ragged(row: Callable[[int], Any], splits: Sequence[Array], flat: Any, shape: Sequence[int | None], dtype: object) -> str:
+def ragged(
+    row: Callable[[int], Any],
+    splits: Sequence[Array],
+    flat: Any,
+    shape: Sequence[int | None],
+    dtype: object,
+) -> str:
     count, lengths = len(splits[0]) - 1, np.diff(splits[0][:_MOST])
-    facts: list[tuple[str, object]] = [("dtype", dtype), ("shape", dims(shape)), ("rows", f"{count:,}"), ("values", f"{len(flat):,}")]
+    facts: list[tuple[str, object]] = [
+        ("dtype", dtype),
+        ("shape", dims(shape)),
+        ("rows", f"{count:,}"),
+        ("values", f"{len(flat):,}"),
+    ]
     if len(lengths):
-        facts.append(("lengths", f"{lengths.min():,} to {lengths.max():,}, mean {number(float(lengths.mean()))}"))
+        facts.append(
+            (
+                "lengths",
+                f"{lengths.min():,} to {lengths.max():,}, mean {number(float(lengths.mean()))}",
+            )
+        )
     rows = [(i, f"{int(lengths[i]):,}", listed(row(i))) for i in range(min(count, SHOWN))]
     note = summary(flat) if isinstance(flat, np.ndarray) and len(flat) else ""
-    return card("Ragged", facts, head=("row", "length", "values"), rows=rows, total=count, note=note)
+    return card(
+        "Ragged", facts, head=("row", "length", "values"), rows=rows, total=count, note=note
+    )
 
 
 def listed(row: Any, most: int = 12) -> str:
@@ -111,9 +154,15 @@ def bundle(rows: Sequence[tuple[str, str, int]], metadata: Mapping[str, str]) ->
     return card("Bundle", facts, head=("tensor", "kind", "size"), rows=cells, note=note)
 
 
-def quantized(codes: Array, scheme: str, original: str, axis: int | None, scale: Array | None, nbytes: int) -> str:
+def quantized(
+    codes: Array, scheme: str, original: str, axis: int | None, scale: Array | None, nbytes: int
+) -> str:
     before = codes.size * (8 if "64" in original else 2 if "16" in original else 4)
-    facts: list[tuple[str, object]] = [("codes", scheme), ("of", original), ("shape", dims(codes.shape))]
+    facts: list[tuple[str, object]] = [
+        ("codes", scheme),
+        ("of", original),
+        ("shape", dims(codes.shape)),
+    ]
     facts += [("along axis", axis)] * (axis is not None)
     facts += [("size", f"{size(nbytes)}, {share(nbytes, before)} of {size(before)}")]
     note = "" if scale is None else f"scale: {values(np.asarray(scale).reshape(-1)[:6].tolist())}"

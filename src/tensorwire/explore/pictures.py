@@ -1,4 +1,6 @@
-"""Pictures out of characters: heat maps, histograms, where a sparse tensor has values. Plain, or in 24-bit colour."""
+"""Pictures out of characters: heat maps, histograms, where a sparse tensor has values. Plain, or in
+24-bit colour.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ _NOT_A_NUMBER = (190, 40, 60)
 
 
 def reduced(grid: Array, rows: int, columns: int) -> Array:
-    """A matrix in at most so many cells, each the mean of what is finite in it; NaN where nothing is.
+    """A matrix in at most so many cells, each the mean of what is finite in it; NaN where nothing
+    is.
 
     >>> reduced(np.arange(16.0).reshape(4, 4), 2, 2)
     array([[ 2.5,  4.5],
@@ -45,14 +48,18 @@ def reduced(grid: Array, rows: int, columns: int) -> Array:
         length = sums.shape[axis]
         if length > most:
             starts = np.arange(most) * length // most
-            sums, counts = np.add.reduceat(sums, starts, axis), np.add.reduceat(counts, starts, axis)
+            sums, counts = (
+                np.add.reduceat(sums, starts, axis),
+                np.add.reduceat(counts, starts, axis),
+            )
     with np.errstate(invalid="ignore", divide="ignore"):
         out: Array = np.where(counts > 0, sums / counts * max(grid.size, 1), np.nan)
     return out
 
 
 def heat(grid: Array, paint: Paint, rows: int = 16) -> list[str]:
-    """A matrix as a picture, two rows of cells a line in colour, one in shades; and a line that says what the ends mean.
+    """A matrix as a picture, two rows of cells a line in colour, one in shades; and a line that
+    says what the ends mean.
 
     >>> heat(np.float32([[0, 1], [2, np.nan]]), Paint(colour=False))
     ['  ▒▒', '██??', 'from 0 (blank) to 2 (full), ? is NaN']
@@ -66,19 +73,31 @@ def heat(grid: Array, paint: Paint, rows: int = 16) -> list[str]:
     low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
     span = high / 2 - low / 2
     with np.errstate(invalid="ignore"):
-        level = (cells / 2 - low / 2) / span if span > 0 else np.where(np.isfinite(cells), 0.5, np.nan)
+        level = (
+            (cells / 2 - low / 2) / span if span > 0 else np.where(np.isfinite(cells), 0.5, np.nan)
+        )
     holes = bool(np.isnan(level).any())
     if paint.colour:
-        picture = [_painted(level[i], level[i + 1] if i + 1 < len(level) else None) for i in range(0, len(level), 2)]
-        ends = f"from {number(low)} (violet) to {number(high)} (yellow)" + (", red is NaN" if holes else "")
+        picture = [
+            _painted(level[i], level[i + 1] if i + 1 < len(level) else None)
+            for i in range(0, len(level), 2)
+        ]
+        ends = f"from {number(low)} (violet) to {number(high)} (yellow)" + (
+            ", red is NaN" if holes else ""
+        )
     else:
         shades = _SHADES if paint.unicode else _ASCII
         steps = np.nan_to_num(level * len(shades), nan=0).astype(int).clip(0, len(shades) - 1)
         picture = [
-            "".join(("?" if math.isnan(value) else shades[step]) * wide for value, step in zip(row, row_steps, strict=True)).rstrip()
+            "".join(
+                ("?" if math.isnan(value) else shades[step]) * wide
+                for value, step in zip(row, row_steps, strict=True)
+            ).rstrip()
             for row, row_steps in zip(level.tolist(), steps.tolist(), strict=True)
         ]
-        ends = f"from {number(low)} (blank) to {number(high)} (full)" + (", ? is NaN" if holes else "")
+        ends = f"from {number(low)} (blank) to {number(high)} (full)" + (
+            ", ? is NaN" if holes else ""
+        )
     return [*picture, ends]
 
 
@@ -92,12 +111,17 @@ def colour(level: float) -> tuple[int, int, int]:
         return _NOT_A_NUMBER
     place = min(max(level, 0.0), 1.0) * (len(_RAMP) - 1)
     left = min(int(place), len(_RAMP) - 2)
-    red, green, blue = (round(a + (b - a) * (place - left)) for a, b in zip(_RAMP[left], _RAMP[left + 1], strict=True))
+    red, green, blue = (
+        round(a + (b - a) * (place - left))
+        for a, b in zip(_RAMP[left], _RAMP[left + 1], strict=True)
+    )
     return red, green, blue
 
 
 def _painted(upper: Array, lower: Array | None) -> str:
-    """Two rows of cells in one line: half blocks, the upper one the letter's colour, the lower one the ground's."""
+    """Two rows of cells in one line: half blocks, the upper one the letter's colour, the lower one
+    the ground's.
+    """
     out, last = [], ""
     for i, level in enumerate(upper.tolist()):
         code = "\x1b[38;2;{};{};{}".format(*colour(level))
@@ -108,10 +132,12 @@ def _painted(upper: Array, lower: Array | None) -> str:
 
 
 def bars(found: Histogram, paint: Paint, rows: int = 12) -> list[str]:
-    """A histogram, a line a bin: where it begins, the bar, the count. Bins are joined until there are at most `rows`.
+    """A histogram, a line a bin: where it begins, the bar, the count. Bins are joined until there
+    are at most `rows`.
 
     >>> bars(Histogram([2, 0, 1], [0.5, 1.5, 2.5, 3.5]), Paint(40))
-    ['0.5  ████████████████████████████  2', '1.5                                0', '2.5  ██████████████                1']
+    ['0.5  ████████████████████████████  2', '1.5                                0', '2.5
+           ██████████████                1']
     """
     step = -(-len(found.counts) // rows)
     counts = [sum(found.counts[i : i + step]) for i in range(0, len(found.counts), step)]
@@ -120,7 +146,8 @@ def bars(found: Histogram, paint: Paint, rows: int = 12) -> list[str]:
     digits = len(f"{most:,}")
     room = max(4, paint.width - left - digits - 8)
     lines = [
-        f"{start:>{left}}  {_bar(count / most if most else 0, room, paint):{room}}" for start, count in zip(starts, counts, strict=True)
+        f"{start:>{left}}  {_bar(count / most if most else 0, room, paint):{room}}"
+        for start, count in zip(starts, counts, strict=True)
     ]
     return [f"{line}  {count:,}" for line, count in zip(lines, counts, strict=True)]
 
@@ -135,7 +162,8 @@ def _bar(part: float, room: int, paint: Paint) -> str:
 
 
 def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) -> list[str]:
-    """Where a sparse matrix has values: a dot for each cell that has one, eight to a character (braille), or shades without Unicode.
+    """Where a sparse matrix has values: a dot for each cell that has one, eight to a character
+    (braille), or shades without Unicode.
 
     >>> pattern(np.array([[0, 0], [1, 1], [2, 2], [3, 3]]), (4, 4), Paint())
     ['⠑⢄']
@@ -144,7 +172,8 @@ def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) 
         return ["(nothing in it)"]
     across, down = (2, 4) if paint.unicode else (1, 1)
     width, height = min(dims[1], paint.width * across), min(dims[0], rows * down)
-    if dims[1] > width or dims[0] > height:  # the shape of the matrix, as far as there is room, and never just a line
+    # the shape of the matrix, as far as there is room, and never just a line
+    if dims[1] > width or dims[0] > height:
         scale = max(dims[1] / (paint.width * across), dims[0] / (rows * down))
         width = max(min(width, 16 * across), min(width, round(dims[1] / scale)))
         height = max(min(height, 6 * down), min(height, round(dims[0] / scale)))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 
 def safe(text: str) -> str:
-    """Text that a terminal only shows: what would move its cursor or change its colours, or its direction, is written as an escape.
+    """Text that a terminal only shows: what would move its cursor or change its colours, or its
+    direction, is written as an escape.
 
     >>> safe("a\\x1b[2Jb\\n")
     'a\\\\x1b[2Jb\\\\n'
     """
-    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    )
 
 
 def safe_lines(text: str) -> str:

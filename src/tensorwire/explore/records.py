@@ -1,4 +1,6 @@
-"""Records of record files, one by one: their features, whatever these are, or the bytes of what is no Example."""
+"""Records of record files, one by one: their features, whatever these are, or the bytes of what is
+no Example.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _WIDE = 72
 
 
 class Record(NamedTuple):
-    """One record of a file. `features` is None if it is no Example; `steps` are the feature lists of a SequenceExample."""
+    """One record of a file. `features` is None if it is no Example; `steps` are the feature lists
+    of a SequenceExample.
+    """
 
     path: str
     number: int
@@ -44,7 +48,11 @@ class Record(NamedTuple):
         about: dict[str, Any] = {"path": self.path, "record": self.number, "nbytes": len(self.data)}
         if self.features is None:
             return about | {"bytes": figures.for_json(self.data[:_FEW])}
-        return about | {"features": {name: _json(value) for name, value in _picked(self.values, columns).items()}}
+        return about | {
+            "features": {
+                name: _json(value) for name, value in _picked(self.values, columns).items()
+            }
+        }
 
     def lines(self, columns: Sequence[str] | None = None, most: int = 100) -> list[str]:
         """For people: a line for the record, and one for each feature."""
@@ -53,8 +61,17 @@ class Record(NamedTuple):
             return [f"{head}  {_what(self.data)}", f"  {figures.quoted(self.data, _WIDE)}"]
         shown = _picked(self.values, columns)
         width = min(max(map(len, shown), default=0), 32)
-        rows = [(name, (f"{len(value):,} steps  " if name in self.steps else "") + _shown(value)) for name, value in shown.items()]
-        return [head, *(figures.short(f"  {figures.safe(name):{width}}  {text}", max(most, 40)) for name, text in rows)]
+        rows = [
+            (name, (f"{len(value):,} steps  " if name in self.steps else "") + _shown(value))
+            for name, value in shown.items()
+        ]
+        return [
+            head,
+            *(
+                figures.short(f"  {figures.safe(name):{width}}  {text}", max(most, 40))
+                for name, text in rows
+            ),
+        ]
 
 
 def _picked(values: dict[str, Any], columns: Sequence[str] | None) -> dict[str, Any]:
@@ -70,9 +87,11 @@ def read(
     columns: Sequence[str] = (),
     limits: Limits | None = None,
 ) -> Iterator[Record]:
-    """Records from number `skip` on, those that `where` is true for, `count` of them at most. Nothing is written beside the files.
+    """Records from number `skip` on, those that `where` is true for, `count` of them at most.
+    Nothing is written beside the files.
 
-    A name in `where` or `columns` that no record has is an error, once all records have been looked at.
+    A name in `where` or `columns` that no record has is an error, once all records have been looked
+    at.
     """
     reader = RecordReader(paths, index=False, limits=limits)
     known = _known(reader.paths)
@@ -90,7 +109,11 @@ def read(
         sifted = None if where is None else sift(block, where, known)
         if sifted is not None:
             seen.update(sifted.names)
-        for index in range(left, size) if sifted is None else (index for index in sifted.matches if index >= left):
+        for index in (
+            range(left, size)
+            if sifted is None
+            else (index for index in sifted.matches if index >= left)
+        ):
             record = decoded(block, index, known)
             seen.update(record.values)
             if where is None or sifted is not None or where(record.values):
@@ -102,7 +125,9 @@ def read(
     missing = sorted(wanted - seen)
     if missing and looked:
         raise SchemaError(
-            f"no feature {missing[0]!r} in {looked:,} records{choices(missing[0], sorted(seen)) if seen else ''}", path=reader.paths[0]
+            f"no feature {missing[0]!r} in {looked:,}"
+            f" records{choices(missing[0], sorted(seen)) if seen else ''}",
+            path=reader.paths[0],
         )
 
 
@@ -116,25 +141,34 @@ def _known(paths: list[str]) -> Schema:
 
 
 class Sifted(NamedTuple):
-    """The records of a block that a condition is true for, and the names of all features that the block has."""
+    """The records of a block that a condition is true for, and the names of all features that the
+    block has.
+    """
 
     matches: list[int]
     names: set[str]
 
 
 def sift(block: Block, where: Where, known: Schema) -> Sifted | None:
-    """The quick way to find records: only what the condition names is decoded, for the whole block at once. None if that cannot be done,
-    because a feature is encoded, of several kinds, or of a SequenceExample; then each record is decoded and asked."""
+    """The quick way to find records: only what the condition names is decoded, for the whole block
+    at once. None if that cannot be done, because a feature is encoded, of several kinds, or of a
+    SequenceExample; then each record is decoded and asked."""
     survey = kernels.ExampleSurvey(DEFAULT.names)
     code, _, _ = survey.add(block.data, block.starts, block.sizes, True)
     try:
         schema = schema_of(survey.result(), True) if not code else None
     except SchemaError:
         return None
-    if schema is None or schema.sequences or any(known[name].encoding for name in where.names if name in known):
+    if (
+        schema is None
+        or schema.sequences
+        or any(known[name].encoding for name in where.names if name in known)
+    ):
         return None
     used = [name for name in sorted(where.names) if name in schema]
-    filler = example.Columns([Feature(schema[name].kind, (None,)).column(name) for name in used], len(block.starts))
+    filler = example.Columns(
+        [Feature(schema[name].kind, (None,)).column(name) for name in used], len(block.starts)
+    )
     if used:
         filler.fill(block.data, block.starts, block.sizes)
     lists = [_lists(filled) for filled in filler.take()]
@@ -168,12 +202,21 @@ def decoded(block: Block, index: int, known: Schema) -> Record:
         schema = Schema()
     if not schema and not schema.sequences and size:
         return Record(block.path, number, data, None, {})
-    features = _decode(data, schema, {name: known.get(name, feature) for name, feature in schema.items()}, {})
-    steps = _decode(data, schema, {}, {name: known.sequences.get(name, feature) for name, feature in schema.sequences.items()})
+    features = _decode(
+        data, schema, {name: known.get(name, feature) for name, feature in schema.items()}, {}
+    )
+    steps = _decode(
+        data,
+        schema,
+        {},
+        {name: known.sequences.get(name, feature) for name, feature in schema.sequences.items()},
+    )
     return Record(block.path, number, data, features, steps)
 
 
-def _decode(data: bytes, schema: Schema, features: Mapping[str, Feature], lists: Mapping[str, Feature]) -> dict[str, Any]:
+def _decode(
+    data: bytes, schema: Schema, features: Mapping[str, Feature], lists: Mapping[str, Feature]
+) -> dict[str, Any]:
     """The values of one record; as the known schema has it, or if that does not fit, as they are."""
     found = {}
     for is_list, chosen in ((False, features), (True, lists)):
@@ -208,8 +251,12 @@ def _shown(value: Any) -> str:
         return repr(value)
     array = np.asarray(value)
     if array.size == 1 and array.ndim < 2:
-        return figures.number(array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else array.reshape(-1)[0], 7)
-    dtype = f"{array.dtype} {figures.shape(array.shape)}  " if array.ndim > 1 or array.size > 12 else ""
+        return figures.number(
+            array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else array.reshape(-1)[0], 7
+        )
+    dtype = (
+        f"{array.dtype} {figures.shape(array.shape)}  " if array.ndim > 1 or array.size > 12 else ""
+    )
     return dtype + notebook.listed(array)
 
 
@@ -243,7 +290,12 @@ def _json(value: Any) -> Any:
     if isinstance(value, bytes):
         picture = image(value)
         return (
-            {"image": picture.type, "width": picture.width, "height": picture.height, "nbytes": len(value)}
+            {
+                "image": picture.type,
+                "width": picture.width,
+                "height": picture.height,
+                "nbytes": len(value),
+            }
             if picture
             else figures.for_json(value)
         )
@@ -260,11 +312,18 @@ def _json(value: Any) -> Any:
     array = np.asarray(value)
     if array.size <= _FEW:
         return figures.for_json(array)
-    return {"dtype": str(array.dtype), "shape": list(array.shape), "first": figures.for_json(array.reshape(-1)[:_FEW])}
+    return {
+        "dtype": str(array.dtype),
+        "shape": list(array.shape),
+        "first": figures.for_json(array.reshape(-1)[:_FEW]),
+    }
 
 
 def _json_list(items: list[Any]) -> Any:
-    return [_json_list(item) if isinstance(item, list) else figures.for_json(item) for item in items[:_FEW]]
+    return [
+        _json_list(item) if isinstance(item, list) else figures.for_json(item)
+        for item in items[:_FEW]
+    ]
 
 
 __all__ = ["Record", "read"]

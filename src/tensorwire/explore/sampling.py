@@ -24,9 +24,11 @@ _THIN = 1 << 14
 
 
 class Opened:
-    """An open file, and the same file mapped, for tensors of which a single row is more than is to be read.
+    """An open file, and the same file mapped, for tensors of which a single row is more than is to
+    be read.
 
-    A mapping dies with its process if somebody cuts the file meanwhile, so it is made only when there is no other way.
+    A mapping dies with its process if somebody cuts the file meanwhile, so it is made only when
+    there is no other way.
     """
 
     def __init__(self, where: Any, format: str | None = None, limits: Limits | None = None) -> None:
@@ -36,7 +38,9 @@ class Opened:
 
     def wide(self, name: str) -> lazy.LazyTensor:
         if self._mapped is None:
-            self._mapped = lazy.open_file(self._where, self._format, mmap=isinstance(self._where, str), limits=self._limits)
+            self._mapped = lazy.open_file(
+                self._where, self._format, mmap=isinstance(self._where, str), limits=self._limits
+            )
             mapping = getattr(getattr(self._mapped.source, "view", None), "obj", None)
             if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_RANDOM"):
                 mapping.madvise(mmap.MADV_RANDOM)  # a page for each element, not sixteen
@@ -80,7 +84,8 @@ def dense(opened: Opened, name: str) -> tuple[Array, bool]:
 
 
 def thin(array: Array) -> Array:
-    """Some elements of a mapped array, evenly spread along every dimension: only their pages are touched.
+    """Some elements of a mapped array, evenly spread along every dimension: only their pages are
+    touched.
 
     >>> thin(np.zeros((2, 100_000, 30))).shape
     (2, 273, 30)
@@ -89,14 +94,21 @@ def thin(array: Array) -> Array:
     shape = list(array.shape)
     for axis in longest:
         others = int(np.prod([dim for i, dim in enumerate(shape) if i != axis], dtype=np.float64))
-        shape[axis] = min(shape[axis], max(_THIN // max(others, 1), min(shape[axis], 2 if axis != longest[-1] else 1)))
-    keys = np.ix_(*(np.arange(kept) * dim // kept for kept, dim in zip(shape, array.shape, strict=True)))
+        shape[axis] = min(
+            shape[axis],
+            max(_THIN // max(others, 1), min(shape[axis], 2 if axis != longest[-1] else 1)),
+        )
+    keys = np.ix_(
+        *(np.arange(kept) * dim // kept for kept, dim in zip(shape, array.shape, strict=True))
+    )
     found: Array = array[keys]
     return found
 
 
 def corners(opened: Opened, name: str, edge: int) -> Array:
-    """The first and last rows of a large tensor, and of each the first and last items: what is left has its corners where it had them."""
+    """The first and last rows of a large tensor, and of each the first and last items: what is left
+    has its corners where it had them.
+    """
     tensor = opened.file[name]
     rows = tensor.shape[0] or 0
     if nbytes(tensor) // max(rows, 1) * (2 * edge + 1) > BUDGET:
@@ -175,9 +187,15 @@ def sparse(tensor: lazy.LazyTensor, whole: bool) -> tuple[Sparse, bool]:
     length = max(1, rows * (_SPARSE // 4) // tensor.nbytes)
     starts = [i * (rows - length) // 3 for i in range(4)]
     parts = [tensor[start : start + length] for start in starts]
-    indices = np.concatenate([_moved(part.indices, start) for start, part in zip(starts, parts, strict=True)])
+    indices = np.concatenate(
+        [_moved(part.indices, start) for start, part in zip(starts, parts, strict=True)]
+    )
     first = parts[0].values
-    values = first if not isinstance(first, np.ndarray) else np.concatenate([part.values for part in parts])
+    values = (
+        first
+        if not isinstance(first, np.ndarray)
+        else np.concatenate([part.values for part in parts])
+    )
     if len(values) != len(indices):  # strings: the first rows' alone
         indices = parts[0].indices
     return Sparse(indices, values, tensor.shape), False

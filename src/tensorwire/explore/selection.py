@@ -38,7 +38,10 @@ def _index(word: str, text: str) -> int | slice | EllipsisType:
                 return found
     except ValueError:
         pass
-    raise SchemaError(f"{text!r:.80} is no slice: write numbers, from:to, from:to:step or ..., with commas between them, as '0,:,3'")
+    raise SchemaError(
+        f"{text!r:.80} is no slice: write numbers, from:to, from:to:step or ..., with commas"
+        " between them, as '0,:,3'"
+    )
 
 
 def fitted(key: Key, kind: str, shape: Sequence[int | None]) -> Key:
@@ -49,7 +52,9 @@ def fitted(key: Key, kind: str, shape: Sequence[int | None]) -> Key:
     """
     given = len(key) - (Ellipsis in key)
     if given > len(shape):
-        raise SchemaError(f"a slice of {given} dimensions, and the tensor has {len(shape)}: {tuple(shape)}")
+        raise SchemaError(
+            f"a slice of {given} dimensions, and the tensor has {len(shape)}: {tuple(shape)}"
+        )
     if kind in ("sparse", "ragged"):
         if any(one is not Ellipsis and one != slice(None) for one in key[1:]):
             raise SchemaError(f"a {kind} tensor is sliced by its first dimension alone")
@@ -74,8 +79,13 @@ def chosen(names: Iterable[str], wanted: Sequence[str], path: str | None = None)
     known = list(names)
     there, found = set(known), {}
     for one in wanted:
-        matches = [one] if one in there else [name for name in known if fnmatch.fnmatchcase(name, one)]
+        matches = (
+            [one] if one in there else [name for name in known if fnmatch.fnmatchcase(name, one)]
+        )
         if not matches:
-            raise SchemaError(f"no tensor {one!r}{choices(one, known[:1000]) if known else ': there are none'}", path=path)
+            raise SchemaError(
+                f"no tensor {one!r}{choices(one, known[:1000]) if known else ': there are none'}",
+                path=path,
+            )
         found.update(dict.fromkeys(matches))
     return list(found)

@@ -36,7 +36,8 @@ class Histogram(NamedTuple):
 
 
 def plain(array: Array) -> Array:
-    """The same numbers in a dtype of NumPy's own, which can add and compare them; complex ones by their size.
+    """The same numbers in a dtype of NumPy's own, which can add and compare them; complex ones by
+    their size.
 
     >>> plain(np.array([3 + 4j]))
     array([5.])
@@ -52,7 +53,8 @@ def plain(array: Array) -> Array:
 def statistics(array: Array) -> Statistics:
     """
     >>> statistics(np.float32([1, 0, np.nan, 4]))
-    Statistics(elements=4, least=0.0, largest=4.0, mean=1.6666666666666667, nans=1, infinite=0, zeros=1)
+    Statistics(elements=4, least=0.0, largest=4.0, mean=1.6666666666666667, nans=1, infinite=0,
+    zeros=1)
     """
     flat = array.reshape(-1)
     least: Any = None
@@ -76,11 +78,14 @@ def statistics(array: Array) -> Statistics:
         counted += len(chunk)
     if isinstance(least, bool):
         least, largest = int(least), int(largest)
-    return Statistics(len(flat), least, largest, total / counted if counted else None, nans, infinite, zeros)
+    return Statistics(
+        len(flat), least, largest, total / counted if counted else None, nans, infinite, zeros
+    )
 
 
 def histogram(array: Array, bins: int = 40) -> Histogram | None:
-    """How many numbers lie where; None if none is finite. Whole numbers of a small range have a bin each.
+    """How many numbers lie where; None if none is finite. Whole numbers of a small range have a bin
+    each.
 
     >>> histogram(np.int8([1, 1, 3]))
     Histogram(counts=[2, 0, 1], edges=[0.5, 1.5, 2.5, 3.5])
@@ -92,9 +97,14 @@ def histogram(array: Array, bins: int = 40) -> Histogram | None:
         return None
     low, high = numbers.min().item(), numbers.max().item()
     if numbers.dtype.kind in "biu" and int(high) - int(low) < bins:
-        found = np.bincount((numbers.astype(np.int64) - int(low)) if int(high) < 1 << 62 else (numbers - numbers.min()).astype(np.int64))
+        found = np.bincount(
+            (numbers.astype(np.int64) - int(low))
+            if int(high) < 1 << 62
+            else (numbers - numbers.min()).astype(np.int64)
+        )
         return Histogram(found.tolist(), [int(low) - 0.5 + i for i in range(len(found) + 1)])
-    wide = not math.isfinite(float(high) - float(low))  # both ends of float64: their distance has no number
+    # both ends of float64: their distance has no number
+    wide = not math.isfinite(float(high) - float(low))
     low, high = (float(low) / 4, float(high) / 4) if wide else (float(low), float(high))
     if low == high:
         low, high = low - 0.5, high + 0.5
@@ -106,4 +116,6 @@ def histogram(array: Array, bins: int = 40) -> Histogram | None:
         places = ((chunk - low) / (high - low) * bins).astype(np.int64).clip(0, bins - 1)
         counts += np.bincount(places, minlength=bins)
     scale = 4.0 if wide else 1.0
-    return Histogram(counts.tolist(), [(low + (high - low) * (i / bins)) * scale for i in range(bins + 1)])
+    return Histogram(
+        counts.tolist(), [(low + (high - low) * (i / bins)) * scale for i in range(bins + 1)]
+    )

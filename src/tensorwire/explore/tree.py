@@ -1,4 +1,6 @@
-"""A nested value as a tree: dicts, lists, tensors by their shape, and the numbers and text between them."""
+"""A nested value as a tree: dicts, lists, tensors by their shape, and the numbers and text between
+them.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ def lines(file: File) -> list[str]:
 
     def tensor() -> str:
         found = file[next(names)]
-        return f"{'' if found.kind == 'dense' else found.kind + ' '}{found.dtype} {figures.shape(found.shape)}"
+        return (
+            f"{'' if found.kind == 'dense' else found.kind + ' '}{found.dtype}"
+            f" {figures.shape(found.shape)}"
+        )
 
     return list(_lines(file.container.tree, "", 0, tensor))
 
@@ -63,7 +68,9 @@ def _children(node: Any) -> list[tuple[str, Any]]:
 
 
 def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iterator[str]:
-    """The first line is without its beginning, which the caller knows. Every tensor is taken in turn, shown or not."""
+    """The first line is without its beginning, which the caller knows. Every tensor is taken in
+    turn, shown or not.
+    """
     if _is_python(node):
         yield _shown(node)
         return
@@ -75,7 +82,8 @@ def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iter
     most = _NAMES if _kind(node) in ("dict", "bundle") else _ITEMS
     hidden = len(children) - most if len(children) > most + 1 else 0
     for number, (name, child) in enumerate(children):
-        inner = list(_lines(child, "", depth + 1, tensor))  # taken even if it is not shown: the next one's turn follows
+        # taken even if it is not shown: the next one's turn follows
+        inner = list(_lines(child, "", depth + 1, tensor))
         if depth >= _DEEP or number >= len(children) - hidden:
             continue
         last = number == len(children) - 1

@@ -45,7 +45,9 @@ PLAIN = Look(heat=False, histogram=False)
 
 
 def tensor(opened: sampling.Opened, name: str, look: Look = PLAIN) -> Shown:
-    """One tensor of a file: what it is, what its numbers are like, a corner of them, and a picture if there is to be one."""
+    """One tensor of a file: what it is, what its numbers are like, a corner of them, and a picture
+    if there is to be one.
+    """
     found = opened.file[name]
     try:
         if found.kind == "unreadable":
@@ -66,14 +68,25 @@ def title(found: lazy.LazyTensor) -> str:
     """
     kind = "" if found.kind == "dense" else f"{found.kind} "
     extra = "".join(f"  {how}" for how in (found.quantized, found.compression) if how)
-    return f"{figures.safe(found.name)}  {kind}{found.dtype} {figures.shape(found.shape)}  {figures.size(found.nbytes)}{extra}"
+    return (
+        f"{figures.safe(found.name)}  {kind}{found.dtype} {figures.shape(found.shape)} "
+        f" {figures.size(found.nbytes)}{extra}"
+    )
 
 
 def _titled(found: lazy.LazyTensor, shown: Shown, key: selection.Key | None = None) -> Shown:
-    about = {"name": found.name, "kind": found.kind, "dtype": str(found.dtype), "shape": list(found.shape), "nbytes": found.nbytes}
+    about = {
+        "name": found.name,
+        "kind": found.kind,
+        "dtype": str(found.dtype),
+        "shape": list(found.shape),
+        "nbytes": found.nbytes,
+    }
     part = "" if key is None else f"  [{', '.join(map(_written, key))}]"
     about |= {} if key is None else {"slice": [_written(one) for one in key]}
-    return Shown([title(found) + part, *(f"  {line}".rstrip() for line in shown.lines)], about | shown.json)
+    return Shown(
+        [title(found) + part, *(f"  {line}".rstrip() for line in shown.lines)], about | shown.json
+    )
 
 
 def _written(one: Any) -> str:
@@ -105,7 +118,14 @@ def _dense(opened: sampling.Opened, name: str, look: Look) -> Shown:
     if whole:
         return value(sample, look)
     stats = sampling.all_statistics(opened, name) if look.whole else statistics(sample)
-    return _numbers(sample, stats, look.whole, _corner(sampling.corners(opened, name, 3), look, 3, summarise=True), look, None)
+    return _numbers(
+        sample,
+        stats,
+        look.whole,
+        _corner(sampling.corners(opened, name, 3), look, 3, summarise=True),
+        look,
+        None,
+    )
 
 
 def _corner(array: Array, look: Look, edge: int, summarise: bool = False) -> list[str]:
@@ -116,19 +136,34 @@ def _corner(array: Array, look: Look, edge: int, summarise: bool = False) -> lis
     return [f"[{'0, ' * (array.ndim - 2)}:, :] =", *lines]
 
 
-def _numbers(sample: Array, stats: Statistics, exact: bool, corner: list[str], look: Look, whole: Array | None) -> Shown:
+def _numbers(
+    sample: Array,
+    stats: Statistics,
+    exact: bool,
+    corner: list[str],
+    look: Look,
+    whole: Array | None,
+) -> Shown:
     lines = [figures.line_of(stats, sampled=not exact)] if stats.elements else ["no values"]
     about: dict[str, Any] = {"statistics": figures.for_json(stats.json()), "sampled": not exact}
     lines += corner
     if whole is not None and whole.size <= _FEW:
         about["values"] = figures.for_json(whole)
     flat = sample.ndim < 2 or min(sample.shape[-2:]) < 2
-    if sample.size and (look.heat or (look.heat is None and look.histogram is not True and not flat)):
+    if sample.size and (
+        look.heat or (look.heat is None and look.histogram is not True and not flat)
+    ):
         lines += ["", *_heat(sample, whole is None, look)]
-    if sample.size and (look.histogram or (look.histogram is None and look.heat is not True and flat and sample.size > 16)):
+    if sample.size and (
+        look.histogram
+        or (look.histogram is None and look.heat is not True and flat and sample.size > 16)
+    ):
         found = histogram(sample)
         if found is not None:
-            lines += ["", *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76)))]
+            lines += [
+                "",
+                *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
+            ]
             about["histogram"] = figures.for_json(found._asdict())
     return Shown(lines, about)
 
@@ -163,12 +198,28 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
     lengths = np.diff(some.offsets)
     if not some.shape:
         return Shown([text(some[()])], {"values": figures.for_json(some[()])})
-    stats = {} if not len(lengths) else {"shortest": int(lengths.min()), "longest": int(lengths.max()), "mean": float(lengths.mean())}
-    said = f", {stats['shortest']:,} to {stats['longest']:,} bytes each, mean {figures.number(stats['mean'])}" if stats else ""
+    stats = (
+        {}
+        if not len(lengths)
+        else {
+            "shortest": int(lengths.min()),
+            "longest": int(lengths.max()),
+            "mean": float(lengths.mean()),
+        }
+    )
+    said = (
+        f", {stats['shortest']:,} to {stats['longest']:,} bytes each, mean"
+        f" {figures.number(stats['mean'])}"
+        if stats
+        else ""
+    )
     lines = [f"{total:,} strings{said}{'' if whole else f' (of the first {some.size:,})'}"]
     flat = some.reshape(-1)
     first = [flat[i] for i in range(min(look.rows, some.size))]
-    places = [list(map(int, np.unravel_index(i, some.shape))) if some.size else [] for i in range(len(first))]
+    places = [
+        list(map(int, np.unravel_index(i, some.shape))) if some.size else []
+        for i in range(len(first))
+    ]
     width = max((len(str(place)) for place in places), default=0)
     lines += [f"{place!s:>{width}} {text(item)}" for place, item in zip(places, first, strict=True)]
     lines += [f"... {total - len(first):,} more"] * (total > len(first))
@@ -187,20 +238,37 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
     about: dict[str, Any] = {"rows": total, "sampled": not whole}
     said = ""
     if len(lengths):
-        about["lengths"] = {"shortest": int(lengths.min()), "longest": int(lengths.max()), "mean": float(lengths.mean())}
+        about["lengths"] = {
+            "shortest": int(lengths.min()),
+            "longest": int(lengths.max()),
+            "mean": float(lengths.mean()),
+        }
         mean = figures.number(float(lengths.mean()))
-        said = f", lengths {lengths.min():,} to {lengths.max():,}, mean {mean}, {len(some.values):,} values"
+        said = (
+            f", lengths {lengths.min():,} to {lengths.max():,}, mean {mean}, {len(some.values):,}"
+            " values"
+        )
     lines = [f"{total:,} rows{said}{'' if whole else f' (of the first {len(some):,} rows)'}"]
     if isinstance(some.values, np.ndarray) and len(some.values):
         stats = statistics(some.values)
         lines.append(figures.line_of(stats))
         about["statistics"] = figures.for_json(stats.json())
     count = min(look.rows, len(some))
-    left, digits = len(str(max(count - 1, 0))), len(f"{int(lengths[:count].max()):,}") if count else 1
-    lines += [f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {notebook.listed(some[i])}" for i in range(count)]
+    left, digits = (
+        len(str(max(count - 1, 0))),
+        len(f"{int(lengths[:count].max()):,}") if count else 1,
+    )
+    lines += [
+        f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {notebook.listed(some[i])}"
+        for i in range(count)
+    ]
     lines += [f"... {total - count:,} more rows"] * (total > count)
     if look.histogram and len(lengths) and (found := histogram(lengths)) is not None:
-        lines += ["", "lengths of rows:", *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76)))]
+        lines += [
+            "",
+            "lengths of rows:",
+            *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
+        ]
     full = whole and len(some.values) <= _FEW and total <= _FEW
     about["values"] = figures.for_json((some if full else some[:count]).tolist())
     return Shown(lines, about)
@@ -228,7 +296,11 @@ def _sparse(some: Sparse, whole: bool, look: Look) -> Shown:
     if rank and cells:
         seen = "" if rank <= 2 else " (seen along all but the first two dimensions)"
         paint = look.paint._replace(width=min(look.paint.width - 2, 96))
-        lines += ["", *notebook.dots(some.indices, some.shape, paint), f"where there are values{seen}"]
+        lines += [
+            "",
+            *notebook.dots(some.indices, some.shape, paint),
+            f"where there are values{seen}",
+        ]
     most = some.nnz if whole and some.nnz <= _FEW else count
     about["indices"] = some.indices[:most].tolist()
     about["values"] = figures.for_json(some.values[:most].tolist())

@@ -1,8 +1,9 @@
 """Foreign objects to our tensors and back, one module a framework.
 
-A framework is recognised by the packages that an object's class comes from, so nothing is imported before the user has done so. Each module
-has `to_tensor(obj)` and `about(obj)` (name and device, as text); a target of `to` also has `from_tensor(tensor, device, cast)`, and one
-whose tensors can be tied has `identity(obj)`.
+A framework is recognised by the packages that an object's class comes from, so nothing is imported
+before the user has done so. Each module has `to_tensor(obj)` and `about(obj)` (name and device, as
+text); a target of `to` also has `from_tensor(tensor, device, cast)`, and one whose tensors can be
+tied has `identity(obj)`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ plain = _numpy.plain
 layout = _numpy.layout
 
 _TARGETS = ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")
-_ALIASES = {"tf": "tensorflow", "keras": "tensorflow", "pt": "torch", "np": "numpy", "pyarrow": "arrow", "pa": "arrow"}
+_ALIASES = {
+    "tf": "tensorflow",
+    "keras": "tensorflow",
+    "pt": "torch",
+    "np": "numpy",
+    "pyarrow": "arrow",
+    "pa": "arrow",
+}
 """What people also call them, for suggestions."""
 _ON_HOST = {"numpy": "NumPy", "object": "NumPy", "scipy": "SciPy", "arrow": "Arrow"}
 """Targets that have no devices."""
@@ -43,9 +51,11 @@ def _module(kind: type) -> Any:
 
 
 def leaf(obj: Any) -> Any:
-    """One object of any framework as our tensor. Python's own lists and numbers are not objects of a framework; see `tensor`.
+    """One object of any framework as our tensor. Python's own lists and numbers are not objects of
+    a framework; see `tensor`.
 
-    Two kinds of objects are several tensors: torch's nested tensors of the strided layout are a list of arrays, pandas' DataFrames a dict.
+    Two kinds of objects are several tensors: torch's nested tensors of the strided layout are a
+    list of arrays, pandas' DataFrames a dict.
     """
     if isinstance(obj, (Strings, Sparse, Ragged)):
         return obj
@@ -56,7 +66,8 @@ def leaf(obj: Any) -> Any:
 
 
 def is_python(obj: Any) -> bool:
-    """Whether a value is one of Python's own leaves or containers (or a Bundle, or Quantized), which only the lowering can take apart.
+    """Whether a value is one of Python's own leaves or containers (or a Bundle, or Quantized),
+    which only the lowering can take apart.
 
     >>> is_python([1]), is_python(np.float64(1))
     (True, False)
@@ -64,7 +75,8 @@ def is_python(obj: Any) -> bool:
     if isinstance(obj, dict):
         return "scipy" not in roots(type(obj))  # a DOK array is a dict too
     return obj is None or (
-        isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle, Quantized)) and not isinstance(obj, np.generic)
+        isinstance(obj, (list, tuple, bool, int, float, str, bytes, Bundle, Quantized))
+        and not isinstance(obj, np.generic)
     )
 
 
@@ -72,10 +84,15 @@ def _refusal(obj: Any) -> EncodeError:
     """The error for what is not a value, with the conversion that makes it one."""
     kind = f"{type(obj).__module__}.{type(obj).__qualname__}".removeprefix("builtins.")
     if isinstance(obj, tuple):
-        return EncodeError(f"a namedtuple ({kind}) would come back as a plain tuple", hint="pass tuple(x) or x._asdict()")
+        return EncodeError(
+            f"a namedtuple ({kind}) would come back as a plain tuple",
+            hint="pass tuple(x) or x._asdict()",
+        )
     if isinstance(obj, (bytearray, memoryview)):
         return EncodeError(f"a {kind} would come back as bytes", hint="pass bytes(x)")
-    why = f"{kind} is neither a tensor nor a dict, list, tuple, str, bytes, bool, int, float or None"
+    why = (
+        f"{kind} is neither a tensor nor a dict, list, tuple, str, bytes, bool, int, float or None"
+    )
     return EncodeError(why, hint=_conversion(obj))
 
 
@@ -98,7 +115,11 @@ def _conversion(obj: Any) -> str | None:
     if hasattr(obj, "__dataclass_fields__") and not isinstance(obj, type):
         return "pass dataclasses.asdict(x)"
     if isinstance(obj, (date, time)):
-        return "pass x.isoformat(), or a number such as x.timestamp()" if isinstance(obj, datetime) else "pass x.isoformat()"
+        return (
+            "pass x.isoformat(), or a number such as x.timestamp()"
+            if isinstance(obj, datetime)
+            else "pass x.isoformat()"
+        )
     if isinstance(obj, timedelta):
         return "pass x.total_seconds()"
     if hasattr(obj, "__array__") or hasattr(obj, "__dlpack__"):
@@ -107,13 +128,15 @@ def _conversion(obj: Any) -> str | None:
 
 
 def tensor(obj: Any, *, keep_device: bool = False) -> Any:
-    """Any framework's tensor, a NumPy array, or nested lists, as our Tensor: ndarray, Strings, Sparse or Ragged.
+    """Any framework's tensor, a NumPy array, or nested lists, as our Tensor: ndarray, Strings,
+    Sparse or Ragged.
 
-    Nothing is copied that need not be: in host memory the result shares the object's. (A nested tensor of torch's strided layout is a list
-    of arrays.)
+    Nothing is copied that need not be: in host memory the result shares the object's. (A nested
+    tensor of torch's strided layout is a list of arrays.)
 
-    With `keep_device=True` the result is a Bundle, because an array has no room for what else is known: its `tensor_metadata` says the
-    device, and the name where there is one. A dict of tensors keeps its keys.
+    With `keep_device=True` the result is a Bundle, because an array has no room for what else is
+    known: its `tensor_metadata` says the device, and the name where there is one. A dict of tensors
+    keeps its keys.
 
     >>> tensor([[1, 2], [3, 4]]).dtype, tensor(["a", "b"]).tolist()
     (dtype('int64'), ['a', 'b'])
@@ -121,7 +144,10 @@ def tensor(obj: Any, *, keep_device: bool = False) -> Any:
     if not keep_device:
         return _one(obj)
     items = obj if isinstance(obj, dict) else {about(obj).get("name", "tensor"): obj}
-    return Bundle({name: _one(item) for name, item in items.items()}, tensor_metadata={name: about(item) for name, item in items.items()})
+    return Bundle(
+        {name: _one(item) for name, item in items.items()},
+        tensor_metadata={name: about(item) for name, item in items.items()},
+    )
 
 
 def _one(obj: Any) -> Any:
@@ -143,7 +169,8 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def identity(obj: Any) -> Hashable | None:
-    """The same for two living tensors that are one memory seen in one way, as tied weights of torch are; None where nobody can say.
+    """The same for two living tensors that are one memory seen in one way, as tied weights of torch
+    are; None where nobody can say.
 
     >>> identity(np.zeros(3)) is None
     True
@@ -154,10 +181,12 @@ def identity(obj: Any) -> Hashable | None:
 
 
 def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
-    """A tensor as an object of `framework`: "numpy", "object" (object arrays for strings), "tensorflow", "torch", "jax", "scipy", "arrow".
+    """A tensor as an object of `framework`: "numpy", "object" (object arrays for strings),
+    "tensorflow", "torch", "jax", "scipy", "arrow".
 
-    `device` places it, where the framework has devices. `cast=True` allows a dtype that the framework lacks to become one that it has.
-    Memory is shared where the framework cannot write to what is not the caller's to change, else copied.
+    `device` places it, where the framework has devices. `cast=True` allows a dtype that the
+    framework lacks to become one that it has. Memory is shared where the framework cannot write to
+    what is not the caller's to change, else copied.
 
     A Bundle stays a Bundle with its metadata, and its values become objects of `framework`.
 
@@ -165,13 +194,19 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     array(['a', 'b'], dtype=object)
     """
     if framework not in _TARGETS:
-        raise UsageError(f"unknown framework {framework!r}{choices(_ALIASES.get(framework, framework), _TARGETS)}")
+        raise UsageError(
+            "unknown framework"
+            f" {framework!r}{choices(_ALIASES.get(framework, framework), _TARGETS)}"
+        )
     is_text = isinstance(x, np.ndarray) and x.dtype.kind in "OSUT"  # becomes Strings
     value = x if isinstance(x, (*KINDS, Bundle)) and not is_text else tensor(x)
     if isinstance(value, (list, Bundle)):
         return each(value, framework, device, cast)
     if framework in _ON_HOST and device is not None:
-        raise EncodeError(f"{_ON_HOST[framework]} has no devices; device={device!r} means nothing with to={framework!r}")
+        raise EncodeError(
+            f"{_ON_HOST[framework]} has no devices; device={device!r} means nothing with"
+            f" to={framework!r}"
+        )
     if framework in ("numpy", "object"):
         return np.asarray(value) if framework == "object" and isinstance(value, Strings) else value
     return importlib.import_module(f"{__name__}.{framework}").from_tensor(value, device, cast)

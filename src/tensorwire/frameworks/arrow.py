@@ -1,6 +1,8 @@
-"""PyArrow: arrays and chunked arrays of numbers, strings and lists, fixed-shape tensors, and its Tensor and SparseCOOTensor.
+"""PyArrow: arrays and chunked arrays of numbers, strings and lists, fixed-shape tensors, and its
+Tensor and SparseCOOTensor.
 
-Arrow counts rows: an array has at least one dimension; lists are ragged dimensions, fixed-size lists dense ones. Its memory is read-only.
+Arrow counts rows: an array has at least one dimension; lists are ragged dimensions, fixed-size
+lists dense ones. Its memory is read-only.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ def to_tensor(obj: Any) -> Tensor:
     if not isinstance(obj, (pa.Array, pa.ChunkedArray)):
         hints = {
             (pa.Table, pa.RecordBatch): "many columns; pass dict(zip(x.column_names, x.columns))",
-            (pa.SparseCSRMatrix, pa.SparseCSCMatrix): "not of a layout that is read here; pass x.to_scipy()",
+            (
+                pa.SparseCSRMatrix,
+                pa.SparseCSCMatrix,
+            ): "not of a layout that is read here; pass x.to_scipy()",
             (pa.SparseCSFTensor,): "not of a layout that is read here; pass x.to_tensor()",
             (pa.Scalar,): "no array; pass x.as_py()",
         }
@@ -54,8 +59,14 @@ def to_tensor(obj: Any) -> Tensor:
     if not splits:
         return _items(rows)
     lists = {part.dtype for part, length in zip(splits, uniform, strict=True) if length is None}
-    small = lists == {np.dtype(np.int32)} and all(part[-1] <= np.iinfo(np.int32).max for part in splits)
-    return Ragged(_items(rows), [part.astype(np.int32 if small else np.int64, copy=False) for part in splits], uniform)
+    small = lists == {np.dtype(np.int32)} and all(
+        part[-1] <= np.iinfo(np.int32).max for part in splits
+    )
+    return Ragged(
+        _items(rows),
+        [part.astype(np.int32 if small else np.int64, copy=False) for part in splits],
+        uniform,
+    )
 
 
 def about(obj: Any) -> dict[str, str]:
@@ -64,20 +75,31 @@ def about(obj: Any) -> dict[str, str]:
 
 def _is_ragged(kind: Any) -> bool:
     types = _pa().types
-    return types.is_list(kind) or types.is_large_list(kind) or (types.is_fixed_size_list(kind) and _is_ragged(kind.value_type))
+    return (
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or (types.is_fixed_size_list(kind) and _is_ragged(kind.value_type))
+    )
 
 
 def _whole(rows: Any) -> Any:
     """One array without a dictionary and without nulls."""
     pa = _pa()
     if isinstance(rows, pa.ChunkedArray):
-        if pa.types.is_string(rows.type) or pa.types.is_binary(rows.type):  # together they may need 64-bit offsets
-            rows = rows.cast(pa.large_string() if pa.types.is_string(rows.type) else pa.large_binary())
-        rows = rows.chunk(0) if rows.num_chunks == 1 else rows.combine_chunks()  # which would copy a single one
+        # together they may need 64-bit offsets
+        if pa.types.is_string(rows.type) or pa.types.is_binary(rows.type):
+            rows = rows.cast(
+                pa.large_string() if pa.types.is_string(rows.type) else pa.large_binary()
+            )
+        # which would copy a single one
+        rows = rows.chunk(0) if rows.num_chunks == 1 else rows.combine_chunks()
     if pa.types.is_dictionary(rows.type):
         rows = rows.dictionary_decode()
     if rows.null_count:
-        raise EncodeError(f"{rows.null_count} nulls, which tensors do not have; fill_null(...) or drop_null() first")
+        raise EncodeError(
+            f"{rows.null_count} nulls, which tensors do not have; fill_null(...) or drop_null()"
+            " first"
+        )
     return rows
 
 
@@ -91,7 +113,10 @@ def _items(rows: Any) -> Array | Strings:
     if pa.types.is_fixed_size_list(kind):
         inner = _items(_whole(_cells(rows)))
         return inner.reshape(len(rows), kind.list_size, *inner.shape[1:])
-    for text, names in ((True, ("string", "large_string", "string_view")), (False, ("binary", "large_binary", "binary_view"))):
+    for text, names in (
+        (True, ("string", "large_string", "string_view")),
+        (False, ("binary", "large_binary", "binary_view")),
+    ):
         if any(getattr(pa.types, f"is_{name}")(kind) for name in names):
             return _strings(rows, text)
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -99,7 +124,10 @@ def _items(rows: Any) -> Array | Strings:
     hint = "; pass each field" if pa.types.is_struct(kind) else ""
     if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         hint = f"; cast it to int{kind.bit_width} and keep the unit"
-    raise EncodeError(f"no tensor holds Arrow's {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}")
+    raise EncodeError(
+        "no tensor holds Arrow's"
+        f" {kind}{'; pass x.storage' if isinstance(kind, pa.BaseExtensionType) else hint}"
+    )
 
 
 def _cells(rows: Any) -> Any:
@@ -117,7 +145,9 @@ def _numbers(rows: Any) -> Array:
     if dtype != np.bool_:
         return memory.read_only(np.frombuffer(data, dtype, len(rows), rows.offset * dtype.itemsize))
     first, skipped = divmod(rows.offset, 8)
-    bits = np.unpackbits(np.frombuffer(data, np.uint8, offset=first), count=skipped + len(rows), bitorder="little")
+    bits = np.unpackbits(
+        np.frombuffer(data, np.uint8, offset=first), count=skipped + len(rows), bitorder="little"
+    )
     return memory.read_only(bits[skipped:].view(np.bool_))
 
 
@@ -125,13 +155,16 @@ def _strings(rows: Any, text: bool) -> Strings:
     pa = _pa()
     kind = rows.type
     if not (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
-        rows = rows.cast(pa.large_string() if text else pa.large_binary())  # copies offsets; of views also the data
+        # copies offsets; of views also the data
+        rows = rows.cast(pa.large_string() if text else pa.large_binary())
     _, bounds, data = rows.buffers()
     if not len(rows):  # such an array need not have any offsets
         return Strings(b"", [0], text=text)
     offsets = memory.read_only(np.frombuffer(bounds, np.int64, len(rows) + 1, rows.offset * 8))
     data = memory.read_only(np.frombuffer(data, np.uint8))
-    return Strings(data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets, text=text)
+    return Strings(
+        data[offsets[0] : offsets[-1]], offsets - offsets[0] if offsets[0] else offsets, text=text
+    )
 
 
 def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
@@ -146,7 +179,9 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
         return _rows(tensor, cast)
     count, *inner = tensor.shape
     storage = _rows(tensor.reshape(count, math.prod(inner)), cast)
-    return pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(storage.type.value_type, inner), storage)
+    return pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(storage.type.value_type, inner), storage
+    )
 
 
 def _rows(values: Array | Strings, cast: bool) -> Any:
@@ -154,35 +189,51 @@ def _rows(values: Array | Strings, cast: bool) -> Any:
     pa = _pa()
     if isinstance(values, Strings):
         parts = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
-        found = pa.Array.from_buffers(pa.large_string() if values.text else pa.large_binary(), values.size, parts)
+        found = pa.Array.from_buffers(
+            pa.large_string() if values.text else pa.large_binary(), values.size, parts
+        )
     else:
         found = flat(fit(values, _holds, "Arrow", cast).reshape(-1))
     for axis in range(len(values.shape) - 1, 0, -1):
         size = values.shape[axis]
         if size > np.iinfo(np.int32).max:
-            raise EncodeError(f"rows of {size} elements are too long for Arrow's fixed-size lists, which end at 2**31 - 1")
+            raise EncodeError(
+                f"rows of {size} elements are too long for Arrow's fixed-size lists, which end at"
+                " 2**31 - 1"
+            )
         count = math.prod(values.shape[:axis])
         found = pa.Array.from_buffers(pa.list_(found.type, size), count, [None], children=[found])
     return found
 
 
 def flat(values: Array, present: Array | None = None) -> Any:
-    """Numbers as an array that shares their memory. pyarrow.array would do, but imports pandas where there is one: a third of a second."""
+    """Numbers as an array that shares their memory. pyarrow.array would do, but imports pandas
+    where there is one: a third of a second.
+    """
     pa = _pa()
     kind = pa.from_numpy_dtype(values.dtype)
     bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
-    data = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    data = (
+        np.packbits(values, bitorder="little")
+        if values.dtype == np.bool_
+        else np.ascontiguousarray(values)
+    )
     return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
 def _lists(tensor: Ragged, cast: bool) -> Any:
     pa = _pa()
     if tensor.uniform[-1] is not None:
-        raise EncodeError("Arrow cannot tell a last ragged dimension of one length from a dense one; reshape x.values")
+        raise EncodeError(
+            "Arrow cannot tell a last ragged dimension of one length from a dense one; reshape"
+            " x.values"
+        )
     found = _rows(tensor.values, cast)
     for splits, length in zip(reversed(tensor.row_splits), reversed(tensor.uniform), strict=True):
         if length is not None:
-            found = pa.Array.from_buffers(pa.list_(found.type, length), len(splits) - 1, [None], children=[found])
+            found = pa.Array.from_buffers(
+                pa.list_(found.type, length), len(splits) - 1, [None], children=[found]
+            )
         else:
             kind = pa.ListArray if splits.dtype == np.int32 else pa.LargeListArray
             found = kind.from_arrays(flat(plain(splits)), found)
@@ -192,7 +243,12 @@ def _lists(tensor: Ragged, cast: bool) -> Any:
 def _sparse(tensor: Sparse, cast: bool) -> Any:
     if len(tensor.values.shape) != 1:
         raise EncodeError("Arrow has no hybrid sparse tensors; pass x.to_dense()")
-    values = fit(tensor.values, lambda row: _holds(row) and row.name != "bool", "Arrow's SparseCOOTensor", cast)
+    values = fit(
+        tensor.values,
+        lambda row: _holds(row) and row.name != "bool",
+        "Arrow's SparseCOOTensor",
+        cast,
+    )
     indices = plain(tensor.indices)
     if not indices.size:  # Arrow takes the strides that NumPy gives to empty arrays for gaps
         indices = np.lib.stride_tricks.as_strided(indices, strides=(8, 8))

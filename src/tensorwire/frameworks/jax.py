@@ -1,4 +1,6 @@
-"""JAX: arrays and BCOO. Without x64 JAX makes 32-bit types of 64-bit ones in silence; here that is an error, or what `cast=True` is for."""
+"""JAX: arrays and BCOO. Without x64 JAX makes 32-bit types of 64-bit ones in silence; here that is
+an error, or what `cast=True` is for.
+"""
 
 from __future__ import annotations
 
@@ -39,30 +41,48 @@ def to_tensor(obj: Any) -> Tensor:
 def about(obj: Any) -> dict[str, str]:
     part = getattr(obj, "data", obj)  # a BCOO is where its data is
     devices = part.devices() if hasattr(part, "devices") else ()
-    return {"device": ",".join(sorted(f"{device.platform}:{device.id}" for device in devices)) or "cpu:0"}
+    return {
+        "device": (
+            ",".join(sorted(f"{device.platform}:{device.id}" for device in devices)) or "cpu:0"
+        )
+    }
 
 
 def _dense(obj: Any) -> Array:
     jax = _jax()
     if isinstance(obj, jax.core.Tracer):
-        raise EncodeError("an array that JAX is tracing (inside jit, grad, vmap ...) has no values; call this outside of it")
+        raise EncodeError(
+            "an array that JAX is tracing (inside jit, grad, vmap ...) has no values; call this"
+            " outside of it"
+        )
     if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
-        raise EncodeError(f"an array of {obj.dtype} is no array of numbers; jax.random.key_data(x) makes one of PRNG keys")
+        raise EncodeError(
+            f"an array of {obj.dtype} is no array of numbers; jax.random.key_data(x) makes one of"
+            " PRNG keys"
+        )
     if obj.is_deleted():
         raise EncodeError("this array was deleted or donated, so its values are gone")
     if not obj.is_fully_addressable:
         raise EncodeError(
-            "parts of this array are in other processes; jax.experimental.multihost_utils.process_allgather(x, tiled=True) collects them"
+            "parts of this array are in other processes;"
+            " jax.experimental.multihost_utils.process_allgather(x, tiled=True) collects them"
         )
     return plain(np.asarray(obj))  # in host memory: the array's own, read-only
 
 
 def _bcoo(obj: Any) -> Sparse:
     if obj.n_batch:
-        raise EncodeError("a BCOO with batch dimensions; x.update_layout(n_batch=0) makes one without")
+        raise EncodeError(
+            "a BCOO with batch dimensions; x.update_layout(n_batch=0) makes one without"
+        )
     indices, values = _dense(obj.indices), _dense(obj.data)
-    inside = (indices < np.array(obj.shape[: indices.shape[1]], np.int64)).all(axis=1)  # what lies outside is padding
-    return Sparse(indices, values, obj.shape) if inside.all() else Sparse(indices[inside], values[inside], obj.shape)
+    # what lies outside is padding
+    inside = (indices < np.array(obj.shape[: indices.shape[1]], np.int64)).all(axis=1)
+    return (
+        Sparse(indices, values, obj.shape)
+        if inside.all()
+        else Sparse(indices[inside], values[inside], obj.shape)
+    )
 
 
 def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
@@ -73,11 +93,18 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     values, order = _lend(tensor.values, device, cast), tensor.order
     indices = _lend(tensor.indices, device, cast=True)  # which fails for indices that do not fit
     sparse = require("jax.experimental.sparse")
-    return sparse.BCOO((values, indices), shape=tensor.shape, indices_sorted=order.sorted, unique_indices=not order.duplicates)
+    return sparse.BCOO(
+        (values, indices),
+        shape=tensor.shape,
+        indices_sorted=order.sorted,
+        unique_indices=not order.duplicates,
+    )
 
 
 def _lend(values: Any, device: Any, cast: bool) -> Any:
-    """JAX uses aligned memory in place, read-only memory too, and copies the rest in the background; so we copy what it may not have."""
+    """JAX uses aligned memory in place, read-only memory too, and copies the rest in the
+    background; so we copy what it may not have.
+    """
     jax = _jax()
     array = _narrow(fit(values, _holds, "JAX", cast), cast)
     if not array.flags.writeable or array.__array_interface__["data"][0] % ALIGNMENT:
@@ -94,14 +121,17 @@ def _holds(row: dtypes.DType) -> bool:
 
 
 def _narrow(array: Array, cast: bool) -> Array:
-    """The array in the dtype that JAX would make of it; floats may be rounded, integers and infinities never made of others."""
+    """The array in the dtype that JAX would make of it; floats may be rounded, integers and
+    infinities never made of others.
+    """
     narrow = np.dtype(_jax().dtypes.canonicalize_dtype(array.dtype))
     if narrow == array.dtype:
         return array
     name = dtypes.of(array.dtype).name
     if not cast:
         raise EncodeError(
-            f"JAX without x64 turns {name} into {narrow}; cast=True allows it, jax.config.update('jax_enable_x64', True) avoids it"
+            f"JAX without x64 turns {name} into {narrow}; cast=True allows it,"
+            " jax.config.update('jax_enable_x64', True) avoids it"
         )
     try:
         with np.errstate(over="raise", invalid="ignore"):
@@ -109,7 +139,10 @@ def _narrow(array: Array, cast: bool) -> Array:
     except FloatingPointError:
         found = None
     if found is None or (array.dtype.kind in "iu" and not np.array_equal(found, array)):
-        raise EncodeError(f"a value past {narrow}, which is what JAX without x64 has for {name}; jax.config.update('jax_enable_x64', True)")
+        raise EncodeError(
+            f"a value past {narrow}, which is what JAX without x64 has for {name};"
+            " jax.config.update('jax_enable_x64', True)"
+        )
     return found
 
 

@@ -23,5 +23,7 @@ def about(obj: Any) -> dict[str, str]:
 
 def _value(obj: Any) -> Any:
     if type(obj).__name__ == "KerasTensor" or not hasattr(obj, "value"):
-        raise EncodeError(f"a {type(obj).__name__} has no values; pass a variable, or what model.predict gives")
+        raise EncodeError(
+            f"a {type(obj).__name__} has no values; pass a variable, or what model.predict gives"
+        )
     return obj.value

@@ -24,7 +24,9 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def plain(array: Array) -> Array:
-    """The array as every wire wants it: a known dtype, little-endian, in C order. The same object where it is so already."""
+    """The array as every wire wants it: a known dtype, little-endian, in C order. The same object
+    where it is so already.
+    """
     dtypes.of(array.dtype)
     return layout(array)
 
@@ -36,11 +38,14 @@ def layout(array: Array) -> Array:
         return array
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    return np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray makes 0-d arrays 1-d
+    # ascontiguousarray makes 0-d arrays 1-d
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def strings(array: Array) -> Strings:
-    """S, U, object and StringDType arrays. S and U cannot tell trailing NULs from padding, so there they are padding."""
+    """S, U, object and StringDType arrays. S and U cannot tell trailing NULs from padding, so there
+    they are padding.
+    """
     kind = array.dtype.kind
     if kind == "S":
         return _fixed(array)
@@ -76,7 +81,10 @@ def _unicode(array: Array) -> Strings:
         data = str(codes.data, "utf-32-le").encode()
     except UnicodeDecodeError as error:
         index = int(np.searchsorted(ends, error.start // 4, side="right")) - 1
-        raise EncodeError(f"string {index} has a lone surrogate, or no character at all, so it is not text that UTF-8 can hold") from None
+        raise EncodeError(
+            f"string {index} has a lone surrogate, or no character at all, so it is not text that"
+            " UTF-8 can hold"
+        ) from None
     offsets = np.zeros(len(codes) + 1, np.int64)
     np.cumsum(1 + (codes >= 0x80) + (codes >= 0x800) + (codes >= 0x10000), out=offsets[1:])
     return trusted(Strings, np.frombuffer(data, np.uint8), offsets[ends], array.shape, True)
@@ -85,19 +93,29 @@ def _unicode(array: Array) -> Strings:
 def _cells(array: Array, unit: Any) -> Array:
     """Strings of fixed width, one row each."""
     width = array.dtype.itemsize // np.dtype(unit).itemsize
-    return np.ascontiguousarray(array).reshape(-1).view(unit).reshape(array.size, width) if width else np.zeros((array.size, 0), unit)
+    return (
+        np.ascontiguousarray(array).reshape(-1).view(unit).reshape(array.size, width)
+        if width
+        else np.zeros((array.size, 0), unit)
+    )
 
 
 def _used(cells: Array) -> tuple[Array, Array]:
     """(length of each row, which cells they are): zeros at the end are padding."""
     width = cells.shape[1]
     some = cells != 0
-    lengths = np.where(some.any(axis=1), width - some[:, ::-1].argmax(axis=1), 0) if width else np.zeros(len(cells), np.int64)
+    lengths = (
+        np.where(some.any(axis=1), width - some[:, ::-1].argmax(axis=1), 0)
+        if width
+        else np.zeros(len(cells), np.int64)
+    )
     return lengths, np.arange(width) < lengths[:, None]
 
 
 def from_python(obj: Any) -> Tensor:
-    """Nested lists (and numbers and strings) as an array; nothing is rounded, and nothing is guessed for rows of different lengths."""
+    """Nested lists (and numbers and strings) as an array; nothing is rounded, and nothing is
+    guessed for rows of different lengths.
+    """
     first = obj
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
@@ -105,10 +123,18 @@ def from_python(obj: Any) -> Tensor:
     try:
         array = np.array(obj, object) if is_string else np.array(obj)
     except ValueError as error:
-        raise EncodeError(f"these lists do not make an array ({error}); tw.Ragged.of(rows) takes rows of different lengths") from None
+        raise EncodeError(
+            f"these lists do not make an array ({error}); tw.Ragged.of(rows) takes rows of"
+            " different lengths"
+        ) from None
     if array.dtype.kind == "O" and not is_string:
-        raise EncodeError("these values do not make an array of numbers; integers must fit 64 bits, and None is no number")
-    if array.dtype.kind == "O" and any(isinstance(item, (list, tuple)) for item in array.reshape(-1).tolist()):
+        raise EncodeError(
+            "these values do not make an array of numbers; integers must fit 64 bits, and None is"
+            " no number"
+        )
+    if array.dtype.kind == "O" and any(
+        isinstance(item, (list, tuple)) for item in array.reshape(-1).tolist()
+    ):
         raise EncodeError("these lists have different lengths; tw.Ragged.of(rows) takes them")
     if (
         array.dtype == np.float64

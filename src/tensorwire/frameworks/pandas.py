@@ -1,4 +1,6 @@
-"""pandas: a Series is a tensor, a DataFrame a dict of its columns. An index of labels would be lost, so it is refused."""
+"""pandas: a Series is a tensor, a DataFrame a dict of its columns. An index of labels would be
+lost, so it is refused.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,18 @@ def to_tensor(obj: Any) -> Any:
         _check_index(obj)
         names = list(obj.columns)
         if len(set(names)) != len(names):
-            raise EncodeError("a DataFrame with several columns of one name", hint="rename them: x.columns = [...]")
+            raise EncodeError(
+                "a DataFrame with several columns of one name",
+                hint="rename them: x.columns = [...]",
+            )
         return {name: _column(obj[name], str(name)) for name in names}
     if hasattr(obj, "to_numpy") and getattr(obj, "ndim", 0) == 1:
         if hasattr(obj, "index"):
             _check_index(obj)
         return _column(obj, None)
-    raise EncodeError(f"pandas' {kind} is neither a DataFrame nor a Series", hint="pass x.to_numpy()")
+    raise EncodeError(
+        f"pandas' {kind} is neither a DataFrame nor a Series", hint="pass x.to_numpy()"
+    )
 
 
 def about(obj: Any) -> dict[str, str]:
@@ -32,16 +39,23 @@ def about(obj: Any) -> dict[str, str]:
 
 def _check_index(obj: Any) -> None:
     """An unnamed index of integers only numbers the rows; any other has data."""
-    if obj.index.name is not None or getattr(obj.index, "nlevels", 1) > 1 or getattr(obj.index.dtype, "kind", "O") not in "iu":
+    if (
+        obj.index.name is not None
+        or getattr(obj.index, "nlevels", 1) > 1
+        or getattr(obj.index.dtype, "kind", "O") not in "iu"
+    ):
         hint = "x.reset_index() makes the index a column, x.reset_index(drop=True) drops it"
         raise EncodeError("the labels of the index would be lost", hint=hint)
 
 
 def _column(series: Any, name: str | None) -> Tensor:
-    floats = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fc"  # whose NaN is a value
+    # whose NaN is a value
+    floats = isinstance(series.dtype, np.dtype) and series.dtype.kind in "fc"
     if not floats and bool(series.isna().any()):
         hint = "fill them with x.fillna(...), or leave them out with x.dropna()"
-        raise EncodeError("missing values (NA, None, NaT), which no tensor has", tensor=name, hint=hint)
+        raise EncodeError(
+            "missing values (NA, None, NaT), which no tensor has", tensor=name, hint=hint
+        )
     try:
         return _numpy.to_tensor(series.to_numpy())
     except EncodeError as error:

@@ -24,7 +24,11 @@ def to_tensor(obj: Any) -> Tensor:
     if obj.format == "dia":
         return _diagonals(obj)
     coo = obj.tocoo(copy=False)  # stored zeros and duplicates stay
-    return Sparse(np.stack(getattr(coo, "coords", None) or (coo.row, coo.col), axis=1), plain(coo.data), coo.shape)
+    return Sparse(
+        np.stack(getattr(coo, "coords", None) or (coo.row, coo.col), axis=1),
+        plain(coo.data),
+        coo.shape,
+    )
 
 
 def about(obj: Any) -> dict[str, str]:
@@ -36,7 +40,11 @@ def _diagonals(obj: Any) -> Sparse:
     columns = np.arange(obj.data.shape[1])
     rows = columns - np.asarray(obj.offsets, np.int64)[:, None]
     inside = (rows >= 0) & (rows < obj.shape[0]) & (columns < obj.shape[1])
-    return Sparse(np.stack([rows[inside], np.broadcast_to(columns, rows.shape)[inside]], axis=1), obj.data[inside], obj.shape)
+    return Sparse(
+        np.stack([rows[inside], np.broadcast_to(columns, rows.shape)[inside]], axis=1),
+        obj.data[inside],
+        obj.shape,
+    )
 
 
 def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:

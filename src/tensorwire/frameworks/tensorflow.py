@@ -1,4 +1,6 @@
-"""TensorFlow: eager tensors and variables, SparseTensor, RaggedTensor, IndexedSlices. Symbolic tensors have no values to write."""
+"""TensorFlow: eager tensors and variables, SparseTensor, RaggedTensor, IndexedSlices. Symbolic
+tensors have no values to write.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def to_tensor(obj: Any) -> Tensor:
         return _dense(obj)
     if isinstance(obj, tf.TensorShape):
         raise EncodeError("a TensorShape is no tensor; pass x.as_list()")
-    hint = "; tf.convert_to_tensor(x) makes a tensor of it" if isinstance(obj, tf.IndexedSlices) else ""
+    hint = (
+        "; tf.convert_to_tensor(x) makes a tensor of it"
+        if isinstance(obj, tf.IndexedSlices)
+        else ""
+    )
     raise EncodeError(f"{type(obj).__name__} is no tensor with values{hint}")
 
 
@@ -45,7 +51,8 @@ def _dense(obj: Any) -> Array | Strings:
         obj = obj.read_value() if tf.executing_eagerly() else obj
     if not hasattr(obj, "numpy") or tf.is_symbolic_tensor(obj):
         raise EncodeError(
-            "a symbolic tensor (inside tf.function or Dataset.map) has no values yet; keep tf.io there, or wrap the call in tf.py_function"
+            "a symbolic tensor (inside tf.function or Dataset.map) has no values yet; keep tf.io"
+            " there, or wrap the call in tf.py_function"
         )
     if obj.dtype == tf.string:
         return strings(obj.numpy() if obj.shape.rank else np.array(obj.numpy(), object))
@@ -53,7 +60,8 @@ def _dense(obj: Any) -> Array | Strings:
     if row is None or row.reading_only:
         way = "tf.bitcast it to its integer type first" if row else "it holds no data"
         raise EncodeError(f"tensors of {obj.dtype.name} cannot be written; {way}")
-    # Unlike .numpy(), asarray does not copy a tensor that lies in host memory; but it fails on scalars of ml_dtypes.
+    # Unlike .numpy(), asarray does not copy a tensor that lies in host memory; but it fails on
+    # scalars of ml_dtypes.
     return plain(np.asarray(obj if obj.shape.rank else obj.numpy(), row.numpy))
 
 
@@ -75,15 +83,25 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
         if isinstance(tensor, Sparse):
             if tensor.values.ndim != 1:
                 raise EncodeError("TensorFlow has no hybrid sparse tensors; convert x.to_dense()")
-            return tf.SparseTensor(tf.constant(tensor.indices), _constant(tf, tensor.values), tf.constant(tensor.dense_shape))
+            return tf.SparseTensor(
+                tf.constant(tensor.indices),
+                _constant(tf, tensor.values),
+                tf.constant(tensor.dense_shape),
+            )
         if isinstance(tensor, Ragged):
             values = _constant(tf, tensor.values)
-            for splits, length in zip(reversed(tensor.row_splits), reversed(tensor.uniform), strict=True):
+            for splits, length in zip(
+                reversed(tensor.row_splits), reversed(tensor.uniform), strict=True
+            ):
                 if length is None:
-                    values = tf.RaggedTensor.from_row_splits(values, tf.constant(splits), validate=False)
+                    values = tf.RaggedTensor.from_row_splits(
+                        values, tf.constant(splits), validate=False
+                    )
                 else:
                     rows = tf.constant(len(splits) - 1, splits.dtype)
-                    values = tf.RaggedTensor.from_uniform_row_length(values, tf.constant(length, splits.dtype), rows, validate=False)
+                    values = tf.RaggedTensor.from_uniform_row_length(
+                        values, tf.constant(length, splits.dtype), rows, validate=False
+                    )
             return values
         return _constant(tf, tensor)
 

@@ -1,6 +1,7 @@
 """PyTorch: dense, sparse and nested tensors.
 
-torch knows no read-only memory, so `from_tensor` lends it writable memory only and copies the rest. `to_tensor` lends the tensor's own.
+torch knows no read-only memory, so `from_tensor` lends it writable memory only and copies the rest.
+`to_tensor` lends the tensor's own.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from .numpy import plain
 _PAIRS = "float4_e2m1fn_x2"
 """torch's dtype of two float4_e2m1fn an element, the first in the lower half."""
 _BITS = {"bfloat16": "int16"} | dict.fromkeys(
-    ("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"), "uint8"
+    ("float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    "uint8",
 )
-"""What NumPy lacks and ml_dtypes has passes between torch and NumPy as integers of the same width."""
+"""What NumPy lacks and ml_dtypes has passes between torch and NumPy as integers of the same width.
+"""
 
 
 @functools.cache
@@ -33,18 +36,25 @@ def _torch() -> Any:
 
 
 def to_tensor(obj: Any) -> Tensor | list[Array]:
-    """A nested tensor of the strided layout is a list of arrays: its parts may differ in every dimension."""
+    """A nested tensor of the strided layout is a list of arrays: its parts may differ in every
+    dimension.
+    """
     torch = _torch()
     if not isinstance(obj, torch.Tensor):
         hint = {"Module": "; pass x.state_dict()", "Size": "; pass tuple(x)"}
-        found = next((hint[base.__name__] for base in type(obj).__mro__ if base.__name__ in hint), "")
+        found = next(
+            (hint[base.__name__] for base in type(obj).__mro__ if base.__name__ in hint), ""
+        )
         raise EncodeError(f"torch's {type(obj).__name__} is no tensor{found}")
     if torch.nn.parameter.is_lazy(obj):
         raise EncodeError("an uninitialized parameter has no values yet; run its lazy module once")
     if obj.is_nested:
-        return _jagged(obj) if obj.layout is torch.jagged else [_dense(part) for part in obj.unbind()]
+        return (
+            _jagged(obj) if obj.layout is torch.jagged else [_dense(part) for part in obj.unbind()]
+        )
     if obj.layout is torch.sparse_coo:
-        return Sparse(_dense(obj._indices()).T, _dense(obj._values()), obj.shape)  # indices() would refuse an uncoalesced one
+        # indices() would refuse an uncoalesced one
+        return Sparse(_dense(obj._indices()).T, _dense(obj._values()), obj.shape)
     if obj.layout in (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc):
         return _compressed(obj)
     return _dense(obj)
@@ -55,30 +65,59 @@ def about(obj: Any) -> dict[str, str]:
 
 
 def identity(obj: Any) -> Hashable | None:
-    """Equal for two living tensors that are the same memory seen the same way, as tied weights are; None for what cannot be compared."""
+    """Equal for two living tensors that are the same memory seen the same way, as tied weights are;
+    None for what cannot be compared.
+    """
     torch = _torch()
-    if not isinstance(obj, torch.Tensor) or obj.layout is not torch.strided or _refusal(obj) or not obj.numel():
+    if (
+        not isinstance(obj, torch.Tensor)
+        or obj.layout is not torch.strided
+        or _refusal(obj)
+        or not obj.numel()
+    ):
         return None
-    return obj.device, obj.data_ptr(), obj.dtype, tuple(obj.shape), obj.stride(), obj.is_conj(), obj.is_neg()
+    return (
+        obj.device,
+        obj.data_ptr(),
+        obj.dtype,
+        tuple(obj.shape),
+        obj.stride(),
+        obj.is_conj(),
+        obj.is_neg(),
+    )
 
 
 def _refusal(obj: Any) -> str | None:
-    """Why a tensor has no values of its own. Reading it all the same may give garbage, not an error."""
+    """Why a tensor has no values of its own. Reading it all the same may give garbage, not an
+    error.
+    """
     torch = _torch()
     if torch.nn.parameter.is_lazy(obj) or obj.is_nested:
         return "it has no memory of its own"
     if obj.is_meta:
         return "a meta tensor has no values; load them, or materialize it on a device"
     if torch._C._functorch.is_functorch_wrapped_tensor(obj) or torch._is_functional_tensor(obj):
-        return "a tensor inside torch.func (vmap, grad, functionalize) has no values; call this outside of it"
+        return (
+            "a tensor inside torch.func (vmap, grad, functionalize) has no values; call this"
+            " outside of it"
+        )
     if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
-        return f"a {type(obj).__name__} is no plain tensor (fake, distributed or masked ones are not); pass the tensor that it stands for"
+        return (
+            f"a {type(obj).__name__} is no plain tensor (fake, distributed or masked ones are not);"
+            " pass the tensor that it stands for"
+        )
     if obj.is_quantized:
-        return "a quantized tensor is more than its integers; pass x.dequantize(), or x.int_repr() and its scale and zero point"
+        return (
+            "a quantized tensor is more than its integers; pass x.dequantize(), or x.int_repr() and"
+            " its scale and zero point"
+        )
     if obj.layout is not torch.strided:
         return f"a tensor of layout {obj.layout} cannot be read; pass x.to_dense()"
     if obj.numel() and not obj.untyped_storage().nbytes():
-        return "the memory of this tensor was freed (as FSDP does with what is sharded); gather it first"
+        return (
+            "the memory of this tensor was freed (as FSDP does with what is sharded); gather it"
+            " first"
+        )
     return None
 
 
@@ -107,18 +146,26 @@ def _row(dtype: Any) -> dtypes.DType:
     name = str(dtype).removeprefix("torch.")
     row = dtypes.BY_NAME.get(name)
     if row is None or not _holds(row):
-        raise EncodeError(f"no format holds torch's {name}; convert it with x.to(...), or pass its bytes: x.view(torch.uint8)")
+        raise EncodeError(
+            f"no format holds torch's {name}; convert it with x.to(...), or pass its bytes:"
+            " x.view(torch.uint8)"
+        )
     return row
 
 
 def _holds(row: dtypes.DType) -> bool:
-    """torch also names int4 and the like, but has no tensors of them: nothing can be computed with them, nor read."""
+    """torch also names int4 and the like, but has no tensors of them: nothing can be computed with
+    them, nor read.
+    """
     return hasattr(_torch(), row.name) and (row.numpy.isbuiltin == 1 or row.name in _BITS)
 
 
 def _jagged(obj: Any) -> Ragged:
     if obj._ragged_idx != 1:
-        raise EncodeError(f"a nested tensor whose ragged dimension is {obj._ragged_idx}; transpose it to dimension 1")
+        raise EncodeError(
+            f"a nested tensor whose ragged dimension is {obj._ragged_idx}; transpose it to"
+            " dimension 1"
+        )
     if obj.lengths() is not None:  # rows with gaps between them, as nested.narrow makes
         obj = obj.contiguous()
     splits = _dense(obj.offsets()).astype(np.int64, copy=False)
@@ -127,20 +174,29 @@ def _jagged(obj: Any) -> Ragged:
 
 
 def _compressed(obj: Any) -> Sparse:
-    """CSR, CSC, BSR and BSC as COO, batched and hybrid ones too. The values stay in the order in which they are stored."""
+    """CSR, CSC, BSR and BSC as COO, batched and hybrid ones too. The values stay in the order in
+    which they are stored.
+    """
     torch = _torch()
     by_row = obj.layout in (torch.sparse_csr, torch.sparse_bsr)
     starts = _dense(obj.crow_indices() if by_row else obj.ccol_indices())
     minor = _dense(obj.col_indices() if by_row else obj.row_indices())
     values, batch, count = _dense(obj.values()), starts.shape[:-1], minor.size
-    major = np.repeat(np.tile(np.arange(starts.shape[-1] - 1), math.prod(batch)), np.diff(starts).reshape(-1))
+    major = np.repeat(
+        np.tile(np.arange(starts.shape[-1] - 1), math.prod(batch)), np.diff(starts).reshape(-1)
+    )
     values = values.reshape(count, *values.shape[minor.ndim :])
     if obj.layout in (torch.sparse_csr, torch.sparse_csc):
         values = values[:, None, None]  # blocks of one by one
     _, high, wide, *inner = values.shape
     rows, columns = (major, minor.reshape(-1)) if by_row else (minor.reshape(-1), major)
-    cells: list[Array] = [np.repeat(np.arange(math.prod(batch)), minor.shape[-1])[:, None, None]] if batch else []
-    cells += [rows[:, None, None] * high + np.arange(high)[:, None], columns[:, None, None] * wide + np.arange(wide)]
+    cells: list[Array] = (
+        [np.repeat(np.arange(math.prod(batch)), minor.shape[-1])[:, None, None]] if batch else []
+    )
+    cells += [
+        rows[:, None, None] * high + np.arange(high)[:, None],
+        columns[:, None, None] * wide + np.arange(wide),
+    ]
     flat = [np.broadcast_to(cell, (count, high, wide)).reshape(-1) for cell in cells]
     indices = np.stack([*np.unravel_index(flat[0], batch), *flat[1:]] if batch else flat, axis=1)
     return Sparse(indices, values.reshape(count * high * wide, *inner), obj.shape)
@@ -151,17 +207,31 @@ def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
     if isinstance(tensor, Sparse):
         order = tensor.order
         values = _lend(tensor.values, device, cast)
-        indices = _lend(tensor.indices.T, device, cast)  # contiguous: not every kernel of torch looks at the strides
+        # contiguous: not every kernel of torch looks at the strides
+        indices = _lend(tensor.indices.T, device, cast)
         coalesced = order.sorted and not order.duplicates
-        return torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False, is_coalesced=coalesced)
+        return torch.sparse_coo_tensor(
+            indices, values, tensor.shape, check_invariants=False, is_coalesced=coalesced
+        )
     if isinstance(tensor, Ragged):
         if tensor.ragged_rank > 1:
-            raise EncodeError(f"torch's nested tensors have one ragged dimension, not {tensor.ragged_rank}; convert the rows one by one")
+            raise EncodeError(
+                f"torch's nested tensors have one ragged dimension, not {tensor.ragged_rank};"
+                " convert the rows one by one"
+            )
         if tensor.uniform[0] is not None:
-            raise EncodeError("torch has no ragged dimension whose rows have one length; reshape x.values, which are dense")
+            raise EncodeError(
+                "torch has no ragged dimension whose rows have one length; reshape x.values, which"
+                " are dense"
+            )
         if tensor.row_splits[0].dtype != np.int64:
-            raise EncodeError("torch's nested tensors have int64 offsets; pass tw.Ragged(x.values, x.row_splits[0].astype('int64'))")
-        return torch.nested.nested_tensor_from_jagged(_lend(tensor.values, device, cast), _lend(tensor.row_splits[0], device, cast))
+            raise EncodeError(
+                "torch's nested tensors have int64 offsets; pass tw.Ragged(x.values,"
+                " x.row_splits[0].astype('int64'))"
+            )
+        return torch.nested.nested_tensor_from_jagged(
+            _lend(tensor.values, device, cast), _lend(tensor.row_splits[0], device, cast)
+        )
     return _lend(tensor, device, cast)
 
 

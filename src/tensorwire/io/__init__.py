@@ -1,8 +1,9 @@
 """tf.io's names, arguments and meaning, without TensorFlow.
 
-Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a scalar is bytes). dtypes are tf.DType,
-NumPy dtypes or names; `name=` is ignored. Inside `tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep
-`tf.io` there. Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
+Results are bytes and arrays, so `.numpy()` is dropped: string tensors are object arrays of bytes (a
+scalar is bytes). dtypes are tf.DType, NumPy dtypes or names; `name=` is ignored. Inside
+`tf.function` or `Dataset.map` tensors are symbolic and raise EncodeError: keep `tf.io` there.
+Reading is strict; `tf_compat=True` accepts what TensorFlow accepts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,24 @@ from .._optional import lazily
 
 if TYPE_CHECKING:
     from .examples import parse_example, parse_single_example
-    from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, SparseFeature, VarLenFeature
+    from .features import (
+        FixedLenFeature,
+        FixedLenSequenceFeature,
+        RaggedFeature,
+        SparseFeature,
+        VarLenFeature,
+    )
     from .records import TFRecordOptions, TFRecordWriter, tf_record_iterator
     from .sequences import parse_sequence_example, parse_single_sequence_example
     from .strings import decode_base64, decode_raw, encode_base64
-    from .tensors import deserialize_many_sparse, parse_sparse, parse_tensor, serialize_many_sparse, serialize_sparse, serialize_tensor
+    from .tensors import (
+        deserialize_many_sparse,
+        parse_sparse,
+        parse_tensor,
+        serialize_many_sparse,
+        serialize_sparse,
+        serialize_tensor,
+    )
 
 _HOME = {
     "examples": "parse_example parse_single_example",
@@ -25,7 +39,10 @@ _HOME = {
     "records": "TFRecordOptions TFRecordWriter tf_record_iterator",
     "sequences": "parse_sequence_example parse_single_sequence_example",
     "strings": "decode_base64 decode_raw encode_base64",
-    "tensors": "deserialize_many_sparse parse_sparse parse_tensor serialize_many_sparse serialize_sparse serialize_tensor",
+    "tensors": (
+        "deserialize_many_sparse parse_sparse parse_tensor serialize_many_sparse serialize_sparse"
+        " serialize_tensor"
+    ),
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 

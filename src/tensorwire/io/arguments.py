@@ -1,4 +1,6 @@
-"""What the functions here take and give: tensors and strings of any framework in, arrays and bytes out, as TensorFlow would."""
+"""What the functions here take and give: tensors and strings of any framework in, arrays and bytes
+out, as TensorFlow would.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,32 @@ from ..core.tensors import Array, Strings, describe
 
 
 def tensor(obj: Any) -> Any:
-    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else int64; Python's floats become float32."""
+    """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else
+    int64; Python's floats become float32.
+    """
     value = frameworks.tensor(_listed(obj))
-    if not isinstance(value, np.ndarray) or not isinstance(obj, (list, tuple, int, float)) or isinstance(obj, (bool, np.generic)):
+    if (
+        not isinstance(value, np.ndarray)
+        or not isinstance(obj, (list, tuple, int, float))
+        or isinstance(obj, (bool, np.generic))
+    ):
         return value
     if value.dtype.kind in "iu":
         small = not value.size or (value.min() >= -(1 << 31) and value.max() < 1 << 31)
-        return value.astype(np.int32 if small else np.int64) if value.dtype != np.uint64 or small else value
+        return (
+            value.astype(np.int32 if small else np.int64)
+            if value.dtype != np.uint64 or small
+            else value
+        )
     return value.astype(np.float32) if value.dtype == np.float64 and _all_python(obj) else value
 
 
 def _all_python(obj: Any) -> bool:
-    return all(map(_all_python, obj)) if isinstance(obj, (list, tuple)) else type(obj) in (bool, int, float)
+    return (
+        all(map(_all_python, obj))
+        if isinstance(obj, (list, tuple))
+        else type(obj) in (bool, int, float)
+    )
 
 
 def _listed(obj: Any) -> Any:
@@ -54,7 +70,11 @@ def strings(obj: Any) -> Strings:
     """A string tensor of any framework, or nested lists. Without an element, lists and arrays are
     taken for strings, as TensorFlow does."""
     value = frameworks.tensor(_listed(obj))
-    if isinstance(value, np.ndarray) and not value.size and isinstance(obj, (list, tuple, np.ndarray)):
+    if (
+        isinstance(value, np.ndarray)
+        and not value.size
+        and isinstance(obj, (list, tuple, np.ndarray))
+    ):
         return Strings.of([], value.shape, text=False)
     if not isinstance(value, Strings):
         raise EncodeError(f"this takes a string tensor, not {describe(value)}")
@@ -86,7 +106,9 @@ def objects(value: Any) -> Any:
 
 
 class Messages(NamedTuple):
-    """Serialized messages: message i is data[starts[i]:starts[i] + sizes[i]]. `one` says that it was given as a scalar, not as a vector."""
+    """Serialized messages: message i is data[starts[i]:starts[i] + sizes[i]]. `one` says that it
+    was given as a scalar, not as a vector.
+    """
 
     data: Any
     starts: Array
@@ -95,19 +117,34 @@ class Messages(NamedTuple):
 
 
 def messages(serialized: Any, names: Any, one: bool = False) -> Messages:
-    """bytes, or a string tensor of rank 0 or 1; with `one` only rank 0. `names` has a name for each, or is None."""
+    """bytes, or a string tensor of rank 0 or 1; with `one` only rank 0. `names` has a name for
+    each, or is None.
+    """
     if isinstance(serialized, (bytes, bytearray, memoryview)):
-        found = Messages(serialized, np.zeros(1, np.int64), np.array([memoryview(serialized).nbytes]), True)
-    elif isinstance(serialized, (list, tuple)) and all(isinstance(item, bytes) for item in serialized):
+        found = Messages(
+            serialized, np.zeros(1, np.int64), np.array([memoryview(serialized).nbytes]), True
+        )
+    elif isinstance(serialized, (list, tuple)) and all(
+        isinstance(item, bytes) for item in serialized
+    ):
         sizes = np.fromiter(map(len, serialized), np.int64, len(serialized))
         found = Messages(b"".join(serialized), np.cumsum(sizes) - sizes, sizes, False)
     else:
         value = strings(serialized)
         if value.ndim > 1:
-            raise SchemaError(f"serialized messages are one string or a vector of them, not a tensor of shape {value.shape}")
+            raise SchemaError(
+                "serialized messages are one string or a vector of them, not a tensor of shape"
+                f" {value.shape}"
+            )
         found = Messages(value.data, value.offsets[:-1], np.diff(value.offsets), not value.shape)
     if one and not found.one:
         raise SchemaError(f"this takes one serialized message, not a vector of {len(found.sizes)}")
-    if names is not None and ((rank := np.ndim(names)) != (0 if found.one else 1) or (rank and len(names) not in (0, len(found.sizes)))):
-        raise SchemaError(f"example_names of shape {np.shape(names)} do not fit {len(found.sizes)} messages; they need the same shape")
+    if names is not None and (
+        (rank := np.ndim(names)) != (0 if found.one else 1)
+        or (rank and len(names) not in (0, len(found.sizes)))
+    ):
+        raise SchemaError(
+            f"example_names of shape {np.shape(names)} do not fit {len(found.sizes)} messages; they"
+            " need the same shape"
+        )
     return found

@@ -1,4 +1,6 @@
-"""From features to the columns that they need, and from columns to tensors. No loop here runs over values."""
+"""From features to the columns that they need, and from columns to tensors. No loop here runs over
+values.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ Needs = dict[Any, Need]
 
 
 def needs(features: Mapping[Any, Any], in_list: bool = False) -> Needs:
-    """The columns that features are made of, by key. `in_list` says that they are feature lists, whose steps have a shape each."""
+    """The columns that features are made of, by key. `in_list` says that they are feature lists,
+    whose steps have a shape each.
+    """
     found: Needs = {}
     for key, feature in features.items():
         kind = kind_of(feature.dtype)
@@ -52,7 +56,10 @@ def needs(features: Mapping[Any, Any], in_list: bool = False) -> Needs:
         elif isinstance(feature, FixedLenSequenceFeature):
             block = math.prod(shape_of(feature.shape, key))
             if not block:
-                raise SchemaError(f"blocks of shape {feature.shape} have no values, so nobody can count them", tensor=str(key))
+                raise SchemaError(
+                    f"blocks of shape {feature.shape} have no values, so nobody can count them",
+                    tensor=str(key),
+                )
             _add(found, key, Need(kind, block if in_list else -1, DENSE))
         elif isinstance(feature, VarLenFeature):
             _add(found, key, Need(kind, -1, SPARSE))
@@ -69,18 +76,27 @@ def _add(found: Needs, key: Any, need: Need) -> None:
     known = found.setdefault(key, need)
     if known != need or (known is not need and need.role == DENSE):
         raise SchemaError(
-            f"two features want {key!r} in different ways: {known.role} and {need.role}, or of different types", tensor=str(key)
+            f"two features want {key!r} in different ways: {known.role} and {need.role}, or of"
+            " different types",
+            tensor=str(key),
         )
 
 
 def _index_keys(feature: SparseFeature, key: Any) -> list[Any]:
-    keys = [feature.index_key] if isinstance(feature.index_key, str) else list(feature.index_key or ())
+    keys = (
+        [feature.index_key] if isinstance(feature.index_key, str) else list(feature.index_key or ())
+    )
     sizes = [feature.size] if isinstance(feature.index_key, str) else feature.size
     if not keys or not feature.value_key:
-        raise SchemaError(f"the SparseFeature {key!r} needs an index_key and a value_key", tensor=str(key))
+        raise SchemaError(
+            f"the SparseFeature {key!r} needs an index_key and a value_key", tensor=str(key)
+        )
     sizes = list(sizes) if isinstance(sizes, Iterable) else []
     if len(sizes) != len(keys) or not all(isinstance(size, (int, np.integer)) for size in sizes):
-        raise SchemaError(f"the SparseFeature {key!r} needs a size for each index_key, not {feature.size!r}", tensor=str(key))
+        raise SchemaError(
+            f"the SparseFeature {key!r} needs a size for each index_key, not {feature.size!r}",
+            tensor=str(key),
+        )
     return keys
 
 
@@ -100,26 +116,37 @@ def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[An
     """The columns of Examples."""
     if not tf_compat or messages.one:
         return _read(messages, wanted, int(tf_compat))
-    # In a batch TensorFlow passes over unset Features for dense tensors, and lets them count for others.
+    # In a batch TensorFlow passes over unset Features for dense tensors, and lets them count for
+    # others.
     dense = {key: need for key, need in wanted.items() if need.role == DENSE}
     others = {key: need for key, need in wanted.items() if need.role != DENSE}
     return {**_read(messages, dense, 1), **_read(messages, others, 2)}
 
 
 def _read(messages: Messages, wanted: Needs, compat: int) -> dict[Any, Filled]:
-    columns = Columns([Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()], len(messages.sizes), compat=compat)
+    columns = Columns(
+        [Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()],
+        len(messages.sizes),
+        compat=compat,
+    )
     columns.fill(messages.data, messages.starts, messages.sizes)
     return dict(zip(wanted, columns.take(), strict=True))
 
 
-def read_sequences(messages: Messages, context: Needs, lists: Needs, tf_compat: bool) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
+def read_sequences(
+    messages: Messages, context: Needs, lists: Needs, tf_compat: bool
+) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
     """The columns of SequenceExamples: of their contexts, and of their feature lists."""
     wanted = [Column(_bytes(key), need.kind, need.length) for key, need in context.items()]
-    wanted += [Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()]
+    wanted += [
+        Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()
+    ]
     columns = Columns(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
     columns.fill(messages.data, messages.starts, messages.sizes)
     filled = columns.take()
-    return dict(zip(context, filled, strict=False)), dict(zip(lists, filled[len(context) :], strict=True))
+    return dict(zip(context, filled, strict=False)), dict(
+        zip(lists, filled[len(context) :], strict=True)
+    )
 
 
 def _bytes(key: Any) -> bytes:
@@ -138,7 +165,9 @@ def objects_of(filled: Filled) -> Array:
     return np.asarray(values_of(filled))
 
 
-def dense(filled: Filled, key: Any, shape: tuple[int, ...], default: Array | None, one: bool) -> Any:
+def dense(
+    filled: Filled, key: Any, shape: tuple[int, ...], default: Array | None, one: bool
+) -> Any:
     """[rows, *shape], with the default where a record lacks the feature."""
     values = objects_of(filled).reshape(len(filled.present), *shape)
     missing = np.flatnonzero(~filled.present)
@@ -152,7 +181,9 @@ def dense(filled: Filled, key: Any, shape: tuple[int, ...], default: Array | Non
 
 
 def missing_error(key: Any, record: int, hint: str) -> SchemaError:
-    return SchemaError(f"the feature {key!r} is missing{hint}", tensor=str(key), record=record, format=FORMAT)
+    return SchemaError(
+        f"the feature {key!r} is missing{hint}", tensor=str(key), record=record, format=FORMAT
+    )
 
 
 def padded(values: Array, counts: Array, padding: Any) -> Array:
@@ -160,7 +191,10 @@ def padded(values: Array, counts: Array, padding: Any) -> Array:
     rows, width = len(counts), int(counts.max(initial=0))
     size = rows * width * math.prod(values.shape[1:]) * values.dtype.itemsize
     if size > max(DEFAULT.tensor, 2 * values.nbytes):
-        raise LimitError(f"padding {rows} records to {width} steps would take {size} bytes; read fewer at once", format=FORMAT)
+        raise LimitError(
+            f"padding {rows} records to {width} steps would take {size} bytes; read fewer at once",
+            format=FORMAT,
+        )
     out: Array = np.full((rows, width, *values.shape[1:]), padding, values.dtype)
     out[np.arange(width) < counts[:, None]] = values
     return out
@@ -172,7 +206,10 @@ def blocks(filled: Filled, key: Any, shape: tuple[int, ...], padding: Any, one: 
     block, counts = math.prod(shape), np.diff(filled.splits)
     if (counts % block).any():
         row = int(np.flatnonzero(counts % block)[0])
-        why = f"the feature {key!r} has {counts[row]} values, which are no whole blocks of shape {shape}"
+        why = (
+            f"the feature {key!r} has {counts[row]} values, which are no whole blocks of shape"
+            f" {shape}"
+        )
         raise SchemaError(why, tensor=str(key), record=row, format=FORMAT)
     values = objects_of(filled).reshape(-1, *shape)
     return values if one else padded(values, counts // block, padding)
@@ -181,7 +218,9 @@ def blocks(filled: Filled, key: Any, shape: tuple[int, ...], padding: Any, one: 
 def places(splits: Array) -> tuple[Array, Array]:
     """For each value the number of its row, and its place in the row."""
     counts = np.diff(splits)
-    return np.repeat(np.arange(len(counts)), counts), np.arange(splits[-1]) - np.repeat(splits[:-1], counts)
+    return np.repeat(np.arange(len(counts)), counts), np.arange(splits[-1]) - np.repeat(
+        splits[:-1], counts
+    )
 
 
 def sparse(filled: Filled, one: bool) -> Sparse:
@@ -190,7 +229,12 @@ def sparse(filled: Filled, one: bool) -> Sparse:
     row, column = places(filled.splits)
     widest = int(np.diff(filled.splits).max(initial=0))
     indices = column[:, None] if one else np.column_stack([row, column])
-    return trusted(Sparse, indices, values_of(filled), np.array([widest] if one else [len(filled.splits) - 1, widest]))
+    return trusted(
+        Sparse,
+        indices,
+        values_of(filled),
+        np.array([widest] if one else [len(filled.splits) - 1, widest]),
+    )
 
 
 def padding_of(kind: int) -> Any:

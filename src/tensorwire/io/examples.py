@@ -10,13 +10,29 @@ from .._errors import EncodeError, SchemaError
 from ..core.tensors import Sparse
 from ..wire.example import FORMAT, Filled
 from . import arguments, columns, partitions
-from .features import FEATURES, FixedLenFeature, FixedLenSequenceFeature, SparseFeature, VarLenFeature, default_of, given, kind_of, shape_of
+from .features import (
+    FEATURES,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    SparseFeature,
+    VarLenFeature,
+    default_of,
+    given,
+    kind_of,
+    shape_of,
+)
 
 
 def parse_example(
-    serialized: Any, features: Any, example_names: Any = None, name: str | None = None, *, tf_compat: bool = False
+    serialized: Any,
+    features: Any,
+    example_names: Any = None,
+    name: str | None = None,
+    *,
+    tf_compat: bool = False,
 ) -> dict[Any, Any]:
-    """A batch of serialized Examples as one tensor for each feature; one Example (a scalar) gives tensors without the batch dimension.
+    """A batch of serialized Examples as one tensor for each feature; one Example (a scalar) gives
+    tensors without the batch dimension.
 
     >>> from tensorwire.io import FixedLenFeature, VarLenFeature
     >>> record = bytes.fromhex("0a0d0a0b0a016112061a040a020503")  # {"a": [5, 3]}
@@ -30,7 +46,12 @@ def parse_example(
 
 
 def parse_single_example(
-    serialized: Any, features: Any, example_names: Any = None, name: str | None = None, *, tf_compat: bool = False
+    serialized: Any,
+    features: Any,
+    example_names: Any = None,
+    name: str | None = None,
+    *,
+    tf_compat: bool = False,
 ) -> dict[Any, Any]:
     """One serialized Example as one tensor for each feature.
 
@@ -47,23 +68,40 @@ def _parse(messages: arguments.Messages, features: Any, tf_compat: bool) -> dict
     wanted = given(features, FEATURES)
     for key, feature in wanted.items():
         if isinstance(feature, FixedLenSequenceFeature) and not feature.allow_missing:
-            raise SchemaError(f"the FixedLenSequenceFeature {key!r} needs allow_missing=True outside of SequenceExamples", tensor=str(key))
+            raise SchemaError(
+                f"the FixedLenSequenceFeature {key!r} needs allow_missing=True outside of"
+                " SequenceExamples",
+                tensor=str(key),
+            )
     defaults = {key: default(key, feature) for key, feature in wanted.items()}
     found = columns.read_examples(messages, columns.needs(wanted), tf_compat)
-    return {key: _tensor(key, feature, defaults[key], found, messages.one, tf_compat) for key, feature in wanted.items()}
+    return {
+        key: _tensor(key, feature, defaults[key], found, messages.one, tf_compat)
+        for key, feature in wanted.items()
+    }
 
 
 def default(key: Any, feature: Any) -> Any:
-    """A feature's default as an array, the padding of a FixedLenSequenceFeature as a number or bytes, or None."""
+    """A feature's default as an array, the padding of a FixedLenSequenceFeature as a number or
+    bytes, or None.
+    """
     if isinstance(feature, FixedLenSequenceFeature):
         kind = kind_of(feature.dtype)
-        return columns.padding_of(kind) if feature.default_value is None else default_of(feature.default_value, kind, (), key)[()]
+        return (
+            columns.padding_of(kind)
+            if feature.default_value is None
+            else default_of(feature.default_value, kind, (), key)[()]
+        )
     if isinstance(feature, FixedLenFeature) and feature.default_value is not None:
-        return default_of(feature.default_value, kind_of(feature.dtype), shape_of(feature.shape, key), key)
+        return default_of(
+            feature.default_value, kind_of(feature.dtype), shape_of(feature.shape, key), key
+        )
     return None
 
 
-def _tensor(key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool) -> Any:
+def _tensor(
+    key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+) -> Any:
     if isinstance(feature, FixedLenFeature):
         return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
     if isinstance(feature, FixedLenSequenceFeature):
@@ -75,25 +113,40 @@ def _tensor(key: Any, feature: Any, default: Any, found: dict[Any, Filled], one:
     return partitions.ragged(key, feature, found, one, tf_compat)
 
 
-def _merged(key: Any, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool) -> Sparse:
-    """Values at the indices that other features give. TensorFlow lets records have more values than indices if others have fewer."""
+def _merged(
+    key: Any, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
+) -> Sparse:
+    """Values at the indices that other features give. TensorFlow lets records have more values than
+    indices if others have fewer.
+    """
     single = isinstance(feature.index_key, str)
-    index_keys, sizes = ([feature.index_key], [feature.size]) if single else (list(feature.index_key), list(feature.size))
+    index_keys, sizes = (
+        ([feature.index_key], [feature.size])
+        if single
+        else (list(feature.index_key), list(feature.size))
+    )
     values = found[feature.value_key]
     for index in index_keys:
         splits, expected = found[index].splits, values.splits
         assert splits is not None and expected is not None
         if splits[-1] != expected[-1] or (not tf_compat and not np.array_equal(splits, expected)):
             record = int(np.flatnonzero(splits != expected)[0]) - 1
-            why = f"the features {index!r} and {feature.value_key!r} of the SparseFeature {key!r} have different numbers of values"
+            why = (
+                f"the features {index!r} and {feature.value_key!r} of the SparseFeature {key!r}"
+                " have different numbers of values"
+            )
             raise SchemaError(why, tensor=str(key), record=record, format=FORMAT)
     first = found[index_keys[0]]
     assert first.splits is not None
     row, _ = columns.places(first.splits)
-    indices = np.column_stack(([] if one else [row]) + [found[index].values for index in index_keys])
+    indices = np.column_stack(
+        ([] if one else [row]) + [found[index].values for index in index_keys]
+    )
     shape = ([] if one else [len(first.present)]) + [int(size) for size in sizes]
     try:
         merged = Sparse(indices, columns.values_of(values), shape)
     except EncodeError as error:
-        raise SchemaError(f"the SparseFeature {key!r}: {error.message}", tensor=str(key), format=FORMAT) from None
+        raise SchemaError(
+            f"the SparseFeature {key!r}: {error.message}", tensor=str(key), format=FORMAT
+        ) from None
     return merged if feature.already_sorted else merged.sort()

@@ -1,4 +1,5 @@
-"""What to read of an Example: tf.io's feature classes, with the same fields, defaults and looks. TensorFlow's own are taken too.
+"""What to read of an Example: tf.io's feature classes, with the same fields, defaults and looks.
+TensorFlow's own are taken too.
 
 dtypes are tf.DType, NumPy dtypes or names; an Example holds only float32, int64 and strings.
 """
@@ -45,9 +46,11 @@ class VarLenFeature(NamedTuple):
 
 
 class SparseFeature(NamedTuple):
-    """A sparse tensor whose values are one feature, and whose indices are others, one for each dimension of `size`.
+    """A sparse tensor whose values are one feature, and whose indices are others, one for each
+    dimension of `size`.
 
-    >>> SparseFeature(index_key=["x", "y"], value_key="v", dtype="float32", size=[640, 480]).already_sorted
+    >>> SparseFeature(index_key=["x", "y"], value_key="v", dtype="float32", size=[640,
+    480]).already_sorted
     False
     """
 
@@ -59,7 +62,8 @@ class SparseFeature(NamedTuple):
 
 
 class FixedLenSequenceFeature(NamedTuple):
-    """A dense tensor of a variable number of blocks of `shape`, padded to the longest record of the batch.
+    """A dense tensor of a variable number of blocks of `shape`, padded to the longest record of the
+    batch.
 
     >>> FixedLenSequenceFeature([], "int64", allow_missing=True).default_value is None
     True
@@ -107,7 +111,8 @@ class _RaggedFields(NamedTuple):
 
 
 class RaggedFeature(_RaggedFields):
-    """A ragged tensor: the values of a record, split into rows by other features of it, from the outermost dimension to the innermost.
+    """A ragged tensor: the values of a record, split into rows by other features of it, from the
+    outermost dimension to the innermost.
 
     >>> RaggedFeature("int64", value_key="v", partitions=[RaggedFeature.RowSplits("s")]).partitions
     (RowSplits(key='s'),)
@@ -117,17 +122,26 @@ class RaggedFeature(_RaggedFields):
     RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds, UniformRowLength = PARTITIONS
 
     def __new__(
-        cls, dtype: Any, value_key: str | None = None, partitions: Any = (), row_splits_dtype: Any = "int32", validate: bool = False
+        cls,
+        dtype: Any,
+        value_key: str | None = None,
+        partitions: Any = (),
+        row_splits_dtype: Any = "int32",
+        validate: bool = False,
     ) -> RaggedFeature:
         if value_key is not None and (not isinstance(value_key, str) or not value_key):
             raise SchemaError(f"value_key is a feature's name, not {value_key!r}")
         if not isinstance(partitions, (list, tuple)):
-            raise TypeError(f"partitions is a list of RowSplits(key) and the like, not {partitions!r}")
+            raise TypeError(
+                f"partitions is a list of RowSplits(key) and the like, not {partitions!r}"
+            )
         if not isinstance(validate, bool):
             raise TypeError(f"validate is a bool, not {validate!r}")
         kind_of(dtype)
         splits_dtype(row_splits_dtype)
-        return super().__new__(cls, dtype, value_key, tuple(map(_partition, partitions)), row_splits_dtype, validate)
+        return super().__new__(
+            cls, dtype, value_key, tuple(map(_partition, partitions)), row_splits_dtype, validate
+        )
 
 
 FEATURES = (FixedLenFeature, VarLenFeature, SparseFeature, RaggedFeature, FixedLenSequenceFeature)
@@ -152,7 +166,9 @@ def given(features: Any, allowed: Iterable[Any]) -> dict[Any, Any]:
     for key, feature in features.items():
         name = type(feature).__name__
         if name not in names or not isinstance(feature, tuple):
-            raise SchemaError(f"{key!r} is a {name}, where one of {', '.join(names)} must stand", tensor=str(key))
+            raise SchemaError(
+                f"{key!r} is a {name}, where one of {', '.join(names)} must stand", tensor=str(key)
+            )
         found[key] = feature if isinstance(feature, _BY_NAME[name]) else _BY_NAME[name](*feature)
     return found
 
@@ -166,11 +182,15 @@ def kind_of(dtype: Any) -> int:
     if dtype is not None and dtypes.is_string(dtype):
         return BYTES
     try:
-        name = "float32" if dtype is float else dtypes.named(dtype).name if dtype is not None else None
+        name = (
+            "float32" if dtype is float else dtypes.named(dtype).name if dtype is not None else None
+        )
     except EncodeError:
         name = None
     if name not in ("float32", "int64"):
-        raise SchemaError(f"an Example holds float32, int64 and string, not {getattr(dtype, 'name', dtype)!r}")
+        raise SchemaError(
+            f"an Example holds float32, int64 and string, not {getattr(dtype, 'name', dtype)!r}"
+        )
     return FLOAT if name == "float32" else INT64
 
 
@@ -190,8 +210,15 @@ def shape_of(shape: Any, key: Any) -> tuple[int, ...]:
     for dim in dims:
         known = getattr(dim, "value", dim)  # TensorFlow 1 had a class for dimensions
         if not isinstance(known, (int, np.integer)) or known < 0:
-            why = "; FixedLenSequenceFeature has a first dimension that is not known" if known is None else ""
-            raise SchemaError(f"the feature {key!r} needs a shape of known dimensions, not {shape!r}{why}", tensor=str(key))
+            why = (
+                "; FixedLenSequenceFeature has a first dimension that is not known"
+                if known is None
+                else ""
+            )
+            raise SchemaError(
+                f"the feature {key!r} needs a shape of known dimensions, not {shape!r}{why}",
+                tensor=str(key),
+            )
         found.append(int(known))
     return tuple(found)
 
@@ -203,11 +230,26 @@ def default_of(value: Any, kind: int, shape: tuple[int, ...], key: Any) -> Array
         if isinstance(found, Strings):
             array, fits = np.asarray(found.astext(False)), kind == BYTES
         else:
-            array, fits = np.asarray(found), isinstance(found, np.ndarray) and found.dtype.kind in _CAST[kind]
-        if not fits or (kind == INT64 and array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max):
-            raise SchemaError(f"the default_value {value!r} of {key!r} is no {'string' if kind == BYTES else NUMPY[kind]}", tensor=str(key))
+            array, fits = (
+                np.asarray(found),
+                isinstance(found, np.ndarray) and found.dtype.kind in _CAST[kind],
+            )
+        if not fits or (
+            kind == INT64
+            and array.dtype == np.uint64
+            and array.max(initial=0) > np.iinfo(np.int64).max
+        ):
+            raise SchemaError(
+                f"the default_value {value!r} of {key!r} is no"
+                f" {'string' if kind == BYTES else NUMPY[kind]}",
+                tensor=str(key),
+            )
         if array.size != math.prod(shape):
-            raise SchemaError(f"the default_value of {key!r} has {array.size} values, its shape {shape} another number", tensor=str(key))
+            raise SchemaError(
+                f"the default_value of {key!r} has {array.size} values, its shape {shape} another"
+                " number",
+                tensor=str(key),
+            )
         return array.astype(NUMPY[kind]).reshape(shape)
 
 

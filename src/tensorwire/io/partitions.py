@@ -1,10 +1,12 @@
 """Ragged tensors from a record's values and the features that split them into rows.
 
-A `Rows` starts as [records, values]; each partition, from the innermost to the outermost, puts one more dimension behind the first. A
-single record is a batch of one whose first dimension is taken off in the end.
+A `Rows` starts as [records, values]; each partition, from the innermost to the outermost, puts one
+more dimension behind the first. A single record is a batch of one whose first dimension is taken
+off in the end.
 
-TensorFlow checks partitions only with `validate=True`, and even then not that each record's partitions cover its own values. Here the whole
-is always checked, since a Ragged is one or is none, and the records unless `tf_compat`.
+TensorFlow checks partitions only with `validate=True`, and even then not that each record's
+partitions cover its own values. Here the whole is always checked, since a Ragged is one or is none,
+and the records unless `tf_compat`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ from .._limits import DEFAULT
 from ..core.tensors import Array, Ragged, Strings
 from ..wire.example import FORMAT, Filled
 from .columns import value_key, values_of
-from .features import RaggedFeature, RowLengths, RowLimits, RowSplits, RowStarts, UniformRowLength, ValueRowIds, splits_dtype
+from .features import (
+    RaggedFeature,
+    RowLengths,
+    RowLimits,
+    RowSplits,
+    RowStarts,
+    UniformRowLength,
+    ValueRowIds,
+    splits_dtype,
+)
 
 
 class Rows(NamedTuple):
@@ -35,7 +46,9 @@ def rows_of(filled: Filled) -> Rows:
     return Rows(values_of(filled), [filled.splits], [None])
 
 
-def ragged(key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool) -> Any:
+def ragged(
+    key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool
+) -> Any:
     """The tensor of a RaggedFeature: of one record without partitions an array, else a Ragged."""
     name, dtype = value_key(key, feature), splits_dtype(feature.row_splits_dtype)
     try:
@@ -51,7 +64,13 @@ def ragged(key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: b
             if one and steps is None and isinstance(partition, RowSplits):
                 _check_splits(partition, part.values, feature.validate)
             # TensorFlow casts before it looks
-            rows = _partitioned(rows, partition, part, part.values.astype(dtype).astype(np.int64) if tf_compat else part.values, tf_compat)
+            rows = _partitioned(
+                rows,
+                partition,
+                part,
+                part.values.astype(dtype).astype(np.int64) if tf_compat else part.values,
+                tf_compat,
+            )
         if steps is not None and not one:
             rows = Rows(rows.values, [steps, *rows.splits], [None, *rows.uniform])
         elif steps is None and one:
@@ -60,7 +79,11 @@ def ragged(key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: b
             return np.asarray(rows.values) if isinstance(rows.values, Strings) else rows.values
         return Ragged(rows.values, [_cast(splits, dtype) for splits in rows.splits], rows.uniform)
     except EncodeError as error:
-        raise SchemaError(f"the partitions of {key!r} do not fit its values: {error.message}", tensor=str(key), format=FORMAT) from None
+        raise SchemaError(
+            f"the partitions of {key!r} do not fit its values: {error.message}",
+            tensor=str(key),
+            format=FORMAT,
+        ) from None
 
 
 def _cast(splits: Array, dtype: np.dtype[Any]) -> Array:
@@ -70,7 +93,9 @@ def _cast(splits: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _check_splits(partition: RowSplits, splits: Array, validate: bool) -> None:
-    """The row splits of a single record are taken as they are, also by TensorFlow; none at all mean no rows, unless they are validated."""
+    """The row splits of a single record are taken as they are, also by TensorFlow; none at all mean
+    no rows, unless they are validated.
+    """
     if splits[:1].any() or (validate and not len(splits)):
         raise EncodeError(f"the row splits in {partition.key!r} do not begin with 0")
 
@@ -81,7 +106,10 @@ def _partitioned(rows: Rows, partition: Any, part: Filled, numbers: Array, tf_co
     new, inner = _split(partition, numbers, part.splits, outer, not tf_compat)
     if not tf_compat and not np.array_equal(inner[new], outer):
         record = int(np.flatnonzero(inner[new] != outer)[0]) - 1
-        raise EncodeError(f"{partition.key!r} does not cover all values, and no others, of record or step {max(record, 0)}")
+        raise EncodeError(
+            f"{partition.key!r} does not cover all values, and no others, of record or step"
+            f" {max(record, 0)}"
+        )
     return Rows(rows.values, [new, inner, *rows.splits[1:]], [None, None, *rows.uniform[1:]])
 
 
@@ -92,15 +120,24 @@ def _uniform(rows: Rows, length: int, tf_compat: bool) -> Rows:
     if outer[-1] % length or (not tf_compat and (np.diff(outer) % length).any()):
         raise EncodeError(f"the values are no whole rows of length {length}")
     if len(rows.splits) == 1:  # nothing ragged inside: the values themselves take another shape
-        return Rows(rows.values.reshape(-1, length, *rows.values.shape[1:]), [outer // length], [None])
+        return Rows(
+            rows.values.reshape(-1, length, *rows.values.shape[1:]), [outer // length], [None]
+        )
     inner = np.arange(outer[-1] // length + 1) * length
-    return Rows(rows.values, [outer // length, inner, *rows.splits[1:]], [None, int(length), *rows.uniform[1:]])
+    return Rows(
+        rows.values,
+        [outer // length, inner, *rows.splits[1:]],
+        [None, int(length), *rows.uniform[1:]],
+    )
 
 
-def _split(partition: Any, numbers: Array, splits: Array, outer: Array, strict: bool) -> tuple[Array, Array]:
+def _split(
+    partition: Any, numbers: Array, splits: Array, outer: Array, strict: bool
+) -> tuple[Array, Array]:
     """(where the rows of each record begin, where the values of each row begin).
 
-    `numbers` are the partition's own, `splits` where those of each record begin, `outer` where its values do.
+    `numbers` are the partition's own, `splits` where those of each record begin, `outer` where its
+    values do.
     """
     counts = np.diff(splits)
     if isinstance(partition, ValueRowIds):

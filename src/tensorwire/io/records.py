@@ -18,7 +18,8 @@ _NUMBERS = {0: "", 1: "ZLIB", 2: "GZIP"}
 class TFRecordOptions:
     """Options for TFRecordWriter: the compression ("GZIP", "ZLIB", "SNAPPY" or "") and its level.
 
-    The other arguments tune zlib's buffers inside TensorFlow; they are accepted and have no meaning here.
+    The other arguments tune zlib's buffers inside TensorFlow; they are accepted and have no meaning
+    here.
 
     >>> TFRecordOptions("GZIP", compression_level=9).compression_type
     'GZIP'
@@ -47,12 +48,16 @@ def _compression_type(options: Any) -> str:
     if isinstance(options, int):
         options = _NUMBERS.get(options, options)
     if options not in _TYPES:
-        raise EncodeError(f"compression_type is one of {', '.join(repr(name) for name in _TYPES if name)} or '', not {options!r}")
+        raise EncodeError(
+            f"compression_type is one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
+            f" not {options!r}"
+        )
     return options or ""
 
 
 class TFRecordWriter:
-    """Writes records to a TFRecord file in place, as TensorFlow's does. tw.RecordWriter makes files that appear whole.
+    """Writes records to a TFRecord file in place, as TensorFlow's does. tw.RecordWriter makes files
+    that appear whole.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
@@ -62,10 +67,14 @@ class TFRecordWriter:
     [b'one']
     """
 
-    def __init__(self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], options: TFRecordOptions | str | None = None
+    ) -> None:
         compression = _TYPES[_compression_type(options)] or ""  # the name says nothing here
         level = getattr(options, "compression_level", None)
-        self._writer = RecordWriter(path, compression=compression, mode="live", level=level, durable=False)
+        self._writer = RecordWriter(
+            path, compression=compression, mode="live", level=level, durable=False
+        )
 
     def write(self, record: bytes | str) -> None:
         """Adds one record; text is written as UTF-8."""
@@ -86,8 +95,11 @@ class TFRecordWriter:
         self.close()
 
 
-def tf_record_iterator(path: str | os.PathLike[str], options: TFRecordOptions | str | None = None) -> Iterator[bytes]:
-    """The records of a file, as `tf.compat.v1.io.tf_record_iterator` gives them, with every checksum checked.
+def tf_record_iterator(
+    path: str | os.PathLike[str], options: TFRecordOptions | str | None = None
+) -> Iterator[bytes]:
+    """The records of a file, as `tf.compat.v1.io.tf_record_iterator` gives them, with every
+    checksum checked.
 
     Without options the compression is recognised.
 
@@ -96,4 +108,8 @@ def tf_record_iterator(path: str | os.PathLike[str], options: TFRecordOptions | 
     FileNotFoundError: [Errno 2] No such file or directory: 'no such file'
     """
     name = None if options is None else _TYPES[_compression_type(options)]
-    return iter(RecordReader([os.fspath(path)], compression="" if options is not None and name is None else name))
+    return iter(
+        RecordReader(
+            [os.fspath(path)], compression="" if options is not None and name is None else name
+        )
+    )

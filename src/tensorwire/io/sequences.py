@@ -11,7 +11,15 @@ from ..core.tensors import Array, Sparse, trusted
 from ..wire.example import Filled
 from . import arguments, columns, partitions
 from .examples import default
-from .features import FixedLenFeature, FixedLenSequenceFeature, RaggedFeature, VarLenFeature, given, kind_of, shape_of
+from .features import (
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    RaggedFeature,
+    VarLenFeature,
+    given,
+    kind_of,
+    shape_of,
+)
 
 Parsed = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]
 
@@ -25,15 +33,22 @@ def parse_sequence_example(
     *,
     tf_compat: bool = False,
 ) -> Parsed:
-    """A batch of serialized SequenceExamples as (context tensors, feature-list tensors, lengths of the dense feature lists).
+    """A batch of serialized SequenceExamples as (context tensors, feature-list tensors, lengths of
+    the dense feature lists).
 
     >>> from tensorwire.io import FixedLenSequenceFeature
     >>> record = bytes.fromhex("12140a120a0161120d0a051a030a01050a041a020802")  # {"a": [[5], [2]]}
-    >>> context, lists, lengths = parse_sequence_example([record], sequence_features={"a": FixedLenSequenceFeature([], "int64")})
+    >>> context, lists, lengths = parse_sequence_example([record], sequence_features={"a":
+    FixedLenSequenceFeature([], "int64")})
     >>> lists["a"], lengths["a"]
     (array([[5, 2]]), array([2]))
     """
-    return _parse(arguments.messages(serialized, example_names), context_features, sequence_features, tf_compat)
+    return _parse(
+        arguments.messages(serialized, example_names),
+        context_features,
+        sequence_features,
+        tf_compat,
+    )
 
 
 def parse_single_sequence_example(
@@ -48,36 +63,67 @@ def parse_single_sequence_example(
     """One serialized SequenceExample as (context tensors, feature-list tensors).
 
     >>> from tensorwire.io import VarLenFeature
-    >>> context, lists = parse_single_sequence_example(b"", {"a": VarLenFeature("int64")}, {"b": VarLenFeature("int64")})
+    >>> context, lists = parse_single_sequence_example(b"", {"a": VarLenFeature("int64")}, {"b":
+    VarLenFeature("int64")})
     >>> context["a"].shape, lists["b"].shape
     ((0,), (0, 0))
     """
-    return _parse(arguments.messages(serialized, example_name, one=True), context_features, sequence_features, tf_compat)[:2]
+    return _parse(
+        arguments.messages(serialized, example_name, one=True),
+        context_features,
+        sequence_features,
+        tf_compat,
+    )[:2]
 
 
-def _parse(messages: arguments.Messages, context_features: Any, sequence_features: Any, tf_compat: bool) -> Parsed:
+def _parse(
+    messages: arguments.Messages, context_features: Any, sequence_features: Any, tf_compat: bool
+) -> Parsed:
     if not context_features and not sequence_features:
-        raise SchemaError("which features? Neither context_features nor sequence_features names any")
+        raise SchemaError(
+            "which features? Neither context_features nor sequence_features names any"
+        )
     context = given(context_features or {}, (VarLenFeature, FixedLenFeature, RaggedFeature))
     lists = given(sequence_features or {}, (VarLenFeature, FixedLenSequenceFeature, RaggedFeature))
     for key, feature in lists.items():
         if isinstance(feature, FixedLenSequenceFeature) and feature.default_value is not None:
-            raise SchemaError(f"feature lists are padded with zeros; {key!r} takes no default_value", tensor=str(key))
+            raise SchemaError(
+                f"feature lists are padded with zeros; {key!r} takes no default_value",
+                tensor=str(key),
+            )
     defaults = {key: default(key, feature) for key, feature in context.items()}
     wanted = columns.needs(context)
-    outer, inner = columns.read_sequences(messages, wanted, columns.needs(lists, in_list=True), tf_compat)
+    outer, inner = columns.read_sequences(
+        messages, wanted, columns.needs(lists, in_list=True), tf_compat
+    )
     one = messages.one
-    required = [key for key, feature in context.items() if isinstance(feature, FixedLenFeature) and defaults[key] is None]
+    required = [
+        key
+        for key, feature in context.items()
+        if isinstance(feature, FixedLenFeature) and defaults[key] is None
+    ]
     if tf_compat and not len(messages.sizes) and any(wanted[key].length for key in required):
-        raise SchemaError("TensorFlow reads no empty batch with a FixedLenFeature in the context that has no default_value")
+        raise SchemaError(
+            "TensorFlow reads no empty batch with a FixedLenFeature in the context that has no"
+            " default_value"
+        )
     return (
-        {key: _context(key, feature, defaults[key], outer, one, tf_compat) for key, feature in context.items()},
+        {
+            key: _context(key, feature, defaults[key], outer, one, tf_compat)
+            for key, feature in context.items()
+        },
         {key: _list(key, feature, inner, one, tf_compat) for key, feature in lists.items()},
-        {key: _lengths(inner[key], one) for key, feature in lists.items() if isinstance(feature, FixedLenSequenceFeature)},
+        {
+            key: _lengths(inner[key], one)
+            for key, feature in lists.items()
+            if isinstance(feature, FixedLenSequenceFeature)
+        },
     )
 
 
-def _context(key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool) -> Any:
+def _context(
+    key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+) -> Any:
     if isinstance(feature, FixedLenFeature):
         return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
     if isinstance(feature, VarLenFeature):
@@ -96,9 +142,17 @@ def _list(key: Any, feature: Any, found: dict[Any, Filled], one: bool, tf_compat
 def _dense(key: Any, feature: FixedLenSequenceFeature, filled: Filled, one: bool) -> Array:
     assert filled.steps is not None
     if not feature.allow_missing and not filled.present.all():
-        raise columns.missing_error(key, int(np.flatnonzero(~filled.present)[0]), "; allow_missing=True takes it as empty")
+        raise columns.missing_error(
+            key, int(np.flatnonzero(~filled.present)[0]), "; allow_missing=True takes it as empty"
+        )
     values = columns.objects_of(filled).reshape(-1, *shape_of(feature.shape, key))
-    return values if one else columns.padded(values, np.diff(filled.steps), columns.padding_of(kind_of(feature.dtype)))
+    return (
+        values
+        if one
+        else columns.padded(
+            values, np.diff(filled.steps), columns.padding_of(kind_of(feature.dtype))
+        )
+    )
 
 
 def _sparse(filled: Filled, one: bool) -> Sparse:
@@ -106,7 +160,10 @@ def _sparse(filled: Filled, one: bool) -> Sparse:
     assert filled.steps is not None and filled.splits is not None
     step, column = columns.places(filled.splits)
     row, inside = columns.places(filled.steps)
-    parts, shape = [inside[step], column], [int(np.diff(part).max(initial=0)) for part in (filled.steps, filled.splits)]
+    parts, shape = (
+        [inside[step], column],
+        [int(np.diff(part).max(initial=0)) for part in (filled.steps, filled.splits)],
+    )
     if not one:
         parts, shape = [row[step], *parts], [len(filled.present), *shape]
     return trusted(Sparse, np.column_stack(parts), columns.values_of(filled), np.array(shape))

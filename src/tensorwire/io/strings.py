@@ -15,10 +15,14 @@ from . import arguments
 
 
 def decode_raw(
-    input_bytes: Any, out_type: Any, little_endian: bool = True, fixed_length: int | None = None, name: str | None = None
+    input_bytes: Any,
+    out_type: Any,
+    little_endian: bool = True,
+    fixed_length: int | None = None,
+    name: str | None = None,
 ) -> Array:
-    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings must be of one length, unless
-    `fixed_length` cuts them or pads them with zeros.
+    """The bytes of each string as numbers: a string tensor of shape S becomes S + [n]. All strings
+    must be of one length, unless `fixed_length` cuts them or pads them with zeros.
 
     >>> decode_raw([b"\\x01\\x00", b"\\x02\\x00"], "int16")
     array([[1],
@@ -29,15 +33,24 @@ def decode_raw(
     item, lengths = row.numpy.itemsize, np.diff(strings.offsets)
     if fixed_length is not None:
         if fixed_length <= 0 or fixed_length % item:
-            raise SchemaError(f"fixed_length={fixed_length} is not a positive multiple of the {item} bytes of {row.name}")
+            raise SchemaError(
+                f"fixed_length={fixed_length} is not a positive multiple of the {item} bytes of"
+                f" {row.name}"
+            )
         width = fixed_length
     else:
         width = int(lengths[0]) if len(lengths) else 0
         if len(lengths) and (lengths != width).any():
             odd = int(np.flatnonzero(lengths != width)[0])
-            raise DecodeError(f"string {odd} has {lengths[odd]} bytes, the first one {width}; fixed_length= cuts and pads", format="raw")
+            raise DecodeError(
+                f"string {odd} has {lengths[odd]} bytes, the first one {width}; fixed_length= cuts"
+                " and pads",
+                format="raw",
+            )
         if width % item:
-            raise DecodeError(f"strings of {width} bytes are not whole numbers of {row.name}", format="raw")
+            raise DecodeError(
+                f"strings of {width} bytes are not whole numbers of {row.name}", format="raw"
+            )
     cells: Array = np.zeros((strings.size, width), np.uint8)
     kept = np.minimum(lengths, width)
     inside = np.arange(width) < kept[:, None]
@@ -55,7 +68,9 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any
     >>> encode_base64(b"\\xfb\\xff"), encode_base64([b"a"], pad=True)
     (b'-_8', array([b'YQ=='], dtype=object))
     """
-    encoded = [base64.urlsafe_b64encode(item) for item in arguments.strings(input).reshape(-1).tolist()]
+    encoded = [
+        base64.urlsafe_b64encode(item) for item in arguments.strings(input).reshape(-1).tolist()
+    ]
     return _like(input, encoded if pad else [item.rstrip(b"=") for item in encoded])
 
 
@@ -65,7 +80,13 @@ def decode_base64(input: Any, name: str | None = None) -> Any:
     >>> decode_base64(b"-_8")
     b'\\xfb\\xff'
     """
-    return _like(input, [_decode64(item, number) for number, item in enumerate(arguments.strings(input).reshape(-1).tolist())])
+    return _like(
+        input,
+        [
+            _decode64(item, number)
+            for number, item in enumerate(arguments.strings(input).reshape(-1).tolist())
+        ],
+    )
 
 
 _URL_SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -77,10 +98,14 @@ def _decode64(item: bytes, number: int) -> bytes:
     bad = next((at for at, byte in enumerate(body) if byte not in _URL_SAFE), None)
     if bad is not None:
         raise DecodeError(
-            f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet", format="base64", offset=bad
+            f"string {number} has {body[bad : bad + 1]!r}, which is not of the URL-safe alphabet",
+            format="base64",
+            offset=bad,
         )
     if len(body) % 4 == 1 or (padding and (padding > 2 or len(item) % 4)):
-        raise DecodeError(f"string {number} has a length that no base64 has", format="base64", offset=len(item))
+        raise DecodeError(
+            f"string {number} has a length that no base64 has", format="base64", offset=len(item)
+        )
     try:
         return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
     except binascii.Error as error:

@@ -28,7 +28,9 @@ class _Lift:
 
     def part(self) -> Any:
         if self.next == len(self.parts):
-            raise DecodeError(f"the spec asks for more than the {len(self.parts)} parts that there are")
+            raise DecodeError(
+                f"the spec asks for more than the {len(self.parts)} parts that there are"
+            )
         self.next += 1
         return self.parts[self.next - 1]
 
@@ -60,14 +62,18 @@ class _Lift:
         items = node[kind]
         if type(items) is int:
             if not 0 <= items <= len(self.parts) - self.next:
-                raise DecodeError(f"the spec asks for {items} of {len(self.parts) - self.next} parts")
+                raise DecodeError(
+                    f"the spec asks for {items} of {len(self.parts) - self.next} parts"
+                )
             self.next += items
             found = self.parts[self.next - items : self.next]
             self.made.update(zip(range(self.next - items, self.next), found, strict=True))
         elif isinstance(items, list):
             found = [self.node(item, depth + 1) for item in items]
         else:
-            raise DecodeError(f"a {kind} in a spec is a list or a number, not {type(items).__name__}")
+            raise DecodeError(
+                f"a {kind} in a spec is a list or a number, not {type(items).__name__}"
+            )
         return found if kind == "list" else tuple(found)
 
     def mapping(self, node: Node, depth: int) -> dict[Any, Any]:
@@ -113,7 +119,9 @@ class _Lift:
     def same(self, node: Node, depth: int) -> Array | Quantized:
         found = self.made.get(node["same"]) if type(node["same"]) is int else None
         if not isinstance(found, (np.ndarray, Quantized)):
-            raise DecodeError(f"a spec says that a tensor is the same as part {node['same']!r:.20}, which is none")
+            raise DecodeError(
+                f"a spec says that a tensor is the same as part {node['same']!r:.20}, which is none"
+            )
         return found
 
     def stored(self, node: Node, row: dtypes.DType | None, part: Array) -> Array:
@@ -121,10 +129,15 @@ class _Lift:
             raise DecodeError(f"a spec names the unknown dtype {node['dtype']!r:.40}")
         if row.numpy.kind == "c":
             if part.dtype != np.dtype(f"f{row.numpy.itemsize // 2}") or part.shape[-1:] != (2,):
-                raise DecodeError(f"{row.name} is stored as floats with a trailing 2, not {part.dtype} {part.shape}")
+                raise DecodeError(
+                    f"{row.name} is stored as floats with a trailing 2, not {part.dtype}"
+                    f" {part.shape}"
+                )
             return part.view(row.numpy).reshape(part.shape[:-1])
         if part.dtype != np.dtype(f"u{row.numpy.itemsize}"):
-            raise DecodeError(f"{row.name} is stored as uint{8 * row.numpy.itemsize}, not {part.dtype}")
+            raise DecodeError(
+                f"{row.name} is stored as uint{8 * row.numpy.itemsize}, not {part.dtype}"
+            )
         if dtypes.noncanonical(row, part.reshape(-1).view(np.uint8)) is not None:
             raise DecodeError(f"a byte that is no value of {row.name}")
         return part.view(row.numpy)
@@ -139,20 +152,31 @@ class _Lift:
         scale, zero = (self.dense_part(), self.dense_part()) if "axis" in node else (None, None)
         axis = node.get("axis")
         if axis is not None and type(axis) is not int:
-            raise DecodeError(f"the axis of a quantized tensor is an integer or null, not {axis!r:.40}")
+            raise DecodeError(
+                f"the axis of a quantized tensor is an integer or null, not {axis!r:.40}"
+            )
         found = Quantized(codes, node.get("scheme"), axis, scale, zero, node.get("dtype"))
         quantization.check(found, DecodeError)
         self.made[at] = found
         return found
 
     def values(self, node: Node, depth: int) -> Part | Quantized:
-        if not isinstance(node, dict) or next(iter(node), "dtype") not in ("dtype", "text", "strings", "quantized"):
+        if not isinstance(node, dict) or next(iter(node), "dtype") not in (
+            "dtype",
+            "text",
+            "strings",
+            "quantized",
+        ):
             raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
         found: Part | Quantized = self.node(node, depth + 1)
         return found
 
     def sparse(self, node: Node, depth: int) -> Sparse:
-        indices, values, shape = self.dense_part(), self.values(node["sparse"], depth), self.dense_part()
+        indices, values, shape = (
+            self.dense_part(),
+            self.values(node["sparse"], depth),
+            self.dense_part(),
+        )
         validate.sparse(indices, values.shape, shape, DecodeError)
         return trusted(Sparse, indices, values, shape)
 
@@ -162,8 +186,15 @@ class _Lift:
             raise DecodeError(f"a ragged tensor with {count!r:.40} row_splits")
         splits = tuple(self.dense_part() for _ in range(count))
         uniform = node.get("uniform", [None] * count)
-        if not isinstance(uniform, list) or not all(length is None or type(length) is int for length in uniform) or not values.shape:
-            raise DecodeError("the uniform lengths of a ragged tensor are integers or null, and its values have rows")
+        if (
+            not isinstance(uniform, list)
+            or not all(length is None or type(length) is int for length in uniform)
+            or not values.shape
+        ):
+            raise DecodeError(
+                "the uniform lengths of a ragged tensor are integers or null, and its values have"
+                " rows"
+            )
         validate.ragged(len(values), splits, uniform, DecodeError)
         return trusted(Ragged, values, splits, tuple(uniform))
 
@@ -210,7 +241,9 @@ def tensor_metadata(node: Node) -> dict[str, dict[str, str]]:
     found = _dict(node, "tensor_metadata")
     for name, texts in found.items():
         if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-            raise DecodeError("tensor_metadata in a spec is text by name, for each tensor", tensor=str(name))
+            raise DecodeError(
+                "tensor_metadata in a spec is text by name, for each tensor", tensor=str(name)
+            )
     return found
 
 
@@ -237,7 +270,8 @@ def _place(spec: Node, number: int, count: int) -> str | None:
 
 
 def lift(spec: Node, parts: list[Any], limits: Limits = DEFAULT) -> Any:
-    """Puts a value together again; DecodeError if spec and parts do not fit each other, all parts used.
+    """Puts a value together again; DecodeError if spec and parts do not fit each other, all parts
+    used.
 
     >>> lift({"dict": {"a": {}, "n": 3}}, [np.float32([1])])
     {'a': array([1.], dtype=float32), 'n': 3}

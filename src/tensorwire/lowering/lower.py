@@ -35,7 +35,8 @@ class _Lower:
         self.holds, self.strings = holds, strings
         self.parts: list[Part] = []
         self.tied: dict[Any, tuple[int, Any]] = {}
-        """Part number, and the tensor itself: an identity is one only as long as the tensor lives."""
+        """Part number, and the tensor itself: an identity is one only as long as the tensor lives.
+        """
 
     def node(self, value: Any, depth: int) -> Node:
         kind = type(value)
@@ -52,7 +53,8 @@ class _Lower:
         if kind is list or kind is tuple:
             nodes = [self.node(item, depth + 1) for item in value]
             return {kind.__name__: len(nodes) if all(node is DENSE for node in nodes) else nodes}
-        if isinstance(value, dict) and frameworks.is_python(value):  # state_dict() of torch is an OrderedDict
+        # state_dict() of torch is an OrderedDict
+        if isinstance(value, dict) and frameworks.is_python(value):
             return self.mapping(value, depth)
         if kind is Bundle:
             items = value.items()
@@ -86,7 +88,9 @@ class _Lower:
         tensors of the strided layout, and DataFrames."""
         node = self.named(name, value, depth)
         if next(iter(node), None) in CONTAINERS:
-            raise EncodeError("a Bundle holds tensors, and this is several; use a dict", tensor=name)
+            raise EncodeError(
+                "a Bundle holds tensors, and this is several; use a dict", tensor=name
+            )
         return node
 
     def named(self, name: str, value: Any, depth: int) -> Node:
@@ -115,7 +119,9 @@ class _Lower:
         try:
             key.encode()
         except UnicodeEncodeError:
-            raise EncodeError(f"{key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
+            raise EncodeError(
+                f"{key!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+            ) from None
         return key
 
     def tensor(self, value: Any) -> Node:
@@ -137,7 +143,11 @@ class _Lower:
         if isinstance(value, Ragged):
             node = {"ragged": self.tensor(value.values), "splits": len(value.row_splits)}
             self.parts += [np.ascontiguousarray(splits) for splits in value.row_splits]
-            return node | ({"uniform": list(value.uniform)} if any(length is not None for length in value.uniform) else {})
+            return node | (
+                {"uniform": list(value.uniform)}
+                if any(length is not None for length in value.uniform)
+                else {}
+            )
         return self.dense(value)
 
     def quantized(self, value: Quantized) -> Node:
@@ -147,7 +157,11 @@ class _Lower:
 
         quantization.check(value)
         self.tied[id(value)] = len(self.parts), value
-        node: dict[str, Any] = {"quantized": self.dense(value.codes), "scheme": value.scheme, "dtype": value.original}
+        node: dict[str, Any] = {
+            "quantized": self.dense(value.codes),
+            "scheme": value.scheme,
+            "dtype": value.original,
+        }
         if value.scale is None or value.zero_point is None:
             return node
         self.parts += [frameworks.layout(value.scale), frameworks.layout(value.zero_point)]
@@ -164,14 +178,23 @@ class _Lower:
 
 
 def stored(array: Array) -> Array:
-    """An array of a dtype that a container lacks, as integers of the same width, or as floats with a trailing 2."""
+    """An array of a dtype that a container lacks, as integers of the same width, or as floats with
+    a trailing 2.
+    """
     if array.dtype.kind == "c":
-        return np.ascontiguousarray(array).reshape(*array.shape, 1).view(np.dtype(f"f{array.dtype.itemsize // 2}"))
+        return (
+            np.ascontiguousarray(array)
+            .reshape(*array.shape, 1)
+            .view(np.dtype(f"f{array.dtype.itemsize // 2}"))
+        )
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
-def lower(value: Any, *, holds: Callable[[dtypes.DType], bool] = holds_everything, strings: bool = False) -> Lowered:
-    """Takes a value apart. `holds` says which dtypes the container has, `strings` whether it has string tensors.
+def lower(
+    value: Any, *, holds: Callable[[dtypes.DType], bool] = holds_everything, strings: bool = False
+) -> Lowered:
+    """Takes a value apart. `holds` says which dtypes the container has, `strings` whether it has
+    string tensors.
 
     >>> lower({"a": np.float32([1]), "n": 3}).spec
     {'dict': {'a': {}, 'n': 3}}

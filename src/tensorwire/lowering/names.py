@@ -53,16 +53,19 @@ def _pairs(inner: list[Any]) -> Iterator[tuple[str | int, Node]]:
 
 
 def names(spec: Node, most: int) -> list[str]:
-    """The name of each part, in order; a spec that asks for more than `most` is refused before it costs anything.
+    """The name of each part, in order; a spec that asks for more than `most` is refused before it
+    costs anything.
 
     >>> names({"dict": {"x": {"sparse": {}}, "y": {"list": 2}}}, 5)
     ['x/indices', 'x/values', 'x/dense_shape', 'y/0', 'y/1']
     """
-    if isinstance(spec, dict) and "packed" in spec:  # which says something of the parts, and names none
+    # which says something of the parts, and names none
+    if isinstance(spec, dict) and "packed" in spec:
         spec = spec["packed"]
     kind = next(iter(spec)) if isinstance(spec, dict) and len(spec) == 1 else None
     if kind in ("list", "tuple") and type(spec[kind]) is int and 0 <= spec[kind] <= most:
-        return list(map(str, range(spec[kind])))  # the long list of arrays, which needs no second look
+        # the long list of arrays, which needs no second look
+        return list(map(str, range(spec[kind])))
     found: list[str] = []
     for name in unique(_names(spec, None, 0)):
         if len(found) == most:
@@ -117,7 +120,9 @@ def _dense(count: Any) -> Iterator[Node]:
 
 
 def _names(node: Node, way: str | None, depth: int) -> Iterator[str]:
-    """The name that each part should have. The spec may be hostile: what is not as it should be has no parts; `lift` says what is wrong."""
+    """The name that each part should have. The spec may be hostile: what is not as it should be has
+    no parts; `lift` says what is wrong.
+    """
     if not isinstance(node, dict) or depth > 2 * DEPTH:
         return
     kind = next(iter(node), None)

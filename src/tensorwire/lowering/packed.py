@@ -1,8 +1,10 @@
-"""Parts that are compressed or shuffled, each alone: a matter of parts only, which the tree of a spec knows nothing of.
+"""Parts that are compressed or shuffled, each alone: a matter of parts only, which the tree of a
+spec knows nothing of.
 
     {"packed": SPEC, "parts": [null, {"dtype": "float32", "shape": [2, 3], "compression": "zstd", ...}, ...]}
 
-stands around a whole spec. A part with an entry is stored as a vector of uint8, and `transforms.packing` says what the rest of it means.
+stands around a whole spec. A part with an entry is stored as a vector of uint8, and
+`transforms.packing` says what the rest of it means.
 """
 
 from __future__ import annotations
@@ -36,20 +38,33 @@ def pack(lowered: Lowered, packing: Packing) -> Lowered:
     parts: list[Any] = []
     for part in lowered.parts:
         if not isinstance(part, np.ndarray):
-            raise EncodeError("strings are packed as their bytes and offsets, by a container that has no string tensors")
-        packed = transform.pack(memory.chunk(part), part.dtype.itemsize, packing) if part.nbytes > SMALL else None
+            raise EncodeError(
+                "strings are packed as their bytes and offsets, by a container that has no string"
+                " tensors"
+            )
+        packed = (
+            transform.pack(memory.chunk(part), part.dtype.itemsize, packing)
+            if part.nbytes > SMALL
+            else None
+        )
         if packed is None:
             entries.append(None)
             parts.append(part)
             continue
-        entries.append({"dtype": dtypes.of(part.dtype).name, "shape": list(part.shape)} | packed.info)
+        entries.append(
+            {"dtype": dtypes.of(part.dtype).name, "shape": list(part.shape)} | packed.info
+        )
         parts.append(np.frombuffer(packed.data, np.uint8))
-    packed_parts = [i for i, entry in enumerate(entries) if entry is not None and "compression" in entry]
+    packed_parts = [
+        i for i, entry in enumerate(entries) if entry is not None and "compression" in entry
+    ]
     if packed_parts:
         expanded = packing.expanded + sum(lowered.parts[i].nbytes for i in packed_parts)
         missing = filling(expanded, sum(part.nbytes for part in parts))
         last = packed_parts[-1]  # readers skip zeros behind the last block of any part
-        parts[last] = np.concatenate([parts[last], np.zeros(missing, np.uint8)]) if missing else parts[last]
+        parts[last] = (
+            np.concatenate([parts[last], np.zeros(missing, np.uint8)]) if missing else parts[last]
+        )
     if not any(entries):
         return lowered
     return lowered._replace(spec={"packed": lowered.spec, "parts": entries}, parts=parts)
@@ -68,7 +83,9 @@ def entries(spec: Node, count: int) -> list[Entry | None]:
     """What is said of each part."""
     found = spec.get("parts")
     if spec.keys() != {"packed", "parts"} or not isinstance(found, list) or len(found) != count:
-        raise DecodeError(f"a spec that says how its {count} parts are packed has an entry for each")
+        raise DecodeError(
+            f"a spec that says how its {count} parts are packed has an entry for each"
+        )
     return [None if entry is None else Entry(entry) for entry in found]
 
 
@@ -78,23 +95,50 @@ class Entry:
     def __init__(self, entry: Any) -> None:
         from ..transforms.compression import packing as transform
 
-        row = dtypes.BY_NAME.get(entry.get("dtype", "")) if isinstance(entry, dict) and isinstance(entry.get("dtype"), str) else None
+        row = (
+            dtypes.BY_NAME.get(entry.get("dtype", ""))
+            if isinstance(entry, dict) and isinstance(entry.get("dtype"), str)
+            else None
+        )
         shape = entry.get("shape") if row is not None else None
-        if row is None or row.reading_only or not isinstance(shape, list) or not all(type(dim) is int and dim >= 0 for dim in shape):
+        if (
+            row is None
+            or row.reading_only
+            or not isinstance(shape, list)
+            or not all(type(dim) is int and dim >= 0 for dim in shape)
+        ):
             raise DecodeError(f"a packed part has a dtype and a shape, not {entry!r:.80}")
         self.row, self.shape = row, tuple(shape)
-        self.nbytes = validate.elements(self.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
-        self.how = transform.how({key: item for key, item in entry.items() if key not in _KEYS}, self.nbytes, row.numpy.itemsize)
+        self.nbytes = (
+            validate.elements(self.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
+        )
+        self.how = transform.how(
+            {key: item for key, item in entry.items() if key not in _KEYS},
+            self.nbytes,
+            row.numpy.itemsize,
+        )
 
     def unpack(self, part: Array, limits: Limits) -> Array:
-        """The part as it was, in memory that nobody else has; read-only unless the packed bytes were the caller's own."""
+        """The part as it was, in memory that nobody else has; read-only unless the packed bytes
+        were the caller's own.
+        """
         if part.dtype != np.uint8 or part.ndim != 1:
-            raise DecodeError(f"a packed part is a vector of uint8, not {part.dtype} {list(part.shape)}")
+            raise DecodeError(
+                f"a packed part is a vector of uint8, not {part.dtype} {list(part.shape)}"
+            )
         found = self.how.unpack(part, limits)
         return self.array(found, self.shape, part.flags.writeable)
 
-    def rows(self, size: int, read: Callable[[tuple[int, int]], Array], rows: tuple[int, int], limits: Limits) -> Array:
-        """Some rows of the part, of which `read` gives packed bytes from, to; there are `size` of them."""
+    def rows(
+        self,
+        size: int,
+        read: Callable[[tuple[int, int]], Array],
+        rows: tuple[int, int],
+        limits: Limits,
+    ) -> Array:
+        """Some rows of the part, of which `read` gives packed bytes from, to; there are `size` of
+        them.
+        """
         start, stop = rows
         if not self.shape or not 0 <= start <= stop <= self.shape[0]:
             raise DecodeError(f"rows {start} to {stop} of a tensor of shape {list(self.shape)}")
@@ -115,4 +159,7 @@ def unpacked(spec: Node, parts: list[Any], limits: Limits) -> tuple[Node, list[A
     if not is_packed(spec):
         return spec, parts
     found = entries(spec, len(parts))
-    return spec["packed"], [part if entry is None else entry.unpack(part, limits) for entry, part in zip(found, parts, strict=True)]
+    return spec["packed"], [
+        part if entry is None else entry.unpack(part, limits)
+        for entry, part in zip(found, parts, strict=True)
+    ]

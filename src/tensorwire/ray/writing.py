@@ -1,4 +1,6 @@
-"""Datasets as record files: each task writes one, and the driver puts the schema of all beside them."""
+"""Datasets as record files: each task writes one, and the driver puts the schema of all beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,20 @@ def write_examples(
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> int:
-    """Writes a ray.data.Dataset as TFRecord files of tf.train.Example, by the workers; returns the number of records.
+    """Writes a ray.data.Dataset as TFRecord files of tf.train.Example, by the workers; returns the
+    number of records.
 
-    With `shards=n` the rows are divided evenly into `NAME-00007-of-00064.SUFFIX`; without, each task writes `NAME-000007.SUFFIX`. A null
-    is a feature that a record does not have. `schema`, `compression`, `level`, `tensors`, `base64` and `schema_file` are those of
-    `tw.write_examples`; the schema beside the files says what all shards amount to, and is written last.
+    With `shards=n` the rows are divided evenly into `NAME-00007-of-00064.SUFFIX`; without, each
+    task writes `NAME-000007.SUFFIX`. A null is a feature that a record does not have. `schema`,
+    `compression`, `level`, `tensors`, `base64` and `schema_file` are those of `tw.write_examples`;
+    the schema beside the files says what all shards amount to, and is written last.
     """
     if shards is not None and shards < 1:
         raise EncodeError(f"at least one shard, not {shards}")
     wanted = None if schema is None else as_schema(schema)
-    sink = ExampleTarget(path, pack.Options(tensors, base64, None, wanted), shards, compression, level, schema_file)
+    sink = ExampleTarget(
+        path, pack.Options(tensors, base64, None, wanted), shards, compression, level, schema_file
+    )
     said: dict[str, Any] = {"concurrency": concurrency, "ray_remote_args": ray_remote_args}
     rows = dataset if shards is None else dataset.repartition(shards)
     rows.write_datasink(sink, **{name: value for name, value in said.items() if value is not None})
@@ -71,10 +77,17 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
     """What `write_examples` gives to Ray."""
 
     def __init__(
-        self, path: str, options: pack.Options, shards: int | None, compression: str | None, level: int | None, schema_file: bool
+        self,
+        path: str,
+        options: pack.Options,
+        shards: int | None,
+        compression: str | None,
+        level: int | None,
+        schema_file: bool,
     ) -> None:
         super().__init__()
-        self._path, self._options, self._count = storage.absolute(os.fspath(path)), options, shards  # workers are in another folder
+        # workers are in another folder
+        self._path, self._options, self._count = storage.absolute(os.fspath(path)), options, shards
         self._how: dict[str, Any] = {"compression": compression, "level": level}
         self._schema_file = schema_file
         self._settings = remote.settings()
@@ -94,7 +107,9 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
 
     def _write(self, number: int, batches: Iterable[Batch]) -> _Shard:
         if self._count is not None and number >= self._count:
-            raise EncodeError(f"Ray made more than {self._count} tasks; leave shards= out", path=self._path)
+            raise EncodeError(
+                f"Ray made more than {self._count} tasks; leave shards= out", path=self._path
+            )
         place = self._place(number)
         if not storage.is_url(place):
             os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -108,7 +123,9 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
     def _place(self, number: int) -> str:
         if self._count is not None:
             return paths.shard(self._path, number, self._count)
-        return paths.shard(self._path, number, 1).replace(f"-{number:05d}-of-00001", f"-{number:06d}")
+        return paths.shard(self._path, number, 1).replace(
+            f"-{number:05d}-of-00001", f"-{number:06d}"
+        )
 
     def on_write_complete(self, results: Any) -> None:
         """Keeps what the tasks have said; Ray calls it once, in the driver."""
@@ -129,12 +146,16 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
         return records
 
     def _remove_others(self, done: Container[str]) -> None:
-        """Files of an earlier writing to the same path, which had more tasks: their names do not say how many there are."""
+        """Files of an earlier writing to the same path, which had more tasks: their names do not
+        say how many there are.
+        """
         if self._count is not None:
             return
         before, _, after = self._place(0).rpartition("-000000")
         with contextlib.suppress(FileNotFoundError):  # there is none
-            for entry in storage.find(f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}"):
+            for entry in storage.find(
+                f"{glob.escape(before)}-[0-9][0-9][0-9][0-9][0-9][0-9]{glob.escape(after)}"
+            ):
                 if entry.path not in done:
                     storage.delete(entry.path)
                     storage.delete(entry.path + paths.SCHEMA)
@@ -145,7 +166,9 @@ class ExampleTarget(_data.Datasink):  # type: ignore[misc]
             for name, about in shard.features.items():
                 feature = Feature.from_json(about)
                 try:
-                    features[name] = feature if name not in features else pack.merge(features[name], feature)
+                    features[name] = (
+                        feature if name not in features else pack.merge(features[name], feature)
+                    )
                 except TensorwireError as error:
                     raise error.add(tensor=name, path=shard.path) from None
         files = {shard.path.rpartition("/")[2]: shard.mark for shard in shards}
@@ -160,7 +183,8 @@ def _batches(block: Any) -> Iterator[Batch]:
         return
     rows = max(1, math.ceil(table.num_rows * BLOCK / max(table.nbytes, 1)))
     for batch in table.combine_chunks().to_batches(max_chunksize=rows):
-        named = [field.name for field in batch.schema if not pa.types.is_null(field.type)]  # a null is a feature that nobody has here
+        # a null is a feature that nobody has here
+        named = [field.name for field in batch.schema if not pa.types.is_null(field.type)]
         own = {name: _own(pa, batch.column(name)) for name in named}
         found = batch_of(batch.select([name for name, tensors in own.items() if tensors is None]))
         columns: dict[str, Any] = {}
@@ -174,11 +198,15 @@ def _batches(block: Any) -> Iterator[Batch]:
 
 
 def _own(pa: Any, column: Any) -> tuple[Any, Array] | None:
-    """Ray's own tensors, which it makes of what a function for map_batches returns, and where there are some; None for other columns.
+    """Ray's own tensors, which it makes of what a function for map_batches returns, and where there
+    are some; None for other columns.
 
-    Numbers are an array, vectors a ragged one. Of what has more dimensions the next block may have another shape, so each is a tensor.
+    Numbers are an array, vectors a ragged one. Of what has more dimensions the next block may have
+    another shape, so each is a tensor.
     """
-    if not isinstance(column, pa.ExtensionArray) or isinstance(column.type, pa.FixedShapeTensorType):
+    if not isinstance(column, pa.ExtensionArray) or isinstance(
+        column.type, pa.FixedShapeTensorType
+    ):
         return None
     rows = column.to_numpy(zero_copy_only=False)
     if rows.dtype != object and rows.ndim < 3:
@@ -193,4 +221,7 @@ def _own(pa: Any, column: Any) -> tuple[Any, Array] | None:
     splits = np.cumsum([0, *map(len, parts)])
     if kind[1]:
         return Ragged(Strings.of([item for part in parts for item in part]), splits), there
-    return Ragged(np.concatenate([part for part in parts if len(part)] or [alone[there][0]]), splits), there
+    return (
+        Ragged(np.concatenate([part for part in parts if len(part)] or [alone[there][0]]), splits),
+        there,
+    )

@@ -1,1 +1,3 @@
-"""Record files: TFRecord framing and compression, random access, Examples as columns, schemas, repair."""
+"""Record files: TFRecord framing and compression, random access, Examples as columns, schemas,
+repair.
+"""

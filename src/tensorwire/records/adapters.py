@@ -1,4 +1,6 @@
-"""Batches of Examples where other libraries want to read them: a tf.data.Dataset, and Arrow's stream of record batches."""
+"""Batches of Examples where other libraries want to read them: a tf.data.Dataset, and Arrow's
+stream of record batches.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ def tf_signature(schema: Any) -> dict[str, Any]:
     out = {}
     for name, feature in schema.items():
         if feature.shape is None:
-            raise EncodeError("tensors of different ranks are no column of tf.data; leave it out with columns=", tensor=name)
+            raise EncodeError(
+                "tensors of different ranks are no column of tf.data; leave it out with columns=",
+                tensor=name,
+            )
         dtype = tf.as_dtype(feature.dtype)
         if feature.fixed:
             out[name] = tf.TensorSpec([None, *feature.shape], dtype)
@@ -45,7 +50,9 @@ def tf_dataset(batches: Any, schema: Any) -> Any:
 
 
 def arrow_reader(batches: Any, empty: Batch) -> Any:
-    """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing features are nulls."""
+    """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing
+    features are nulls.
+    """
     pa = require("pyarrow", extra="arrow")
     schema = arrow_batch(empty).schema
     return pa.RecordBatchReader.from_batches(schema, (arrow_batch(batch) for batch in batches()))

@@ -1,4 +1,5 @@
-"""Whole records out of a file, a block of some hundred kilobytes at a time, so that what is read is still in the cache when it is used.
+"""Whole records out of a file, a block of some hundred kilobytes at a time, so that what is read is
+still in the cache when it is used.
 
 A block's memory belongs to a pool: it is used again as soon as nobody holds the block any more.
 """
@@ -23,7 +24,9 @@ from ..wire import kernels, status, tfrecord
 Array = np.ndarray[Any, Any]
 
 BLOCK = 512 << 10
-"""Bytes read at once: small enough for the second cache, large enough that calls from Python do not count."""
+"""Bytes read at once: small enough for the second cache, large enough that calls from Python do not
+count.
+"""
 _MORE = 256 << 10
 """Room behind a block for the rest of its last record, ..."""
 _MOVED = 4 << 10
@@ -42,7 +45,9 @@ MOST = 1 << 62
 
 
 class Block(NamedTuple):
-    """Records as they lie in memory: record `first + i` of the file is data[starts[i] : starts[i] + sizes[i]]."""
+    """Records as they lie in memory: record `first + i` of the file is data[starts[i] : starts[i] +
+    sizes[i]].
+    """
 
     data: Array
     starts: Array
@@ -52,9 +57,13 @@ class Block(NamedTuple):
     """Where data[0] is in the file (uncompressed)."""
     path: str
     chosen: tuple[Array, Array] | None = None
-    """For records that are not neighbours: the number of each, and where its frame begins in the file."""
+    """For records that are not neighbours: the number of each, and where its frame begins in the
+    file.
+    """
     read: int = 0
-    """How many bytes of the file (compressed, if it is) had been read when this was made, where that is known."""
+    """How many bytes of the file (compressed, if it is) had been read when this was made, where
+    that is known.
+    """
 
     @property
     def end(self) -> int:
@@ -70,9 +79,19 @@ class Block(NamedTuple):
     def bare(self) -> Block:
         """Where the records are, without their bytes, so that somebody else may have the memory.
 
-        Not `_replace`: each tuple that is made of an iterator, and let go, stays with the interpreter, up to 2,000 of a length.
+        Not `_replace`: each tuple that is made of an iterator, and let go, stays with the
+        interpreter, up to 2,000 of a length.
         """
-        return Block(_NO_BYTES, self.starts, self.sizes, self.first, self.offset, self.path, self.chosen, self.read)
+        return Block(
+            _NO_BYTES,
+            self.starts,
+            self.sizes,
+            self.first,
+            self.offset,
+            self.path,
+            self.chosen,
+            self.read,
+        )
 
     def strings(self) -> list[bytes]:
         """The records as Python objects."""
@@ -155,9 +174,11 @@ class Compressed:
 
 
 def compression_of(source: storage.Readable, asked: str | None = None) -> str | None:
-    """How a file is compressed: as the caller says (None for not at all is ""), or as its first bytes say.
+    """How a file is compressed: as the caller says (None for not at all is ""), or as its first
+    bytes say.
 
-    Plain comes first: its header has a checksum. zlib and Snappy, whose marks are weak, must decompress to such a header.
+    Plain comes first: its header has a checksum. zlib and Snappy, whose marks are weak, must
+    decompress to such a header.
     """
     if asked is not None:
         return compression_named(asked)
@@ -165,9 +186,18 @@ def compression_of(source: storage.Readable, asked: str | None = None) -> str | 
     if not head or tfrecord.is_header(head):
         return None
     found = compressions.recognise(head)
-    if found in ("gzip", "zstd", "lz4") or (found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)):
+    if found in ("gzip", "zstd", "lz4") or (
+        found == "zlib" and source.size <= _NOTHING and _is_empty(found, head)
+    ):
         return found
-    return next((name for name in ("zlib", "snappy") if tfrecord.is_header(compressions.peek(name, head, tfrecord.HEADER))), None)
+    return next(
+        (
+            name
+            for name in ("zlib", "snappy")
+            if tfrecord.is_header(compressions.peek(name, head, tfrecord.HEADER))
+        ),
+        None,
+    )
 
 
 def _is_empty(name: str, data: bytes) -> bool:
@@ -207,8 +237,9 @@ def blocks(
 ) -> Iterator[Block]:
     """The records of one file from `offset` on, which is where record number `first` begins.
 
-    The first thing that is wrong is raised, after the records before it were given. Without `check` the caller checks the data's
-    checksums. `wait` is called at the end of the file, and says whether to look again.
+    The first thing that is wrong is raised, after the records before it were given. Without `check`
+    the caller checks the data's checksums. `wait` is called at the end of the file, and says
+    whether to look again.
     """
     if wait is not None and storage.is_url(path):
         raise EncodeError("follow=True is for local files: an object does not grow", path=path)
@@ -217,9 +248,13 @@ def blocks(
         name = compression_of(source, compression)
         if name and offset:
             raise ValueError("a compressed file is read from its start")
-        stream: Stream = Compressed(source, name, 0, limits or DEFAULT) if name else Plain(source, offset)
+        stream: Stream = (
+            Compressed(source, name, 0, limits or DEFAULT) if name else Plain(source, offset)
+        )
         size = None if name or wait else source.size
-        yield from frames(stream, path, size, check, limits or DEFAULT, pool or memory.Pool(), offset, first, wait)
+        yield from frames(
+            stream, path, size, check, limits or DEFAULT, pool or memory.Pool(), offset, first, wait
+        )
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
     finally:
@@ -242,7 +277,9 @@ def frames(
     record: int,
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[Block]:
-    """Blocks of whole records out of a stream; `size` is that of the file where it is known and final."""
+    """Blocks of whole records out of a stream; `size` is that of the file where it is known and
+    final.
+    """
     buffer, have, room = pool.take(BLOCK + _MORE), 0, BLOCK
     while True:
         got = stream.fill(buffer[have:room])
@@ -255,8 +292,14 @@ def frames(
             return
         have += got
         code, at, starts, sizes = kernels.frame_scan(buffer[:have], 0, check, limits.record, MOST)
-        if code == status.TRUNCATED and len(starts) and have - at > _MOVED and (end := _end(buffer, at)) <= len(buffer):
-            # Reading the rest of the last record is cheaper than moving its beginning to the next block.
+        if (
+            code == status.TRUNCATED
+            and len(starts)
+            and have - at > _MOVED
+            and (end := _end(buffer, at)) <= len(buffer)
+        ):
+            # Reading the rest of the last record is cheaper than moving its beginning to the next
+            # block.
             while have < end and (got := stream.fill(buffer[have:end])):
                 have += got
             code, at, *last = kernels.frame_scan(buffer[:have], at, check, limits.record, MOST)
@@ -272,7 +315,8 @@ def frames(
             raise torn(record, base + at, size - base - at)
         if stream.most is not None:
             wanted = min(wanted, stream.most - base - at)  # The stream gives no more than that.
-        # A record has a buffer of its size at once: pages that nothing was written to take no memory.
+        # A record has a buffer of its size at once: pages that nothing was written to take no
+        # memory.
         room = max(BLOCK if len(starts) >= _FEW else 2 * BLOCK, wanted + 1)
         if room > len(buffer) or not memory.is_mine(buffer):
             old, buffer = buffer, pool.take(room + _MORE)
@@ -288,8 +332,12 @@ def _end(buffer: Array, at: int) -> int:
     return at + tfrecord.HEADER + tfrecord.length_at(buffer, at) + tfrecord.FOOTER
 
 
-def mapped(path: str, *, compression: str | None = None, check: bool = True, limits: Limits | None = None) -> Iterator[Block]:
-    """The same without reading: blocks are parts of a private mapping, for files that nobody truncates meanwhile."""
+def mapped(
+    path: str, *, compression: str | None = None, check: bool = True, limits: Limits | None = None
+) -> Iterator[Block]:
+    """The same without reading: blocks are parts of a private mapping, for files that nobody
+    truncates meanwhile.
+    """
     limits = limits or DEFAULT
     if storage.is_url(path):
         raise EncodeError("mmap=True is for local files", path=path)
@@ -297,7 +345,10 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
     source = files.FileSource(path)
     try:
         if compression_of(source, compression) is not None:
-            raise EncodeError("mmap=True is for plain files: what is compressed must be unpacked somewhere", path=path)
+            raise EncodeError(
+                "mmap=True is for plain files: what is compressed must be unpacked somewhere",
+                path=path,
+            )
     finally:
         source.close()
     at = record = 0
@@ -305,7 +356,12 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
         while at < len(data):
             part = data[at : at + _MAPPED]
             code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
-            if code == status.TRUNCATED and not len(starts) and len(part) >= tfrecord.HEADER and at + _end(part, 0) <= len(data):
+            if (
+                code == status.TRUNCATED
+                and not len(starts)
+                and len(part) >= tfrecord.HEADER
+                and at + _end(part, 0) <= len(data)
+            ):
                 part = data[at : at + _end(part, 0)]  # a record that is longer than a block
                 code, end, starts, sizes = kernels.frame_scan(part, 0, check, limits.record, MOST)
             if len(starts):
@@ -321,10 +377,14 @@ def mapped(path: str, *, compression: str | None = None, check: bool = True, lim
 
 
 def fault(code: int, buffer: Array, at: int, limits: Limits, first: bool = False) -> DecodeError:
-    """The error for what is wrong with the frame at a place in a buffer; `first` says that no record came before."""
+    """The error for what is wrong with the frame at a place in a buffer; `first` says that no
+    record came before.
+    """
     if code == status.TOO_LONG:
         length = tfrecord.length_at(buffer, at)
-        return LimitError(f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at)
+        return LimitError(
+            f"a record of {length} bytes; Limits(record=...) allows {limits.record}", offset=at
+        )
     error = status.problem(code, at, "tfrecord")
     if code == status.BAD_LENGTH_CRC and first:
         what = "this is a Riegeli file, not a TFRecord file"
@@ -337,7 +397,8 @@ def fault(code: int, buffer: Array, at: int, limits: Limits, first: bool = False
 def torn(record: int, offset: int, left: int) -> TruncatedError:
     """The error for a file that ends inside a record."""
     return TruncatedError(
-        f"the file ends inside a record ({left} bytes of it are there) after {record} whole records; tw.repair keeps those",
+        f"the file ends inside a record ({left} bytes of it are there) after {record} whole"
+        " records; tw.repair keeps those",
         record=record,
         offset=offset,
     )

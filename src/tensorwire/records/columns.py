@@ -17,7 +17,9 @@ from .batch import Batch
 from .schema import BYTES, FLOAT, Feature
 
 
-def batch(features: dict[str, Feature], filled: list[Filled], rows: int, limits: Limits | None = None) -> Batch:
+def batch(
+    features: dict[str, Feature], filled: list[Filled], rows: int, limits: Limits | None = None
+) -> Batch:
     """A Batch. Errors name the feature, and as `record` the row in this batch."""
     columns, present = {}, {}
     budget = (limits or DEFAULT).call(sum(part.values.nbytes for part in filled))
@@ -36,7 +38,9 @@ def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = 
     if not there.all():
         if feature.required:
             row = int(np.flatnonzero(~there)[0])
-            raise SchemaError("the record does not have this feature, and the schema says that all do", record=row)
+            raise SchemaError(
+                "the record does not have this feature, and the schema says that all do", record=row
+            )
         if feature.default is not None:
             filled = _with_default(feature, filled, rows)
         if feature.encoding:
@@ -53,7 +57,8 @@ def _check_room(feature: Feature, filled: Filled, rows: int, limits: Limits) -> 
     """Raises LimitError if the zeros for missing values take more memory than the limits allow."""
     shape = feature.shape or ()
     itemsize = 8 if feature.dtype == "string" else dtypes.named(feature.dtype).numpy.itemsize
-    lists = max((axis for axis, dim in enumerate(shape) if dim is None), default=0)  # each has a split
+    # each has a split
+    lists = max((axis for axis, dim in enumerate(shape) if dim is None), default=0)
     splits = rows * math.prod(dim or 0 for dim in shape[:lists]) if lists else 0
     wanted = rows * math.prod(dim or 0 for dim in shape) * itemsize + 8 * splits
     if wanted > limits.tensor and wanted > 16 * filled.values.nbytes:
@@ -96,13 +101,17 @@ def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> 
     assert filled.steps is not None
     steps = int(filled.steps[-1])
     inner = column(
-        Feature(feature.kind, feature.shape, feature.dtype, False, None, feature.encoding, feature.text),
+        Feature(
+            feature.kind, feature.shape, feature.dtype, False, None, feature.encoding, feature.text
+        ),
         filled._replace(present=np.ones(steps, np.bool_)),
         steps,
         limits,
     )
     if isinstance(inner, Ragged):
-        return trusted(Ragged, inner.values, (filled.steps, *inner.row_splits), (None, *inner.uniform))
+        return trusted(
+            Ragged, inner.values, (filled.steps, *inner.row_splits), (None, *inner.uniform)
+        )
     if isinstance(inner, Strings) and inner.ndim > 1:
         width = inner.shape[1]
         splits = np.arange(steps + 1, dtype=np.int64) * width
@@ -137,33 +146,54 @@ def numbers(values: Array, feature: Feature) -> Array:
     if feature.kind == FLOAT:
         if row.numpy.kind in "iub" or row.name in ("complex64", "complex128"):
             raise SchemaError(f"a float list cannot become {row.name}")
-        with np.errstate(invalid="ignore", over="ignore"):  # of NaNs and of what does not fit, which is found below
+        # of NaNs and of what does not fit, which is found below
+        with np.errstate(invalid="ignore", over="ignore"):
             out: Array = values.astype(row.numpy)
             wrong = np.flatnonzero((out.astype(np.float32) != values) & (values == values))
-        if row.name == "bfloat16" and (kept := (values != values) & (values.view(np.uint32) & 0xFFFF == 0)).any():
-            out.view(np.uint16)[kept] = values.view(np.uint32)[kept] >> 16  # the cast has made all NaNs one
+        if (
+            row.name == "bfloat16"
+            and (kept := (values != values) & (values.view(np.uint32) & 0xFFFF == 0)).any()
+        ):
+            # the cast has made all NaNs one
+            out.view(np.uint16)[kept] = values.view(np.uint32)[kept] >> 16
     else:
         if row.name == "bool":
             low, high = 0, 1
-        elif row.name in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128") or row.name.startswith("float"):
+        elif row.name in (
+            "float32",
+            "float64",
+            "float16",
+            "bfloat16",
+            "complex64",
+            "complex128",
+        ) or row.name.startswith("float"):
             raise SchemaError(f"an int64 list cannot become {row.name}")
         else:
             low, high = (int(bound) for bound in dtypes.bounds(row))
         wrong = np.flatnonzero((values < low) | (values > min(high, validate.INT64_MAX)))
         out = values.astype(row.numpy)
     if len(wrong):
-        raise SchemaError(f"the value {values[wrong[0]]} does not fit {row.name}", record=int(wrong[0]))
+        raise SchemaError(
+            f"the value {values[wrong[0]]} does not fit {row.name}", record=int(wrong[0])
+        )
     return out
 
 
 def _with_default(feature: Feature, filled: Filled, rows: int) -> Filled:
     """The default in place of what is missing, for features of a fixed shape."""
     if feature.kind == BYTES:
-        strings: Any = trusted(Strings, filled.values, filled.offsets, (rows, feature.length), False).__array__()
+        strings: Any = trusted(
+            Strings, filled.values, filled.offsets, (rows, feature.length), False
+        ).__array__()
         default = np.asarray(feature.default, object).reshape(-1)
-        strings[~filled.present] = [item.encode() if isinstance(item, str) else item for item in np.broadcast_to(default, feature.length)]
+        strings[~filled.present] = [
+            item.encode() if isinstance(item, str) else item
+            for item in np.broadcast_to(default, feature.length)
+        ]
         joined = Strings.of(strings.reshape(-1).tolist(), text=False)
         return filled._replace(values=joined.data, offsets=joined.offsets)
     values = filled.values.reshape(rows, feature.length)
-    values[~filled.present] = np.broadcast_to(np.asarray(feature.default, values.dtype).reshape(-1), feature.length)
+    values[~filled.present] = np.broadcast_to(
+        np.asarray(feature.default, values.dtype).reshape(-1), feature.length
+    )
     return filled

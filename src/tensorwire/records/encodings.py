@@ -1,6 +1,7 @@
 """Tensors inside bytes features: TensorProtos, raw bytes, base64, quantized numbers.
 
-Each has a quick way for rows that all look alike, which is how they are in practice: their bytes are one rectangle.
+Each has a quick way for rows that all look alike, which is how they are in practice: their bytes
+are one rectangle.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from .schema import Feature
 
 def pack_tensors(rows: Any) -> Strings:
     """Each row as the TensorProto that tf.io.parse_tensor reads."""
-    if isinstance(rows, np.ndarray) and rows.dtype.kind not in "OSUT" and dtypes.of(rows.dtype).tf and rows.ndim and rows.size:
+    if (
+        isinstance(rows, np.ndarray)
+        and rows.dtype.kind not in "OSUT"
+        and dtypes.of(rows.dtype).tf
+        and rows.ndim
+        and rows.size
+    ):
         one = rows[0].nbytes
         head = kernels.dense_header(dtypes.of(rows.dtype).tf or 0, rows.shape[1:], one)
         out: Array = np.empty((len(rows), len(head) + one), np.uint8)
@@ -38,7 +45,9 @@ def pack_tensors(rows: Any) -> Strings:
     return Strings.of([kernels.join(codec.encode(row)) for row in rows], text=False)
 
 
-def unpack_tensors(strings: Strings, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
+def unpack_tensors(
+    strings: Strings, present: Array, feature: Feature, limits: Limits | None = None
+) -> Any:
     """The inverse, as one column: dense if the shape is fixed, Ragged if dimensions vary, an array
     of tensors if there is no shape."""
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
@@ -50,7 +59,11 @@ def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Arr
         same = _rectangle(strings)
         if same is not None:
             first = kernels.decode_dense(same[0].tobytes(), True)
-            if first is not None and first.nbytes and (same[:, : -first.nbytes] == same[0, : -first.nbytes]).all():
+            if (
+                first is not None
+                and first.nbytes
+                and (same[:, : -first.nbytes] == same[0, : -first.nbytes]).all()
+            ):
                 content = np.ascontiguousarray(same[:, -first.nbytes :])
                 return content.reshape(-1).view(first.dtype).reshape(len(same), *first.shape)
     codec = TensorProto(limits=limits).of_call(len(strings.data))
@@ -58,7 +71,9 @@ def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Arr
     tensors: list[Any] = []
     for row, there in enumerate(present.tolist()):
         try:
-            tensors.append(codec.decode(data[bounds[row] : bounds[row + 1]], True) if there else None)
+            tensors.append(
+                codec.decode(data[bounds[row] : bounds[row + 1]], True) if there else None
+            )
         except DecodeError as error:
             raise error.add(record=row) from None
     return tensors
@@ -75,7 +90,9 @@ def _rectangle(strings: Strings) -> Array | None:
 
 
 def _dtype_name(tensor: Any) -> str:
-    """The dtype of a decoded tensor, of a ragged one that of its values; "?" if it is of another kind."""
+    """The dtype of a decoded tensor, of a ragged one that of its values; "?" if it is of another
+    kind.
+    """
     values = tensor.values if isinstance(tensor, Ragged) else tensor
     if isinstance(values, Strings):
         return "string"
@@ -84,14 +101,20 @@ def _dtype_name(tensor: Any) -> str:
 
 def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
     shape, wanted = feature.shape, feature.dtype
-    ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows  # of an array one row stands for all
+    # of an array one row stands for all
+    ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows
     for row, tensor in enumerate(ones if shape is not None else ()):
         if tensor is None:
             continue
         dtype = _dtype_name(tensor)
-        fits = len(tensor.shape) == len(shape or ()) and all(a in (None, b) for a, b in zip(shape or (), tensor.shape, strict=True))
+        fits = len(tensor.shape) == len(shape or ()) and all(
+            a in (None, b) for a, b in zip(shape or (), tensor.shape, strict=True)
+        )
         if (wanted not in ("string", dtype)) or not fits:
-            raise SchemaError(f"a {dtype} tensor of shape {tensor.shape}, and the schema says {wanted} {shape}", record=row)
+            raise SchemaError(
+                f"a {dtype} tensor of shape {tensor.shape}, and the schema says {wanted} {shape}",
+                record=row,
+            )
     if shape is None:
         out: Array = np.empty(len(rows), object)
         for row, tensor in enumerate(rows):
@@ -181,18 +204,27 @@ def _joined_strings(parts: list[Any], feature: Feature, inner: tuple[int, ...]) 
 
 
 def _strings_column(rows: list[Any], feature: Feature) -> Any:
-    flat = [item for tensor in rows if tensor is not None for item in tensor.astext(feature.text).reshape(-1)]
+    flat = [
+        item
+        for tensor in rows
+        if tensor is not None
+        for item in tensor.astext(feature.text).reshape(-1)
+    ]
     if feature.fixed:
         if any(tensor is None for tensor in rows):
             raise SchemaError("a string tensor is missing: make it optional with shape=None")
-        return Strings.of(flat, (len(rows), *(dim or 0 for dim in feature.shape or ())), text=feature.text)
+        return Strings.of(
+            flat, (len(rows), *(dim or 0 for dim in feature.shape or ())), text=feature.text
+        )
     splits = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([0 if tensor is None else tensor.size for tensor in rows], out=splits[1:])
     return Ragged(Strings.of(flat, text=feature.text), splits)
 
 
 def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Any:
-    """`tobytes()` of each row, of the dtype and shape that the schema says; vectors of any length are Ragged."""
+    """`tobytes()` of each row, of the dtype and shape that the schema says; vectors of any length
+    are Ragged.
+    """
     dtype = dtypes.named(feature.dtype).numpy
     if not feature.fixed:
         return _raw_vectors(strings, dtype)
@@ -202,7 +234,10 @@ def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Any:
     wrong = np.flatnonzero((lengths != size) & present)
     if len(wrong):
         found = int(lengths[wrong[0]])
-        raise SchemaError(f"{found} bytes, and {feature.dtype} of shape {shape} takes {size}", record=int(wrong[0]))
+        raise SchemaError(
+            f"{found} bytes, and {feature.dtype} of shape {shape} takes {size}",
+            record=int(wrong[0]),
+        )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
     if present.all():
         array: Array = content.view(dtype).reshape(len(present), *shape)
@@ -216,16 +251,28 @@ def _raw_vectors(strings: Strings, dtype: Any) -> Ragged:
     wrong = np.flatnonzero(np.diff(strings.offsets) % dtype.itemsize)
     if len(wrong):
         row = int(wrong[0])
-        raise SchemaError(f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are no whole number of {dtype}", record=row)
+        raise SchemaError(
+            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are no whole number of"
+            f" {dtype}",
+            record=row,
+        )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)
-    values = content.view(dtype) if content.ctypes.data % dtype.alignment == 0 else content.copy().view(dtype)
-    return trusted(Ragged, values, ((strings.offsets - strings.offsets[0]) // dtype.itemsize,), (None,))
+    values = (
+        content.view(dtype)
+        if content.ctypes.data % dtype.alignment == 0
+        else content.copy().view(dtype)
+    )
+    return trusted(
+        Ragged, values, ((strings.offsets - strings.offsets[0]) // dtype.itemsize,), (None,)
+    )
 
 
 def pack_base64(strings: Strings) -> Strings:
     """As tf.io.encode_base64 writes: the URL-safe alphabet, no padding."""
     flat = strings.astext(False).reshape(-1)
-    return Strings.of([base64.urlsafe_b64encode(item).rstrip(b"=") for item in flat], strings.shape, text=False)
+    return Strings.of(
+        [base64.urlsafe_b64encode(item).rstrip(b"=") for item in flat], strings.shape, text=False
+    )
 
 
 def unpack_base64(strings: Strings) -> Strings:
@@ -235,17 +282,26 @@ def unpack_base64(strings: Strings) -> Strings:
     for number, item in enumerate(flat):
         try:
             body = item.rstrip(b"=")
-            out.append(binascii.a2b_base64(body.translate(_URL_SAFE) + b"=" * (-len(body) % 4), strict_mode=True))
+            out.append(
+                binascii.a2b_base64(
+                    body.translate(_URL_SAFE) + b"=" * (-len(body) % 4), strict_mode=True
+                )
+            )
         except (binascii.Error, ValueError) as error:
-            raise DecodeError(f"this is not base64: {error}", format="base64", record=number) from None
+            raise DecodeError(
+                f"this is not base64: {error}", format="base64", record=number
+            ) from None
     return Strings.of(out, strings.shape, text=False)
 
 
-_URL_SAFE = bytes.maketrans(b"-_+/", b"+/\x00\x00")  # the standard alphabet's own two signs are errors here
+# the standard alphabet's own two signs are errors here
+_URL_SAFE = bytes.maketrans(b"-_+/", b"+/\x00\x00")
 
 
 def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
-    """Rows of floats as (strings, splits): for a cast the TensorProto of the codes, else also those of the scale and the zero point."""
+    """Rows of floats as (strings, splits): for a cast the TensorProto of the codes, else also those
+    of the scale and the zero point.
+    """
     quantized = quantization.quantize_rows(np.asarray(array), scheme)
     codes = pack_tensors(quantized.codes)
     count = len(array)
@@ -257,16 +313,23 @@ def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
     return Strings.of(flat, text=False), np.arange(count + 1, dtype=np.int64) * 3
 
 
-def unpack_quantized(strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None) -> Any:
+def unpack_quantized(
+    strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None
+) -> Any:
     """The floats of each row, in their original dtype."""
     limits = limits or DEFAULT
     lengths = np.diff(splits)
     if ((lengths != 1) & (lengths != 3) & present).any():
         row = int(np.flatnonzero((lengths != 1) & (lengths != 3) & present)[0])
-        raise SchemaError(f"{int(lengths[row])} strings, and a quantized feature has one or three", record=row)
+        raise SchemaError(
+            f"{int(lengths[row])} strings, and a quantized feature has one or three", record=row
+        )
     affine = bool((lengths == 3).any())
     if affine and ((lengths == 1) & present).any():
-        raise SchemaError("some rows are quantized by a cast and some by a scale", record=int(np.flatnonzero((lengths == 1) & present)[0]))
+        raise SchemaError(
+            "some rows are quantized by a cast and some by a scale",
+            record=int(np.flatnonzero((lengths == 1) & present)[0]),
+        )
     step = 3 if affine else 1
     every = np.ones(int(present.sum()), np.bool_)
     codes = _parsed(strings[::step], every, limits)
@@ -279,14 +342,20 @@ def unpack_quantized(strings: Strings, splits: Array, present: Array, feature: F
     else:
         for number, one in enumerate(codes):
             part = strings[number * step : (number + 1) * step]
-            rows.append(_dequantized(np.asarray(one)[None], part, affine, np.ones(1, np.bool_), feature, limits)[0, ...])
+            rows.append(
+                _dequantized(
+                    np.asarray(one)[None], part, affine, np.ones(1, np.bool_), feature, limits
+                )[0, ...]
+            )
     placed: list[Any] = [None] * len(present)
     for row, value in zip(np.flatnonzero(present).tolist(), rows, strict=True):
         placed[row] = value
     return _column(placed, present, feature)
 
 
-def _dequantized(codes: Array, strings: Strings, affine: bool, every: Array, feature: Feature, limits: Limits) -> Array:
+def _dequantized(
+    codes: Array, strings: Strings, affine: bool, every: Array, feature: Feature, limits: Limits
+) -> Array:
     scheme = dtypes.of(codes.dtype).name
     scale = zero = None
     if affine:
@@ -294,7 +363,9 @@ def _dequantized(codes: Array, strings: Strings, affine: bool, every: Array, fea
         zero = np.asarray(_parsed(strings[2::3], every, limits))
         if scale.shape != (len(codes),) or zero.shape != (len(codes),):
             raise DecodeError("a scale or zero point is not one number", format="example")
-    limits.call(codes.nbytes).draw(codes.size * dtypes.named(feature.dtype).numpy.itemsize, "example")
+    limits.call(codes.nbytes).draw(
+        codes.size * dtypes.named(feature.dtype).numpy.itemsize, "example"
+    )
     quantized = Quantized(codes, scheme, 0 if affine else None, scale, zero, feature.dtype)
     quantization.check(quantized, DecodeError)
     return quantization.dequantize(quantized, DecodeError)

@@ -60,21 +60,29 @@ def read_examples(
     compression: str | None = None,
     limits: Limits | None = None,
 ) -> Examples:
-    """Batches of columns from TFRecord files of tf.train.Example: a path, a pattern, or a list of them.
+    """Batches of columns from TFRecord files of tf.train.Example: a path, a pattern, or a list of
+    them.
 
-    Features of a fixed length are dense [batch, ...], others Ragged, bytes are Strings; `batch.present[name]` says which records have a
-    feature. The schema is the one given (a tw.Schema, a dict of features or of tf.io's feature specs, a path), or the one beside the files,
-    or is inferred once from a sample of them; a column is of the same kind in every batch. Unless `schema` or
-    `columns` leaves it out, a feature that the schema does not have is an error, and so is a feature list.
+    Features of a fixed length are dense [batch, ...], others Ragged, bytes are Strings;
+    `batch.present[name]` says which records have a feature. The schema is the one given (a
+    tw.Schema, a dict of features or of tf.io's feature specs, a path), or the one beside the files,
+    or is inferred once from a sample of them; a column is of the same kind in every batch. Unless
+    `schema` or `columns` leaves it out, a feature that the schema does not have is an error, and so
+    is a feature list.
 
-    workers    threads that read and decode ahead (default: one a core, four at most; 0: none, all is done in the caller's thread)
+    workers    threads that read and decode ahead (default: one a core, four at most; 0: none, all
+               is done in the caller's thread)
     prefetch   batches that may be ready ahead of you
-    shuffle    a seed: the records in an order that depends on it alone (True: another order every time)
+    shuffle    a seed: the records in an order that depends on it alone (True: another order every
+               time)
     shard      (i, n): only the i-th of n shares; every record is in exactly one
     on_corrupt "skip" passes over damaged records; `Examples.skipped` says what was lost
-    views      bytes columns that are not copied: arrays of memoryviews into the blocks that were read (large images; NumPy only)
-    mmap       maps plain files instead of reading them; only for files that nobody truncates meanwhile
-    reuse      a batch's arrays are valid only until the next batch, whose memory they are: saves time, forbids list(...)
+    views      bytes columns that are not copied: arrays of memoryviews into the blocks that were
+               read (large images; NumPy only)
+    mmap       maps plain files instead of reading them; only for files that nobody truncates
+               meanwhile
+    reuse      a batch's arrays are valid only until the next batch, whose memory they are: saves
+               time, forbids list(...)
     to         the framework of the columns, as for tw.to; `device` and `cast` too
 
     >>> import os, tempfile, tensorwire as tw
@@ -109,7 +117,9 @@ def read_examples(
 
 
 class Examples:
-    """What `read_examples` returns: iterate over it as often as you like. `schema` says what the columns are."""
+    """What `read_examples` returns: iterate over it as often as you like. `schema` says what the
+    columns are.
+    """
 
     def __init__(
         self,
@@ -137,9 +147,14 @@ class Examples:
         if views and to != "numpy":
             raise EncodeError(f"views=... gives memoryviews, which are no columns of {to}")
         if reuse and to != "numpy":
-            raise EncodeError(f"reuse=True lends NumPy memory until the next batch; to={to!r} may keep it longer")
+            raise EncodeError(
+                f"reuse=True lends NumPy memory until the next batch; to={to!r} may keep it longer"
+            )
         if shuffle is True and shard is not None:
-            raise EncodeError("shuffle=True is another order for every share, so records would be lost and repeated; pass a seed")
+            raise EncodeError(
+                "shuffle=True is another order for every share, so records would be lost and"
+                " repeated; pass a seed"
+            )
         if workers is not None and workers < 0:
             raise EncodeError(f"workers={workers}: 0 for none, or a number of threads")
         self.batch_size, self.limits = batch_size, limits
@@ -147,7 +162,9 @@ class Examples:
         self._workers = min(4, available_cores()) if workers is None else workers
         self._depth = max(1, prefetch) if prefetch is not None else self._workers + 2
         self._shuffle = shuffle if shuffle is not None and shuffle is not False else None
-        self._reader = RecordReader(path, compression=compression, on_corrupt=on_corrupt, mmap=mmap, limits=limits)
+        self._reader = RecordReader(
+            path, compression=compression, on_corrupt=on_corrupt, mmap=mmap, limits=limits
+        )
         self._shard = shard
         self._skips = on_corrupt == "skip"
         self.schema, self._origin = self._find_schema(schema, columns, compression)
@@ -156,7 +173,9 @@ class Examples:
         """Whether a feature that the schema does not have is an error: the caller left none out."""
         self._views = self._check_views(views)
 
-    def _find_schema(self, schema: Any, columns: Sequence[str] | None, compression: str | None) -> tuple[Schema, str]:
+    def _find_schema(
+        self, schema: Any, columns: Sequence[str] | None, compression: str | None
+    ) -> tuple[Schema, str]:
         """The schema, and words on where it came from for those who find that it does not fit."""
         origin = ""
         if schema is not None:
@@ -190,8 +209,17 @@ class Examples:
     def _check_views(self, views: Sequence[str]) -> frozenset[str]:
         for name in views:
             feature = self.schema.get(name)
-            if feature is None or feature.kind != BYTES or feature.encoding or not feature.fixed or isinstance(views, str):
-                raise EncodeError(f"views=[{name!r}]: a view is of a bytes feature of a fixed length, as it is in the file")
+            if (
+                feature is None
+                or feature.kind != BYTES
+                or feature.encoding
+                or not feature.fixed
+                or isinstance(views, str)
+            ):
+                raise EncodeError(
+                    f"views=[{name!r}]: a view is of a bytes feature of a fixed length, as it is in"
+                    " the file"
+                )
         return frozenset(views)
 
     def _sequences(self) -> dict[str, Feature] | None:
@@ -205,13 +233,17 @@ class Examples:
 
     def __iter__(self) -> Iterator[Any]:
         reader = self._reader
-        # Shuffled first and divided then: the seed gives one order for all, of which each takes its share.
+        # Shuffled first and divided then: the seed gives one order for all, of which each takes its
+        # share.
         if self._shuffle is not None:
-            reader = reader.shuffle(secrets.randbits(64) if self._shuffle is True else self._shuffle)
+            reader = reader.shuffle(
+                secrets.randbits(64) if self._shuffle is True else self._shuffle
+            )
         if self._shard is not None:
             reader = reader.shard(*self._shard)
         lots = _lots(reader, self.batch_size, check=self._skips)
-        # Without threads a block is decoded as soon as it is read, while it is in the cache; a thread takes all of a batch at once.
+        # Without threads a block is decoded as soon as it is read, while it is in the cache; a
+        # thread takes all of a batch at once.
         eager = self._workers > 0 or self._room() > _LAZY
         return _Decoding(self).run(map(list, lots) if eager else lots, self._workers, self._depth)
 
@@ -220,16 +252,22 @@ class Examples:
         return self.batch_size * sum(8 * max(1, feature.length) for feature in self.schema.values())
 
     def tf_dataset(self) -> Any:
-        """A tf.data.Dataset of the batches: dicts of tensors with the right signature (needs TensorFlow).
+        """A tf.data.Dataset of the batches: dicts of tensors with the right signature (needs
+        TensorFlow).
 
-        Inside it `from_generator` runs this reader, so TensorFlow's own parser and its proto classes are not used.
+        Inside it `from_generator` runs this reader, so TensorFlow's own parser and its proto
+        classes are not used.
         """
         return adapters.tf_dataset(self._numpy, self.schema)
 
     def arrow(self) -> Any:
-        """A pyarrow.RecordBatchReader of the batches: fixed and varying features are lists, missing ones are null (needs pyarrow)."""
+        """A pyarrow.RecordBatchReader of the batches: fixed and varying features are lists, missing
+        ones are null (needs pyarrow).
+        """
         nothing = example.Columns(self._decoder(), 0).take()
-        return adapters.arrow_reader(self._numpy, _columns.batch(dict(self.schema), nothing, 0, self.limits))
+        return adapters.arrow_reader(
+            self._numpy, _columns.batch(dict(self.schema), nothing, 0, self.limits)
+        )
 
     def _numpy(self) -> Iterator[Batch]:
         """The batches in our own kinds of tensors, each in memory of its own."""
@@ -239,8 +277,13 @@ class Examples:
 
     def _decoder(self) -> example.Decoder:
         columns = [feature.column(name) for name, feature in self.schema.items()]
-        kinds = [example.PLACES if name in self._views else column.kind for name, column in zip(self.schema, columns, strict=True)]
-        return example.Decoder([column._replace(kind=kind) for column, kind in zip(columns, kinds, strict=True)])
+        kinds = [
+            example.PLACES if name in self._views else column.kind
+            for name, column in zip(self.schema, columns, strict=True)
+        ]
+        return example.Decoder(
+            [column._replace(kind=kind) for column, kind in zip(columns, kinds, strict=True)]
+        )
 
     def _batch(self, filled: list[example.Filled], job: list[Piece], rows: int) -> Any:
         if not self._views:
@@ -248,7 +291,14 @@ class Examples:
         parts = dict(zip(self.schema, filled, strict=True))
         plain = {name: feature for name, feature in self.schema.items() if name not in self._views}
         batch = _columns.batch(plain, [parts[name] for name in plain], rows, self.limits)
-        columns = {name: _seen(parts[name].values, self.schema[name], job) if name in self._views else batch[name] for name in self.schema}
+        columns = {
+            name: (
+                _seen(parts[name].values, self.schema[name], job)
+                if name in self._views
+                else batch[name]
+            )
+            for name in self.schema
+        }
         return Batch(columns, {name: parts[name].present for name in parts}, rows)
 
     def _given(self, batch: Batch) -> Batch | ForeignBatch:
@@ -382,7 +432,9 @@ def _seen(places: Array, feature: Feature, job: list[Piece]) -> Array:
 
 
 def _lots(reader: RecordReader, size: int, check: bool) -> Iterator[Iterator[Piece]]:
-    """The records in lots of `size`, wherever the blocks end. Each lot must be used up before the next one."""
+    """The records in lots of `size`, wherever the blocks end. Each lot must be used up before the
+    next one.
+    """
     pieces = _pieces(reader, size, check)
     for piece, ends in pieces:
         yield _lot(piece, ends, pieces)

@@ -1,10 +1,12 @@
 """`label == 3 and len(ids) > 2`: a small language over the features of a record.
 
-It is read by Python's own parser and walked node by node. Only what is named here means anything; nothing is ever executed.
+It is read by Python's own parser and walked node by node. Only what is named here means anything;
+nothing is ever executed.
 
-A feature is its value, or the list of its values if it has several; None if the record does not have it. `len()` of a string is its
-length, of anything else the number of values. `in` looks into a list, or for a piece of a string. Whatever does not compare (a string
-with a number, anything with None) is not less and not more. A name that is more than letters, digits and _ is written
+A feature is its value, or the list of its values if it has several; None if the record does not
+have it. `len()` of a string is its length, of anything else the number of values. `in` looks into a
+list, or for a piece of a string. Whatever does not compare (a string with a number, anything with
+None) is not less and not more. A name that is more than letters, digits and _ is written
 `col("image/encoded")`.
 """
 
@@ -23,8 +25,8 @@ from .._errors import SchemaError
 MOST = 2000
 """Characters of an expression; no one writes more, and nesting is bounded by it."""
 ALLOWED = (
-    "names of features, numbers, strings, True, False, None, == != < <= > >=, in, not in, and, or, not, len(x), has(x), "
-    "col('a/name'), [lists] and (brackets)"
+    "names of features, numbers, strings, True, False, None, == != < <= > >=, in, not in, and, or,"
+    " not, len(x), has(x), col('a/name'), [lists] and (brackets)"
 )
 _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Eq: operator.eq,
@@ -58,11 +60,15 @@ class Where:
             raise SchemaError(f"an expression of {len(text):,} characters; {MOST:,} are allowed")
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # "3 is 3" and the like: we say ourselves what is allowed
+                # "3 is 3" and the like: we say ourselves what is allowed
+                warnings.simplefilter("ignore")
                 return ast.parse(text.strip(), mode="eval").body
         except SyntaxError as error:
             hint = "; to compare write ==" if "=" in text and "==" not in text else ""
-            raise SchemaError(f"{text!r:.80} cannot be read at character {error.offset or 0}{hint}; allowed: {ALLOWED}") from None
+            raise SchemaError(
+                f"{text!r:.80} cannot be read at character {error.offset or 0}{hint}; allowed:"
+                f" {ALLOWED}"
+            ) from None
         except (ValueError, RecursionError, MemoryError):
             raise SchemaError(f"{text!r:.80} cannot be read; allowed: {ALLOWED}") from None
 
@@ -95,11 +101,17 @@ class Where:
                 return self._feature(only.value)
             if name in ("len", "has"):
                 inner = self._node(only)
-                return (lambda row: _length(inner(row))) if name == "len" else (lambda row: inner(row) is not None)
+                return (
+                    (lambda row: _length(inner(row)))
+                    if name == "len"
+                    else (lambda row: inner(row) is not None)
+                )
         raise self._refused(node, "only len(x), has(x) and col('a/name') are functions here")
 
     def _constant(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, (bool, int, float, str, bytes))):
+        if isinstance(node, ast.Constant) and (
+            node.value is None or isinstance(node.value, (bool, int, float, str, bytes))
+        ):
             return node.value
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
             value = self._constant(node.operand)
@@ -114,20 +126,27 @@ class Where:
         steps: list[Callable[[Any, Any], bool]] = []
         for op in node.ops:
             if isinstance(op, (ast.In, ast.NotIn)):
-                steps.append(_contains if isinstance(op, ast.In) else lambda a, b: not _contains(a, b))
+                steps.append(
+                    _contains if isinstance(op, ast.In) else lambda a, b: not _contains(a, b)
+                )
             elif type(op) in _COMPARE:
                 steps.append(_comparing(_COMPARE[type(op)]))
             else:
                 raise self._refused(node, "'is' is not there; write == None")
-        return lambda row: all(step(a(row), b(row)) for step, a, b in zip(steps, sides, sides[1:], strict=False))
+        return lambda row: all(
+            step(a(row), b(row)) for step, a, b in zip(steps, sides, sides[1:], strict=False)
+        )
 
     def _refused(self, node: ast.expr, why: str = "") -> SchemaError:
         piece = ast.get_source_segment(self.text.strip(), node) or self.text
-        return SchemaError(f"{piece!r:.60} is not allowed here{': ' + why if why else ''}; allowed: {ALLOWED}")
+        return SchemaError(
+            f"{piece!r:.60} is not allowed here{': ' + why if why else ''}; allowed: {ALLOWED}"
+        )
 
 
 def plain(value: Any) -> Any:
-    """A feature as Python values: the one that it has, or the list of all. Of strings that are UTF-8 the text.
+    """A feature as Python values: the one that it has, or the list of all. Of strings that are
+    UTF-8 the text.
 
     >>> plain(np.int64([3])), plain(np.float32([1, 2])), plain(b"de")
     (3, [1.0, 2.0], 'de')

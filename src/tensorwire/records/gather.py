@@ -19,8 +19,12 @@ from .rows import from_list, row_value
 from .schema import Feature
 
 
-def from_columns(columns: Any, options: Options, first: int, known: Mapping[str, Feature]) -> tuple[dict[str, Column], int]:
-    """Columns, and the number of rows, which must be the same for all. `first` and `known` as for rows."""
+def from_columns(
+    columns: Any, options: Options, first: int, known: Mapping[str, Feature]
+) -> tuple[dict[str, Column], int]:
+    """Columns, and the number of rows, which must be the same for all. `first` and `known` as for
+    rows.
+    """
     if not isinstance(columns, Mapping):
         raise EncodeError(f"a batch is a dict of columns, not {type(columns).__name__}")
     present = getattr(columns, "present", {})
@@ -34,7 +38,10 @@ def from_columns(columns: Any, options: Options, first: int, known: Mapping[str,
                 made, rows = from_list(name, value, options, known.get(name)), len(value)
             else:
                 tensor = _column_value(value)
-                made, rows = _from_tensor(name, tensor, options, present.get(name), known.get(name)), int(tensor.shape[0])
+                made, rows = (
+                    _from_tensor(name, tensor, options, present.get(name), known.get(name)),
+                    int(tensor.shape[0]),
+                )
         except TensorwireError as error:
             if error.record is not None:
                 error.record += first
@@ -54,11 +61,17 @@ def check_name(name: Any) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
-        raise EncodeError(f"the name {name!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold") from None
+        raise EncodeError(
+            f"the name {name!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+        ) from None
 
 
-def from_rows(rows: Sequence[Mapping[str, Any]], options: Options, first: int, known: Mapping[str, Feature]) -> dict[str, Column]:
-    """Rows as columns. `first` is the number of the first one; `known` are the features of the rows before."""
+def from_rows(
+    rows: Sequence[Mapping[str, Any]], options: Options, first: int, known: Mapping[str, Feature]
+) -> dict[str, Column]:
+    """Rows as columns. `first` is the number of the first one; `known` are the features of the rows
+    before.
+    """
     names = dict.fromkeys(name for row in rows for name in row)
     out = {}
     for name in names:
@@ -77,25 +90,41 @@ def from_rows(rows: Sequence[Mapping[str, Any]], options: Options, first: int, k
 
 def _column_value(value: Any) -> Any:
     """A column as a tensor; an array of objects stays one if they are tensors of their own."""
-    one = None if value is None else "one " + type(value).__name__ if isinstance(value, (str, bytes, bool, int, float, complex)) else ""
+    one = (
+        None
+        if value is None
+        else (
+            "one " + type(value).__name__
+            if isinstance(value, (str, bytes, bool, int, float, complex))
+            else ""
+        )
+    )
     if one != "":
         raise EncodeError(f"a column has a value for each record, and this is {one}{_ONE_RECORD}")
     if isinstance(value, Mapping):
         raise EncodeError("a dict is no column; for rows or batches pass a list of them")
-    if isinstance(value, np.ndarray) and value.dtype.kind == "O" and any(not isinstance(item, (str, bytes)) for item in value.reshape(-1)):
+    if (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind == "O"
+        and any(not isinstance(item, (str, bytes)) for item in value.reshape(-1))
+    ):
         return value
     tensor = pack.foreign(value)
     if not isinstance(tensor, KINDS):
         raise EncodeError(f"{type(value).__name__} is no column; pass a list with one value a row")
     if not tensor.shape:
-        raise EncodeError(f"a column has a value for each record, and this is a scalar{_ONE_RECORD}")
+        raise EncodeError(
+            f"a column has a value for each record, and this is a scalar{_ONE_RECORD}"
+        )
     return tensor
 
 
 _ONE_RECORD = "; to write one record pass a list of one row: [{...}]"
 
 
-def _from_tensor(name: str, tensor: Any, options: Options, present: Array | None, known: Feature | None) -> Column | None:
+def _from_tensor(
+    name: str, tensor: Any, options: Options, present: Array | None, known: Feature | None
+) -> Column | None:
     if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "O":
         return from_list(name, list(tensor), options, known)
     encoding = options.encoding(name)
@@ -118,7 +147,9 @@ def _from_tensor(name: str, tensor: Any, options: Options, present: Array | None
     if isinstance(tensor, Ragged):
         splits = np.ascontiguousarray(tensor.row_splits[0], np.int64)
         inner = pack.as_lists(tensor.values, encoding, splits)
-        return replace(inner, feature=replace(inner.feature, shape=(None,)), splits=splits, present=present)
+        return replace(
+            inner, feature=replace(inner.feature, shape=(None,)), splits=splits, present=present
+        )
     inner = pack.as_lists(tensor.reshape(-1), encoding, math.prod(tensor.shape[1:]))
     return replace(inner, feature=replace(inner.feature, shape=tensor.shape[1:]), present=present)
 
@@ -132,7 +163,10 @@ def _left_packed(sparse: Sparse) -> Ragged:
     splits = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
     if not (sparse.indices[:, 1] == np.arange(sparse.nnz) - np.repeat(splits[:-1], counts)).all():
-        raise EncodeError("the values of a Sparse column must fill each row from its start; tensors=[name] keeps any")
+        raise EncodeError(
+            "the values of a Sparse column must fill each row from its start; tensors=[name]"
+            " keeps any"
+        )
     return Ragged(sparse.values, splits)
 
 
@@ -141,9 +175,14 @@ def _sparse_rows(sparse: Sparse) -> list[Sparse]:
     sparse = sparse.sort()
     bounds = np.searchsorted(sparse.indices[:, 0], np.arange(sparse.shape[0] + 1)).tolist()
     inner = sparse.dense_shape[1:]
-    return [Sparse(sparse.indices[a:b, 1:], sparse.values[a:b], inner) for a, b in itertools.pairwise(bounds)]
+    return [
+        Sparse(sparse.indices[a:b, 1:], sparse.values[a:b], inner)
+        for a, b in itertools.pairwise(bounds)
+    ]
 
 
 def is_batch(item: Any) -> bool:
     """Whether an item among many is columns of its own, rather than a row."""
-    return isinstance(item, (Batch, ForeignBatch)) or (isinstance(item, Mapping) and not isinstance(item, dict))
+    return isinstance(item, (Batch, ForeignBatch)) or (
+        isinstance(item, Mapping) and not isinstance(item, dict)
+    )

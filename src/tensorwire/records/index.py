@@ -4,15 +4,18 @@
 
     8 bytes    "TWINDEX1"
     u64        length of the JSON
-    JSON       {"size", "mtime_ns": of the record file ("stamp" of an object); "compression"; "records"; "units": how many;
+    JSON       {"size", "mtime_ns": of the record file ("stamp" of an object); "compression";
+               "records"; "units": how many;
                "crc32c": of the two arrays; "schema": what a full scan found, or null}
     u32        CRC32C of all bytes before
     padding    to a multiple of 64
-    int64      where each record's frame begins (uncompressed), and where the last one ends: records + 1 numbers
+    int64      where each record's frame begins (uncompressed), and where the last one ends: records
+               + 1 numbers
     int64      units x 2: places from which decompression can start: (in the file, uncompressed)
 
-An index is stale, and is not used, when the record file's size or time of change is another, or when its own checksums do not hold.
-Nor is an index used whose offsets fall or lie outside of the file. It is made again from the file.
+An index is stale, and is not used, when the record file's size or time of change is another, or
+when its own checksums do not hold. Nor is an index used whose offsets fall or lie outside of the
+file. It is made again from the file.
 """
 
 from __future__ import annotations
@@ -39,7 +42,9 @@ Array = np.ndarray[Any, Any]
 
 MAGIC = b"TWINDEX1"
 _MUCH, _LITTLE = 256 << 10, 4 << 10
-"""Bytes read at once when only headers are wanted: much where records are small, little where they are large."""
+"""Bytes read at once when only headers are wanted: much where records are small, little where they
+are large.
+"""
 
 
 @dataclass(frozen=True)
@@ -69,14 +74,18 @@ def build(path: str, compression: str | None = None, limits: Limits | None = Non
     try:
         name = _blocks.compression_of(source, compression)
         if name is None:
-            return Index(path, size, stamp, None, _offsets(source, limits), np.zeros((0, 2), np.int64))
+            return Index(
+                path, size, stamp, None, _offsets(source, limits), np.zeros((0, 2), np.int64)
+            )
         stream = _blocks.Compressed(source, name, 0, limits)
         parts, end = [], 0
         for block in _blocks.frames(stream, path, None, False, limits, memory.Pool(), 0, 0):
             parts.append(block.offset + block.starts - tfrecord.HEADER)
             end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
         units = np.array(stream.units, np.int64).reshape(-1, 2)
-        return Index(path, size, stamp, name, np.concatenate([*parts, [end]]).astype(np.int64), units)
+        return Index(
+            path, size, stamp, name, np.concatenate([*parts, [end]]).astype(np.int64), units
+        )
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
     finally:
@@ -90,13 +99,17 @@ def count(path: str, compression: str | None = None, limits: Limits | None = Non
 
 
 def _offsets(source: storage.Readable, limits: Limits) -> Array:
-    """Frame after frame; the data between two headers is only read where it is so short that reading it is quicker than not."""
+    """Frame after frame; the data between two headers is only read where it is so short that
+    reading it is quicker than not.
+    """
     parts, found, at, step = [], 0, 0, _MUCH
     window = memory.fresh(_MUCH)
     while at < source.size:
         count = min(step, source.size - at)
         source.read_into(at, window[:count])
-        code, end, starts, _ = kernels.frame_scan(window[:count], 0, False, limits.record, _blocks.MOST)
+        code, end, starts, _ = kernels.frame_scan(
+            window[:count], 0, False, limits.record, _blocks.MOST
+        )
         parts.append(at + starts - tfrecord.HEADER)
         found += len(starts)
         if code not in (0, status.TRUNCATED):
@@ -117,7 +130,9 @@ def _offsets(source: storage.Readable, limits: Limits) -> Array:
 
 
 def _about(path: str) -> tuple[dict[str, Any], int] | None:
-    """What the index beside a file says of itself, and where its arrays begin; None if there is none that holds."""
+    """What the index beside a file says of itself, and where its arrays begin; None if there is
+    none that holds.
+    """
     try:
         with storage.opened(paths.index_beside(path), ahead=True) as file:
             size = file.size
@@ -135,7 +150,11 @@ def _about(path: str) -> tuple[dict[str, Any], int] | None:
         if any(type(number) is not int or number < 0 for number in numbers):
             return None
         start = -(-(16 + length + 4) // 64) * 64
-        return (about, start) if size == start + 8 * (about["records"] + 1 + 2 * about["units"]) else None
+        return (
+            (about, start)
+            if size == start + 8 * (about["records"] + 1 + 2 * about["units"])
+            else None
+        )
     except (OSError, KeyError, TypeError, ValueError, RecursionError):  # missing, or not ours
         return None
 
@@ -148,7 +167,10 @@ def load(path: str) -> Index | None:
     about, start = found
     try:
         size, stamp = _blocks.stat_of(path)
-        if (about["size"], about["mtime_ns" if isinstance(stamp, int) else "stamp"]) != (size, stamp):
+        if (about["size"], about["mtime_ns" if isinstance(stamp, int) else "stamp"]) != (
+            size,
+            stamp,
+        ):
             return None
         numbers = _numbers(paths.index_beside(path), start)
         records = about["records"]
@@ -180,7 +202,8 @@ def _numbers(path: str, start: int) -> Array:
     if storage.is_url(path):
         with storage.source(path) as file:
             return np.frombuffer(file.read_at(start, file.size - start), np.dtype("<i8"))
-    # Mapped, so that an index of a billion records costs only the pages that are looked at; it is replaced whole, never cut.
+    # Mapped, so that an index of a billion records costs only the pages that are looked at; it is
+    # replaced whole, never cut.
     return np.asarray(np.memmap(path, np.dtype("<i8"), "r", start))
 
 
@@ -191,7 +214,9 @@ def size_when_indexed(path: str) -> int | None:
 
 
 def save(index: Index) -> bool:
-    """Puts an index beside its file; False where that is not allowed, which is no fault: it can be built again."""
+    """Puts an index beside its file; False where that is not allowed, which is no fault: it can be
+    built again.
+    """
     numbers = np.concatenate([index.offsets, index.units.reshape(-1)]).astype("<i8")
     about = {
         "size": index.size,
@@ -205,7 +230,10 @@ def save(index: Index) -> bool:
     text = json.dumps(about).encode()
     head = MAGIC + struct.pack("<Q", len(text)) + text
     head += struct.pack("<I", crc32c(head))
-    place, parts = paths.index_beside(index.path), [head + bytes(-len(head) % 64), memory.chunk(numbers)]
+    place, parts = (
+        paths.index_beside(index.path),
+        [head + bytes(-len(head) % 64), memory.chunk(numbers)],
+    )
     try:
         if storage.is_url(place):
             storage.write_bytes(place, kernels.join(parts))
@@ -216,8 +244,12 @@ def save(index: Index) -> bool:
     return True
 
 
-def open_index(path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True) -> Index:
-    """The index of a file: the one beside it if it is fresh, else a new one, which is put there if `keep`."""
+def open_index(
+    path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True
+) -> Index:
+    """The index of a file: the one beside it if it is fresh, else a new one, which is put there if
+    `keep`.
+    """
     known = load(path)
     if known is None:
         known = build(path, compression, limits)

@@ -29,7 +29,9 @@ _SIP = 64 << 10
 _FILES = 256
 """Files that a sample looks into at most, spread over all of them."""
 _SIDE_BY_SIDE = 16
-"""Files that are looked into at once: an object's sample is some short requests, each of which is mostly waiting."""
+"""Files that are looked into at once: an object's sample is some short requests, each of which is
+mostly waiting.
+"""
 _BY_NUMBER = {1: BYTES, 2: FLOAT, 3: INT64}
 
 
@@ -44,21 +46,30 @@ def infer_schema(
 ) -> Schema:
     """The features of a file, a pattern or a list: kinds, shapes, presence and ranges.
 
-    A sample is the first, middle and last blocks of the files, `sample` bytes in all, 64 MiB if not said (of a compressed file,
-    its beginning). With `full=True` every record is looked at, and the index beside each file keeps the result. `progress(done, total)` is
-    told of bytes.
+    A sample is the first, middle and last blocks of the files, `sample` bytes in all, 64 MiB if not
+    said (of a compressed file, its beginning). With `full=True` every record is looked at, and the
+    index beside each file keeps the result. `progress(done, total)` is told of bytes.
 
-    A feature that always has one value is a scalar column, one that always has n has shape (n,), any other varies.
+    A feature that always has one value is a scalar column, one that always has n has shape (n,),
+    any other varies.
 
     >>> import os, tempfile, tensorwire as tw
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}], schema_file=False)
+    >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}],
+    schema_file=False)
     >>> infer_schema(path)
     Schema of 2 features from all 2 records
       ids: Feature(int64 (None,))  present 2, lengths [0, 2], range [1, 2]
       label: Feature(int64 ())  present 2, lengths [1, 1], range [0, 1]
     """
-    return of_files(paths.expand(path), full=full, sample=sample, compression=compression, limits=limits, progress=progress)
+    return of_files(
+        paths.expand(path),
+        full=full,
+        sample=sample,
+        compression=compression,
+        limits=limits,
+        progress=progress,
+    )
 
 
 def of_files(
@@ -81,10 +92,23 @@ def of_files(
     limits = limits or DEFAULT
     survey = kernels.ExampleSurvey(limits.names)
     complete = full or len(names) <= _FILES
-    chosen = list(names) if full or len(names) <= _FILES else [names[i * len(names) // _FILES] for i in range(_FILES)]
-    ends = list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
+    chosen = (
+        list(names)
+        if full or len(names) <= _FILES
+        else [names[i * len(names) // _FILES] for i in range(_FILES)]
+    )
+    ends = (
+        list(itertools.accumulate(_blocks.stat_of(name)[0] for name in chosen)) if progress else []
+    )
     for number, whole in enumerate(
-        _surveyed(survey, chosen, None if full else SAMPLE if sample is None else sample, compression, limits, skip)
+        _surveyed(
+            survey,
+            chosen,
+            None if full else SAMPLE if sample is None else sample,
+            compression,
+            limits,
+            skip,
+        )
     ):
         complete = complete and whole
         if progress:
@@ -97,8 +121,17 @@ def of_files(
     return schema
 
 
-def _surveyed(survey: Any, names: list[str], sample: int | None, compression: str | None, limits: Limits, skip: bool) -> Iterator[bool]:
-    """Counts in the files, in whatever order, which changes nothing; says of each in turn if that was all of it."""
+def _surveyed(
+    survey: Any,
+    names: list[str],
+    sample: int | None,
+    compression: str | None,
+    limits: Limits,
+    skip: bool,
+) -> Iterator[bool]:
+    """Counts in the files, in whatever order, which changes nothing; says of each in turn if that
+    was all of it.
+    """
     if sample is None:
         for name in names:
             for block in _blocks.blocks(name, compression=compression, limits=limits):
@@ -111,25 +144,43 @@ def _surveyed(survey: Any, names: list[str], sample: int | None, compression: st
         with lock:
             _add(survey, block)
 
-    from concurrent.futures import ThreadPoolExecutor  # which workers of datasets would import in vain
+    # which workers of datasets would import in vain
+    from concurrent.futures import ThreadPoolExecutor
 
     pool = ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(names)), "tensorwire-look")
     try:
-        yield from pool.map(lambda name: _sampled(add, name, sample // len(names), compression, limits, skip), names)
+        yield from pool.map(
+            lambda name: _sampled(add, name, sample // len(names), compression, limits, skip), names
+        )
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compression: str | None, limits: Limits, skip: bool) -> bool:
+def _sampled(
+    add: Callable[[_blocks.Block], None],
+    path: str,
+    budget: int,
+    compression: str | None,
+    limits: Limits,
+    skip: bool,
+) -> bool:
     """Counts in a sample of one file; True if that was all of it."""
     source = storage.source(path)
     try:
         plain, size = _blocks.compression_of(source, compression) is None, source.size
-        whole = not plain or size <= budget  # what a compressed file has in the middle only shows when all before it is unpacked
+        # what a compressed file has in the middle only shows when all before it is unpacked
+        whole = not plain or size <= budget
         share, read = budget if whole else budget // 3, 0
         for offset in (0,) if whole else (0, size // 2, max(size - share, size * 2 // 3)):
             try:
-                for block in _limited(_from(source, offset, share, limits) if plain else _unpacked(path, compression, limits), share):
+                for block in _limited(
+                    (
+                        _from(source, offset, share, limits)
+                        if plain
+                        else _unpacked(path, compression, limits)
+                    ),
+                    share,
+                ):
                     add(block)
                     read += int(block.sizes.sum())
             except DecodeError as error:
@@ -145,8 +196,8 @@ def _sampled(add: Callable[[_blocks.Block], None], path: str, budget: int, compr
 
 
 def _check_up_to(path: str, offset: int, limits: Limits) -> None:
-    """Meets what is wrong at a place of a plain file, reading from its start. Perhaps nothing is: a sample may have begun inside of a
-    record that holds others."""
+    """Meets what is wrong at a place of a plain file, reading from its start. Perhaps nothing is: a
+    sample may have begun inside of a record that holds others."""
     for block in _blocks.blocks(path, compression="", limits=limits):
         if block.end > offset:
             _add(kernels.ExampleSurvey(limits.names), block)
@@ -168,20 +219,29 @@ def _unpacked(path: str, compression: str | None, limits: Limits) -> Iterator[_b
     return _blocks.blocks(path, compression=compression, limits=limits)
 
 
-def _from(source: storage.Readable, offset: int, budget: int, limits: Limits) -> Iterator[_blocks.Block]:
-    """Records of a plain file, from the first one on that begins behind an offset, so many bytes of them; none if none is nearby."""
+def _from(
+    source: storage.Readable, offset: int, budget: int, limits: Limits
+) -> Iterator[_blocks.Block]:
+    """Records of a plain file, from the first one on that begins behind an offset, so many bytes of
+    them; none if none is nearby.
+    """
     stream = _Sips(source, offset, budget)
     start = stream.to_record(limits) if offset else 0
     if start < 0:
         return
-    for block in _blocks.frames(stream, source.path or "", source.size, True, limits, memory.Pool(), start, 0):
+    for block in _blocks.frames(
+        stream, source.path or "", source.size, True, limits, memory.Pool(), start, 0
+    ):
         yield block
-        if block.end + int(block.sizes.max()) + 16 >= offset + budget:  # one more would be too much, so nothing is read for it
+        # one more would be too much, so nothing is read for it
+        if block.end + int(block.sizes.max()) + 16 >= offset + budget:
             return
 
 
 class _Sips:
-    """A plain file from some place on, a little at a time: of an object, what is asked for is what is fetched."""
+    """A plain file from some place on, a little at a time: of an object, what is asked for is what
+    is fetched.
+    """
 
     most: int | None = None
 
@@ -226,7 +286,10 @@ class _Sips:
             following = start + at + 16 + int(np.frombuffer(window, "<u8", 1, at)[0])
             if following == size:
                 return at
-            if following + 12 <= size and kernels.frame_find(self._source.read_at(following, 12), 0, limits.record) == 0:
+            if (
+                following + 12 <= size
+                and kernels.frame_find(self._source.read_at(following, 12), 0, limits.record) == 0
+            ):
                 return at
             at += 1
         return -1
@@ -236,9 +299,15 @@ def _add(survey: Any, block: _blocks.Block) -> None:
     before = survey.others
     code, offset, done = survey.add(block.data, block.starts, block.sizes, False)
     if code == status.TOO_MANY:
-        raise SchemaError("more features than Limits(names=...) allows", path=block.path, record=block.first + done)
+        raise SchemaError(
+            "more features than Limits(names=...) allows",
+            path=block.path,
+            record=block.first + done,
+        )
     if code:
-        raise status.problem(code, offset, "example").add(path=block.path, record=block.first + done, base=block.offset)
+        raise status.problem(code, offset, "example").add(
+            path=block.path, record=block.first + done, base=block.offset
+        )
     coverage.check_examples(survey, before, block)
 
 
@@ -251,7 +320,20 @@ def schema_of(
     records, _, rows = found
     features: dict[str, Feature] = {}
     sequences: dict[str, Feature] = {}
-    for name, is_list, present, kinds, shortest, longest, _, ints, floats, nans, sizes, steps in rows:
+    for (
+        name,
+        is_list,
+        present,
+        kinds,
+        shortest,
+        longest,
+        _,
+        ints,
+        floats,
+        nans,
+        sizes,
+        steps,
+    ) in rows:
         shown = name.decode(errors="backslashreplace")
         there = [number for number in (1, 2, 3) if kinds[number]]
         if not there:
@@ -260,7 +342,9 @@ def schema_of(
             there = [number for number in there if _BY_NUMBER[number] == FLOAT]
         if len(there) > 1:
             counts = ", ".join(f"{_BY_NUMBER[number]} in {kinds[number]}" for number in there)
-            raise SchemaError(f"feature {shown!r} is of several kinds: {counts} records", tensor=shown)
+            raise SchemaError(
+                f"feature {shown!r} is of several kinds: {counts} records", tensor=shown
+            )
         try:
             name.decode()
         except UnicodeDecodeError:
@@ -268,7 +352,9 @@ def schema_of(
         kind = _BY_NUMBER[there[0]]
         if is_list and kinds[0]:
             shortest = 0  # a step without a list has no values
-        shape: tuple[int | None, ...] = (None,) if shortest != longest or longest == 0 else () if longest == 1 else (longest,)
+        shape: tuple[int | None, ...] = (
+            (None,) if shortest != longest or longest == 0 else () if longest == 1 else (longest,)
+        )
         seen: dict[str, Any] = {"present": present, "lengths": [shortest, longest]}
         if kind == INT64 and ints[0] <= ints[1]:
             seen["range"] = list(ints)

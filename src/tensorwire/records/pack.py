@@ -1,8 +1,9 @@
 """One column as the lists that an Example has, and what the schema must remember of it.
 
-An Example holds lists of int64, float32 and bytes. What fits one of these exactly is written so, and the schema remembers what it was
-(bool, int32, bfloat16, text, a shape). Every other tensor becomes a TensorProto in a bytes list. What fits neither is refused, never
-rounded or wrapped: uint64 past 2**63, and float64, of which nobody can know whether it was meant to be exact.
+An Example holds lists of int64, float32 and bytes. What fits one of these exactly is written so,
+and the schema remembers what it was (bool, int32, bfloat16, text, a shape). Every other tensor
+becomes a TensorProto in a bytes list. What fits neither is refused, never rounded or wrapped:
+uint64 past 2**63, and float64, of which nobody can know whether it was meant to be exact.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ WIDEN = {"int64": np.int64, "float": np.float32}
 
 @dataclass(frozen=True)
 class Options:
-    """How columns are to be written: those of `tensors` as TensorProtos, and so on; the schema says it too."""
+    """How columns are to be written: those of `tensors` as TensorProtos, and so on; the schema says
+    it too.
+    """
 
     tensors: Sequence[str] | Set[str] = ()
     base64: Sequence[str] | Set[str] = ()
@@ -45,17 +48,29 @@ class Options:
                 raise EncodeError(f"{what} is a list of columns: {what}=[{names!r}]")
             object.__setattr__(self, what, frozenset(names))
         if self.quantize is not None and not isinstance(self.quantize, Mapping):
-            raise EncodeError(f"quantize says the scheme of each column, as in quantize={{'x': 'int8'}}, not {self.quantize!r}")
+            raise EncodeError(
+                "quantize says the scheme of each column, as in quantize={'x': 'int8'}, not"
+                f" {self.quantize!r}"
+            )
         named = [*self.tensors, *self.base64, *(self.quantize or {})]
         for name in named:
             if named.count(name) > 1:
-                raise EncodeError("only one of tensors, base64 and quantize can hold for a column", tensor=name)
+                raise EncodeError(
+                    "only one of tensors, base64 and quantize can hold for a column", tensor=name
+                )
 
     def check(self, names: Set[str]) -> None:
         """Options for columns that are not there are mistakes."""
-        for what, asked in (("tensors", self.tensors), ("base64", self.base64), ("quantize", (self.quantize or {}).keys())):
+        for what, asked in (
+            ("tensors", self.tensors),
+            ("base64", self.base64),
+            ("quantize", (self.quantize or {}).keys()),
+        ):
             for name in sorted(set(asked) - names):
-                raise EncodeError(f"{what} names {name!r}, and there is no such column{choices(name, sorted(names))}")
+                raise EncodeError(
+                    f"{what} names {name!r}, and there is no such"
+                    f" column{choices(name, sorted(names))}"
+                )
 
     def feature(self, name: str) -> Feature | None:
         """What the schema says of a column."""
@@ -71,7 +86,10 @@ class Options:
             return "quantized"
         asked = self.feature(name)
         if asked is not None and asked.encoding == "quantized":
-            raise EncodeError(f"the schema says that it is quantized, and not by which scheme: quantize={{{name!r}: 'int8'}}")
+            raise EncodeError(
+                "the schema says that it is quantized, and not by which scheme:"
+                f" quantize={{{name!r}: 'int8'}}"
+            )
         return "" if asked is None else asked.encoding
 
 
@@ -89,8 +107,24 @@ class Column:
     def input(self, name: bytes) -> tuple[Any, ...]:
         """What the kernel takes."""
         length = -1 if self.splits is not None else self.feature.length
-        kind = example.BYTES if self.feature.kind == BYTES else example.FLOAT if self.feature.kind == FLOAT else example.INT64
-        return name, kind, self.steps is not None, length, self.values, self.offsets, self.splits, self.steps, self.present
+        kind = (
+            example.BYTES
+            if self.feature.kind == BYTES
+            else example.FLOAT
+            if self.feature.kind == FLOAT
+            else example.INT64
+        )
+        return (
+            name,
+            kind,
+            self.steps is not None,
+            length,
+            self.values,
+            self.offsets,
+            self.splits,
+            self.steps,
+            self.present,
+        )
 
 
 def foreign(value: Any) -> Any:
@@ -108,12 +142,20 @@ def needs_tensor(tensor: Any) -> bool:
 
 
 def as_lists(values: Any, encoding: str, splits: Array | int) -> Column:
-    """A vector of numbers or strings as the values of a list. Errors name the row, by the splits or by the values that each row has."""
+    """A vector of numbers or strings as the values of a list. Errors name the row, by the splits or
+    by the values that each row has.
+    """
     if isinstance(values, Strings):
         feature = Feature(BYTES, (), text=values.text)
         if encoding == "base64":
             values, feature = encodings.pack_base64(values), replace(feature, encoding="base64")
-        return Column(feature, np.ascontiguousarray(values.data), np.ascontiguousarray(values.offsets), None, None)
+        return Column(
+            feature,
+            np.ascontiguousarray(values.data),
+            np.ascontiguousarray(values.offsets),
+            None,
+            None,
+        )
     if encoding == "base64":
         raise EncodeError(f"base64 is for strings, not {values.dtype}")
     try:
@@ -121,7 +163,11 @@ def as_lists(values: Any, encoding: str, splits: Array | int) -> Column:
     except EncodeError as error:
         if error.record is not None:
             at = error.record
-            error.record = at // splits if isinstance(splits, int) else int(np.searchsorted(splits, at, side="right")) - 1
+            error.record = (
+                at // splits
+                if isinstance(splits, int)
+                else int(np.searchsorted(splits, at, side="right")) - 1
+            )
         raise
     return Column(Feature(kind, (), dtypes.of(values.dtype).name), array, None, None, None)
 
@@ -130,13 +176,19 @@ def as_numbers(values: Array) -> tuple[str, Array]:
     """Numbers as int64 or float32, exactly. An error's record is the place of the value."""
     row = dtypes.of(values.dtype)
     if row.name == "float64":
-        raise EncodeError("float64 does not fit a float list, which is float32; .astype(np.float32) rounds it" + EXACTLY)
+        raise EncodeError(
+            "float64 does not fit a float list, which is float32; .astype(np.float32) rounds it"
+            + EXACTLY
+        )
     if row.name == "uint64" and values.size and values.max() > validate.INT64_MAX:
         at = int(np.argmax(values.reshape(-1) > validate.INT64_MAX))
-        raise EncodeError(f"the value {values.reshape(-1)[at]} does not fit int64{EXACTLY}", record=at)
+        raise EncodeError(
+            f"the value {values.reshape(-1)[at]} does not fit int64{EXACTLY}", record=at
+        )
     if not row.name.startswith(("float", "bfloat")):
         return INT64, np.require(values, np.int64, ("C", "A"))
-    if row.name == "bfloat16":  # by its bits, which are the upper half of a float32: a cast would make all NaNs one
+    # by its bits, which are the upper half of a float32: a cast would make all NaNs one
+    if row.name == "bfloat16":
         return FLOAT, (values.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     with np.errstate(invalid="ignore"):
         wide = np.require(values, np.float32, ("C", "A"))
@@ -144,26 +196,50 @@ def as_numbers(values: Array) -> tuple[str, Array]:
         with np.errstate(invalid="ignore"):
             lost = np.flatnonzero(wide.astype(values.dtype).view(np.uint8) != values.view(np.uint8))
         if len(lost):
-            raise EncodeError(f"a NaN whose bits float32 does not keep{EXACTLY}", record=int(lost[0]))
+            raise EncodeError(
+                f"a NaN whose bits float32 does not keep{EXACTLY}", record=int(lost[0])
+            )
     return FLOAT, wide
 
 
 def as_raw(tensor: Any, present: Array | None) -> Column:
     """Rows as `tobytes()` gives them, because the schema says so."""
-    if isinstance(tensor, Ragged) and isinstance(tensor.values, np.ndarray) and tensor.values.ndim == 1:
+    if (
+        isinstance(tensor, Ragged)
+        and isinstance(tensor.values, np.ndarray)
+        and tensor.values.ndim == 1
+    ):
         flat = np.ascontiguousarray(tensor.values)
         feature = Feature(BYTES, (None,), dtypes.of(flat.dtype).name, encoding="raw")
-        return Column(feature, flat.view(np.uint8), np.ascontiguousarray(tensor.row_splits[0], np.int64) * flat.itemsize, None, present)
+        return Column(
+            feature,
+            flat.view(np.uint8),
+            np.ascontiguousarray(tensor.row_splits[0], np.int64) * flat.itemsize,
+            None,
+            present,
+        )
     if not isinstance(tensor, np.ndarray):
-        raise EncodeError("raw bytes are for dense tensors of one dtype, and of one shape or vectors")
-    offsets = np.arange(len(tensor) + 1, dtype=np.int64) * (tensor.itemsize * math.prod(tensor.shape[1:]))
+        raise EncodeError(
+            "raw bytes are for dense tensors of one dtype, and of one shape or vectors"
+        )
+    offsets = np.arange(len(tensor) + 1, dtype=np.int64) * (
+        tensor.itemsize * math.prod(tensor.shape[1:])
+    )
     values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-    return Column(Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="raw"), values, offsets, None, present)
+    return Column(
+        Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="raw"),
+        values,
+        offsets,
+        None,
+        present,
+    )
 
 
 def as_tensors(rows: Any, present: Array | None) -> Column:
     packed = encodings.pack_tensors(rows)
-    return Column(_tensor_feature(rows), np.ascontiguousarray(packed.data), packed.offsets, None, present)
+    return Column(
+        _tensor_feature(rows), np.ascontiguousarray(packed.data), packed.offsets, None, present
+    )
 
 
 def _tensor_feature(rows: Any) -> Feature:
@@ -193,7 +269,12 @@ def list_feature(column: Ragged) -> Feature:
 
 
 def as_quantized(tensor: Any, scheme: str, present: Array | None) -> Column:
-    if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in ("float16", "bfloat16", "float32", "float64"):
+    if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in (
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ):
         raise EncodeError("quantize is for dense columns of floats, or rows of them")
     try:
         strings, splits = encodings.pack_quantized(tensor, scheme)
@@ -212,13 +293,25 @@ def merge(a: Feature, b: Feature) -> Feature:
     if a.shape != b.shape:
         if a.encoding in ("tensor", "quantized"):
             same_rank = a.shape is not None and b.shape is not None and len(a.shape) == len(b.shape)
-            shape = tuple(x if x == y else None for x, y in zip(a.shape or (), b.shape or (), strict=True)) if same_rank else None
-            shape = None if None in (shape or ())[1:] else shape  # a column has one dimension that varies, or is an array of tensors
+            shape = (
+                tuple(
+                    x if x == y else None for x, y in zip(a.shape or (), b.shape or (), strict=True)
+                )
+                if same_rank
+                else None
+            )
+            # a column has one dimension that varies, or is an array of tensors
+            shape = None if None in (shape or ())[1:] else shape
         elif max(len(a.shape or ()), len(b.shape or ())) > 1:
-            raise EncodeError(f"rows of shape {b.shape} after {a.shape}: a list keeps one shape of several dimensions{EXACTLY}")
+            raise EncodeError(
+                f"rows of shape {b.shape} after {a.shape}: a list keeps one shape of several"
+                f" dimensions{EXACTLY}"
+            )
         else:
             shape = (None,)
     dtype = a.dtype if a.dtype == b.dtype else ""
     if a.encoding == "tensor" and a.dtype != b.dtype:
         shape = None
-    return replace(a, shape=shape, dtype=dtype, required=a.required and b.required, text=a.text and b.text)
+    return replace(
+        a, shape=shape, dtype=dtype, required=a.required and b.required, text=a.text and b.text
+    )

@@ -29,9 +29,11 @@ _NUMBER = re.compile(r"[-_.]\d+(-of-\d+)?$")
 
 
 def is_record_name(path: str) -> bool:
-    """Whether a file's name says that it holds records, compressed or not, one of many shards or not.
+    """Whether a file's name says that it holds records, compressed or not, one of many shards or
+    not.
 
-    >>> [is_record_name(name) for name in ("a.tfrecord", "b.tfrecord-00000-of-00001", "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
+    >>> [is_record_name(name) for name in ("a.tfrecord", "b.tfrecord-00000-of-00001",
+    "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
     [True, True, True, False]
     """
     name, suffix = os.path.splitext(os.path.basename(path))
@@ -40,7 +42,8 @@ def is_record_name(path: str) -> bool:
 
 
 def expand(where: Any) -> list[str]:
-    """The files that a path, a pattern, or a list of either names: patterns in the order of names, lists in their own.
+    """The files that a path, a pattern, or a list of either names: patterns in the order of names,
+    lists in their own.
 
     >>> expand("no such file")
     ['no such file']
@@ -50,7 +53,11 @@ def expand(where: Any) -> list[str]:
         if not isinstance(path, str):
             raise EncodeError(f"paths are str, not bytes: {path!r}")
         if not storage.is_url(path) and os.path.isdir(path):
-            raise IsADirectoryError(errno.EISDIR, "a folder; name its files with a pattern", os.path.join(path, "*.tfrecord"))
+            raise IsADirectoryError(
+                errno.EISDIR,
+                "a folder; name its files with a pattern",
+                os.path.join(path, "*.tfrecord"),
+            )
         if not _is_pattern(path):
             return [path]
         names = [entry.path for entry in storage.find(path) if is_data(entry.path, path)]
@@ -77,7 +84,8 @@ def is_data(path: str, *patterns: str) -> bool:
     """Whether a file that a pattern or folder matches is data: indexes, schemas, manifests and
     hidden files are not. A name that begins with "_" is, if a pattern asks for such names.
 
-    >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS", "a/_tensorwire/shards.jsonl")]
+    >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS",
+    "a/_tensorwire/shards.jsonl")]
     [True, False, False, False]
     """
     folder, _, name = path.rpartition("/")
@@ -87,13 +95,19 @@ def is_data(path: str, *patterns: str) -> bool:
 
 
 def _check_one_set(names: list[str]) -> None:
-    """A pattern that matches the shards of two writings of one dataset would read its records twice."""
+    """A pattern that matches the shards of two writings of one dataset would read its records
+    twice.
+    """
     counts: dict[str, str] = {}
     for name in names:
         match = _SHARD.search(os.path.basename(name))
         count = match[0].rpartition("-")[2] if match is not None else ""
         if count and (other := counts.setdefault(dataset(name), count)) != count:
-            raise EncodeError(f"the pattern matches shards of {other} and of {count}; remove the old ones, or say which", path=name)
+            raise EncodeError(
+                f"the pattern matches shards of {other} and of {count}; remove the old ones, or say"
+                " which",
+                path=name,
+            )
 
 
 def shard(path: str, number: int, count: int) -> str:
@@ -120,7 +134,8 @@ def dataset(path: str) -> str:
 
 
 def schema_beside(path: str) -> str:
-    """Where the schema of a file is kept: its own, if it has one, else that of the dataset whose shard it is.
+    """Where the schema of a file is kept: its own, if it has one, else that of the dataset whose
+    shard it is.
 
     >>> schema_beside("train-00007-of-00016.tfrecord")
     'train.tfrecord.schema.json'
@@ -132,13 +147,25 @@ def schema_beside(path: str) -> str:
 def schemas_beside(names: Sequence[str]) -> list[str | None]:
     """The schema of each of many files, None where there is none. A folder of many is read once."""
     counts = Counter(name.rpartition("/")[0] for name in names)
-    known = {folder: storage.names_within(folder, SCHEMA) for folder, count in counts.items() if count > _FEW and not _is_web(folder)}
+    known = {
+        folder: storage.names_within(folder, SCHEMA)
+        for folder, count in counts.items()
+        if count > _FEW and not _is_web(folder)
+    }
     if len(known) == len(counts) and not any(known.values()):
         return [None] * len(names)
 
     options = [(name + SCHEMA, dataset(name) + SCHEMA) for name in names]
-    asked = list(dict.fromkeys(place for pair in options for place in pair if place.rpartition("/")[0] not in known))
-    there = {place for place, found in zip(asked, storage.side_by_side(storage.stat, asked), strict=True) if found is not None}
+    asked = list(
+        dict.fromkeys(
+            place for pair in options for place in pair if place.rpartition("/")[0] not in known
+        )
+    )
+    there = {
+        place
+        for place, found in zip(asked, storage.side_by_side(storage.stat, asked), strict=True)
+        if found is not None
+    }
 
     def is_there(place: str) -> bool:
         folder, _, name = place.rpartition("/")

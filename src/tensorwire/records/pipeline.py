@@ -1,7 +1,9 @@
-"""Work on threads, in order: a source that is asked for one job at a time, and jobs that run side by side.
+"""Work on threads, in order: a source that is asked for one job at a time, and jobs that run side
+by side.
 
-What a thread takes from the source is done under a lock (reading a file), what it makes of it is not (decoding, which holds no GIL).
-Results come out in the order of the jobs, however many threads there are, and at most `depth` are under way or waiting.
+What a thread takes from the source is done under a lock (reading a file), what it makes of it is
+not (decoding, which holds no GIL). Results come out in the order of the jobs, however many threads
+there are, and at most `depth` are under way or waiting.
 """
 
 from __future__ import annotations
@@ -15,13 +17,16 @@ Result = TypeVar("Result")
 
 
 class Pipeline(Generic[Job, Result]):
-    """An iterator over results. `close` stops and joins all threads, whatever they are at; so does an error, after it was raised.
+    """An iterator over results. `close` stops and joins all threads, whatever they are at; so does
+    an error, after it was raised.
 
     >>> list(Pipeline(iter(range(5)), lambda n: n * n, workers=2, depth=4))
     [0, 1, 4, 9, 16]
     """
 
-    def __init__(self, jobs: Iterator[Job], work: Callable[[Job], Result], workers: int, depth: int) -> None:
+    def __init__(
+        self, jobs: Iterator[Job], work: Callable[[Job], Result], workers: int, depth: int
+    ) -> None:
         self._jobs, self._work = jobs, work
         self._source = threading.Lock()
         self._room = threading.Semaphore(depth)
@@ -31,7 +36,10 @@ class Pipeline(Generic[Job, Result]):
         self._end: int | None = None
         """The number of jobs, once it is known."""
         self._stopped = False
-        self._threads = [threading.Thread(target=self._run, name=f"tensorwire-{i}", daemon=True) for i in range(workers)]
+        self._threads = [
+            threading.Thread(target=self._run, name=f"tensorwire-{i}", daemon=True)
+            for i in range(workers)
+        ]
         for thread in self._threads:
             thread.start()
 

@@ -19,13 +19,23 @@ from . import index as _index
 Array = np.ndarray[Any, Any]
 
 _NEAR = 16 << 20
-"""Decompressing so much for one record is still all right; beyond, the whole file is decompressed once, into a temporary one."""
+"""Decompressing so much for one record is still all right; beyond, the whole file is decompressed
+once, into a temporary one.
+"""
 
 
 class File:
-    """One record file, read at any place. Compressed ones too: from the nearest place where decompression can start, or unpacked once."""
+    """One record file, read at any place. Compressed ones too: from the nearest place where
+    decompression can start, or unpacked once.
+    """
 
-    def __init__(self, path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True) -> None:
+    def __init__(
+        self,
+        path: str,
+        compression: str | None = None,
+        limits: Limits | None = None,
+        keep: bool = True,
+    ) -> None:
         self.path, self._limits = path, limits or DEFAULT
         self.index = _index.open_index(path, compression, limits, keep)
         self._source: storage.Readable | None = None
@@ -48,8 +58,13 @@ class File:
         begin, end = int(self.index.offsets[number]), int(self.index.offsets[number + 1])
         try:
             frame = self._source.read_bytes(begin, end - begin)
-            if tfrecord.length(frame[: tfrecord.HEADER]) != len(frame) - tfrecord.HEADER - tfrecord.FOOTER:
-                raise DecodeError("the record is not where the index says; was the file changed?", offset=0)
+            if (
+                tfrecord.length(frame[: tfrecord.HEADER])
+                != len(frame) - tfrecord.HEADER - tfrecord.FOOTER
+            ):
+                raise DecodeError(
+                    "the record is not where the index says; was the file changed?", offset=0
+                )
             data = frame[tfrecord.HEADER : -tfrecord.FOOTER]
             tfrecord.check(data, frame[-tfrecord.FOOTER :])
         except DecodeError as error:
@@ -72,10 +87,17 @@ class File:
         if self.index.compression is not None:
             self._limits.check(int(places[-1]), self.index.size, self.index.compression)
         buffer = self._pool.take(int(places[-1]))
-        runs = np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]]) if len(numbers) else np.zeros(0, np.int64)
+        runs = (
+            np.flatnonzero(np.r_[True, begins[1:] != ends[:-1]])
+            if len(numbers)
+            else np.zeros(0, np.int64)
+        )
         stops = np.r_[runs[1:], len(numbers)]
-        wanted = list(zip(begins[runs].tolist(), places[runs].tolist(), places[stops].tolist(), strict=True))
-        if len(wanted) > 1 and self.index.compression is None and storage.is_url(self.path):  # many requests, side by side
+        wanted = list(
+            zip(begins[runs].tolist(), places[runs].tolist(), places[stops].tolist(), strict=True)
+        )
+        # many requests, side by side
+        if len(wanted) > 1 and self.index.compression is None and storage.is_url(self.path):
             self._source = source = self._source or storage.source(self.path)
             parts = source.read_many([(begin, stop - start) for begin, start, stop in wanted])  # type: ignore[attr-defined]
             for (_, start, stop), part in zip(wanted, parts, strict=True):
@@ -83,7 +105,9 @@ class File:
             wanted = []
         for begin, start, stop in wanted:
             self._read(begin, buffer[start:stop], many=len(runs) > 1)
-        code, at, starts, found = kernels.frame_scan(buffer, 0, True, self._limits.record, _blocks.MOST)
+        code, at, starts, found = kernels.frame_scan(
+            buffer, 0, True, self._limits.record, _blocks.MOST
+        )
         if code or len(starts) != len(numbers) or (starts - tfrecord.HEADER != places[:-1]).any():
             bad = int(numbers[min(len(starts), len(numbers) - 1)])
             error = _blocks.fault(code or 1, buffer, at, self._limits)
@@ -98,7 +122,9 @@ class File:
             if offset - unit[1] <= _NEAR:
                 return self._unpack(int(unit[0]), offset - int(unit[1]), buffer)
         if self._source is None:
-            self._source = storage.source(self.path) if self.index.compression is None else self._spool()
+            self._source = (
+                storage.source(self.path) if self.index.compression is None else self._spool()
+            )
         self._source.read_into(offset, buffer)
         return None
 
@@ -127,7 +153,8 @@ class File:
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", 0, self._limits)
             scratch = self._pool.take(_blocks.BLOCK)
-            with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:  # gone with its name; the descriptor keeps the bytes
+            # gone with its name; the descriptor keeps the bytes
+            with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
                 while count := stream.fill(scratch):
                     file.write(scratch[:count].data)
                 file.flush()

@@ -1,4 +1,6 @@
-"""Records as they are in the files: one after the other, by number, in another order, or a worker's share of them."""
+"""Records as they are in the files: one after the other, by number, in another order, or a worker's
+share of them.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,15 @@ _GATHER = 1024
 
 
 class RecordReader:
-    """Records of one TFRecord file or of many: `path` is a path, a pattern or a list of them. Both checksums of each are always checked.
+    """Records of one TFRecord file or of many: `path` is a path, a pattern or a list of them. Both
+    checksums of each are always checked.
 
-    Compression (gzip, zlib, snappy) is recognised. `on_corrupt="skip"` goes on behind damage, and `skipped` says what was lost.
-    `mmap=True` maps plain files instead of reading them, for files that nobody truncates meanwhile (that would kill the process).
-    `follow=True` waits at the end of a file for more (for `timeout` seconds at most, if given). Numbers, `shuffle` and `shard` need an
-    index, which is made when it is first needed and kept beside the file as `NAME.idx` unless `index=False`.
+    Compression (gzip, zlib, snappy) is recognised. `on_corrupt="skip"` goes on behind damage, and
+    `skipped` says what was lost. `mmap=True` maps plain files instead of reading them, for files
+    that nobody truncates meanwhile (that would kill the process). `follow=True` waits at the end of
+    a file for more (for `timeout` seconds at most, if given). Numbers, `shuffle` and `shard` need
+    an index, which is made when it is first needed and kept beside the file as `NAME.idx` unless
+    `index=False`.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
@@ -62,19 +67,30 @@ class RecordReader:
         self.paths: list[str] = paths.expand(path)
         self.skipped: list[resync.Gap] = []
         """What `on_corrupt="skip"` passed over in the last pass, with the path of each."""
-        self._compression, self._skip, self._limits, self._keep = compression, on_corrupt == "skip", limits, index
+        self._compression, self._skip, self._limits, self._keep = (
+            compression,
+            on_corrupt == "skip",
+            limits,
+            index,
+        )
         self._follow, self._timeout, self._mmap = follow, timeout, mmap
         if mmap and (follow or self._skip):
-            raise EncodeError("mmap=True is for whole files: not with follow=True or on_corrupt='skip'")
+            raise EncodeError(
+                "mmap=True is for whole files: not with follow=True or on_corrupt='skip'"
+            )
         if follow and (len(self.paths) > 1 or self._skip):
-            raise EncodeError("follow=True is for one file, and not together with on_corrupt='skip'")
+            raise EncodeError(
+                "follow=True is for one file, and not together with on_corrupt='skip'"
+            )
         self._files: list[random_access.File] | None = None
         self._starts: list[int] | None = None
         self._chosen: range | Array | None = None
         self._pool = memory.Pool()
 
     def blocks(self, check: bool = True) -> Iterator[_blocks.Block]:
-        """The records as they lie in memory, some hundred kilobytes at a time: for those who decode them without a Python object each."""
+        """The records as they lie in memory, some hundred kilobytes at a time: for those who decode
+        them without a Python object each.
+        """
         if self._chosen is not None:
             for start in range(0, len(self._chosen), _GATHER):
                 yield from self._gather(np.asarray(self._chosen[start : start + _GATHER]))
@@ -89,10 +105,19 @@ class RecordReader:
                         yield item
                 continue
             if self._mmap:
-                yield from _blocks.mapped(path, compression=self._compression, check=check, limits=self._limits)
+                yield from _blocks.mapped(
+                    path, compression=self._compression, check=check, limits=self._limits
+                )
                 continue
             wait = _Wait(self._timeout) if self._follow else None
-            for block in _blocks.blocks(path, compression=self._compression, check=check, limits=self._limits, pool=self._pool, wait=wait):
+            for block in _blocks.blocks(
+                path,
+                compression=self._compression,
+                check=check,
+                limits=self._limits,
+                pool=self._pool,
+                wait=wait,
+            ):
                 if wait is not None:
                     wait.reset()
                 yield block
@@ -102,7 +127,9 @@ class RecordReader:
         return itertools.chain.from_iterable(block.strings() for block in self.blocks())
 
     def batches(self, size: int) -> Iterator[Strings]:
-        """The records, `size` at a time (the last batch may be smaller), each batch as one `Strings`."""
+        """The records, `size` at a time (the last batch may be smaller), each batch as one
+        `Strings`.
+        """
         if size < 1:
             raise EncodeError(f"a batch has at least one record, not {size}")
         held: list[bytes] = []
@@ -116,7 +143,10 @@ class RecordReader:
 
     def _opened(self) -> list[random_access.File]:
         if self._files is None:
-            self._files = [random_access.File(path, self._compression, self._limits, self._keep) for path in self.paths]
+            self._files = [
+                random_access.File(path, self._compression, self._limits, self._keep)
+                for path in self.paths
+            ]
         return self._files
 
     def _bounds(self) -> list[int]:
@@ -139,8 +169,12 @@ class RecordReader:
     def __len__(self) -> int:
         if self._chosen is not None:
             return len(self._chosen)
-        if self._skip or self._follow:  # a TypeError, so that list(reader), which asks for the length first, goes on without
-            raise TypeError("how many records a damaged or growing file has is known at its end: count while you read")
+        # a TypeError, so that list(reader), which asks for the length first, goes on without
+        if self._skip or self._follow:
+            raise TypeError(
+                "how many records a damaged or growing file has is known at its end: count while"
+                " you read"
+            )
         if self._files is not None:
             return self._bounds()[-1]
         return sum(_index.count(path, self._compression, self._limits) for path in self.paths)
@@ -154,7 +188,11 @@ class RecordReader:
         chosen: Sequence[int] | Array = range(bounds[-1]) if self._chosen is None else self._chosen
         if isinstance(key, slice):
             numbers = np.asarray(chosen[key], np.int64)
-            return [record for block in self._gather(numbers) for record in block.strings()] if len(numbers) else []
+            return (
+                [record for block in self._gather(numbers) for record in block.strings()]
+                if len(numbers)
+                else []
+            )
         if not -len(chosen) <= key < len(chosen):
             raise IndexError(f"record {key} of {len(chosen)}")
         number = int(chosen[key])
@@ -162,32 +200,44 @@ class RecordReader:
         return self._opened()[file].record(number - bounds[file])
 
     def shuffle(self, seed: int) -> Self:
-        """The same records in an order that depends on `seed` alone, every order being as likely as any other.
+        """The same records in an order that depends on `seed` alone, every order being as likely as
+        any other.
 
-        Each record is then a read of its own: quick from memory or a local disk. A compressed file is unpacked once, into a temporary one.
+        Each record is then a read of its own: quick from memory or a local disk. A compressed file
+        is unpacked once, into a temporary one.
         """
         total = len(self)
         order = np.random.default_rng(seed).permutation(total)
-        return self._with(order if self._chosen is None else np.asarray(self._chosen, np.int64)[order])
+        return self._with(
+            order if self._chosen is None else np.asarray(self._chosen, np.int64)[order]
+        )
 
     def shard(self, number: int, count: int) -> Self:
-        """The share of worker `number` of `count`: whole files where there are enough of them, else neighbouring records.
+        """The share of worker `number` of `count`: whole files where there are enough of them, else
+        neighbouring records.
 
         Every record is in exactly one share.
         """
         if not 0 <= number < count:
-            raise EncodeError(f"share {number} of {count}: shares are counted from 0 to {count - 1}")
+            raise EncodeError(
+                f"share {number} of {count}: shares are counted from 0 to {count - 1}"
+            )
         if self._chosen is None and len(self.paths) >= count:
             share = self._with(None)
             share.paths = self.paths[number::count]
             share._files = share._starts = None
             return share
         chosen = range(self._bounds()[-1]) if self._chosen is None else self._chosen
-        return self._with(chosen[len(chosen) * number // count : len(chosen) * (number + 1) // count])
+        return self._with(
+            chosen[len(chosen) * number // count : len(chosen) * (number + 1) // count]
+        )
 
     def _with(self, chosen: range | Array | None) -> Self:
         if chosen is not None and (self._skip or self._follow):
-            raise EncodeError("records by number are for files that are whole: not with on_corrupt='skip' or follow=True; tw.repair first")
+            raise EncodeError(
+                "records by number are for files that are whole: not with on_corrupt='skip' or"
+                " follow=True; tw.repair first"
+            )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other.skipped, other._chosen, other._pool = [], chosen, memory.Pool()

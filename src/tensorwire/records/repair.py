@@ -24,7 +24,9 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a file still had, and what not. True if nothing was lost; `json()` is for machines, `str()` for people."""
+    """What a file still had, and what not. True if nothing was lost; `json()` is for machines,
+    `str()` for people.
+    """
 
     path: str
     target: str | None
@@ -34,7 +36,9 @@ class RepairReport:
     """How many of them had lost their header, and were found by the checksum of their data."""
     gaps: list[Gap]
     lost_bytes: int
-    """In the gaps, other than headers of recovered records; for a compressed file, of its content as far as that could be unpacked."""
+    """In the gaps, other than headers of recovered records; for a compressed file, of its content
+    as far as that could be unpacked.
+    """
     size: int
     """Bytes of the file; of its content, if it is compressed."""
 
@@ -51,7 +55,9 @@ class RepairReport:
         return {"ok": self.ok, **asdict(self)}
 
     def __str__(self) -> str:
-        lost = "nothing is lost" if self.ok else f"{self.lost_bytes:,} of {self.size:,} bytes are lost"
+        lost = (
+            "nothing is lost" if self.ok else f"{self.lost_bytes:,} of {self.size:,} bytes are lost"
+        )
         lines = [f"{self.path}: {self.records:,} good records, {lost}"]
         if self.recovered_headers:
             lines.append(f"  {self.recovered_headers:,} of them had lost their header")
@@ -72,11 +78,13 @@ def repair(
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
-    """Writes every good record of a damaged TFRecord file to a new file, byte for byte as it was; without a target it only reports.
+    """Writes every good record of a damaged TFRecord file to a new file, byte for byte as it was;
+    without a target it only reports.
 
-    The target appears whole or not at all, and is compressed as the file was; `compression` says how that is where its beginning
-    is too damaged to tell. An existing target is replaced only with `overwrite=True`. A file without a
-    single good record raises DecodeError, and nothing is written. `progress` is called with (bytes done, bytes in all).
+    The target appears whole or not at all, and is compressed as the file was; `compression` says
+    how that is where its beginning is too damaged to tell. An existing target is replaced only with
+    `overwrite=True`. A file without a single good record raises DecodeError, and nothing is
+    written. `progress` is called with (bytes done, bytes in all).
 
     >>> import os, tempfile
     >>> from tensorwire.wire.kernels import frame
@@ -92,9 +100,16 @@ def repair(
     name, new = os.fspath(path), None if target is None else os.fspath(target)
     if storage.is_url(new):
         raise EncodeError("the target of a repair is a local file", path=new)
-    if new is not None and not storage.is_url(name) and os.path.exists(new) and os.path.samefile(name, new):
+    if (
+        new is not None
+        and not storage.is_url(name)
+        and os.path.exists(new)
+        and os.path.samefile(name, new)
+    ):
         raise EncodeError(
-            "the target is the damaged file itself; give another, and keep the original until you have looked at the result", path=name
+            "the target is the damaged file itself; give another, and keep the original until you"
+            " have looked at the result",
+            path=name,
         )
     if new is not None:
         storage.check_replaceable(new, overwrite)
@@ -102,10 +117,14 @@ def repair(
     folder = None if new is None else os.path.dirname(new) or "."
     records = recovered = 0
     with contextlib.ExitStack() as stack:
-        source, gaps, packed = stack.enter_context(resync.contents(name, compression, limits, folder))
+        source, gaps, packed = stack.enter_context(
+            resync.contents(name, compression, limits, folder)
+        )
         out = None
         if new is not None:
-            out = _Target(stack.enter_context(files.replacing(new, if_absent=not overwrite)), source, packed)
+            out = _Target(
+                stack.enter_context(files.replacing(new, if_absent=not overwrite)), source, packed
+            )
             stack.callback(out.close)
         for item in resync.scan_source(source, limits, name, hold=False):
             if isinstance(item, Gap):
@@ -149,7 +168,9 @@ class _Target:
             at += len(piece)
 
     def _put(self, data: Any) -> None:
-        files.write_vector(self._fd, [data] if self._compressor is None else self._compressor.write(data))
+        files.write_vector(
+            self._fd, [data] if self._compressor is None else self._compressor.write(data)
+        )
 
     def finish(self) -> None:
         if self._compressor is not None:

@@ -1,21 +1,27 @@
 """The way back after damage in a record file: every record that is whole, and none that never was.
 
-A header has a checksum of its own, so bytes that merely look like one do not happen by chance. What does happen is that a record holds
-other records (a TFRecord file kept as a feature), or that it has eight bytes: with the checksum behind them they look like a header. So a
-header is a candidate, and what decides is how the frames around it fit together:
+A header has a checksum of its own, so bytes that merely look like one do not happen by chance. What
+does happen is that a record holds other records (a TFRecord file kept as a feature), or that it has
+eight bytes: with the checksum behind them they look like a header. So a header is a candidate, and
+what decides is how the frames around it fit together:
 
-- The header of the damaged frame holds: its length is true if a header stands where the frame ends. If none does, bytes may have been lost
-  or added, or that header is damaged too. Only a chain of frames that runs across the place where the frame should end says the former; a
-  chain that stays inside it is the record's own content.
-- That frame would run past the end of the file: the file was cut, or bytes are missing. Only a chain that reaches the end exactly says the
-  latter; one that begins right behind the header is content all the same.
-- The header is damaged: its record is whole if, at some candidate behind it, the checksum of all that lies between is the one in front of
-  the candidate, and with it all that it holds is passed over. Otherwise the first chain counts, unless it is seen to be content: it ends
-  four bytes (a checksum) before the next header, or its length stands in front of it as protobuf writes it.
+- The header of the damaged frame holds: its length is true if a header stands where the frame ends.
+  If none does, bytes may have been lost or added, or that header is damaged too. Only a chain of
+  frames that runs across the place where the frame should end says the former; a chain that stays
+  inside it is the record's own content.
+- That frame would run past the end of the file: the file was cut, or bytes are missing. Only a
+  chain that reaches the end exactly says the latter; one that begins right behind the header is
+  content all the same.
+- The header is damaged: its record is whole if, at some candidate behind it, the checksum of all
+  that lies between is the one in front of the candidate, and with it all that it holds is passed
+  over. Otherwise the first chain counts, unless it is seen to be content: it ends four bytes (a
+  checksum) before the next header, or its length stands in front of it as protobuf writes it.
 
-A chain begins at a candidate whose frame is followed by another header or by the end of the file, or whose data has the right checksum.
+A chain begins at a candidate whose frame is followed by another header or by the end of the file,
+or whose data has the right checksum.
 
-A hostile file can make every guess costly. So wrong guesses are paid for out of `Work`, which grows with the size of the file alone.
+A hostile file can make every guess costly. So wrong guesses are paid for out of `Work`, which grows
+with the size of the file alone.
 """
 
 from __future__ import annotations
@@ -43,14 +49,22 @@ _NOTHING: Array = np.empty(0, np.uint8)
 _LARGE = 16 << 20
 """Records beyond this are checked in pieces before anything of their size is allocated."""
 _FAR = 64 << 10
-"""A chain that runs so far past the end of a frame is not pushed there by bytes that were added inside it."""
+"""A chain that runs so far past the end of a frame is not pushed there by bytes that were added
+inside it.
+"""
 _FREE = 16
-"""Candidates that each damage may compare at no cost: a record seldom holds others, and then the first few decide."""
+"""Candidates that each damage may compare at no cost: a record seldom holds others, and then the
+first few decide.
+"""
 _GUESS, _LOOK = 1024, 4096
-"""What a wrong guess costs at least, and a look at a far place, in bytes of checksums that take as long."""
+"""What a wrong guess costs at least, and a look at a far place, in bytes of checksums that take as
+long.
+"""
 _WITHOUT_HEADER = "the header of a record is damaged, its data is whole"
 _FEW = 64
-"""Frames looked at behind damage before more are: more damage may follow, and then the look was in vain."""
+"""Frames looked at behind damage before more are: more damage may follow, and then the look was in
+vain.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +85,16 @@ class Gap:
     def __str__(self) -> str:
         where = f"{self.path}, " if self.path else ""
         packed = "compressed " if self.packed else ""
-        return f"{where}{packed}bytes {self.offset:,} to {self.offset + self.length:,} ({self.length:,}): {self.why}"
+        return (
+            f"{where}{packed}bytes {self.offset:,} to {self.offset + self.length:,}"
+            f" ({self.length:,}): {self.why}"
+        )
 
 
 class Found(NamedTuple):
-    """What came of a damaged frame: the gap, where to go on, and the record (start, size) if only its header was lost."""
+    """What came of a damaged frame: the gap, where to go on, and the record (start, size) if only
+    its header was lost.
+    """
 
     gap: Gap
     next: int
@@ -96,7 +115,9 @@ class Work:
         self.reaches = -1  # where a chain begins that is known to reach the end
 
 
-def resync(source: files.Source, offset: int, limits: Limits = DEFAULT, work: Work | None = None) -> Found:
+def resync(
+    source: files.Source, offset: int, limits: Limits = DEFAULT, work: Work | None = None
+) -> Found:
     """Where the records go on behind the frame at `offset`, which is known to be damaged.
 
     >>> data = bytearray(kernels.frame(b"one") + kernels.frame(b"two") + kernels.frame(b"three"))
@@ -121,9 +142,17 @@ def _resync(window: Window, offset: int, work: Work) -> _Result:
         return _headless(window, offset, work)
     end = offset + AROUND + length
     if end > window.size:
-        return _cut(window, offset, work), f"a record of {length:,} bytes runs past the end of the file", None
+        return (
+            _cut(window, offset, work),
+            f"a record of {length:,} bytes runs past the end of the file",
+            None,
+        )
     long = length > window.longest
-    why = f"a record of {length:,} bytes is more than Limits(record=...) allows" if long else status.PROBLEMS[status.BAD_DATA_CRC]
+    why = (
+        f"a record of {length:,} bytes is more than Limits(record=...) allows"
+        if long
+        else status.PROBLEMS[status.BAD_DATA_CRC]
+    )
     if end == window.size or window.header(end) >= 0:
         return end, why, None
     next = _shifted(window, offset, end, work)
@@ -135,8 +164,11 @@ def _shifted(window: Window, offset: int, end: int, work: Work) -> int:
     at = offset + 1
     while end - offset <= work.checks and (at := _next(window, at, end, work)) < end:
         last, until = window.walk(at, end + _FAR)
-        if (until == window.size or (last > end and until > end + _FAR)) and not _follows(window, offset, at):
-            work.checks -= end - offset  # as all this may be looked at again for the next frame, which begins before `end`
+        if (until == window.size or (last > end and until > end + _FAR)) and not _follows(
+            window, offset, at
+        ):
+            # as all this may be looked at again for the next frame, which begins before `end`
+            work.checks -= end - offset
             return at
         at = last + 1
     return end
@@ -156,8 +188,10 @@ def _cut(window: Window, offset: int, work: Work) -> int:
 def _headless(window: Window, offset: int, work: Work) -> _Result:
     """The header does not hold: its record may be whole all the same."""
     data = offset + tfrecord.HEADER
-    inner = window.header(data)  # of a record of eight bytes, this is itself with its checksum, as a length with one
-    furthest = min(window.size, data + window.longest + tfrecord.FOOTER)  # where that record ends at the latest
+    # of a record of eight bytes, this is itself with its checksum, as a length with one
+    inner = window.header(data)
+    # where that record ends at the latest
+    furthest = min(window.size, data + window.longest + tfrecord.FOOTER)
     value, done, compared = 0, data, 0
     first, broken, at, stop = -1, 0, offset + 1, window.size
     while True:
@@ -183,14 +217,23 @@ def _headless(window: Window, offset: int, work: Work) -> _Result:
         last, until = window.walk(at, furthest)
         reaches = until == window.size or last >= furthest
         if first < 0:
-            if not reaches and (_is_content(window, at, until) or (at == data + tfrecord.HEADER and until == at + inner)):
+            if not reaches and (
+                _is_content(window, at, until)
+                or (at == data + tfrecord.HEADER and until == at + inner)
+            ):
                 at = until
                 continue
-            # A chain that reaches so far is no content. Behind one that breaks off, the damaged record may still turn out to be whole.
+            # A chain that reaches so far is no content. Behind one that breaks off, the damaged
+            # record may still turn out to be whole.
             first, broken = at, last
-            stop = last if reaches else min(furthest, last + min(work.ahead, max(SIZE, work.ahead // 4)))
+            stop = (
+                last
+                if reaches
+                else min(furthest, last + min(work.ahead, max(SIZE, work.ahead // 4)))
+            )
         elif first == data and not reaches and _is_end(window, until + tfrecord.FOOTER):
-            first, at, stop = -1, until, window.size  # content from the beginning, and this was the rest of it
+            # content from the beginning, and this was the rest of it
+            first, at, stop = -1, until, window.size
             continue
         at = last + 1
     if first < 0:
@@ -207,7 +250,9 @@ def _follows(window: Window, offset: int, at: int) -> bool:
 
 
 def _is_content(window: Window, start: int, stop: int) -> bool:
-    """Whether a chain was part of a record: its end, with the record's checksum behind it, or a field of a protobuf message."""
+    """Whether a chain was part of a record: its end, with the record's checksum behind it, or a
+    field of a protobuf message.
+    """
     if _is_end(window, stop + tfrecord.FOOTER):
         return True
     left = stop - start
@@ -245,14 +290,15 @@ def _begins(window: Window, offset: int, work: Work) -> bool:
     if end > window.size:
         return False
     if not window.sees(end):
-        # Only these looks need a read each. Large records are far apart; a crowd of headers that say so has to pay.
+        # Only these looks need a read each. Large records are far apart; a crowd of headers that
+        # say so has to pay.
         if offset - work.looked < _FAR:
             if work.looks < _LOOK:
                 return False
             work.looks -= _LOOK
         work.looked = offset
-    # A header right behind it: either the record holds others, or this is no header but a record of eight bytes with its checksum, which
-    # look the same. Then only the data tells.
+    # A header right behind it: either the record holds others, or this is no header but a record of
+    # eight bytes with its checksum, which look the same. Then only the data tells.
     if not _is_end(window, offset + tfrecord.HEADER) and _is_end(window, end):
         return True
     cost = max(length, _GUESS)
@@ -264,12 +310,15 @@ def _begins(window: Window, offset: int, work: Work) -> bool:
     return False
 
 
-def scan(path: str, *, compression: str | None = None, limits: Limits | None = None, hold: bool = True) -> Iterator[Block | Gap]:
+def scan(
+    path: str, *, compression: str | None = None, limits: Limits | None = None, hold: bool = True
+) -> Iterator[Block | Gap]:
     """All that is in a file, in its order: blocks of good records, and the gaps between them.
 
-    Blocks count good records only. A record that lost its header comes in a block of its own, whose data begins with the record. With
-    `hold=False` records of more than 16 MiB are checked, and come in a block without data. Of a compressed file whatever can be
-    unpacked is scanned, and what cannot be is reported first.
+    Blocks count good records only. A record that lost its header comes in a block of its own, whose
+    data begins with the record. With `hold=False` records of more than 16 MiB are checked, and come
+    in a block without data. Of a compressed file whatever can be unpacked is scanned, and what
+    cannot be is reported first.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
@@ -287,7 +336,9 @@ def scan(path: str, *, compression: str | None = None, limits: Limits | None = N
 def contents(
     path: str, compression: str | None, limits: Limits, folder: str | None = None
 ) -> Iterator[tuple[storage.Readable, list[Gap], str | None]]:
-    """(the bytes of a file, unpacked; what of it could not be; the name of its compression). They may be unpacked into a `folder`."""
+    """(the bytes of a file, unpacked; what of it could not be; the name of its compression). They
+    may be unpacked into a `folder`.
+    """
     with contextlib.ExitStack() as stack:
         source: storage.Readable = storage.opened(path, ahead=True)
         stack.callback(source.close)
@@ -297,16 +348,23 @@ def contents(
             if name is not None:
                 source, lost = unpack.salvage(source, name, limits, folder)
                 stack.callback(source.close)
-            yield source, [Gap(offset, length, why, path, True) for offset, length, why in lost], name
+            yield (
+                source,
+                [Gap(offset, length, why, path, True) for offset, length, why in lost],
+                name,
+            )
         except TensorwireError as error:
             raise error.add(path=path, format="tfrecord") from error.__cause__
 
 
-def scan_source(source: files.Source, limits: Limits, path: str | None = None, hold: bool = True) -> Iterator[Block | Gap]:
+def scan_source(
+    source: files.Source, limits: Limits, path: str | None = None, hold: bool = True
+) -> Iterator[Block | Gap]:
     """The same for bytes that are not compressed, wherever they are."""
     window, work = Window(source, limits.record), Work(source.size)
     at, record, need, most = 0, 0, 1, MOST
-    gap, why = -1, ""  # where it begins: it is held back, since the next one may follow without a record between
+    # where it begins: it is held back, since the next one may follow without a record between
+    gap, why = -1, ""
     while at < source.size:
         data = window.at(at, need)
         code, used, starts, sizes = kernels.frame_scan(data, 0, True, limits.record, most)
@@ -340,7 +398,11 @@ def scan_source(source: files.Source, limits: Limits, path: str | None = None, h
             start, size = headless
             yield Gap(gap, start - gap, why, path)
             gap = -1
-            data = window.at(start, size + tfrecord.FOOTER)[: size + tfrecord.FOOTER] if hold or size <= _LARGE else _NOTHING
+            data = (
+                window.at(start, size + tfrecord.FOOTER)[: size + tfrecord.FOOTER]
+                if hold or size <= _LARGE
+                else _NOTHING
+            )
             yield _single(data, start, 0, size, record, path)
             record += 1
         at, most = next, _FEW
@@ -348,5 +410,9 @@ def scan_source(source: files.Source, limits: Limits, path: str | None = None, h
         yield Gap(gap, at - gap, why, path)
 
 
-def _single(data: Array, offset: int, start: int, size: int, record: int, path: str | None) -> Block:
-    return Block(data, np.array([start], np.int64), np.array([size], np.int64), record, offset, path or "")
+def _single(
+    data: Array, offset: int, start: int, size: int, record: int, path: str | None
+) -> Block:
+    return Block(
+        data, np.array([start], np.int64), np.array([size], np.int64), record, offset, path or ""
+    )

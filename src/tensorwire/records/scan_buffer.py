@@ -1,4 +1,6 @@
-"""A record file seen through one window of memory: headers, chains of headers, and checksums of records of any size."""
+"""A record file seen through one window of memory: headers, chains of headers, and checksums of
+records of any size.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ..wire import crc, kernels, tfrecord
 Array = np.ndarray[Any, Any]
 
 SIZE = 1 << 20
-"""Bytes read at once: a search then costs little beside the reading, and the window still fits the second cache."""
+"""Bytes read at once: a search then costs little beside the reading, and the window still fits the
+second cache.
+"""
 MOST = 1 << 62
 AROUND = tfrecord.HEADER + tfrecord.FOOTER
 """Bytes that a frame adds to its record."""
@@ -23,7 +27,9 @@ _LENGTH, _FOOTER = struct.Struct("<Q"), struct.Struct("<I")
 
 
 class Window:
-    """Reads a source wherever it is asked to, and keeps the last piece. Memory comes from a pool: who holds an array may keep it."""
+    """Reads a source wherever it is asked to, and keeps the last piece. Memory comes from a pool:
+    who holds an array may keep it.
+    """
 
     def __init__(self, source: files.Source, longest: int) -> None:
         self.source, self.size, self.longest = source, source.size, longest
@@ -69,7 +75,9 @@ class Window:
         return int(_LENGTH.unpack_from(self._view, offset - self._base)[0])
 
     def find(self, start: int, stop: int) -> int:
-        """The first offset from `start` on with a header of a record that is not too long; `stop` if there is none before it."""
+        """The first offset from `start` on with a header of a record that is not too long; `stop`
+        if there is none before it.
+        """
         while start < stop and start + tfrecord.HEADER <= self.size:
             self._cover(start, tfrecord.HEADER)
             found = self._base + kernels.frame_find(self._data, start - self._base, self.longest)
@@ -79,7 +87,8 @@ class Window:
         return stop
 
     def chain(self, start: int, stop: int, near: int, checks: int, guess: int) -> tuple[int, int]:
-        """The same for a header that begins a chain, or may do so as far as the window shows; and what is left of the `checks`.
+        """The same for a header that begins a chain, or may do so as far as the window shows; and
+        what is left of the `checks`.
 
         kernels.frame_chain says what a chain is, and what it costs to search for one.
         """
@@ -87,7 +96,14 @@ class Window:
             self._cover(start, tfrecord.HEADER)
             base = self._base
             found, checks = kernels.frame_chain(
-                self._data, start - base, stop - base, self.longest, self.size - base, max(0, near - base), checks, guess
+                self._data,
+                start - base,
+                stop - base,
+                self.longest,
+                self.size - base,
+                max(0, near - base),
+                checks,
+                guess,
             )
             if base + found < self._end:
                 return base + found, checks
@@ -96,10 +112,14 @@ class Window:
 
     def sees(self, offset: int) -> bool:
         """Whether it takes no further read to know what follows an offset."""
-        return self._base <= offset and (offset + tfrecord.HEADER <= self._end or self._end == self.size)
+        return self._base <= offset and (
+            offset + tfrecord.HEADER <= self._end or self._end == self.size
+        )
 
     def walk(self, start: int, stop: int) -> tuple[int, int]:
-        """Follows the headers from one that holds, past `stop` at most: (where the last frame begins, where it would end)."""
+        """Follows the headers from one that holds, past `stop` at most: (where the last frame
+        begins, where it would end).
+        """
         last, end = start, start + AROUND + self.header(start)
         while end < self.size and end <= stop:
             length = self.header(end)
@@ -109,7 +129,9 @@ class Window:
             # Its neighbours are likely to be of its kind: many in one window.
             if end < stop and self._base <= end <= self._end - tfrecord.HEADER:
                 start = end - self._base
-                _, used, starts, _ = kernels.frame_scan(self._data, start, False, self.longest, MOST)
+                _, used, starts, _ = kernels.frame_scan(
+                    self._data, start, False, self.longest, MOST
+                )
                 if len(starts):
                     last, end = self._base + int(starts[-1]) - tfrecord.HEADER, self._base + used
             elif end - last <= SIZE and end < self.size:

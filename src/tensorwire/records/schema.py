@@ -1,7 +1,9 @@
-"""What the features of a file of Examples are: their kinds, shapes and dtypes, and whether each record has them.
+"""What the features of a file of Examples are: their kinds, shapes and dtypes, and whether each
+record has them.
 
-A file of Examples knows only int64, float and bytes lists of any length. Everything else that a column is (a fixed shape, bool, text, a
-tensor kept as bytes, base64, quantized numbers) stands in the schema, which is JSON beside the file, or is given by the reader.
+A file of Examples knows only int64, float and bytes lists of any length. Everything else that a
+column is (a fixed shape, bool, text, a tensor kept as bytes, base64, quantized numbers) stands in
+the schema, which is JSON beside the file, or is given by the reader.
 """
 
 from __future__ import annotations
@@ -62,16 +64,19 @@ class Feature:
     kind: str
     """The list in the Example: "bytes", "float" or "int64"."""
     shape: tuple[int | None, ...] | None = ()
-    """Of one row: () for one value, (n,) or (a, b) for a fixed number, (None,) for a varying one; for encoded tensors also (None, n), and
-    None where even the rank varies."""
+    """Of one row: () for one value, (n,) or (a, b) for a fixed number, (None,) for a varying one;
+    for encoded tensors also (None, n), and None where even the rank varies."""
     dtype: str = ""
     """What the column comes back as; the kind's own if empty."""
     required: bool = False
-    """Whether a record without it is an error; else its values are `default`, zero or nothing, and `batch.present` says so."""
+    """Whether a record without it is an error; else its values are `default`, zero or nothing, and
+    `batch.present` says so.
+    """
     default: Any = None
     encoding: str = ""
-    """How a bytes list holds something else: "tensor" (a TensorProto), "raw" (`tobytes()`: dtype and shape from here), "base64" (URL-safe,
-    as tf.io.encode_base64), "quantized" (codes and, for integer schemes, scale and zero point, as TensorProtos)."""
+    """How a bytes list holds something else: "tensor" (a TensorProto), "raw" (`tobytes()`: dtype
+    and shape from here), "base64" (URL-safe, as tf.io.encode_base64), "quantized" (codes and, for
+    integer schemes, scale and zero point, as TensorProtos)."""
     text: bool = False
     """Whether strings are text (UTF-8) rather than bytes."""
     seen: Mapping[str, Any] = field(default_factory=dict, compare=False)
@@ -81,12 +86,18 @@ class Feature:
         if self.kind not in KINDS:
             raise SchemaError(f"unknown kind {self.kind!r}{choices(self.kind, KINDS)}")
         if self.encoding and self.encoding not in ENCODINGS:
-            raise SchemaError(f"unknown encoding {self.encoding!r}{choices(self.encoding, ENCODINGS)}")
+            raise SchemaError(
+                f"unknown encoding {self.encoding!r}{choices(self.encoding, ENCODINGS)}"
+            )
         if self.encoding and self.kind != BYTES:
             raise SchemaError(f"only bytes can be encoded as {self.encoding}, not {self.kind}")
         if isinstance(self.shape, (int, str)):
             raise SchemaError(f"a shape is a tuple, such as ({self.shape},), not {self.shape!r}")
-        shape = None if self.shape is None else tuple(None if dim is None else int(dim) for dim in self.shape)
+        shape = (
+            None
+            if self.shape is None
+            else tuple(None if dim is None else int(dim) for dim in self.shape)
+        )
         if shape is not None:
             _check_shape(shape)
         holds_tensors = self.encoding in ("tensor", "quantized")
@@ -97,11 +108,20 @@ class Feature:
             raise SchemaError(f"an Example holds fewer values than a feature of shape {shape} has")
         dtype = self.dtype or NATURAL[self.kind]
         if dtype != "string":
-            dtype = dtypes.named(dtype).name if isinstance(dtype, str) else dtypes.of(np.dtype(dtype)).name
+            dtype = (
+                dtypes.named(dtype).name
+                if isinstance(dtype, str)
+                else dtypes.of(np.dtype(dtype)).name
+            )
         if self.kind == BYTES and self.encoding in ("", "base64") and dtype != "string":
-            raise SchemaError(f"a bytes list holds strings; to read {dtype} from it say how: encoding='raw' or 'tensor'")
+            raise SchemaError(
+                f"a bytes list holds strings; to read {dtype} from it say how: encoding='raw' or"
+                " 'tensor'"
+            )
         if (self.kind != BYTES or self.encoding in ("raw", "quantized")) and dtype == "string":
-            raise SchemaError(f"a {self.encoding or self.kind} feature holds numbers: dtype says which")
+            raise SchemaError(
+                f"a {self.encoding or self.kind} feature holds numbers: dtype says which"
+            )
         object.__setattr__(self, "dtype", dtype)
         if self.default is not None:
             self._check_default()
@@ -120,7 +140,10 @@ class Feature:
         except ValueError:  # lists of different lengths
             good = False
         if not good or values.size not in (1, self.length):
-            raise SchemaError(f"the default {self.default!r:.60} does not fit {self.kind} values of shape {self.shape}")
+            raise SchemaError(
+                f"the default {self.default!r:.60} does not fit {self.kind} values of shape"
+                f" {self.shape}"
+            )
 
     @property
     def fixed(self) -> bool:
@@ -141,12 +164,19 @@ class Feature:
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists; what has its default is left out."""
-        out: dict[str, Any] = {"kind": self.kind, "shape": None if self.shape is None else list(self.shape)}
+        out: dict[str, Any] = {
+            "kind": self.kind,
+            "shape": None if self.shape is None else list(self.shape),
+        }
         if self.dtype != NATURAL[self.kind]:
             out["dtype"] = self.dtype
         if self.default is not None:
             out["default"] = _plain(self.default)
-        return out | {name: _plain(value) for name in ("required", "encoding", "text", "seen") if (value := getattr(self, name))}
+        return out | {
+            name: _plain(value)
+            for name in ("required", "encoding", "text", "seen")
+            if (value := getattr(self, name))
+        }
 
     @classmethod
     def from_json(cls, about: Any) -> Self:
@@ -155,9 +185,14 @@ class Feature:
             raise DecodeError("a feature in a schema is an object with a kind", format="schema")
         known = {"kind", "shape", "dtype", "required", "default", "encoding", "text", "seen"}
         if strangers := about.keys() - known:
-            raise DecodeError(f"unknown entries {sorted(strangers)} in a schema; it may be of a newer version", format="schema")
+            raise DecodeError(
+                f"unknown entries {sorted(strangers)} in a schema; it may be of a newer version",
+                format="schema",
+            )
         shape = about.get("shape")
-        if shape is not None and not (isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)):
+        if shape is not None and not (
+            isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)
+        ):
             what = f"a shape is a list of numbers or null, not {shape!r:.60}"
             raise DecodeError(what, format="schema")
         for name, kind in _TYPES.items():
@@ -188,7 +223,15 @@ class Feature:
         words = [self.kind, str(self.shape)]
         if self.dtype != NATURAL[self.kind]:
             words.append(f"as {self.dtype}")
-        words += [word for word in (self.encoding, "text" if self.text else "", "required" if self.required else "") if word]
+        words += [
+            word
+            for word in (
+                self.encoding,
+                "text" if self.text else "",
+                "required" if self.required else "",
+            )
+            if word
+        ]
         return f"Feature({' '.join(words)})"
 
 
@@ -215,7 +258,9 @@ def _unplain(value: Any) -> Any:
     try:
         return value["bytes"].encode("latin-1")
     except (KeyError, AttributeError, UnicodeEncodeError):
-        raise DecodeError(f"bytes as a default are {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema") from None
+        raise DecodeError(
+            f"bytes as a default are {{'bytes': 'in Latin-1'}}, not {value!r:.60}", format="schema"
+        ) from None
 
 
 class FileMark(NamedTuple):
@@ -244,8 +289,12 @@ class Schema(Mapping[str, Feature]):
         complete: bool = False,
         files: Mapping[str, FileMark] | None = None,
     ) -> None:
-        self._features = {_name(name): _feature(name, feature) for name, feature in (features or {}).items()}
-        self.sequences = {_name(name): _feature(name, feature) for name, feature in (sequences or {}).items()}
+        self._features = {
+            _name(name): _feature(name, feature) for name, feature in (features or {}).items()
+        }
+        self.sequences = {
+            _name(name): _feature(name, feature) for name, feature in (sequences or {}).items()
+        }
         self.records = records
         """How many records it was inferred from."""
         self.files = dict(files or {})
@@ -281,7 +330,10 @@ class Schema(Mapping[str, Feature]):
         for name in chosen:
             if name not in self._features and name not in self.sequences:
                 known = [*self._features, *self.sequences]
-                raise SchemaError(f"no feature {name!r}{choices(name, known) if known else ': the records have none'}")
+                raise SchemaError(
+                    "no feature"
+                    f" {name!r}{choices(name, known) if known else ': the records have none'}"
+                )
         return Schema(
             {name: self._features[name] for name in chosen if name in self._features},
             {name: self.sequences[name] for name in chosen if name in self.sequences},
@@ -291,7 +343,10 @@ class Schema(Mapping[str, Feature]):
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
-        out: dict[str, Any] = {"tensorwire_schema": VERSION, "features": {name: feature.json() for name, feature in self.items()}}
+        out: dict[str, Any] = {
+            "tensorwire_schema": VERSION,
+            "features": {name: feature.json() for name, feature in self.items()},
+        }
         if self.sequences:
             out["sequences"] = {name: feature.json() for name, feature in self.sequences.items()}
         if self.records:
@@ -305,7 +360,11 @@ class Schema(Mapping[str, Feature]):
         """The inverse of `json`; text is parsed first. If there is a checksum, it is checked."""
         if isinstance(about, (str, bytes)):
             about = jsontext.parse(about.encode() if isinstance(about, str) else about, "schema")
-        if not isinstance(about, dict) or about.get("tensorwire_schema") != VERSION or not isinstance(about.get("features"), dict):
+        if (
+            not isinstance(about, dict)
+            or about.get("tensorwire_schema") != VERSION
+            or not isinstance(about.get("features"), dict)
+        ):
             raise DecodeError(f"this is no schema of version {VERSION}", format="schema")
         if "crc32c" in about and about["crc32c"] != _checksum(about):
             what = "the schema does not match its checksum"
@@ -345,11 +404,14 @@ class Schema(Mapping[str, Feature]):
             raise error.add(path=os.fspath(path)) from None
 
     @classmethod
-    def from_feature_spec(cls, spec: Mapping[str, Any], sequences: Mapping[str, Any] | None = None) -> Self:
+    def from_feature_spec(
+        cls, spec: Mapping[str, Any], sequences: Mapping[str, Any] | None = None
+    ) -> Self:
         """From `tf.io.FixedLenFeature` and its relatives, TensorFlow's or `tensorwire.io`'s.
 
         >>> from tensorwire import io
-        >>> Schema.from_feature_spec({"x": io.FixedLenFeature([4], "float32"), "ids": io.VarLenFeature("int64")})
+        >>> Schema.from_feature_spec({"x": io.FixedLenFeature([4], "float32"), "ids":
+        io.VarLenFeature("int64")})
         Schema of 2 features
           x: Feature(float (4,) required)
           ids: Feature(int64 (None,))
@@ -360,7 +422,8 @@ class Schema(Mapping[str, Feature]):
         )
 
     def to_feature_spec(self, io: Any) -> dict[str, Any]:
-        """The schema as feature classes of a module, `tf.io` or `tensorwire.io`: what its parse_example takes to read the same columns.
+        """The schema as feature classes of a module, `tf.io` or `tensorwire.io`: what its
+        parse_example takes to read the same columns.
 
         Encoded features are strings there, for parse_tensor or decode_raw.
 
@@ -371,9 +434,16 @@ class Schema(Mapping[str, Feature]):
         return {name: _to_spec(feature, io) for name, feature in self.items()}
 
     def __repr__(self) -> str:
-        of = f" from {'all ' if self.complete else 'a sample of '}{self.records} records" if self.records else ""
+        of = (
+            f" from {'all ' if self.complete else 'a sample of '}{self.records} records"
+            if self.records
+            else ""
+        )
         rows = [f"\n  {name}: {feature!r}{_counted(feature)}" for name, feature in self.items()]
-        rows += [f"\n  {name} (list): {feature!r}{_counted(feature)}" for name, feature in self.sequences.items()]
+        rows += [
+            f"\n  {name} (list): {feature!r}{_counted(feature)}"
+            for name, feature in self.sequences.items()
+        ]
         return f"Schema of {len(rows)} features{of}{''.join(rows)}"
 
     _repr_html_ = display.html
@@ -430,28 +500,43 @@ def as_schema(value: Any) -> Schema:
         return Schema.load(value)
     if isinstance(value, Mapping):
         return Schema.from_json(dict(value)) if "tensorwire_schema" in value else Schema(value)
-    raise SchemaError(f"a schema is a tw.Schema, a dict of features or a path, not {type(value).__name__}")
+    raise SchemaError(
+        f"a schema is a tw.Schema, a dict of features or a path, not {type(value).__name__}"
+    )
 
 
 _BY_DTYPE = {"string": BYTES, "float32": FLOAT, "int64": INT64}
 
 
 def _from_spec(name: str, spec: Any) -> Feature:
-    """One of TensorFlow's feature classes, recognised by name, so that TensorFlow's own and ours both are."""
+    """One of TensorFlow's feature classes, recognised by name, so that TensorFlow's own and ours
+    both are.
+    """
     known = ("FixedLenFeature", "VarLenFeature", "RaggedFeature", "FixedLenSequenceFeature")
     kind = type(spec).__name__
     if kind not in known:
-        raise SchemaError(f"a column is a Feature, or one of {', '.join(known)}, not {kind}", tensor=name)
+        raise SchemaError(
+            f"a column is a Feature, or one of {', '.join(known)}, not {kind}", tensor=name
+        )
     dtype = spec.dtype
-    dtype = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or np.dtype(dtype).name
+    dtype = (
+        dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or np.dtype(dtype).name
+    )
     if dtype not in _BY_DTYPE:
         raise SchemaError(f"an Example holds float32, int64 and string, not {dtype}", tensor=name)
     if kind == "FixedLenFeature":
         shape = getattr(spec.shape, "as_list", lambda: spec.shape)()
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        return Feature(_BY_DTYPE[dtype], shape, required=spec.default_value is None, default=_default(spec.default_value))
+        return Feature(
+            _BY_DTYPE[dtype],
+            shape,
+            required=spec.default_value is None,
+            default=_default(spec.default_value),
+        )
     if kind == "RaggedFeature" and (spec.partitions or (spec.value_key or name) != name):
-        raise SchemaError("a RaggedFeature with partitions or another key is for tw.io.parse_example", tensor=name)
+        raise SchemaError(
+            "a RaggedFeature with partitions or another key is for tw.io.parse_example", tensor=name
+        )
     return Feature(_BY_DTYPE[dtype], (None,))
 
 
@@ -465,7 +550,9 @@ def _to_spec(feature: Feature, io: Any) -> Any:
         dtype = sys.modules["tensorflow"].as_dtype(dtype)
     if feature.length < 0:
         return io.VarLenFeature(dtype)
-    shape = [] if feature.encoding in ("tensor", "raw") else [dim or 0 for dim in feature.shape or ()]
+    shape = (
+        [] if feature.encoding in ("tensor", "raw") else [dim or 0 for dim in feature.shape or ()]
+    )
     default = feature.default
     if default is None and not feature.required:
         empty: Any = b"" if feature.kind == BYTES else 0

@@ -46,14 +46,16 @@ def read_sequence_examples(
     compression: str | None = None,
     limits: Limits | None = None,
 ) -> SequenceExamples:
-    """Batches of tf.train.SequenceExample: `batch.context` and `batch.sequences`, each columns by name. Arguments as for `read_examples`.
+    """Batches of tf.train.SequenceExample: `batch.context` and `batch.sequences`, each columns by
+    name. Arguments as for `read_examples`.
 
-    A column of a feature list is Ragged: (batch, None) if every step has one value, (batch, None, n) if every step has n, and
-    (batch, None, None) if that varies.
+    A column of a feature list is Ragged: (batch, None) if every step has one value, (batch, None,
+    n) if every step has n, and (batch, None, None) if that varies.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0], [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
+    >>> write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0],
+    [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
     2
     >>> batch = next(iter(read_sequence_examples(path)))
     >>> batch.context["id"], batch.sequences["token"].tolist(), batch.sequences["score"].shape
@@ -85,10 +87,16 @@ class SequenceExamples(Examples):
     """What `read_sequence_examples` returns."""
 
     def tf_dataset(self) -> Any:
-        raise EncodeError("only read_examples gives a tf.data.Dataset; iterate, and take batch.context and batch.sequences")
+        raise EncodeError(
+            "only read_examples gives a tf.data.Dataset; iterate, and take batch.context and"
+            " batch.sequences"
+        )
 
     def arrow(self) -> Any:
-        raise EncodeError("only read_examples gives Arrow tables; iterate, and take batch.context and batch.sequences")
+        raise EncodeError(
+            "only read_examples gives Arrow tables; iterate, and take batch.context and"
+            " batch.sequences"
+        )
 
     def _sequences(self) -> dict[str, Feature] | None:
         return {}
@@ -110,7 +118,10 @@ class SequenceExamples(Examples):
                 raise error.add(tensor=name) from None
             present[name] = part.present
         sequences = Batch(columns, present, rows)
-        return SequenceBatch(self._given(_columns.batch(dict(self.schema), context, rows, budget)), self._given(sequences))
+        return SequenceBatch(
+            self._given(_columns.batch(dict(self.schema), context, rows, budget)),
+            self._given(sequences),
+        )
 
 
 def write_sequence_examples(
@@ -128,17 +139,27 @@ def write_sequence_examples(
 ) -> int:
     """Writes tf.train.SequenceExample records; returns their number.
 
-    `rows` is an iterable of pairs (context, sequences): the context a row as for `write_examples`, the sequences a dict of lists with one
-    entry a step (a number, a string, or a list of them; a 2-d array is a step a row). `SequenceBatch`es are taken too.
+    `rows` is an iterable of pairs (context, sequences): the context a row as for `write_examples`,
+    the sequences a dict of lists with one entry a step (a number, a string, or a list of them; a
+    2-d array is a step a row). `SequenceBatch`es are taken too.
 
     >>> import tempfile
-    >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1], [2, 3]]})])
+    >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1],
+    [2, 3]]})])
     1
     """
     name, options = os.fspath(path), pack.Options()
     known = before(name, mode, shards)
     lists: dict[str, Feature] = {} if known is None else dict(known.sequences)
-    with RecordWriter(name, compression=compression, mode=mode, shards=shards, level=level, threads=threads, durable=durable) as writer:
+    with RecordWriter(
+        name,
+        compression=compression,
+        mode=mode,
+        shards=shards,
+        level=level,
+        threads=threads,
+        durable=durable,
+    ) as writer:
         sink = ExampleSink(writer, options, progress)
         sink.features.update(known or {})
         pairs = _pairs(rows)
@@ -158,7 +179,11 @@ def _pairs(rows: Any) -> Any:
         if isinstance(row, SequenceBatch):
             yield from row.rows()
             continue
-        if not (isinstance(row, (tuple, list)) and len(row) == 2 and all(isinstance(part, Mapping) for part in row)):
+        if not (
+            isinstance(row, (tuple, list))
+            and len(row) == 2
+            and all(isinstance(part, Mapping) for part in row)
+        ):
             raise EncodeError("a record is a pair of dicts: (context, sequences)")
         yield row
 
@@ -170,12 +195,17 @@ def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: in
     inputs = [context[name.decode()].input(name) for name in names]
     for text in dict.fromkeys(name for pair in lot for name in pair[1]):
         gather.check_name(text)
-    for name in key_order(name.encode() for name in dict.fromkeys(name for pair in lot for name in pair[1])):
+    for name in key_order(
+        name.encode() for name in dict.fromkeys(name for pair in lot for name in pair[1])
+    ):
         text = name.decode()
         column = _list_column(text, [pair[1].get(text) for pair in lot], lists.get(text), first)
-        if column.steps is not None and column.steps[-1]:  # without any step nothing is known of their kind
+        # without any step nothing is known of their kind
+        if column.steps is not None and column.steps[-1]:
             try:
-                lists[text] = pack.merge(lists[text], column.feature) if text in lists else column.feature
+                lists[text] = (
+                    pack.merge(lists[text], column.feature) if text in lists else column.feature
+                )
             except TensorwireError as error:
                 raise error.add(tensor=text, record=first) from None
         inputs.append(column.input(name))
@@ -199,14 +229,25 @@ def _list_column(name: str, values: list[Any], known: Feature | None, first: int
         error.args = (error.message.removesuffix(pack.EXACTLY),)  # for columns of Examples only
         error.record = first + int(np.searchsorted(steps, error.record or 0, side="right")) - 1
         raise error.add(tensor=name) from None
-    if column is None:  # no step, or none that says of which kind it is: nothing is lost if that is written as int64
-        column = pack.Column(known or Feature(INT64, (None,)), np.zeros(0, np.int64), None, np.zeros(len(flat) + 1, np.int64), None)
+    # no step, or none that says of which kind it is: nothing is lost if that is written as int64
+    if column is None:
+        column = pack.Column(
+            known or Feature(INT64, (None,)),
+            np.zeros(0, np.int64),
+            None,
+            np.zeros(len(flat) + 1, np.int64),
+            None,
+        )
         if column.feature.kind == BYTES:
             column = replace(column, values=np.zeros(0, np.uint8), offsets=np.zeros(1, np.int64))
         elif column.feature.kind == FLOAT:
             column = replace(column, values=np.zeros(0, np.float32))
     if column.feature.encoding == "tensor":
-        raise EncodeError("the steps of a sequence are numbers, strings or flat lists of them", tensor=name, record=first)
+        raise EncodeError(
+            "the steps of a sequence are numbers, strings or flat lists of them",
+            tensor=name,
+            record=first,
+        )
     return replace(column, present=None if present.all() else present, steps=steps)
 
 
@@ -214,11 +255,15 @@ def _steps(value: Any) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, (str, bytes, Mapping)):
-        raise EncodeError(f"a sequence is a list with an entry for each step, not one {type(value).__name__}")
+        raise EncodeError(
+            f"a sequence is a list with an entry for each step, not one {type(value).__name__}"
+        )
     try:
         steps = list(value)
     except TypeError:
-        raise EncodeError(f"a sequence is a list with an entry for each step, not {type(value).__name__}") from None
+        raise EncodeError(
+            f"a sequence is a list with an entry for each step, not {type(value).__name__}"
+        ) from None
     if any(step is None for step in steps):
         raise EncodeError("a step is None; an empty list is a step without values")
     return steps

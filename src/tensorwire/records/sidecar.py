@@ -109,10 +109,17 @@ def described(names: Sequence[str], sampled: Schema) -> Schema:
     sidecars = find(names)
     if not sidecars.schemas:
         return sampled
-    schema = sidecars.united() if not sidecars.without else union({**sidecars.schemas, "what a sample shows": sampled})
+    schema = (
+        sidecars.united()
+        if not sidecars.without
+        else union({**sidecars.schemas, "what a sample shows": sampled})
+    )
 
     def shown(features: Mapping[str, Feature], seen: Mapping[str, Feature]) -> dict[str, Feature]:
-        return {name: replace(feature, seen=seen[name].seen if name in seen else {}) for name, feature in features.items()}
+        return {
+            name: replace(feature, seen=seen[name].seen if name in seen else {})
+            for name, feature in features.items()
+        }
 
     return Schema(
         shown(schema, sampled),
@@ -123,9 +130,11 @@ def described(names: Sequence[str], sampled: Schema) -> Schema:
 
 
 def union(schemas: dict[str, Schema], cast: Container[str] = ()) -> Schema:
-    """What is true of the records of all: a feature that some do not have may be missing, lists of different lengths are of any length.
+    """What is true of the records of all: a feature that some do not have may be missing, lists of
+    different lengths are of any length.
 
-    >>> a, b = Schema({"x": Feature("float", (4,), required=True)}), Schema({"x": Feature("float", (3,)), "y": Feature("int64", ())})
+    >>> a, b = Schema({"x": Feature("float", (4,), required=True)}), Schema({"x": Feature("float",
+    (3,)), "y": Feature("int64", ())})
     >>> dict(union({"a": a, "b": b}))
     {'x': Feature(float (None,)), 'y': Feature(int64 ())}
     """
@@ -154,7 +163,13 @@ def _both(
         if name in cast and {a.kind, b.kind} == {INT64, FLOAT}:
             a, b = (Feature(FLOAT, feature.shape) for feature in (a, b))
         try:
-            found[name] = a if a == b else pack.merge(replace(a, default=None, seen={}), replace(b, default=None, seen={}))
+            found[name] = (
+                a
+                if a == b
+                else pack.merge(
+                    replace(a, default=None, seen={}), replace(b, default=None, seen={})
+                )
+            )
         except EncodeError as error:
             raise error.add(tensor=name) from None
     return found

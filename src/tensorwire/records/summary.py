@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 FORMAT = "tfrecord"
 _SHOWN = 20
 _PEEK = 5 << 20
-"""Compressed bytes that are looked at for the first record's header: a block of lz4 may have 4 MiB."""
+"""Compressed bytes that are looked at for the first record's header: a block of lz4 may have 4 MiB.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,12 @@ class RecordSummary:
         return {**out, "schema": self.schema.json() if self.schema is not None else None}
 
     def __str__(self) -> str:
-        words = [self.format, *([self.compression] if self.compression else []), f"{self.size:,} bytes", f"{self.records:,} records"]
+        words = [
+            self.format,
+            *([self.compression] if self.compression else []),
+            f"{self.size:,} bytes",
+            f"{self.records:,} records",
+        ]
         lines = [f"{self.path}: {', '.join(words)}{', indexed' if self.indexed else ''}"]
         if self.schema is not None:
             lines += [f"  {line.strip()}" for line in repr(self.schema).splitlines()[1:]]
@@ -62,8 +68,12 @@ class RecordSummary:
 
 
 def is_record_file(where: Any, format: Any = None) -> bool:
-    """Whether a path is that of a record file: the caller says so, or its first record's header does, or its name."""
-    if not isinstance(where, (str, os.PathLike)) or not (storage.is_url(where) or os.path.isfile(where)):
+    """Whether a path is that of a record file: the caller says so, or its first record's header
+    does, or its name.
+    """
+    if not isinstance(where, (str, os.PathLike)) or not (
+        storage.is_url(where) or os.path.isfile(where)
+    ):
         return False
     if format is not None:
         return format == FORMAT or (isinstance(format, tuple) and FORMAT in format)
@@ -80,7 +90,9 @@ def is_record_file(where: Any, format: Any = None) -> bool:
 
 
 def _starts_a_record(source: storage.Readable) -> bool:
-    """Whether the first bytes, or those that they are compressed from, are the header of a record: tensors are compressed too."""
+    """Whether the first bytes, or those that they are compressed from, are the header of a record:
+    tensors are compressed too.
+    """
     packed = _blocks.compression_of(source)
     if packed is None:
         return tfrecord.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
@@ -89,7 +101,9 @@ def _starts_a_record(source: storage.Readable) -> bool:
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
-    """Counts the records; the schema is the one beside the file, or inferred from a sample, which is also looked at for damage."""
+    """Counts the records; the schema is the one beside the file, or inferred from a sample, which
+    is also looked at for damage.
+    """
     path = os.fspath(where)
     from . import index as _index
 
@@ -105,11 +119,15 @@ def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:
             problems.append(str(error))
     if schema is not None and not schema and not schema.sequences:
         schema = None
-    return RecordSummary(path, FORMAT, index.size, index.compression, len(index), known is not None, schema, problems)
+    return RecordSummary(
+        path, FORMAT, index.size, index.compression, len(index), known is not None, schema, problems
+    )
 
 
 def _sampled(path: str, limits: Limits | None) -> tuple[Schema | None, list[str]]:
-    """The schema that a sample shows, or None if the records are not Examples, and damage in the sample."""
+    """The schema that a sample shows, or None if the records are not Examples, and damage in the
+    sample.
+    """
     from .infer import of_files
 
     problems: list[str] = []
@@ -150,14 +168,24 @@ class RecordVerification:
 
     def __str__(self) -> str:
         state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
-        lines = [f"{self.path}: {state}, {self.records:,} records, {self.nbytes:,} bytes read, with checksums", *self.problems[:_SHOWN]]
+        lines = [
+            (
+                f"{self.path}: {state}, {self.records:,} records, {self.nbytes:,} bytes read, with"
+                " checksums"
+            ),
+            *self.problems[:_SHOWN],
+        ]
         if len(self.problems) > _SHOWN:
             lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
         return "\n  ".join(lines)
 
 
-def verify_records(where: Any, limits: Limits | None = None, progress: Callable[[int, int], None] | None = None) -> RecordVerification:
-    """Reads every record and checks both of its checksums. A file that is shorter than its index says was cut, even between two records."""
+def verify_records(
+    where: Any, limits: Limits | None = None, progress: Callable[[int, int], None] | None = None
+) -> RecordVerification:
+    """Reads every record and checks both of its checksums. A file that is shorter than its index
+    says was cut, even between two records.
+    """
     path = os.fspath(where)
     records = nbytes = 0
     beyond = False
@@ -167,7 +195,9 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
     problems: list[str] = []
     try:
         with resync.contents(path, None, limits or DEFAULT) as (source, lost, _):
-            for item in itertools.chain(lost, resync.scan_source(source, limits or DEFAULT, path, hold=False)):
+            for item in itertools.chain(
+                lost, resync.scan_source(source, limits or DEFAULT, path, hold=False)
+            ):
                 if isinstance(item, resync.Gap):
                     gaps.append(item)
                     continue
@@ -187,6 +217,10 @@ def verify_records(where: Any, limits: Limits | None = None, progress: Callable[
     before = _index.size_when_indexed(path)
     size = _blocks.stat_of(path)[0]
     if before is not None and before > size:
-        problems.append(f"{path} has {size:,} bytes, and had {before:,} when its index was made: it was cut")
+        problems.append(
+            f"{path} has {size:,} bytes, and had {before:,} when its index was made: it was cut"
+        )
     only_limits = beyond and len(problems) == 1
-    return RecordVerification(not problems, path, FORMAT, records, nbytes, True, gaps, problems, only_limits)
+    return RecordVerification(
+        not problems, path, FORMAT, records, nbytes, True, gaps, problems, only_limits
+    )

@@ -1,8 +1,10 @@
-"""What can still be unpacked of a damaged compressed file: all up to the damage, and from the next place where unpacking can start.
+"""What can still be unpacked of a damaged compressed file: all up to the damage, and from the next
+place where unpacking can start.
 
-gzip members, zstd and lz4 frames and Snappy blocks are such places; a zlib stream has none. Wrong data does no harm here: each record has
-checksums of its own, so what the unpacker could not know to be wrong the search for records will. More data than `Limits.expansion`
-allows is no damage, and an error here too.
+gzip members, zstd and lz4 frames and Snappy blocks are such places; a zlib stream has none. Wrong
+data does no harm here: each record has checksums of its own, so what the unpacker could not know to
+be wrong the search for records will. More data than `Limits.expansion` allows is no damage, and an
+error here too.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ Lost = tuple[int, int, str]
 """(offset, length, why), in the compressed file."""
 
 
-def salvage(source: storage.Readable, name: str, limits: Limits, folder: str | None = None) -> tuple[files.FileSource, list[Lost]]:
-    """(the content as a file without a name, which lasts as long as it is open; what could not be unpacked)."""
+def salvage(
+    source: storage.Readable, name: str, limits: Limits, folder: str | None = None
+) -> tuple[files.FileSource, list[Lost]]:
+    """(the content as a file without a name, which lasts as long as it is open; what could not be
+    unpacked).
+    """
     search = _Search(source, name, limits)
     lost: list[Lost] = []
     with tempfile.NamedTemporaryFile(prefix="tensorwire-", dir=folder, delete=False) as file:
@@ -44,10 +50,13 @@ def salvage(source: storage.Readable, name: str, limits: Limits, folder: str | N
         at = 0
         try:
             while at < source.size:
-                fault = _pour(source, at, compression.decompressor(name, limits, source.size - at), file)
+                fault = _pour(
+                    source, at, compression.decompressor(name, limits, source.size - at), file
+                )
                 if fault is None:
                     break
-                limits.check(file.tell(), source.size, name, at)  # Each start has a stream, and so a sum, of its own.
+                # Each start has a stream, and so a sum, of its own.
+                limits.check(file.tell(), source.size, name, at)
                 unit, where, why = fault
                 at = search.after(unit)
                 where = min(where, at)
@@ -61,7 +70,9 @@ def salvage(source: storage.Readable, name: str, limits: Limits, folder: str | N
 
 
 def _pour(source: storage.Readable, at: int, stream: Any, file: Any) -> tuple[int, int, str] | None:
-    """Unpacks from a place on, as far as it goes: where the member or block at fault begins, where it is at fault, and why."""
+    """Unpacks from a place on, as far as it goes: where the member or block at fault begins, where
+    it is at fault, and why.
+    """
     begin, buffer = at, memory.fresh(_BLOCK)
     try:
         while at < source.size:
@@ -80,14 +91,18 @@ def _pour(source: storage.Readable, at: int, stream: Any, file: Any) -> tuple[in
 
 
 class _Search:
-    """The next place where unpacking can start. Trials that fail are paid for, so that a hostile file cannot ask for too many."""
+    """The next place where unpacking can start. Trials that fail are paid for, so that a hostile
+    file cannot ask for too many.
+    """
 
     def __init__(self, source: storage.Readable, name: str, limits: Limits) -> None:
         self._source, self._name, self._limits = source, name, limits
         self._left = (64 << 20) + source.size
 
     def after(self, start: int) -> int:
-        """The end of the file if there is none. Not where the unpacker gave up: by then it may have run into the next one."""
+        """The end of the file if there is none. Not where the unpacker gave up: by then it may have
+        run into the next one.
+        """
         size = self._source.size
         if self._name == "snappy" and start + 4 < size:
             told = start + 4 + int.from_bytes(self._source.read_at(start, 4), "big")
@@ -118,11 +133,17 @@ class _Search:
 
     def _starts(self, at: int) -> bool:
         """Whether a whole member or block lies there, or at least much of one."""
-        stream, begin, out = compression.decompressor(self._name, self._limits, self._source.size - at), at, 0
+        stream, begin, out = (
+            compression.decompressor(self._name, self._limits, self._source.size - at),
+            at,
+            0,
+        )
         good = False
         try:
             while not good and at < self._source.size and at - begin < 2 * _BLOCK:
-                data = self._source.read_at(at, min(1024 if at == begin else _ENOUGH, self._source.size - at))
+                data = self._source.read_at(
+                    at, min(1024 if at == begin else _ENOUGH, self._source.size - at)
+                )
                 at += len(data)
                 for piece in stream.feed(data):
                     out += len(piece)
@@ -134,7 +155,10 @@ class _Search:
                 good = True
         except DecodeError as error:
             # What was cut off, and yet made sense so far, is one too.
-            good = out > 0 and (len(stream.units) > 1 or (isinstance(error, TruncatedError) and at - begin > _MIN_CUT))
+            good = out > 0 and (
+                len(stream.units) > 1
+                or (isinstance(error, TruncatedError) and at - begin > _MIN_CUT)
+            )
         if not good:
             self._left -= _TRIAL + at - begin
         return good

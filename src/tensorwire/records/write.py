@@ -48,14 +48,17 @@ def write_examples(
     durable: bool = True,
     progress: Callable[[int], None] | None = None,
 ) -> int:
-    """Writes a TFRecord file of tf.train.Example, which TensorFlow reads as its own; returns the number of records.
+    """Writes a TFRecord file of tf.train.Example, which TensorFlow reads as its own; returns the
+    number of records.
 
-    `data` is a dict of columns (arrays of any framework, Strings, Ragged, or lists with one value a row), or an iterable of rows (dicts;
-    None or no entry is a missing feature) or of batches (such as `read_examples` gives; plain dicts of columns with `batched=True`).
+    `data` is a dict of columns (arrays of any framework, Strings, Ragged, or lists with one value a
+    row), or an iterable of rows (dicts; None or no entry is a missing feature) or of batches (such
+    as `read_examples` gives; plain dicts of columns with `batched=True`).
 
-    Integers, bool and floats up to 32 bits and strings are lists in the Example; a row's tensor of higher rank, and whatever has no such
-    list, is a TensorProto that tf.io.parse_tensor reads. What neither holds exactly is refused. The schema (`NAME.schema.json`) beside the
-    file says how each comes back; `schema_file=False` leaves it out.
+    Integers, bool and floats up to 32 bits and strings are lists in the Example; a row's tensor of
+    higher rank, and whatever has no such list, is a TensorProto that tf.io.parse_tensor reads. What
+    neither holds exactly is refused. The schema (`NAME.schema.json`) beside the file says how each
+    comes back; `schema_file=False` leaves it out.
 
     tensors    columns to be written as TensorProtos: any dtype and shape, exactly
     base64     string columns to be written as tf.io.encode_base64 does
@@ -63,11 +66,13 @@ def write_examples(
     schema     what the columns must be; anything else is an error
     progress   is called with the number of records so far, now and then
 
-    The files are replaced whole at the end (`mode="w"`). With `shards=n` record i goes to shard i % n.
+    The files are replaced whole at the end (`mode="w"`). With `shards=n` record i goes to shard i %
+    n.
 
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
-    >>> write_examples(path, [{"id": "a", "x": [0.5, 2]}, {"id": "b", "x": [1.5, 3], "image": np.zeros((2, 2), np.uint8)}])
+    >>> write_examples(path, [{"id": "a", "x": [0.5, 2]}, {"id": "b", "x": [1.5, 3], "image":
+    np.zeros((2, 2), np.uint8)}])
     2
     >>> from tensorwire import read_examples
     >>> batch = next(iter(read_examples(path)))
@@ -78,7 +83,15 @@ def write_examples(
     options = pack.Options(tensors, base64, quantize, wanted)
     name = os.fspath(path)
     known = before(name, mode, shards)
-    with RecordWriter(name, compression=compression, mode=mode, shards=shards, level=level, threads=threads, durable=durable) as writer:
+    with RecordWriter(
+        name,
+        compression=compression,
+        mode=mode,
+        shards=shards,
+        level=level,
+        threads=threads,
+        durable=durable,
+    ) as writer:
         sink = ExampleSink(writer, options, progress)
         sink.features.update(known or {})
         for lot in _lots(data, batched):
@@ -91,7 +104,9 @@ def write_examples(
 
 
 def before(name: str, mode: str, shards: int | None) -> Schema | None:
-    """What is known of the records that a file has already; None if it has some and nothing is known."""
+    """What is known of the records that a file has already; None if it has some and nothing is
+    known.
+    """
     if mode != "a":
         return Schema()
     if storage.is_url(name):
@@ -115,7 +130,11 @@ def save_schema(schema: Schema, known: Schema, writer: RecordWriter, place: str)
 
 def schema_place(name: str, mode: str) -> str:
     """Where the schema is written: where there is one already, if records are added to a file."""
-    return paths.schema_beside(name) if mode == "a" and os.path.exists(paths.schema_beside(name)) else name + paths.SCHEMA
+    return (
+        paths.schema_beside(name)
+        if mode == "a" and os.path.exists(paths.schema_beside(name))
+        else name + paths.SCHEMA
+    )
 
 
 def _lots(data: Any, batched: bool) -> Iterator[Any]:
@@ -128,7 +147,10 @@ def _lots(data: Any, batched: bool) -> Iterator[Any]:
     if way := _WAYS.get(type(data).__name__):
         raise EncodeError(f"a {type(data).__name__} is neither columns nor rows; pass {way}")
     if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
-        raise EncodeError(f"pass columns (a dict), rows (an iterable of dicts) or batches, not {type(data).__name__}")
+        raise EncodeError(
+            "pass columns (a dict), rows (an iterable of dicts) or batches, not"
+            f" {type(data).__name__}"
+        )
     items = iter(data)
     first = 0
     for item in items:
@@ -142,7 +164,9 @@ def _lots(data: Any, batched: bool) -> Iterator[Any]:
             rows.append(other)
         for number, row in enumerate(rows):
             if not isinstance(row, Mapping):
-                raise EncodeError(f"a row is a dict of features, not {type(row).__name__}", record=first + number)
+                raise EncodeError(
+                    f"a row is a dict of features, not {type(row).__name__}", record=first + number
+                )
         first += len(rows)
         yield rows
 
@@ -162,7 +186,9 @@ _WAYS = {
 class ExampleSink:
     """Encodes lots and hands the framed records to a writer."""
 
-    def __init__(self, writer: RecordWriter, options: pack.Options, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, writer: RecordWriter, options: pack.Options, progress: Callable[[int], None] | None
+    ) -> None:
         self._writer, self.options, self._progress = writer, options, progress
         self._pool = memory.Pool()
         self.features: dict[str, Feature] = {}
@@ -200,7 +226,11 @@ class ExampleSink:
                 there = columns[name].present if name in columns else np.zeros(1, np.bool_)
                 if feature.required and there is not None and not there.all():
                     at = first + int(np.flatnonzero(~there)[0])
-                    raise SchemaError("the row does not have this feature, and the schema says that all do", tensor=name, record=at)
+                    raise SchemaError(
+                        "the row does not have this feature, and the schema says that all do",
+                        tensor=name,
+                        record=at,
+                    )
 
     def encode(self, inputs: list[Any], count: int, sequence: bool) -> None:
         """Writes `count` rows, record i to shard i % n."""
@@ -215,7 +245,10 @@ class ExampleSink:
                 )
                 if code == status.OUT_OF_RANGE:
                     at = before + lane + (done + more) * shards
-                    raise EncodeError("a column changed while it was written, or a record is past 2 GiB", record=at)
+                    raise EncodeError(
+                        "a column changed while it was written, or a record is past 2 GiB",
+                        record=at,
+                    )
                 if more:
                     self._writer.put_framed(shard, out[:used].data, more)
                     done += more
@@ -228,7 +261,9 @@ class ExampleSink:
 def _conform(name: str, column: pack.Column, wanted: Schema, first: int) -> Feature:
     """Whether a column is what the caller's schema says, so that it can be read back as that."""
     if name not in wanted:
-        raise SchemaError(f"the schema has no such feature{choices(name, wanted)}", tensor=name, record=first)
+        raise SchemaError(
+            f"the schema has no such feature{choices(name, wanted)}", tensor=name, record=first
+        )
     asked, found = wanted[name], column.feature
     if (asked.kind, asked.encoding) != (found.kind, found.encoding) or not _fits(asked, found):
         raise SchemaError(f"{found!r}, and the schema says {asked!r}", tensor=name, record=first)
@@ -237,7 +272,9 @@ def _conform(name: str, column: pack.Column, wanted: Schema, first: int) -> Feat
             _columns.numbers(column.values, asked)
         if asked.text and not found.text:
             assert column.offsets is not None
-            strings = trusted(Strings, column.values, column.offsets, (len(column.offsets) - 1,), False)
+            strings = trusted(
+                Strings, column.values, column.offsets, (len(column.offsets) - 1,), False
+            )
             _columns.text(encodings.unpack_base64(strings) if asked.encoding else strings)
     except TensorwireError as error:
         row = _columns.row_of(error.record, column.splits, found.length)
@@ -247,7 +284,10 @@ def _conform(name: str, column: pack.Column, wanted: Schema, first: int) -> Feat
 
 def _fits(asked: Feature, found: Feature) -> bool:
     """Whether the shape, and for tensors the dtype, is among those that the schema allows."""
-    if asked.encoding and (asked.dtype not in ("string", found.dtype) or (asked.encoding == "tensor" and asked.text and not found.text)):
+    if asked.encoding and (
+        asked.dtype not in ("string", found.dtype)
+        or (asked.encoding == "tensor" and asked.text and not found.text)
+    ):
         return False
     if asked.shape is None or asked.shape == found.shape:
         return True
@@ -257,4 +297,6 @@ def _fits(asked: Feature, found: Feature) -> bool:
         return asked.shape == (None,) and len(found.shape) <= 1
     if asked.encoding == "raw" and asked.shape == (None,):
         return len(found.shape) == 1
-    return len(asked.shape) == len(found.shape) and all(a in (None, b) for a, b in zip(asked.shape, found.shape, strict=True))
+    return len(asked.shape) == len(found.shape) and all(
+        a in (None, b) for a, b in zip(asked.shape, found.shape, strict=True)
+    )

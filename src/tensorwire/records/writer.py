@@ -1,4 +1,6 @@
-"""Writing records: a new file that appears whole when it is closed, a live one that others follow, or more at the end of an old one."""
+"""Writing records: a new file that appears whole when it is closed, a live one that others follow,
+or more at the end of an old one.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ Array = np.ndarray[Any, Any]
 _HELD = 256 << 10
 """Bytes of small records that are written together."""
 _CARRIED = 64 << 20
-"""Bytes of whole records behind the last place where a torn compressed file can be cut, which are written again."""
+"""Bytes of whole records behind the last place where a torn compressed file can be cut, which are
+written again.
+"""
 MODES = ("w", "live", "a")
 
 
@@ -38,15 +42,17 @@ def _not_a_record(record: Any) -> UsageError:
 
 
 class RecordWriter:
-    """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy"; TensorFlow cannot read "zstd" and "lz4").
+    """Writes records, framed as TFRecords, plain or compressed ("gzip", "zlib", "snappy";
+    TensorFlow cannot read "zstd" and "lz4").
 
-    Without `compression` the name says it: `a.tfrecord.gz` is gzip, `a.tfrecord` plain, and a file that is added to stays what it is. "" is
-    for plain, whatever the name.
+    Without `compression` the name says it: `a.tfrecord.gz` is gzip, `a.tfrecord` plain, and a file
+    that is added to stays what it is. "" is for plain, whatever the name.
 
-    `mode="w"`: the file is replaced whole when the writer is closed, and left as it was if the `with` block fails. `"live"` starts a new
-    file in place, so that others can follow it; `"a"` adds to one, after checking it and cutting a torn record off its end. With these two,
-    `flush()` makes all records so far visible and durable, and a crash costs at most the records since. With `shards=16` record i goes
-    to file i % 16, named `NAME-00003-of-00016.SUFFIX`.
+    `mode="w"`: the file is replaced whole when the writer is closed, and left as it was if the
+    `with` block fails. `"live"` starts a new file in place, so that others can follow it; `"a"`
+    adds to one, after checking it and cutting a torn record off its end. With these two, `flush()`
+    makes all records so far visible and durable, and a crash costs at most the records since. With
+    `shards=16` record i goes to file i % 16, named `NAME-00003-of-00016.SUFFIX`.
 
     >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
@@ -75,7 +81,9 @@ class RecordWriter:
         if shards is not None and shards < 1:
             raise EncodeError(f"at least one shard, not {shards}")
         name = os.fspath(path)
-        self.paths: list[str] = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
+        self.paths: list[str] = (
+            [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
+        )
         self.records = 0
         """How many have been written."""
         kind = None if compression is None else _blocks.compression_named(compression) or ""
@@ -128,7 +136,9 @@ class RecordWriter:
             raise ValueError("the writer is closed")
 
     def flush(self) -> None:
-        """In the modes "live" and "a": all records so far are in the file, whole, and survive a power cut ("w" has no file yet)."""
+        """In the modes "live" and "a": all records so far are in the file, whole, and survive a
+        power cut ("w" has no file yet).
+        """
         self._check_open()
         for output in self._outputs:
             output.flush()
@@ -138,12 +148,15 @@ class RecordWriter:
         self._end(failed=False)
 
     def discard(self) -> None:
-        """Closes without finishing: in mode "w" everything is as it was before; in the others what was flushed stays."""
+        """Closes without finishing: in mode "w" everything is as it was before; in the others what
+        was flushed stays.
+        """
         self._end(failed=True)
 
     def _end(self, failed: bool) -> None:
         outputs, self._outputs, self._closed = self._outputs, [], True
-        with contextlib.ExitStack() as stack:  # one that fails does not keep the others from being closed
+        # one that fails does not keep the others from being closed
+        with contextlib.ExitStack() as stack:
             for output in reversed(outputs):
                 stack.callback(output.discard if failed else output.close)
 
@@ -161,7 +174,14 @@ class _Output:
     """One file being written."""
 
     def __init__(
-        self, path: str, compression: str | None, mode: str, level: int | None, threads: int | None, durable: bool, limits: Limits | None
+        self,
+        path: str,
+        compression: str | None,
+        mode: str,
+        level: int | None,
+        threads: int | None,
+        durable: bool,
+        limits: Limits | None,
     ) -> None:
         self.path, self._mode, self._durable = path, mode, durable
         self._held: list[Any] = []
@@ -177,7 +197,11 @@ class _Output:
         elif compression is None:
             compression = compressions.named_by(path)
         # Before any file is touched: a missing package or a bad level must not cost one.
-        self._compressor = compressions.compressor(compression, level=level, threads=threads) if compression else None
+        self._compressor = (
+            compressions.compressor(compression, level=level, threads=threads)
+            if compression
+            else None
+        )
         if storage.is_url(path):
             self._object = self._stack.enter_context(storage.writer(path))
         elif mode == "w":
@@ -248,33 +272,54 @@ class _Discarded(Exception):
     """Makes `files.replacing` keep the old file."""
 
 
-def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[str | None, int | None, bytes]:
-    """Checks a file that is to grow. -> (its compression, where a torn record must be cut off, records to be written again)
+def _check_append(
+    path: str, asked: str | None, limits: Limits | None
+) -> tuple[str | None, int | None, bytes]:
+    """Checks a file that is to grow. -> (its compression, where a torn record must be cut off,
+    records to be written again)
 
     `asked` is None for whatever it is, and "" for none.
 
-    A compressed file is cut where a member or block ends together with a record; the whole records behind that are written again.
+    A compressed file is cut where a member or block ends together with a record; the whole records
+    behind that are written again.
     """
     source = files.FileSource(path)
     stream: _blocks.Compressed | None = None
-    recent: deque[tuple[Array, bytes]] = deque()  # the last blocks: where their records begin, and their bytes
+    # the last blocks: where their records begin, and their bytes
+    recent: deque[tuple[Array, bytes]] = deque()
     held = end = 0
     try:
         new = asked if asked is not None else compressions.named_by(path)
         found = _blocks.compression_of(source) if source.size else new or None
         if asked is not None and found != (asked or None):
-            raise EncodeError(f"the file is {found or 'not compressed'}, and compression={asked!r} was asked for", path=path)
+            raise EncodeError(
+                f"the file is {found or 'not compressed'}, and compression={asked!r} was asked for",
+                path=path,
+            )
         if found == "zlib":
-            raise EncodeError("zlib streams cannot be joined (TensorFlow reads only the first); append to gzip or plain files", path=path)
+            raise EncodeError(
+                "zlib streams cannot be joined (TensorFlow reads only the first); append to gzip or"
+                " plain files",
+                path=path,
+            )
         if not source.size:
             return found, None, b""
         if found:
             stream = _blocks.Compressed(source, found, 0, limits or DEFAULT)
-        for block in _blocks.of_stream(stream, path, limits or DEFAULT) if stream else _blocks.blocks(path, compression="", limits=limits):
+        for block in (
+            _blocks.of_stream(stream, path, limits or DEFAULT)
+            if stream
+            else _blocks.blocks(path, compression="", limits=limits)
+        ):
             begins = block.offset + block.starts - tfrecord.HEADER
             end = block.end
             if stream is not None:
-                recent.append((begins, block.data[int(begins[0]) - block.offset : end - block.offset].tobytes()))
+                recent.append(
+                    (
+                        begins,
+                        block.data[int(begins[0]) - block.offset : end - block.offset].tobytes(),
+                    )
+                )
                 held += len(recent[-1][1])
                 while held > _CARRIED and len(recent) > 1:
                     held -= len(recent.popleft()[1])
@@ -282,21 +327,32 @@ def _check_append(path: str, asked: str | None, limits: Limits | None) -> tuple[
         if stream is not None:
             return found, *_cut_compressed(path, stream.units, recent, end, error)
         if end == 0 and source.size < tfrecord.HEADER:
-            raise EncodeError("this is no record file: it is shorter than one header", path=path) from error
+            raise EncodeError(
+                "this is no record file: it is shorter than one header", path=path
+            ) from error
         return found, end, b""
     except DecodeError as error:
-        raise EncodeError(f"the file is damaged ({error}); tw.repair it before appending", path=path) from error
+        raise EncodeError(
+            f"the file is damaged ({error}); tw.repair it before appending", path=path
+        ) from error
     finally:
         source.close()
     return found, None, b""
 
 
 def _cut_compressed(
-    path: str, units: list[tuple[int, int]], recent: deque[tuple[Array, bytes]], end: int, error: TruncatedError
+    path: str,
+    units: list[tuple[int, int]],
+    recent: deque[tuple[Array, bytes]],
+    end: int,
+    error: TruncatedError,
 ) -> tuple[int, bytes]:
     begins = np.concatenate([*(part for part, _ in recent), [end]])
     whole = b"".join(data for _, data in recent)
     for place, content in reversed(units):
         if content in begins:
             return place, whole[content - int(begins[0]) :]
-    raise EncodeError(f"the compressed file ends too early ({error.message}); tw.repair it before appending", path=path) from error
+    raise EncodeError(
+        f"the compressed file ends too early ({error.message}); tw.repair it before appending",
+        path=path,
+    ) from error

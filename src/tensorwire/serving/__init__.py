@@ -6,7 +6,8 @@
     Server                  a local server for laptops and tests, which needs TensorFlow
     MockTransport           no server at all, for your tests
 
-`rest`, `kserve` and `rpc` make and read the bodies of requests and answers, without I/O; `transports` carries them.
+`rest`, `kserve` and `rpc` make and read the bodies of requests and answers, without I/O;
+`transports` carries them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ _WHERE = {
     "rebuild": "model.rebuilding",
 }
 
-__all__ = ["AsyncClient", "Client", "Group", "Input", "MockTransport", "Server", "Signature", "export", "rebuild"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Group",
+    "Input",
+    "MockTransport",
+    "Server",
+    "Signature",
+    "export",
+    "rebuild",
+]
 
 __getattr__, __dir__ = lazily(__name__, _WHERE)

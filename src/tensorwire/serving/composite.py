@@ -1,10 +1,12 @@
 """Which inputs of a signature are the parts of one sparse or ragged tensor.
 
-A SavedModel may say it itself (checkpoint.saved_model finds out). The metadata that a server gives, and inputs that a model puts together
-by hand, have only names, dtypes and shapes:
+A SavedModel may say it itself (checkpoint.saved_model finds out). The metadata that a server gives,
+and inputs that a model puts together by hand, have only names, dtypes and shapes:
 
-    x, x_1, x_2                   what TensorFlow makes of a SparseTensorSpec: indices, values, dense_shape
-    x, x_1, ...                   of a RaggedTensorSpec: values, then row_splits from the outermost to the innermost
+    x, x_1, x_2                   what TensorFlow makes of a SparseTensorSpec: indices, values,
+                                  dense_shape
+    x, x_1, ...                   of a RaggedTensorSpec: values, then row_splits from the outermost
+                                  to the innermost
     x_indices, x_values, x_dense_shape (or x_shape)           by role, with _ / : or . between, or the role alone
     x_values (or x_flat_values), x_row_splits | x_row_splits_0, ... | x_nested_row_splits_0, ...
 
@@ -21,7 +23,8 @@ from typing import Any
 from .spec import RAGGED, SPARSE, Input, Shape, shown
 
 _WORD = re.compile(
-    r"(?:(?P<name>.*?)[_/:.])??(?P<role>indices|values|flat_values|dense_shape|shape|(?:nested_)?row_splits(?:[_/:.](?P<level>\d+))?)", re.S
+    r"(?:(?P<name>.*?)[_/:.])??(?P<role>indices|values|flat_values|dense_shape|shape|(?:nested_)?row_splits(?:[_/:.](?P<level>\d+))?)",
+    re.S,
 )
 _NUMBERED = re.compile(r"(?P<name>.+)_(?P<number>[1-9]\d*)", re.S)
 _INTEGERS = ("int64", "int32")
@@ -31,7 +34,8 @@ _INTEGERS = ("int64", "int32")
 class Group:
     """Inputs that are the parts of one tensor.
 
-    >>> print(Group("x", "sparse", {"indices": "x", "values": "x_1", "dense_shape": "x_2"}, "float32", (None, None)))
+    >>> print(Group("x", "sparse", {"indices": "x", "values": "x_1", "dense_shape": "x_2"},
+    "float32", (None, None)))
     x: sparse float32 [?, ?] = x (indices), x_1 (values), x_2 (dense_shape)
     """
 
@@ -50,7 +54,8 @@ class Group:
     def splits(self) -> tuple[str, ...]:
         """The inputs that take a ragged tensor's row_splits, from the outermost to the innermost.
 
-        >>> Group("r", "ragged", {"values": "r", "row_splits_0": "r_1"}, "int64", (None, None)).splits
+        >>> Group("r", "ragged", {"values": "r", "row_splits_0": "r_1"}, "int64", (None,
+        None)).splits
         ('r_1',)
         """
         return tuple(name for role, name in self.parts.items() if role.startswith("row_splits"))
@@ -58,15 +63,25 @@ class Group:
     def json(self) -> dict[str, Any]:
         """Plain data."""
         shape = None if self.shape is None else list(self.shape)
-        return {"name": self.name, "kind": self.kind, "dtype": self.dtype, "shape": shape, "parts": dict(self.parts), "by": self.by}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "dtype": self.dtype,
+            "shape": shape,
+            "parts": dict(self.parts),
+            "by": self.by,
+        }
 
     def __str__(self) -> str:
         parts = ", ".join(f"{name} ({role})" for role, name in self.parts.items())
         return f"{self.name or '(no name)'}: {self.kind} {self.dtype} {shown(self.shape)} = {parts}"
 
 
-def made(kind: str, inputs: list[Input], name: str | None = None, shape: Shape = None, by: str = "names") -> Group:
-    """The group of inputs in TensorFlow's order: indices, values, dense_shape; or values and the row_splits.
+def made(
+    kind: str, inputs: list[Input], name: str | None = None, shape: Shape = None, by: str = "names"
+) -> Group:
+    """The group of inputs in TensorFlow's order: indices, values, dense_shape; or values and the
+    row_splits.
 
     >>> made("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))]).parts
     {'values': 'r', 'row_splits_0': 'r_1'}
@@ -75,10 +90,20 @@ def made(kind: str, inputs: list[Input], name: str | None = None, shape: Shape =
         roles, values, rank = ["indices", "values", "dense_shape"], inputs[1], _rank_of(inputs)
         found: Shape = None if rank is None else (None,) * rank
     else:
-        roles, values = ["values", *(f"row_splits_{level}" for level in range(len(inputs) - 1))], inputs[0]
+        roles, values = (
+            ["values", *(f"row_splits_{level}" for level in range(len(inputs) - 1))],
+            inputs[0],
+        )
         found = None if values.shape is None else (None,) * len(inputs) + values.shape[1:]
     parts = dict(zip(roles, (part.name for part in inputs), strict=True))
-    return Group(inputs[0].name if name is None else name, kind, parts, values.dtype, found if shape is None else shape, by)
+    return Group(
+        inputs[0].name if name is None else name,
+        kind,
+        parts,
+        values.dtype,
+        found if shape is None else shape,
+        by,
+    )
 
 
 def fits(kind: str, parts: list[Input]) -> bool:
@@ -89,20 +114,28 @@ def fits(kind: str, parts: list[Input]) -> bool:
     """
     if kind == SPARSE:
         return len(parts) == 3 and _fits_sparse(parts, exact=False)
-    return len(parts) > 1 and _is_values(parts[0]) and all(_is_splits(part, parts[1]) for part in parts[1:])
+    return (
+        len(parts) > 1
+        and _is_values(parts[0])
+        and all(_is_splits(part, parts[1]) for part in parts[1:])
+    )
 
 
 def by_role(inputs: Iterable[Input]) -> list[Group]:
     """Groups whose names end in the roles.
 
-    >>> parts = {"ids/indices": ("int64", (None, 2)), "ids/values": ("string", (None,)), "ids/shape": ("int64", (2,))}
+    >>> parts = {"ids/indices": ("int64", (None, 2)), "ids/values": ("string", (None,)),
+    "ids/shape": ("int64", (2,))}
     >>> [str(group) for group in by_role(Input(name, *about) for name, about in parts.items())]
-    ['ids: sparse string [?, ?] = ids/indices (indices), ids/values (values), ids/shape (dense_shape)']
+    ['ids: sparse string [?, ?] = ids/indices (indices), ids/values (values), ids/shape
+    (dense_shape)']
     """
     found: dict[str, dict[str, Input]] = {}
     for part in inputs:
         if match := _WORD.fullmatch(part.name):
-            role = {"flat_values": "values", "shape": "dense_shape"}.get(match["role"], match["role"])
+            role = {"flat_values": "values", "shape": "dense_shape"}.get(
+                match["role"], match["role"]
+            )
             if "row_splits" in role:
                 role = f"row_splits {int(match['level'] or 0)}"
             found.setdefault(match["name"] or "", {}).setdefault(role, part)
@@ -115,7 +148,12 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
         levels = sorted(int(role.split()[1]) for role in roles if role.startswith("row_splits"))
         splits = [roles[f"row_splits {level}"] for level in levels]
         first = levels[0] if levels else 0
-        if splits and first <= 1 and levels == list(range(first, first + len(levels))) and "values" in roles:
+        if (
+            splits
+            and first <= 1
+            and levels == list(range(first, first + len(levels)))
+            and "values" in roles
+        ):
             parts = [roles["values"], *splits]
             if fits(RAGGED, parts):
                 groups.append(made(RAGGED, parts, name))
@@ -145,7 +183,9 @@ def by_number(inputs: Iterable[Input]) -> list[Group]:
 
 
 def in_a_row(run: list[Input], by: str = "names") -> list[Group]:
-    """The groups in a row of inputs that came of one argument, which may be a dict of several tensors."""
+    """The groups in a row of inputs that came of one argument, which may be a dict of several
+    tensors.
+    """
     groups, at = [], 0
     while at < len(run) - 1:
         if len(run) - at >= 3 and _fits_sparse(run[at : at + 3], exact=True):
@@ -162,21 +202,31 @@ def in_a_row(run: list[Input], by: str = "names") -> list[Group]:
 
 
 def _fits_sparse(parts: list[Input], exact: bool) -> bool:
-    """Whether three inputs can be a sparse tensor. `exact` where only the shapes tell it from a ragged one: TensorFlow writes the rank into
-    the shapes of both the indices and the dense shape, or into neither."""
+    """Whether three inputs can be a sparse tensor. `exact` where only the shapes tell it from a
+    ragged one: TensorFlow writes the rank into the shapes of both the indices and the dense shape,
+    or into neither."""
     indices, values, shape = parts
     if indices.dtype not in _INTEGERS or shape.dtype not in _INTEGERS:
         return False
-    if any(part.shape is not None and len(part.shape) != rank for part, rank in ((indices, 2), (values, 1), (shape, 1))):
+    if any(
+        part.shape is not None and len(part.shape) != rank
+        for part, rank in ((indices, 2), (values, 1), (shape, 1))
+    ):
         return False
     ranks = [part.shape[-1] if part.shape is not None else None for part in (indices, shape)]
     if None in ranks and (not exact or values.dtype not in _INTEGERS):
         return True
-    return ranks[0] == ranks[1] and (not exact or (indices.shape is not None and indices.dtype == shape.dtype))
+    return ranks[0] == ranks[1] and (
+        not exact or (indices.shape is not None and indices.dtype == shape.dtype)
+    )
 
 
 def _rank_of(parts: list[Input]) -> int | None:
-    ranks = [part.shape[-1] for part in (parts[0], parts[2]) if part.shape is not None and part.shape[-1] is not None]
+    ranks = [
+        part.shape[-1]
+        for part in (parts[0], parts[2])
+        if part.shape is not None and part.shape[-1] is not None
+    ]
     return ranks[0] if ranks else None
 
 
@@ -185,4 +235,8 @@ def _is_values(part: Input) -> bool:
 
 
 def _is_splits(part: Input, first: Input) -> bool:
-    return part.dtype in _INTEGERS and part.dtype == first.dtype and (part.shape is None or part.shape == (None,))
+    return (
+        part.dtype in _INTEGERS
+        and part.dtype == first.dtype
+        and (part.shape is None or part.shape == (None,))
+    )

@@ -1,4 +1,6 @@
-"""Signatures: what a model takes and gives, by name; from a server's metadata, from a SavedModel on disk, or said by the caller."""
+"""Signatures: what a model takes and gives, by name; from a server's metadata, from a SavedModel on
+disk, or said by the caller.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _MOST_DIMS = 254
 class Signature:
     """One way to call a model.
 
-    >>> signature = Signature.given({"x": ("float32", [None, 3]), "ids": ("sparse", "int64", [None, 100])}, {"score": ("float32", [None])})
+    >>> signature = Signature.given({"x": ("float32", [None, 3]), "ids": ("sparse", "int64", [None,
+    100])}, {"score": ("float32", [None])})
     >>> print(signature)
     serving_default (predict)
       x: float32 [?, 3]
@@ -38,7 +41,8 @@ class Signature:
     gives
       score: float32 [?]
     where
-      ids: sparse int64 [?, 100] = ids_indices (indices), ids_values (values), ids_dense_shape (dense_shape)
+      ids: sparse int64 [?, 100] = ids_indices (indices), ids_values (values), ids_dense_shape
+      (dense_shape)
     """
 
     name: str
@@ -47,14 +51,20 @@ class Signature:
     method: str = "predict"
     """"predict", "classify" or "regress"."""
     known: tuple[Group, ...] | None = None
-    """The groups that whoever wrote the signature speaks of; None if nobody does, and names are all there is."""
+    """The groups that whoever wrote the signature speaks of; None if nobody does, and names are all
+    there is.
+    """
 
     @classmethod
     def given(
-        cls, inputs: Mapping[str, Any], outputs: Mapping[str, Any] | None = None, name: str = DEFAULT, method: str = "predict"
+        cls,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any] | None = None,
+        name: str = DEFAULT,
+        method: str = "predict",
     ) -> Signature:
-        """A signature in your own words: {name: (dtype, shape)}; also ("sparse", dtype, shape) and ("ragged", dtype, shape), which stand
-        for the parts that `tw.serving.export` makes of them.
+        """A signature in your own words: {name: (dtype, shape)}; also ("sparse", dtype, shape) and
+        ("ragged", dtype, shape), which stand for the parts that `tw.serving.export` makes of them.
 
         >>> Signature.given({"x": ("float32", [None, 3])}).inputs["x"]
         Input(name='x', dtype='float32', shape=(None, 3), kind='dense')
@@ -66,37 +76,67 @@ class Signature:
             parts = spec.parts(name_)
             for part in parts.values():
                 if part.name in found:
-                    raise EncodeError(f"two inputs would be called {part.name!r}: it is a part of the {spec.kind} {name_!r}", tensor=name_)
+                    raise EncodeError(
+                        f"two inputs would be called {part.name!r}: it is a part of the {spec.kind}"
+                        f" {name_!r}",
+                        tensor=name_,
+                    )
                 found[part.name] = part
             if len(parts) > 1:
-                known.append(_groups.made(spec.kind, list(parts.values()), name_, spec.shape, "given"))
-        gives = {name_: Input(name_, *_plain(Spec.of(given, name_))) for name_, given in (outputs or {}).items()}
+                known.append(
+                    _groups.made(spec.kind, list(parts.values()), name_, spec.shape, "given")
+                )
+        gives = {
+            name_: Input(name_, *_plain(Spec.of(given, name_)))
+            for name_, given in (outputs or {}).items()
+        }
         return cls(name, found, gives, method, tuple(known))
 
     @classmethod
-    def from_saved_model(cls, path: Any, name: str = DEFAULT, tags: tuple[str, ...] | None = ("serve",)) -> Signature:
-        """From a SavedModel's folder, or a folder of versions of which the latest counts. TensorFlow is not needed."""
+    def from_saved_model(
+        cls, path: Any, name: str = DEFAULT, tags: tuple[str, ...] | None = ("serve",)
+    ) -> Signature:
+        """From a SavedModel's folder, or a folder of versions of which the latest counts.
+        TensorFlow is not needed.
+        """
         found = saved_model.signatures(path, tags)
         if name not in found:
             raise SchemaError(
-                f"no signature {name!r}{choices(name, found)}", path=str(path) if isinstance(path, (str, os.PathLike)) else None
+                f"no signature {name!r}{choices(name, found)}",
+                path=str(path) if isinstance(path, (str, os.PathLike)) else None,
             )
         return cls._saved(name, found[name])
 
     @classmethod
-    def all_of_saved_model(cls, path: Any, tags: tuple[str, ...] | None = ("serve",)) -> dict[str, Signature]:
+    def all_of_saved_model(
+        cls, path: Any, tags: tuple[str, ...] | None = ("serve",)
+    ) -> dict[str, Signature]:
         """Every signature of a SavedModel, by name."""
-        return {name: cls._saved(name, found) for name, found in saved_model.signatures(path, tags).items()}
+        return {
+            name: cls._saved(name, found)
+            for name, found in saved_model.signatures(path, tags).items()
+        }
 
     @classmethod
     def _saved(cls, name: str, found: saved_model.SignatureDef) -> Signature:
-        inputs = {alias: Input(alias, info.dtype, info.shape, info.kind) for alias, info in found.inputs.items()}
-        outputs = {alias: Input(alias, info.dtype, info.shape, info.kind) for alias, info in found.outputs.items()}
+        inputs = {
+            alias: Input(alias, info.dtype, info.shape, info.kind)
+            for alias, info in found.inputs.items()
+        }
+        outputs = {
+            alias: Input(alias, info.dtype, info.shape, info.kind)
+            for alias, info in found.outputs.items()
+        }
         known: tuple[Group, ...] | None = None
         if found.composites is not None:
-            exact = [(one.kind, [inputs[alias] for alias in one.inputs], one.shape) for one in found.composites]
+            exact = [
+                (one.kind, [inputs[alias] for alias in one.inputs], one.shape)
+                for one in found.composites
+            ]
             known = tuple(
-                _groups.made(kind, parts, shape=shape, by="structure") for kind, parts, shape in exact if _groups.fits(kind, parts)
+                _groups.made(kind, parts, shape=shape, by="structure")
+                for kind, parts, shape in exact
+                if _groups.fits(kind, parts)
             )
         elif found.arguments is not None:
             rows = [[inputs[alias] for alias in row] for row in found.arguments]
@@ -109,9 +149,11 @@ class Signature:
     def from_metadata(cls, answer: Any, name: str = DEFAULT) -> Signature:
         """From the JSON that TensorFlow Serving answers to `GET /v1/models/NAME/metadata`.
 
-        >>> x = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1", "name": ""}], "unknown_rank": False}, "name": "x:0"}
+        >>> x = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1", "name": ""}],
+        "unknown_rank": False}, "name": "x:0"}
         >>> about = {"inputs": {"x": x}, "outputs": {}, "method_name": "tensorflow/serving/predict"}
-        >>> print(Signature.from_metadata({"metadata": {"signature_def": {"signature_def": {"serving_default": about}}}}).inputs["x"])
+        >>> print(Signature.from_metadata({"metadata": {"signature_def": {"signature_def":
+        {"serving_default": about}}}}).inputs["x"])
         x: float32 [?]
         """
         found = cls.all_of_metadata(answer)
@@ -122,12 +164,19 @@ class Signature:
     @classmethod
     def all_of_metadata(cls, answer: Any) -> dict[str, Signature]:
         """Every signature of a metadata answer, by name."""
-        known = _entry(_entry(_entry(answer, "metadata", "the answer"), "signature_def", "metadata"), "signature_def", "signature_def")
+        known = _entry(
+            _entry(_entry(answer, "metadata", "the answer"), "signature_def", "metadata"),
+            "signature_def",
+            "signature_def",
+        )
         found = {}
         for name, about in known.items():
             if name in saved_model.INTERNAL:
                 continue
-            inputs, outputs = (_tensors(_entry(about, what, name, {}), f"{name}.{what}") for what in ("inputs", "outputs"))
+            inputs, outputs = (
+                _tensors(_entry(about, what, name, {}), f"{name}.{what}")
+                for what in ("inputs", "outputs")
+            )
             method = _text(about.get("method_name", ""), f"{name}.method_name")
             found[name] = cls(name, inputs, outputs, saved_model.method(method))
         return found
@@ -139,11 +188,19 @@ class Signature:
         >>> signature.metadata()["inputs"]["x"]["tensor_shape"]["dim"]
         [{'size': '-1', 'name': ''}, {'size': '3', 'name': ''}]
         """
-        inputs, outputs = ({name: _info(part) for name, part in known.items()} for known in (self.inputs, self.outputs))
-        return {"inputs": inputs, "outputs": outputs, "method_name": f"tensorflow/serving/{self.method}"}
+        inputs, outputs = (
+            {name: _info(part) for name, part in known.items()}
+            for known in (self.inputs, self.outputs)
+        )
+        return {
+            "inputs": inputs,
+            "outputs": outputs,
+            "method_name": f"tensorflow/serving/{self.method}",
+        }
 
     def groups(self) -> tuple[Group, ...]:
-        """The inputs that are the parts of one sparse or ragged tensor: those that are known, then those whose names say so.
+        """The inputs that are the parts of one sparse or ragged tensor: those that are known, then
+        those whose names say so.
 
         >>> inputs = {"x": ("int64", [None, 2]), "x_1": ("float32", [None]), "x_2": ("int64", [2])}
         >>> from dataclasses import replace
@@ -151,9 +208,15 @@ class Signature:
         {'indices': 'x', 'values': 'x_1', 'dense_shape': 'x_2'}
         """
         found = list(self.known or ())
-        for more in (_groups.by_role, _groups.by_number) if self.known is None else (_groups.by_role,):
+        for more in (
+            (_groups.by_role, _groups.by_number) if self.known is None else (_groups.by_role,)
+        ):
             taken = {name for group in found for name in group.parts.values()}
-            found += more(part for part in self.inputs.values() if part.name not in taken and part.kind == "dense")
+            found += more(
+                part
+                for part in self.inputs.values()
+                if part.name not in taken and part.kind == "dense"
+            )
         return tuple(found)
 
     def json(self) -> dict[str, Any]:
@@ -180,8 +243,14 @@ class Signature:
 
 
 def _renamed(group: Group, inputs: Mapping[str, Input]) -> Group:
-    """A group that the SavedModel knows of: where its parts are called by their roles, it has the name that they share."""
-    named = [other.name for other in _groups.by_role(inputs[part] for part in group.parts.values()) if other.parts == group.parts]
+    """A group that the SavedModel knows of: where its parts are called by their roles, it has the
+    name that they share.
+    """
+    named = [
+        other.name
+        for other in _groups.by_role(inputs[part] for part in group.parts.values())
+        if other.parts == group.parts
+    ]
     return replace(group, name=named[0]) if named else group
 
 
@@ -192,13 +261,22 @@ def _plain(spec: Spec) -> tuple[str, Shape, str]:
 def _info(part: Input) -> dict[str, Any]:
     word = _WORDS.get(part.dtype, f"DT_{part.dtype.upper()}")
     dims = [{"size": str(-1 if dim is None else dim), "name": ""} for dim in part.shape or ()]
-    return {"dtype": word, "tensor_shape": {"dim": dims, "unknown_rank": part.shape is None}, "name": ""}
+    return {
+        "dtype": word,
+        "tensor_shape": {"dim": dims, "unknown_rank": part.shape is None},
+        "name": "",
+    }
 
 
 def _entry(where: Any, name: str, at: str, otherwise: Any = None) -> Any:
     found = where.get(name, otherwise) if isinstance(where, Mapping) else None
     if not isinstance(found, Mapping):
-        raise DecodeError(f"{at} has no object {name!r}; this is not what TensorFlow Serving answers to /metadata", format=FORMAT, offset=0)
+        raise DecodeError(
+            f"{at} has no object {name!r}; this is not what TensorFlow Serving answers to"
+            " /metadata",
+            format=FORMAT,
+            offset=0,
+        )
     return found
 
 
@@ -209,7 +287,10 @@ def _text(value: Any, at: str) -> str:
 
 
 def _tensors(infos: Mapping[str, Any], at: str) -> dict[str, Input]:
-    return {name: _tensor(name, infos[name], f"{at}.{name}") for name in sorted(infos, key=saved_model.order)}
+    return {
+        name: _tensor(name, infos[name], f"{at}.{name}")
+        for name in sorted(infos, key=saved_model.order)
+    }
 
 
 def _tensor(name: str, info: Any, at: str) -> Input:
@@ -219,15 +300,26 @@ def _tensor(name: str, info: Any, at: str) -> Input:
     if isinstance(composite := info.get("composite_tensor"), Mapping):
         spec = composite.get("type_spec")
         said = spec.get("type_spec_class") if isinstance(spec, Mapping) else None
-        kind = {"RAGGED_TENSOR_SPEC": "ragged", "SPARSE_TENSOR_SPEC": "sparse"}.get(str(said), "composite")
-    return Input(name, _dtype(info.get("dtype", "DT_INVALID"), at), _shape(info.get("tensor_shape", {}), at), kind)
+        kind = {"RAGGED_TENSOR_SPEC": "ragged", "SPARSE_TENSOR_SPEC": "sparse"}.get(
+            str(said), "composite"
+        )
+    return Input(
+        name,
+        _dtype(info.get("dtype", "DT_INVALID"), at),
+        _shape(info.get("tensor_shape", {}), at),
+        kind,
+    )
 
 
 def _dtype(said: Any, at: str) -> str:
     word = _text(said, f"{at}.dtype").removesuffix("_REF")
     name = _ODD.get(word, word.removeprefix("DT_").lower())
-    if not word.startswith("DT_") or (name not in dtypes.BY_NAME and name not in ("string", "variant", "resource", "invalid")):
-        raise DecodeError(f"{at}.dtype is {word!r:.60}, which no dtype is called", format=FORMAT, offset=0)
+    if not word.startswith("DT_") or (
+        name not in dtypes.BY_NAME and name not in ("string", "variant", "resource", "invalid")
+    ):
+        raise DecodeError(
+            f"{at}.dtype is {word!r:.60}, which no dtype is called", format=FORMAT, offset=0
+        )
     return name
 
 
@@ -242,6 +334,12 @@ def _shape(said: Any, at: str) -> Shape:
 
 
 def _dim(size: Any, at: str) -> int | None:
-    if isinstance(size, bool) or not isinstance(size, (str, int)) or not re.fullmatch(r"-1|\d{1,18}", str(size), re.A):
-        raise DecodeError(f"{at}.tensor_shape has a dimension {size!r:.40}", format=FORMAT, offset=0)
+    if (
+        isinstance(size, bool)
+        or not isinstance(size, (str, int))
+        or not re.fullmatch(r"-1|\d{1,18}", str(size), re.A)
+    ):
+        raise DecodeError(
+            f"{at}.tensor_shape has a dimension {size!r:.40}", format=FORMAT, offset=0
+        )
     return None if int(size) == -1 else int(size)

@@ -1,9 +1,12 @@
-"""What a model takes or gives under one name, and the plain tensors that stand for it in a signature.
+"""What a model takes or gives under one name, and the plain tensors that stand for it in a
+signature.
 
-TensorFlow Serving knows dense tensors only. So a sparse or ragged tensor `x` travels as several, each with a name of its own:
+TensorFlow Serving knows dense tensors only. So a sparse or ragged tensor `x` travels as several,
+each with a name of its own:
 
     sparse    x_indices int64 [?, rank]   x_values dtype [?]    x_dense_shape int64 [rank]
-    ragged    x_values dtype [?, ...]     x_row_splits_0, x_row_splits_1, ...  int64 or int32 [?], from the outermost to the innermost
+    ragged    x_values dtype [?, ...]     x_row_splits_0, x_row_splits_1, ...  int64 or int32 [?],
+              from the outermost to the innermost
 
 These are the names that `export` gives; `groups` knows others too.
 """
@@ -36,8 +39,9 @@ class Input:
     """A name of `tw.dtypes`, or "string"."""
     shape: Shape = None
     kind: str = DENSE
-    """"sparse" or "ragged" where several tensors stand behind the one name, as SavedModels can say of outputs, and those of TensorFlow 1 of
-    inputs too. TensorFlow Serving can neither feed nor fetch such a name."""
+    """"sparse" or "ragged" where several tensors stand behind the one name, as SavedModels can say
+    of outputs, and those of TensorFlow 1 of inputs too. TensorFlow Serving can neither feed nor
+    fetch such a name."""
 
     def json(self) -> dict[str, Any]:
         """Plain data.
@@ -46,7 +50,9 @@ class Input:
         {'dtype': 'float32', 'shape': [None, 3]}
         """
         shape = None if self.shape is None else list(self.shape)
-        return {"dtype": self.dtype, "shape": shape} | ({} if self.kind == DENSE else {"kind": self.kind})
+        return {"dtype": self.dtype, "shape": shape} | (
+            {} if self.kind == DENSE else {"kind": self.kind}
+        )
 
     def __str__(self) -> str:
         kind = "" if self.kind == DENSE else f"{self.kind} "
@@ -59,7 +65,11 @@ def shown(shape: Shape) -> str:
     >>> shown((None, 3)), shown(()), shown(None)
     ('[?, 3]', '[]', '[...]')
     """
-    return "[...]" if shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+    return (
+        "[...]"
+        if shape is None
+        else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +89,12 @@ class Spec:
 
     @classmethod
     def of(cls, given: Any, name: str | None = None) -> Spec:
-        """From `(dtype, shape)`, from `(kind, dtype, shape)`, or from TensorFlow's TensorSpec, SparseTensorSpec and RaggedTensorSpec.
+        """From `(dtype, shape)`, from `(kind, dtype, shape)`, or from TensorFlow's TensorSpec,
+        SparseTensorSpec and RaggedTensorSpec.
 
-        A ragged shape says which dimensions vary: [None, None] has one that does (the first is the number of rows), [None, None, 3] one of
-        vectors of 3, [None, 2, None] a second that varies inside of rows of two.
+        A ragged shape says which dimensions vary: [None, None] has one that does (the first is the
+        number of rows), [None, None, 3] one of vectors of 3, [None, 2, None] a second that varies
+        inside of rows of two.
 
         >>> Spec.of(("float32", [None, 3])).kind, Spec.of(("sparse", "int64", [None, 100])).kind
         ('dense', 'sparse')
@@ -98,12 +110,18 @@ class Spec:
                 return cls(DENSE, dtype_name(given[0]), dims(given[1]))
             if isinstance(given, (tuple, list)) and len(given) == 3 and given[0] in KINDS:
                 shape = dims(given[2])
-                return cls(given[0], dtype_name(given[1]), shape, _ragged_rank(shape) if given[0] == RAGGED else 0)
+                return cls(
+                    given[0],
+                    dtype_name(given[1]),
+                    shape,
+                    _ragged_rank(shape) if given[0] == RAGGED else 0,
+                )
         except EncodeError as error:
             raise error.add(tensor=name) from None
         raise EncodeError(
-            f'{given!r:.80} is no spec; say ("float32", [None, 3]), ("sparse", "float32", [None, 100]), ("ragged", "int64", [None, None]), '
-            "or pass TensorFlow's TensorSpec, SparseTensorSpec or RaggedTensorSpec",
+            f'{given!r:.80} is no spec; say ("float32", [None, 3]), ("sparse", "float32", [None,'
+            ' 100]), ("ragged", "int64", [None, None]), or pass TensorFlow\'s TensorSpec,'
+            " SparseTensorSpec or RaggedTensorSpec",
             tensor=name,
         )
 
@@ -116,7 +134,8 @@ class Spec:
 
         >>> [str(part) for part in Spec.of(("sparse", "float32", [None, 100])).parts("x").values()]
         ['x_indices: int64 [?, 2]', 'x_values: float32 [?]', 'x_dense_shape: int64 [2]']
-        >>> [str(part) for part in Spec.of(("ragged", "int64", [None, None, 3])).parts("x").values()]
+        >>> [str(part) for part in Spec.of(("ragged", "int64", [None, None,
+        3])).parts("x").values()]
         ['x_values: int64 [?, 3]', 'x_row_splits_0: int64 [?]']
         """
         if self.kind == SPARSE:
@@ -127,7 +146,10 @@ class Spec:
             }
         if self.kind == RAGGED:
             inner = None if self.shape is None else (None, *self.shape[self.ragged_rank + 1 :])
-            splits = {f"row_splits_{level}": Input(f"{name}_row_splits_{level}", self.splits, (None,)) for level in range(self.ragged_rank)}
+            splits = {
+                f"row_splits_{level}": Input(f"{name}_row_splits_{level}", self.splits, (None,))
+                for level in range(self.ragged_rank)
+            }
             return {"values": Input(f"{name}_values", self.dtype, inner), **splits}
         return {"values": Input(name, self.dtype, self.shape)}
 
@@ -172,7 +194,9 @@ def _foreign(spec: Any) -> Spec:
     if kind == RAGGED:
         if spec.ragged_rank == 0:
             return Spec(DENSE, dtype_name(spec.dtype), shape)
-        return Spec(kind, dtype_name(spec.dtype), shape, spec.ragged_rank, spec.row_splits_dtype.name)
+        return Spec(
+            kind, dtype_name(spec.dtype), shape, spec.ragged_rank, spec.row_splits_dtype.name
+        )
     return Spec(kind, dtype_name(spec.dtype), shape)
 
 
@@ -181,6 +205,7 @@ def _ragged_rank(shape: Shape) -> int:
     varying = [number for number, dim in enumerate(shape or ()) if dim is None and number]
     if not varying:
         raise EncodeError(
-            f"nothing in the shape {shown(shape)} of a ragged tensor varies; write None for the dimensions that do, as in [None, None]"
+            f"nothing in the shape {shown(shape)} of a ragged tensor varies; write None for the"
+            " dimensions that do, as in [None, None]"
         )
     return varying[-1]

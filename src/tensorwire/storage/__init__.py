@@ -1,4 +1,5 @@
-"""Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers, and whatever fsspec knows.
+"""Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers,
+and whatever fsspec knows.
 
     find stat listing      what is there: Entry(path, size, stamp)
     source                 reads at any place; of an object by range requests
@@ -6,8 +7,9 @@
     writer write_bytes     whole or not at all
     read_bytes delete join is_url
 
-All of them take a path as they take a URL. obstore and fsspec are imported when the first URL is used. Credentials come from the standard
-places alone (docs/cloud.md), and no message has a secret in it.
+All of them take a path as they take a URL. obstore and fsspec are imported when the first URL is
+used. Credentials come from the standard places alone (docs/cloud.md), and no message has a secret
+in it.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def stat(path: str) -> Entry | None:
 
 
 def stats(paths: Iterable[str]) -> dict[str, Entry]:
-    """Those of many names that are there; a folder in a bucket is asked once for what it has, if more than a few are in it."""
+    """Those of many names that are there; a folder in a bucket is asked once for what it has, if
+    more than a few are in it.
+    """
     found: dict[str, Entry] = {}
     folders: dict[str, list[str]] = {}
     for path in paths:
@@ -78,7 +82,11 @@ def stats(paths: Iterable[str]) -> dict[str, Entry]:
     for folder, names in folders.items():
         if folder and len(names) > _FEW and not folder.startswith(("http:", "https:")):
             wanted = set(names)
-            found.update((entry.path, entry) for entry in _store(folder).level(folder)[1] if entry.path in wanted)
+            found.update(
+                (entry.path, entry)
+                for entry in _store(folder).level(folder)[1]
+                if entry.path in wanted
+            )
         else:
             found.update((path, entry) for path in names if (entry := stat(path)) is not None)
     return found
@@ -99,7 +107,9 @@ _T = TypeVar("_T")
 
 
 def side_by_side(work: Callable[[str], _T], paths: Sequence[str]) -> list[_T]:
-    """What `work` makes of each path. Objects are asked for several at once, as each is a request, and mostly waiting."""
+    """What `work` makes of each path. Objects are asked for several at once, as each is a request,
+    and mostly waiting.
+    """
     if len(paths) < 2 or not is_url(paths[0]):
         return [work(path) for path in paths]
     from concurrent.futures import ThreadPoolExecutor
@@ -134,9 +144,11 @@ def names_within(folder: str, suffix: str) -> set[str]:
 
 
 def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Entry]:
-    """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and folders name, each once, sorted by path.
+    """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and
+    folders name, each once, sorted by path.
 
-    A folder means the files in it whose names do not begin with "." or "_". A pattern that matches nothing is an error.
+    A folder means the files in it whose names do not begin with "." or "_". A pattern that matches
+    nothing is an error.
 
     >>> import tempfile
     >>> folder = tempfile.mkdtemp()
@@ -153,7 +165,11 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
             raise FileNotFoundError(f"no file matches {shown(pattern)!r}")
         found += matches
     found.sort(key=attrgetter("path"))
-    return [entry for entry, before in zip(found, [None, *found], strict=False) if before is None or entry.path != before.path]
+    return [
+        entry
+        for entry, before in zip(found, [None, *found], strict=False)
+        if before is None or entry.path != before.path
+    ]
 
 
 def _matches(pattern: str) -> list[Entry]:
@@ -172,7 +188,9 @@ def listing(prefix: str) -> list[Entry]:
 
 
 def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Opened:
-    """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these are used), or know the entry already."""
+    """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these
+    are used), or know the entry already.
+    """
     if not is_url(path):
         return local.LocalSource(local_path(path))
     from . import object_reader
@@ -181,11 +199,16 @@ def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Ope
     entry = known if known is not None else store.stat(path)
     if entry is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown(path))
-    return object_reader.AheadSource(store, entry) if ahead else object_reader.ObjectSource(store, entry)
+    return (
+        object_reader.AheadSource(store, entry)
+        if ahead
+        else object_reader.ObjectSource(store, entry)
+    )
 
 
 def source(path: str) -> Opened:
-    """Bytes that can be read at any place; of an object by range requests, which fail if it is replaced meanwhile.
+    """Bytes that can be read at any place; of an object by range requests, which fail if it is
+    replaced meanwhile.
 
     >>> import tempfile
     >>> path = join(tempfile.mkdtemp(), "a")
@@ -223,11 +246,15 @@ def reader(path: str) -> IO[bytes]:
     return object_reader.file_object(opened(path, ahead=True))
 
 
-def writer(path: str, *, if_absent: bool = False, durable: bool = True) -> AbstractContextManager[IO[bytes]]:
-    """A binary file object for a new file or object, which is there, whole, when the `with` block ends; after an error nothing is.
+def writer(
+    path: str, *, if_absent: bool = False, durable: bool = True
+) -> AbstractContextManager[IO[bytes]]:
+    """A binary file object for a new file or object, which is there, whole, when the `with` block
+    ends; after an error nothing is.
 
-    `if_absent=True` raises FileExistsError if something is there already, also if it came in the meantime. Objects past 64 MiB, and stores
-    of fsspec, cannot promise that last part: they are looked for before, and again just before the end.
+    `if_absent=True` raises FileExistsError if something is there already, also if it came in the
+    meantime. Objects past 64 MiB, and stores of fsspec, cannot promise that last part: they are
+    looked for before, and again just before the end.
     """
     if not is_url(path):
         return local.writing(local_path(path), if_absent, durable)
@@ -240,7 +267,9 @@ def read_bytes(path: str, most: int) -> bytes:
     """A whole small file; LimitError if it has more than `most` bytes."""
     with opened(path) as file:
         if file.size > most:
-            raise LimitError(f"{file.size} bytes, and at most {most} were expected", path=shown(path))
+            raise LimitError(
+                f"{file.size} bytes, and at most {most} were expected", path=shown(path)
+            )
         return bytes(file.read_at(0, file.size)) if file.size else b""
 
 

@@ -1,4 +1,6 @@
-"""The settings of a store that obstore does not find by itself: AWS profiles, and endpoints that are not encrypted."""
+"""The settings of a store that obstore does not find by itself: AWS profiles, and endpoints that
+are not encrypted.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _ENDPOINTS = {
 
 def endpoint(kind: str) -> str | None:
     """The address that the environment gives for a kind of store."""
-    return next((os.environ[name] for name in _ENDPOINTS.get(kind, ()) if os.environ.get(name)), None)
+    return next(
+        (os.environ[name] for name in _ENDPOINTS.get(kind, ()) if os.environ.get(name)), None
+    )
 
 
 def allows_http(kind: str, root: str, said: dict[str, Any]) -> bool:
@@ -41,13 +45,17 @@ def settings(kind: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     if (where := os.environ.get("AWS_ENDPOINT_URL_S3")) is not None:
         said["endpoint"] = where
-    if any(os.environ.get(name) for name in _OTHERS) or os.environ.get("AWS_SKIP_SIGNATURE", "").lower() in ("true", "1"):
+    if any(os.environ.get(name) for name in _OTHERS) or os.environ.get(
+        "AWS_SKIP_SIGNATURE", ""
+    ).lower() in ("true", "1"):
         return said
     return said | _profile()
 
 
 def _profile() -> dict[str, Any]:
-    """The keys of the profile in AWS's own files; boto3, where it is installed, knows the other kinds of profiles (SSO, roles)."""
+    """The keys of the profile in AWS's own files; boto3, where it is installed, knows the other
+    kinds of profiles (SSO, roles).
+    """
     name = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
     keys = _section("AWS_SHARED_CREDENTIALS_FILE", "credentials", name)
     more = _section("AWS_CONFIG_FILE", "config", name if name == "default" else f"profile {name}")
@@ -55,10 +63,15 @@ def _profile() -> dict[str, Any]:
     said: dict[str, Any] = {}
     if both.get("endpoint_url") and endpoint("S3Store") is None:
         said["endpoint"] = both["endpoint_url"]
-    if both.get("region") and not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
+    if both.get("region") and not (
+        os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    ):
         said["region"] = both["region"]
     if "aws_access_key_id" in both and "aws_secret_access_key" in both:
-        said["access_key_id"], said["secret_access_key"] = both["aws_access_key_id"], both["aws_secret_access_key"]
+        said["access_key_id"], said["secret_access_key"] = (
+            both["aws_access_key_id"],
+            both["aws_secret_access_key"],
+        )
         if "aws_session_token" in both:
             said["session_token"] = both["aws_session_token"]
     elif both and importlib.util.find_spec("boto3") is not None:

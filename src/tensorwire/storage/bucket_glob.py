@@ -12,12 +12,16 @@ _HIDDEN = (".", "_")
 
 
 def matches(store: Store, pattern: str) -> list[Entry]:
-    """What a URL with `*`, `?`, `[...]` or `**` in its path names; a folder's files, if it ends with a slash; else that one object."""
+    """What a URL with `*`, `?`, `[...]` or `**` in its path names; a folder's files, if it ends
+    with a slash; else that one object.
+    """
     scheme, _, rest = pattern.partition("://")
     host, _, path = rest.partition("/")
     root = f"{scheme}://{host}"
     if pattern.endswith("/") or not path:
-        return [entry for entry in store.level(pattern)[1] if not _name(entry.path).startswith(_HIDDEN)]
+        return [
+            entry for entry in store.level(pattern)[1] if not _name(entry.path).startswith(_HIDDEN)
+        ]
     if scheme.lower() in ("http", "https") or not glob.has_magic(path):
         found = store.stat(pattern)
         if found is not None:
@@ -39,7 +43,12 @@ def _below(store: Store, folder: str, steps: list[str]) -> list[Entry]:
     step = re.compile(fnmatch.translate(steps[0]))
     if len(steps) == 1:
         return [entry for entry in entries if step.match(_name(entry.path))]
-    return [entry for below in folders if step.match(_name(below)) for entry in _below(store, below.rstrip("/"), steps[1:])]
+    return [
+        entry
+        for below in folders
+        if step.match(_name(below))
+        for entry in _below(store, below.rstrip("/"), steps[1:])
+    ]
 
 
 def _regex(steps: list[str]) -> str:

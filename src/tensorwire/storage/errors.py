@@ -1,4 +1,5 @@
-"""What goes wrong at a store, as our errors: OSError for names, as for local paths, and TransportError for the way there.
+"""What goes wrong at a store, as our errors: OSError for names, as for local paths, and
+TransportError for the way there.
 
 Messages are our own: those of a store may quote headers and signed URLs.
 """
@@ -30,7 +31,8 @@ _WORDS = (
 _CREDENTIALS = (
     "status code: 401",
     "status code: 403",
-    "http://169.254.169.254/",  # where a machine in a cloud is asked for its credentials, if there are no others
+    # where a machine in a cloud is asked for its credentials, if there are no others
+    "http://169.254.169.254/",
     "Error performing token request",
     "Account must be specified",
     "Missing AccessKeyId",
@@ -61,12 +63,23 @@ def translated(error: BaseException, url: str) -> BaseException:
         return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
     if isinstance(error, FileExistsError) or name == "AlreadyExistsError":
         return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-    if isinstance(error, PermissionError) or name in ("PermissionDeniedError", "UnauthenticatedError") or _asks_for_credentials(text):
-        return PermissionError(errno.EACCES, f"the store refuses it{_status(text)}; which credentials are used: docs/cloud.md", path)
+    if (
+        isinstance(error, PermissionError)
+        or name in ("PermissionDeniedError", "UnauthenticatedError")
+        or _asks_for_credentials(text)
+    ):
+        return PermissionError(
+            errno.EACCES,
+            f"the store refuses it{_status(text)}; which credentials are used: docs/cloud.md",
+            path,
+        )
     if isinstance(error, IsADirectoryError):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if isinstance(error, ImportError):
-        return MissingDependencyError(f"{url.partition('://')[0]}:// needs a package that is not installed: {text:.200}", path=path)
+        return MissingDependencyError(
+            f"{url.partition('://')[0]}:// needs a package that is not installed: {text:.200}",
+            path=path,
+        )
     if name == "InvalidPathError":
         return EncodeError("this is no name that an object can have", path=path)
     if name == "NotSupportedError":

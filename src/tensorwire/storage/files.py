@@ -1,6 +1,7 @@
 """Bytes at rest: where they are read from, and how a file is replaced whole or not at all.
 
-A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads may read from it at once.
+A Source has `size`, `read_at(offset, n)` and `close()`; any number of threads may read from it at
+once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ TEMPORARY = ".tensorwire"
 """The suffix of temporary siblings."""
 _OURS = re.compile(r"\..*\.[0-9a-f]{16}" + re.escape(TEMPORARY), re.S)
 _NAME = 50
-"""Characters of the target's name in the temporary's: at most 200 bytes, so that the whole stays under 255."""
+"""Characters of the target's name in the temporary's: at most 200 bytes, so that the whole stays
+under 255.
+"""
 _SWEEP_REST = 20
 """After a sweep the next one waits this many times as long as it took."""
 _FOLDERS = 1000
@@ -64,12 +67,16 @@ class BytesSource:
 
 
 def _opened(path: str | os.PathLike[str]) -> tuple[int, int]:
-    """(the descriptor of a file, its size). A folder can be opened, and would fail later without its name."""
+    """(the descriptor of a file, its size). A folder can be opened, and would fail later without
+    its name.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     found = os.fstat(fd)
     if stat.S_ISDIR(found.st_mode):
         os.close(fd)
-        raise IsADirectoryError(errno.EISDIR, "this is a folder; name a file in it", os.fspath(path))
+        raise IsADirectoryError(
+            errno.EISDIR, "this is a folder; name a file in it", os.fspath(path)
+        )
     return fd, found.st_size
 
 
@@ -112,7 +119,9 @@ class FileSource:
         return data
 
     def read_some(self, offset: int, buffer: Any) -> int:
-        """Fills a buffer as far as the file goes now, which may be further than when it was opened; 0 at its end."""
+        """Fills a buffer as far as the file goes now, which may be further than when it was opened;
+        0 at its end.
+        """
         if self._fd < 0:
             raise ValueError(f"{self.path} is closed")
         return os.preadv(self._fd, [buffer], offset)
@@ -122,14 +131,17 @@ class FileSource:
         if fd >= 0:
             os.close(fd)
 
-    def __del__(self, close: Any = os.close) -> None:  # at the end of the interpreter `os` may be gone
+    # at the end of the interpreter `os` may be gone
+    def __del__(self, close: Any = os.close) -> None:
         if self._fd >= 0:
             close(self._fd)
             self._fd = -1
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
-    """A whole file in fresh memory; as bytes if it is so small that whatever is decoded from it will be a copy anyway."""
+    """A whole file in fresh memory; as bytes if it is so small that whatever is decoded from it
+    will be a copy anyway.
+    """
     fd, size = _opened(path)
     try:
         if size <= SMALL:
@@ -144,7 +156,9 @@ def read_file(path: str | os.PathLike[str]) -> bytes | memoryview:
 
 
 def map_file(path: str | os.PathLike[str]) -> BytesSource:
-    """A private, read-only mapping, for files that nobody truncates meanwhile: touching a page that is gone kills the process."""
+    """A private, read-only mapping, for files that nobody truncates meanwhile: touching a page that
+    is gone kills the process.
+    """
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             return BytesSource(b"", os.fspath(path))
@@ -174,7 +188,9 @@ class StreamSource:
 
 def _check(source: Source, offset: int, count: int, end: int) -> None:
     if offset + count > end:
-        raise TruncatedError(f"{count} bytes wanted, and the file ends at {end}", path=source.path, offset=offset)
+        raise TruncatedError(
+            f"{count} bytes wanted, and the file ends at {end}", path=source.path, offset=offset
+        )
 
 
 def source(where: Any, mmap: bool = False) -> Source:
@@ -190,11 +206,16 @@ def source(where: Any, mmap: bool = False) -> Source:
 def check_binary(stream: Any, mode: str) -> None:
     """Raise UsageError for a file object that was opened as text; `mode` is the right one."""
     if isinstance(stream, io.TextIOBase):
-        raise UsageError("a file object in text mode; tensors are bytes", hint=f'open it in binary mode: open(path, "{mode}")')
+        raise UsageError(
+            "a file object in text mode; tensors are bytes",
+            hint=f'open it in binary mode: open(path, "{mode}")',
+        )
 
 
 def fill(stream: Any, buffer: Any) -> int:
-    """Reads from a socket or file object until the buffer is full or the stream ends; returns how much."""
+    """Reads from a socket or file object until the buffer is full or the stream ends; returns how
+    much.
+    """
     rest, done = memoryview(buffer), 0
     into = getattr(stream, "recv_into", None) or getattr(stream, "readinto", None)
     while done < len(rest):
@@ -229,13 +250,18 @@ def replace(path: str | os.PathLike[str], chunks: Sequence[Any], durable: bool =
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], durable: bool = True, if_absent: bool = False) -> Iterator[int]:
-    """A descriptor to write a new file through, which takes the place of `path` at the end, and is gone after an error.
+def replacing(
+    path: str | os.PathLike[str], durable: bool = True, if_absent: bool = False
+) -> Iterator[int]:
+    """A descriptor to write a new file through, which takes the place of `path` at the end, and is
+    gone after an error.
 
-    A temporary sibling, fsync, rename, fsync of the folder. `durable=False` skips both fsyncs: still whole or not at all for every reader,
-    but a power cut may bring the old file back, or an empty one on some file systems. `if_absent` raises FileExistsError if there is one.
+    A temporary sibling, fsync, rename, fsync of the folder. `durable=False` skips both fsyncs:
+    still whole or not at all for every reader, but a power cut may bring the old file back, or an
+    empty one on some file systems. `if_absent` raises FileExistsError if there is one.
     """
-    target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)  # a link stays a link
+    # a link stays a link
+    target = os.path.realpath(path) if os.path.islink(path) else os.fspath(path)
     with _sibling(target) as (fd, temporary):
         yield fd
         if durable:
@@ -249,7 +275,10 @@ def replacing(path: str | os.PathLike[str], durable: bool = True, if_absent: boo
         try:
             sync_folder(target)
         except OSError as error:
-            why = f"{error.strerror}; the new file is in place, but a power cut may undo that: its folder could not be synced"
+            why = (
+                f"{error.strerror}; the new file is in place, but a power cut may undo that: its"
+                " folder could not be synced"
+            )
             raise OSError(error.errno, why, target) from error
 
 
@@ -260,12 +289,16 @@ def _blaming(target: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise FileNotFoundError(errno.ENOENT, "no such folder", os.path.dirname(target) or ".") from None
+            raise FileNotFoundError(
+                errno.ENOENT, "no such folder", os.path.dirname(target) or "."
+            ) from None
         raise OSError(error.errno, error.strerror, target) from None
 
 
 def _claim(temporary: str, target: str) -> None:
-    """Renames, unless the name is taken. A link fails then, unlike a rename; a file system without links is only asked before."""
+    """Renames, unless the name is taken. A link fails then, unlike a rename; a file system without
+    links is only asked before.
+    """
     try:
         os.link(temporary, target)
         os.unlink(temporary)
@@ -286,12 +319,11 @@ def sync_folder(path: str) -> None:
         os.close(folder)
 
 
-# Temporary siblings.
-# 1. The name is random and the file is opened exclusively, so nothing that was put there before is written to.
-# 2. The mode is what the umask gives, or that of the file to be replaced.
-# 3. A living writer holds a lock on its temporary. What has our suffix and no lock was left by a killed writer,
-#    and the next writer in the same folder removes it.
-# 4. A sweeper may lock a file between its creation and its writer's lock: then the writer takes another name.
+# Temporary siblings. 1. The name is random and the file is opened exclusively, so nothing that was
+# put there before is written to. 2. The mode is what the umask gives, or that of the file to be
+# replaced. 3. A living writer holds a lock on its temporary. What has our suffix and no lock was
+# left by a killed writer, and the next writer in the same folder removes it. 4. A sweeper may lock
+# a file between its creation and its writer's lock: then the writer takes another name.
 
 
 @contextlib.contextmanager
@@ -304,7 +336,9 @@ def _sibling(target: str) -> Iterator[tuple[int, str]]:
         while True:
             path = os.path.join(folder, f".{name[:_NAME]}.{os.urandom(8).hex()}{TEMPORARY}")
             try:
-                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+                fd = os.open(
+                    path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+                )
             except FileExistsError:
                 continue
             if _lock(fd, path):
@@ -323,7 +357,9 @@ def _sibling(target: str) -> Iterator[tuple[int, str]]:
 
 
 def _replaceable_mode(target: str) -> int | None:
-    """The mode of the file that is to be replaced; None if there is none. Devices, pipes and folders are not replaced."""
+    """The mode of the file that is to be replaced; None if there is none. Devices, pipes and
+    folders are not replaced.
+    """
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
@@ -365,12 +401,16 @@ def sweep(folder: str) -> None:
 
 
 def _remove_leftover(path: str) -> None:
-    """Remove a temporary unless it is locked, linked elsewhere, another user's, or not a regular file."""
+    """Remove a temporary unless it is locked, linked elsewhere, another user's, or not a regular
+    file.
+    """
     with contextlib.suppress(OSError):
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             about = os.fstat(fd)
-            ours = stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+            ours = (
+                stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and about.st_uid == os.geteuid()
+            )
             if ours and _lock(fd, path):
                 os.unlink(path)
         finally:

@@ -14,7 +14,17 @@ from ..core.memory import flat
 from .errors import told
 from .urls import Entry, shown
 
-_STAMPS = ("ETag", "etag", "e_tag", "mtime", "LastModified", "last_modified", "updated", "modified", "created")
+_STAMPS = (
+    "ETag",
+    "etag",
+    "e_tag",
+    "mtime",
+    "LastModified",
+    "last_modified",
+    "updated",
+    "modified",
+    "created",
+)
 _SPOOLED = 8 << 20
 
 
@@ -26,7 +36,10 @@ class OtherStore:
         scheme = url.partition("://")[0]
         registry = require("fsspec.registry", extra="cloud")
         if scheme.rpartition("::")[2] not in {*registry.known_implementations, *registry.registry}:
-            raise EncodeError(f"nothing here knows {scheme}://: s3, gs, az, http, https, and what fsspec knows", path=shown(url))
+            raise EncodeError(
+                f"nothing here knows {scheme}://: s3, gs, az, http, https, and what fsspec knows",
+                path=shown(url),
+            )
         with told(url):
             return core.url_to_fs(url)  # type: ignore[no-any-return]
 
@@ -61,7 +74,8 @@ class OtherStore:
 
     def upload(self, url: str, parts: Iterable[Any]) -> None:
         fs, path = self._place(url)
-        with tempfile.SpooledTemporaryFile(_SPOOLED, prefix="tensorwire-") as file:  # so that nothing is there before all of it is
+        # so that nothing is there before all of it is
+        with tempfile.SpooledTemporaryFile(_SPOOLED, prefix="tensorwire-") as file:
             for part in parts:
                 file.write(part)
             file.seek(0)
@@ -93,7 +107,11 @@ class OtherStore:
         except FileNotFoundError:
             return [], []
         folders = [_below(url, path, info["name"]) for info in found if info["type"] == "directory"]
-        return folders, [self._entry(info, _below(url, path, info["name"])) for info in found if info["type"] != "directory"]
+        return folders, [
+            self._entry(info, _below(url, path, info["name"]))
+            for info in found
+            if info["type"] != "directory"
+        ]
 
     def walk(self, url: str) -> Iterator[Entry]:
         fs, path = self._place(url)

@@ -50,14 +50,20 @@ def _entry(path: str, found: os.stat_result) -> Entry:
 
 
 def matches(pattern: str) -> list[Entry]:
-    """What a pattern names, a folder's files, or one file. A folder that may not be read is an error, where `glob` would pass over it."""
+    """What a pattern names, a folder's files, or one file. A folder that may not be read is an
+    error, where `glob` would pass over it.
+    """
     if os.path.isdir(pattern):
         return list(within(pattern, _is_plain))
     folder, steps = pattern, list[str]()
     while glob.has_magic(folder) and not os.path.lexists(folder):
         folder, name = os.path.split(folder)
         steps.insert(0, name)
-    return list(_below(folder, steps)) if steps else _entries(iter([pattern]), lambda mode: not S_ISDIR(mode))
+    return (
+        list(_below(folder, steps))
+        if steps
+        else _entries(iter([pattern]), lambda mode: not S_ISDIR(mode))
+    )
 
 
 def _below(folder: str, steps: list[str]) -> Iterator[Entry]:
@@ -85,7 +91,9 @@ def _is_plain(name: str) -> bool:
 
 
 def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """A folder, and those below it that are not hidden; of links that lead back up, none: who follows them reads files again and again."""
+    """A folder, and those below it that are not hidden; of links that lead back up, none: who
+    follows them reads files again and again.
+    """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         about = os.stat(folder or ".")
         here = about.st_dev, about.st_ino
@@ -97,8 +105,15 @@ def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
 
 def _inside(folder: str, wanted: Callable[[str], Any]) -> list[str]:
     """The folders in one."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
-        return sorted(os.path.join(folder, entry.name) for entry in found if wanted(entry.name) and _leads_to_folder(entry))
+    with (
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(folder or ".") as found,
+    ):
+        return sorted(
+            os.path.join(folder, entry.name)
+            for entry in found
+            if wanted(entry.name) and _leads_to_folder(entry)
+        )
     return []
 
 
@@ -122,10 +137,17 @@ def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
     Pipes, sockets and devices are left out: opening a pipe waits for somebody who writes to it.
     """
     prefix = os.path.join(folder, "")
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder or ".") as found:
+    with (
+        contextlib.suppress(FileNotFoundError, NotADirectoryError),
+        os.scandir(folder or ".") as found,
+    ):
         for entry in found:
             try:
-                if wanted(name := entry.name) and not entry.is_dir() and S_ISREG((about := entry.stat()).st_mode):
+                if (
+                    wanted(name := entry.name)
+                    and not entry.is_dir()
+                    and S_ISREG((about := entry.stat()).st_mode)
+                ):
                     yield _entry(prefix + name, about)
             except OSError as error:
                 if not _is_nowhere(error):
@@ -140,7 +162,9 @@ def listing(folder: str) -> list[Entry]:
             raise error
 
     walk = os.walk(folder, onerror=failed)
-    return sorted(_entries((os.path.join(place, name) for place, _, names in walk for name in names), S_ISREG))
+    return sorted(
+        _entries((os.path.join(place, name) for place, _, names in walk for name in names), S_ISREG)
+    )
 
 
 def _entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[Entry]:

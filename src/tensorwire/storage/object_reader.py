@@ -1,4 +1,6 @@
-"""Reading objects: parts of them by range requests, or all in order with the next parts already on their way."""
+"""Reading objects: parts of them by range requests, or all in order with the next parts already on
+their way.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +24,25 @@ from .urls import Entry, Store, shown
 AHEAD = 4
 """Parts that are fetched or waiting at once, ..."""
 CHUNK = 8 << 20
-"""... and the bytes of each, after a few smaller ones: who reads only the beginning should not pay for more."""
+"""... and the bytes of each, after a few smaller ones: who reads only the beginning should not pay
+for more.
+"""
 _FIRST = 1 << 20
 _STALLS = 4
 """Answers that break off without having brought anything, before we give up."""
 _NEAR = 1 << 20
-"""Ranges that are nearer than this are fetched together: a request takes as long as so many bytes do."""
+"""Ranges that are nearer than this are fetched together: a request takes as long as so many bytes
+do.
+"""
 _MERGED = 16 << 20
 _SIDE_BY_SIDE = 8
 _BEGINNING = _LOOK = 64 << 10
 
 
 class ObjectSource:
-    """An object, read by range requests into fresh memory. It is the one that was opened, or an error: never a mixture of two."""
+    """An object, read by range requests into fresh memory. It is the one that was opened, or an
+    error: never a mixture of two.
+    """
 
     def __init__(self, store: Store, entry: Entry) -> None:
         self._store, self._entry = store, entry
@@ -69,10 +77,16 @@ class ObjectSource:
 
     def _check(self, offset: int, count: int) -> None:
         if offset + count > self.size:
-            raise TruncatedError(f"{count} bytes wanted, and the file ends at {self.size}", path=self.path, offset=offset)
+            raise TruncatedError(
+                f"{count} bytes wanted, and the file ends at {self.size}",
+                path=self.path,
+                offset=offset,
+            )
 
     def _read(self, offset: int, view: memoryview) -> None:
-        """The beginning once for all, since whoever opens a file looks there several times; much in parts, side by side."""
+        """The beginning once for all, since whoever opens a file looks there several times; much in
+        parts, side by side.
+        """
         if self._closed:
             raise ValueError(f"{self.path} is closed")
         if offset + len(view) <= min(_BEGINNING, self.size):
@@ -83,14 +97,20 @@ class ObjectSource:
             self._fetch(offset, view)
         else:
             places = range(0, len(view), CHUNK)
-            list(self._pool().map(lambda at: self._fetch(offset + at, view[at : at + CHUNK]), places))
+            list(
+                self._pool().map(lambda at: self._fetch(offset + at, view[at : at + CHUNK]), places)
+            )
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         for offset, count in ranges:
             self._check(offset, count)
         runs = _merge(ranges)
         starts = [start for start, _ in runs]
-        got = list(self._pool().map(self._get, starts, [stop for _, stop in runs]) if len(runs) > 1 else itertools.starmap(self._get, runs))
+        got = list(
+            self._pool().map(self._get, starts, [stop for _, stop in runs])
+            if len(runs) > 1
+            else itertools.starmap(self._get, runs)
+        )
         found = []
         for offset, count in ranges:
             run = bisect.bisect_right(starts, offset) - 1
@@ -103,7 +123,9 @@ class ObjectSource:
         return view
 
     def _fetch(self, offset: int, view: memoryview) -> None:
-        """Fills a view, which the object covers. What breaks off is asked for again from where it was."""
+        """Fills a view, which the object covers. What breaks off is asked for again from where it
+        was.
+        """
         done = stalls = 0
         while done < len(view):
             if self._whole is not None:
@@ -116,7 +138,9 @@ class ObjectSource:
                 continue
             stalls = 0 if got else stalls + 1
             if stalls == _STALLS:
-                raise TransportError(f"the store broke off {_STALLS} times", path=self.path, offset=offset + done)
+                raise TransportError(
+                    f"the store broke off {_STALLS} times", path=self.path, offset=offset + done
+                )
             done += got
 
     def _download(self) -> None:
@@ -128,7 +152,10 @@ class ObjectSource:
                         file.write(piece)
                     file.flush()
                     if file.tell() != self.size:
-                        raise TransportError(f"the store broke off at byte {file.tell()} of {self.size}", path=self.path)
+                        raise TransportError(
+                            f"the store broke off at byte {file.tell()} of {self.size}",
+                            path=self.path,
+                        )
                     self._whole = files.FileSource(file.name)
 
     def _pool(self) -> ThreadPoolExecutor:
@@ -160,7 +187,11 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """
     runs: list[tuple[int, int]] = []
     for offset, count in sorted(ranges):
-        if runs and offset - runs[-1][1] <= _NEAR and (offset < runs[-1][1] or offset + count - runs[-1][0] <= _MERGED):
+        if (
+            runs
+            and offset - runs[-1][1] <= _NEAR
+            and (offset < runs[-1][1] or offset + count - runs[-1][0] <= _MERGED)
+        ):
             runs[-1] = runs[-1][0], max(runs[-1][1], offset + count)
         else:
             runs.append((offset, offset + count))
@@ -168,7 +199,8 @@ def _merge(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class AheadSource(ObjectSource):
-    """The same for one who reads in order: what comes next is fetched in the background, 4 parts of 8 MiB at most.
+    """The same for one who reads in order: what comes next is fetched in the background, 4 parts of
+    8 MiB at most.
 
     A read elsewhere is answered too, and starts a new order there.
     """
@@ -183,8 +215,13 @@ class AheadSource(ObjectSource):
         count = max(0, min(len(buffer), self.size - offset))
         view, done = memory.flat(buffer), 0
         with self._order:
-            if count <= _LOOK and self._parts and not self._parts[0][0] <= offset <= self._parts[-1][1] + CHUNK:
-                self._fetch(offset, view[:count])  # a look at a far place must not cost what is on its way
+            if (
+                count <= _LOOK
+                and self._parts
+                and not self._parts[0][0] <= offset <= self._parts[-1][1] + CHUNK
+            ):
+                # a look at a far place must not cost what is on its way
+                self._fetch(offset, view[:count])
                 return count
             while done < count:
                 start, part = self._part(offset + done)

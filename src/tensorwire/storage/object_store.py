@@ -17,7 +17,8 @@ from .errors import told, translated
 from .urls import Entry, shown
 
 PART = 8 << 20
-"""Bytes of one part of a large upload: ten thousand parts, which is all that S3 takes, are 80 GB."""
+"""Bytes of one part of a large upload: ten thousand parts, which is all that S3 takes, are 80 GB.
+"""
 _PIECE = 1 << 20
 """Bytes of an answer that are taken over together."""
 _PAGE = 1000
@@ -32,7 +33,11 @@ class ObjectStore:
 
     def __init__(self, kind: str, root: str, patience: float) -> None:
         _check_process(root)
-        self._obs, self._root, self._web = require("obstore", extra="cloud"), root, kind == "HTTPStore"
+        self._obs, self._root, self._web = (
+            require("obstore", extra="cloud"),
+            root,
+            kind == "HTTPStore",
+        )
         said = aws_config.settings(kind)
         client = {
             "allow_http": aws_config.allows_http(kind, root, said),
@@ -40,8 +45,16 @@ class ObjectStore:
             "read_timeout": timedelta(seconds=30),
             "timeout": timedelta(seconds=300),
         }
-        backoff = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2}
-        retry = {"max_retries": 12, "retry_timeout": timedelta(seconds=patience), "backoff": backoff}
+        backoff = {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=5),
+            "base": 2,
+        }
+        retry = {
+            "max_retries": 12,
+            "retry_timeout": timedelta(seconds=patience),
+            "backoff": backoff,
+        }
         with told(root):
             maker = getattr(require("obstore.store", extra="cloud"), kind)
             self._store = maker.from_url(root, client_options=client, retry_config=retry, **said)
@@ -52,12 +65,17 @@ class ObjectStore:
         if not self._web:
             return key
         if "?" in key or "#" in key:
-            raise EncodeError("a URL with a query, such as a signed one, cannot be read; use the store's own URL", path=shown(url))
+            raise EncodeError(
+                "a URL with a query, such as a signed one, cannot be read; use the store's own URL",
+                path=shown(url),
+            )
         return unquote(key)
 
     def _entry(self, meta: Any) -> Entry:
         path = meta["path"]
-        return Entry(f"{self._root}/{quote(path) if self._web else path}", meta["size"], _stamp(meta))
+        return Entry(
+            f"{self._root}/{quote(path) if self._web else path}", meta["size"], _stamp(meta)
+        )
 
     def stat(self, url: str) -> Entry | None:
         try:
@@ -100,7 +118,14 @@ class ObjectStore:
                 raise
 
         try:  # if the iterable raises, obstore takes back what it has sent
-            self._obs.put(self._store, self._key(url), noted(), use_multipart=True, chunk_size=PART, max_concurrency=_TOGETHER)
+            self._obs.put(
+                self._store,
+                self._key(url),
+                noted(),
+                use_multipart=True,
+                chunk_size=PART,
+                max_concurrency=_TOGETHER,
+            )
         except BaseException as error:
             raise stopped[0] if stopped else translated(error, url) from None
 
@@ -117,15 +142,24 @@ class ObjectStore:
         tries = itertools.count(1)
         while True:
             with _asked_again(tries), told(url):
-                found = self._obs.list_with_delimiter(self._store, self._key(url.rstrip("/") + "/") or None)
-                return [f"{self._root}/{path}" for path in found["common_prefixes"]], [self._entry(meta) for meta in found["objects"]]
+                found = self._obs.list_with_delimiter(
+                    self._store, self._key(url.rstrip("/") + "/") or None
+                )
+                return [f"{self._root}/{path}" for path in found["common_prefixes"]], [
+                    self._entry(meta) for meta in found["objects"]
+                ]
 
     def walk(self, url: str) -> Iterator[Entry]:
         self._check_listable(url)
         last, tries = None, itertools.count(1)
         while True:
             with _asked_again(tries), told(url):
-                for page in self._obs.list(self._store, self._key(url.rstrip("/") + "/") or None, chunk_size=_PAGE, offset=last):
+                for page in self._obs.list(
+                    self._store,
+                    self._key(url.rstrip("/") + "/") or None,
+                    chunk_size=_PAGE,
+                    offset=last,
+                ):
                     yield from map(self._entry, page)
                     last, tries = page[-1]["path"], itertools.count(1)
                 return
@@ -136,12 +170,16 @@ class ObjectStore:
 
     def _check_listable(self, url: str) -> None:
         if self._web:
-            raise EncodeError("a web server does not say what it has: name each file", path=shown(url))
+            raise EncodeError(
+                "a web server does not say what it has: name each file", path=shown(url)
+            )
 
 
 @contextlib.contextmanager
 def _asked_again(tries: Iterator[int]) -> Iterator[None]:
-    """Passes over an answer that breaks off in the middle, some times: obstore does not ask for it again."""
+    """Passes over an answer that breaks off in the middle, some times: obstore does not ask for it
+    again.
+    """
     try:
         yield
     except TransportError as error:
@@ -154,16 +192,23 @@ _process = 0
 
 
 def _check_process(url: str) -> None:
-    """obstore's threads do not survive a fork, and a request in the child would wait for them forever."""
+    """obstore's threads do not survive a fork, and a request in the child would wait for them
+    forever.
+    """
     global _process
     _process = _process or os.getpid()
     if _process != os.getpid():
-        what = "this process was forked from one that had used a bucket already, which obstore cannot do"
+        what = (
+            "this process was forked from one that had used a bucket already, which obstore"
+            " cannot do"
+        )
         raise TransportError(f'{what}; start processes by "spawn" or "forkserver"', path=shown(url))
 
 
 def _stamp(meta: Any) -> str:
-    """The same whoever says it: Azure puts an etag in quotes where it is asked for one object, and not where it lists them."""
+    """The same whoever says it: Azure puts an etag in quotes where it is asked for one object, and
+    not where it lists them.
+    """
     etag = (meta["e_tag"] or "").strip('"')
     return str(etag or meta["version"] or meta["last_modified"].timestamp())
 
@@ -171,7 +216,9 @@ def _stamp(meta: Any) -> str:
 def check(entry: Entry, size: int, stamp: str) -> None:
     """Whether an answer is about the object that was opened."""
     if (size, stamp) != (entry.size, entry.stamp):
-        raise TransportError("the object was replaced while it was read; open it again", path=shown(entry.path))
+        raise TransportError(
+            "the object was replaced while it was read; open it again", path=shown(entry.path)
+        )
 
 
 def _take(answer: Any, buffer: memoryview) -> int:

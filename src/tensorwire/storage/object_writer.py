@@ -1,4 +1,6 @@
-"""Writing objects: a small one by one request, a large one in parts while it is made, and completed at the end."""
+"""Writing objects: a small one by one request, a large one in parts while it is made, and completed
+at the end.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class _Upload(io.RawIOBase):
         view = memory.flat(data)
         for start in range(0, len(view), PART):
             self._held += view[start : start + PART]
-            if len(self._held) >= PART and (self._thread is not None or len(self._held) >= (WHOLE if self._if_absent else PART)):
+            if len(self._held) >= PART and (
+                self._thread is not None or len(self._held) >= (WHOLE if self._if_absent else PART)
+            ):
                 self._send()
         self._at += len(view)
         return len(view)
@@ -64,7 +68,11 @@ class _Upload(io.RawIOBase):
         assert self._thread is not None
         while True:
             if not self._thread.is_alive():
-                raise self._error if self._error is not None else RuntimeError("the upload ended early")
+                raise (
+                    self._error
+                    if self._error is not None
+                    else RuntimeError("the upload ended early")
+                )
             try:
                 return self._queue.put(item, timeout=_WAIT)
             except queue.Full:

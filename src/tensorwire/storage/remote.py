@@ -21,7 +21,9 @@ _stores: dict[tuple[object, ...], Store] = {}
 
 
 def store(url: str) -> Store:
-    """The store for a URL, made once for each bucket, and again when the environment's settings are others."""
+    """The store for a URL, made once for each bucket, and again when the environment's settings are
+    others.
+    """
     scheme, _, rest = url.partition("://")
     kind = _OWN.get(scheme.lower())
     if kind is None:
@@ -29,7 +31,9 @@ def store(url: str) -> Store:
 
         return OtherStore()
     root = f"{scheme}://{rest.partition('/')[0]}"
-    settings = tuple(sorted((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS)))
+    settings = tuple(
+        sorted((name, text) for name, text in os.environ.items() if name.startswith(_SETTINGS))
+    )
     key = root, PATIENCE, settings
     found = _stores.get(key)
     if found is None:

@@ -14,7 +14,9 @@ _NAMED = ("abfs", "abfss")
 
 
 class Entry(NamedTuple):
-    """A file or object. The stamp is another one when its bytes have changed: an etag, or the time of change in ns, as text."""
+    """A file or object. The stamp is another one when its bytes have changed: an etag, or the time
+    of change in ns, as text.
+    """
 
     path: str
     size: int
@@ -40,18 +42,24 @@ class Opened(Readable, Protocol):
     @property
     def stamp(self) -> str: ...
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-        """Many ranges (offset, count) at once; of an object, near ones by one request, and requests side by side."""
+        """Many ranges (offset, count) at once; of an object, near ones by one request, and requests
+        side by side.
+        """
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *error: object) -> None: ...
 
 
 class Store(Protocol):
-    """What keeps objects. Every method takes whole URLs, and raises OSError, TransportError, or what _errors.py has."""
+    """What keeps objects. Every method takes whole URLs, and raises OSError, TransportError, or
+    what _errors.py has.
+    """
 
     def stat(self, url: str) -> Entry | None: ...
     def get_into(self, entry: Entry, start: int, buffer: memoryview) -> int:
-        """Fills a buffer with the bytes from `start` on; how many came before the connection broke off, if it did."""
+        """Fills a buffer with the bytes from `start` on; how many came before the connection broke
+        off, if it did.
+        """
 
     def put(self, url: str, data: memoryview, if_absent: bool) -> None: ...
     def upload(self, url: str, parts: Iterable[Any]) -> None:
@@ -68,10 +76,16 @@ class Store(Protocol):
 def is_url(path: Any) -> bool:
     """Whether a path is `scheme://...`; `file:///...` is a local path.
 
-    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://bucket/a")
+    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"),
+    is_url(b"s3://bucket/a")
     (True, False, False, False)
     """
-    return isinstance(path, str) and "://" in path and _URL.match(path) is not None and not path.startswith(_FILE)
+    return (
+        isinstance(path, str)
+        and "://" in path
+        and _URL.match(path) is not None
+        and not path.startswith(_FILE)
+    )
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
@@ -98,7 +112,8 @@ def normal(path: str) -> str:
 
 
 def shown(url: str) -> str:
-    """A URL as it may stand in a message: without a user's name and password, and without a query, which may be a signature.
+    """A URL as it may stand in a message: without a user's name and password, and without a query,
+    which may be a signature.
 
     >>> shown("https://me:word@host/a?X-Amz-Signature=1"), shown("a?b")
     ('https://host/a', 'a?b')
@@ -109,7 +124,9 @@ def shown(url: str) -> str:
     if scheme.lower() in ("http", "https"):
         rest = re.split(r"[?#]", rest, maxsplit=1)[0]
     host, slash, path = rest.partition("/")
-    return f"{scheme}://{host if scheme.lower() in _NAMED else host.rpartition('@')[2]}{slash}{path}"
+    return (
+        f"{scheme}://{host if scheme.lower() in _NAMED else host.rpartition('@')[2]}{slash}{path}"
+    )
 
 
 def join(base: str, name: str) -> str:

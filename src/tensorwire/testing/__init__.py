@@ -1,9 +1,10 @@
-"""What proves a codec or a framework, ours or yours: conformance checks, sample values, and Hypothesis strategies.
+"""What proves a codec or a framework, ours or yours: conformance checks, sample values, and
+Hypothesis strategies.
 
     from tensorwire.testing import check_codec, check_engine, check_framework, strategies
 
-`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is made. `check_engine` is for what runs the
-tasks of datasets. `strategies` needs Hypothesis.
+`check_codec` and `check_framework` return a report, cell by cell, from which docs/matrix.md is
+made. `check_engine` is for what runs the tasks of datasets. `strategies` needs Hypothesis.
 """
 
 from __future__ import annotations

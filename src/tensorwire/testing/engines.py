@@ -1,4 +1,6 @@
-"""What every engine must do, ours or yours: run every task once, tell errors with all that they know, and stop when nobody listens."""
+"""What every engine must do, ours or yours: run every task once, tell errors with all that they
+know, and stop when nobody listens.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _SHARDS, _EACH = 12, 25
 
 
 def check_engine(engine: Engine, folder: str | None = None) -> dict[str, Any]:
-    """Converts a small dataset with an engine, as `convert` does, and checks what came of it. The folder must be seen by all workers.
+    """Converts a small dataset with an engine, as `convert` does, and checks what came of it. The
+    folder must be seen by all workers.
 
     >>> from tensorwire.datasets.engines.local import LocalEngine
     >>> check_engine(LocalEngine(workers=0))["shards"]
@@ -30,14 +33,25 @@ def check_engine(engine: Engine, folder: str | None = None) -> dict[str, Any]:
             return check_engine(engine, made)
     source = os.path.join(folder, "source.tfrecord")
     numbers = np.arange(_SHARDS * _EACH)
-    write_examples(source, {"n": numbers, "text": [f"row {n}" for n in numbers]}, shards=_SHARDS, schema_file=False)
+    write_examples(
+        source,
+        {"n": numbers, "text": [f"row {n}" for n in numbers]},
+        shards=_SHARDS,
+        schema_file=False,
+    )
     pattern = os.path.join(folder, "source-*.tfrecord")
-    _check_outcomes(engine, datasets.plan(pattern, os.path.join(folder, "plain"), "jsonl", engine=engine))
-    report = datasets.convert(pattern, os.path.join(folder, "out"), "tfrecord", shards=7, shuffle=1, engine=engine)
+    _check_outcomes(
+        engine, datasets.plan(pattern, os.path.join(folder, "plain"), "jsonl", engine=engine)
+    )
+    report = datasets.convert(
+        pattern, os.path.join(folder, "out"), "tfrecord", shards=7, shuffle=1, engine=engine
+    )
     assert (report.records, report.shards, report.written) == (len(numbers), 7, 7), report
     back = sorted(RecordReader(os.path.join(folder, "out", "*.tfrecord"), index=False))
     assert back == sorted(RecordReader(pattern, index=False)), "records were lost or repeated"
-    again = datasets.convert(pattern, os.path.join(folder, "out"), "tfrecord", shards=7, shuffle=1, engine=engine)
+    again = datasets.convert(
+        pattern, os.path.join(folder, "out"), "tfrecord", shards=7, shuffle=1, engine=engine
+    )
     assert again.written == 0, "what was done is done again"
     _check_error(engine, source, folder)
     _check_leaving(engine, pattern, folder)
@@ -48,10 +62,15 @@ def _check_outcomes(engine: Engine, plan: datasets.Plan) -> None:
     os.makedirs(plan.target)
     tasks = [plan.task(i) for i in range(len(plan))]
     found = list(engine.run(plan.spec, iter(tasks)))
-    assert sorted(outcome.task["number"] for outcome in found) == list(range(len(plan))), "not every task has one outcome"
+    assert sorted(outcome.task["number"] for outcome in found) == list(range(len(plan))), (
+        "not every task has one outcome"
+    )
     for outcome in found:
         assert outcome.error is None and outcome.report is not None, outcome
-        assert outcome.report["records"] == _EACH and os.path.getsize(outcome.task["path"]) == outcome.report["bytes"]
+        assert (
+            outcome.report["records"] == _EACH
+            and os.path.getsize(outcome.task["path"]) == outcome.report["bytes"]
+        )
     assert list(engine.run(plan.spec, iter(()))) == [], "no tasks have no outcomes"
 
 
@@ -64,13 +83,24 @@ def _check_error(engine: Engine, source: str, folder: str) -> None:
         file.seek(15)
         file.write(bytes([byte[0] ^ 1]))
     plan = datasets.plan(
-        source.replace(".tfrecord", "-*.tfrecord"), os.path.join(folder, "bad"), "jsonl", schema={"n": Feature("int64", ())}, engine=engine
+        source.replace(".tfrecord", "-*.tfrecord"),
+        os.path.join(folder, "bad"),
+        "jsonl",
+        schema={"n": Feature("int64", ())},
+        engine=engine,
     )
     os.makedirs(plan.target)
-    found = {outcome.task["number"]: outcome for outcome in engine.run(plan.spec, (plan.task(i) for i in range(len(plan))))}
+    found = {
+        outcome.task["number"]: outcome
+        for outcome in engine.run(plan.spec, (plan.task(i) for i in range(len(plan))))
+    }
     error = found[3].error
-    assert isinstance(error, DecodeError) and error.path == path and error.record == 0, f"{error!r} is not the error that was raised"
-    assert all(outcome.error is None for number, outcome in found.items() if number != 3) and len(found) == len(plan)
+    assert isinstance(error, DecodeError) and error.path == path and error.record == 0, (
+        f"{error!r} is not the error that was raised"
+    )
+    assert all(outcome.error is None for number, outcome in found.items() if number != 3) and len(
+        found
+    ) == len(plan)
     assert not os.path.exists(plan.path(plan.shard(3))), "a shard that failed is there"
     try:
         datasets.run(plan, engine, overwrite=True)

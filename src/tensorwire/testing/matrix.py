@@ -1,4 +1,6 @@
-"""Makes docs/matrix.md out of the conformance checks: `python -m tensorwire.testing.matrix > docs/matrix.md` (needs the frameworks)."""
+"""Makes docs/matrix.md out of the conformance checks: `python -m tensorwire.testing.matrix >
+docs/matrix.md` (needs the frameworks).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ NOTES = """
 def reports() -> tuple[dict[str, Report], dict[str, Report]]:
     """(formats, frameworks)"""
     codecs = {name: check_codec(name) for name in api.formats()}
-    return codecs, {name: check_framework(name) for name in ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")}
+    return codecs, {
+        name: check_framework(name)
+        for name in ("numpy", "object", "tensorflow", "torch", "jax", "scipy", "arrow")
+    }
 
 
 def table(found: dict[str, Report]) -> list[str]:
@@ -37,23 +42,38 @@ def table(found: dict[str, Report]) -> list[str]:
     cells = dict.fromkeys(key for report in found.values() for key in report)
     alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for kind, dtype in cells:
-        outcome = tuple(report[kind, dtype] for report in found.values())  # a missing cell is a KeyError: none may be empty
+        # a missing cell is a KeyError: none may be empty
+        outcome = tuple(report[kind, dtype] for report in found.values())
         alike.setdefault((kind, outcome), []).append(dtype)
     lines = [f"| kind | dtypes | {' | '.join(found)} |", "|---" * (len(found) + 2) + "|"]
     kinds = list(dict.fromkeys(kind for kind, _ in alike))
     rows = sorted(alike.items(), key=lambda row: kinds.index(row[0][0]))
-    return lines + [f"| {kind} | {_names(dtypes)} | {' | '.join(outcome)} |" for (kind, outcome), dtypes in rows]
+    return lines + [
+        f"| {kind} | {_names(dtypes)} | {' | '.join(outcome)} |" for (kind, outcome), dtypes in rows
+    ]
 
 
 def _names(dtypes: list[str]) -> str:
     numbers = [row.name for row in DTYPES]
-    return ", ".join(["all numbers", *dtypes[len(numbers) :]] if dtypes[: len(numbers)] == numbers else dtypes)
+    return ", ".join(
+        ["all numbers", *dtypes[len(numbers) :]] if dtypes[: len(numbers)] == numbers else dtypes
+    )
 
 
 def page() -> str:
     formats, frameworks = reports()
     head = HEAD.format(numbers=", ".join(row.name for row in DTYPES))
-    return "\n".join([head, "## Formats", *table(formats), "", "## Frameworks, both ways", *table(frameworks), NOTES])
+    return "\n".join(
+        [
+            head,
+            "## Formats",
+            *table(formats),
+            "",
+            "## Frameworks, both ways",
+            *table(frameworks),
+            NOTES,
+        ]
+    )
 
 
 if __name__ == "__main__":

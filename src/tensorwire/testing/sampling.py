@@ -1,4 +1,6 @@
-"""Sample values of every kind and dtype, with the bits that get lost: NaN payloads, -0.0, subnormals, extremes, empty and 0-d shapes."""
+"""Sample values of every kind and dtype, with the bits that get lost: NaN payloads, -0.0,
+subnormals, extremes, empty and 0-d shapes.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +13,42 @@ import numpy as np
 from ..core import dtypes
 from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings
 
-SHAPES: tuple[tuple[int, ...], ...] = ((), (0,), (1,), (5,), (3, 0, 2), (2, 3), (2, 1, 3), (2, 1, 2, 1, 2), (1, 2, 1, 2, 1, 3))
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (),
+    (0,),
+    (1,),
+    (5,),
+    (3, 0, 2),
+    (2, 3),
+    (2, 1, 3),
+    (2, 1, 2, 1, 2),
+    (1, 2, 1, 2, 1, 3),
+)
 DTYPES = tuple(row for row in dtypes.TABLE if not row.reading_only)
 
 
 class Sample(NamedTuple):
     kind: str
-    """The row of the matrix: dense, strings, sparse, ragged, list ... What some can hold and some cannot is a kind of its own."""
+    """The row of the matrix: dense, strings, sparse, ragged, list ... What some can hold and some
+    cannot is a kind of its own.
+    """
     dtype: str
     value: Any
 
 
 def numbers(row: dtypes.DType, shape: tuple[int, ...], seed: int = 0) -> Array:
-    """Random bits, so that floats are NaNs with payloads and subnormals too; the first elements are zero's and one's bits and all ones."""
+    """Random bits, so that floats are NaNs with payloads and subnormals too; the first elements are
+    zero's and one's bits and all ones.
+    """
     count = math.prod(shape)
     bits = np.random.default_rng(seed).integers(0, 256, count * row.numpy.itemsize, np.uint8)
-    special = np.frombuffer(bytes(row.numpy.itemsize) + b"\xff" * row.numpy.itemsize + bytes(row.numpy.itemsize - 1) + b"\x80", np.uint8)
+    special = np.frombuffer(
+        bytes(row.numpy.itemsize)
+        + b"\xff" * row.numpy.itemsize
+        + bytes(row.numpy.itemsize - 1)
+        + b"\x80",
+        np.uint8,
+    )
     bits[: len(special)] = special[: len(bits)]
     if row.name == "bool":
         bits &= 1
@@ -53,7 +75,9 @@ def layouts(array: Array) -> Iterator[tuple[str, Array]]:
 
 def _strings(text: bool) -> Iterator[Strings]:
     words: list[Any] = (
-        ["", "a", "tensor", "é中🙂", "nul\0", "x" * 300] if text else [b"", b"a", b"\xff\xfe", b"nul\0", bytes(range(256)), b"y" * 300]
+        ["", "a", "tensor", "é中🙂", "nul\0", "x" * 300]
+        if text
+        else [b"", b"a", b"\xff\xfe", b"nul\0", bytes(range(256)), b"y" * 300]
     )
     yield Strings.of(words)
     yield Strings.of(words, (2, 1, 3))
@@ -62,7 +86,11 @@ def _strings(text: bool) -> Iterator[Strings]:
 
 
 def _values(row: dtypes.DType | None, count: int, *inner: int) -> Any:
-    return Strings.of([b"v%d" % i for i in range(count)]) if row is None else numbers(row, (count, *inner), 1)
+    return (
+        Strings.of([b"v%d" % i for i in range(count)])
+        if row is None
+        else numbers(row, (count, *inner), 1)
+    )
 
 
 def _sparse(row: dtypes.DType | None) -> Iterator[Sparse]:
@@ -78,15 +106,28 @@ def _ragged(row: dtypes.DType | None) -> Iterator[tuple[str, Ragged]]:
     if row is not None:
         yield "ragged", Ragged(numbers(row, (3, 2), 2), np.array([0, 1, 3], np.int64))
     yield "ragged int32", Ragged(_values(row, 4), np.array([0, 3, 3, 4], np.int32))
-    yield "ragged deep", Ragged(_values(row, 5), [np.array([0, 2, 2, 3], np.int64), np.array([0, 1, 1, 5], np.int64)])
-    yield "ragged deep", Ragged(_values(row, 6), [np.array([0, 2, 4], np.int64), np.array([0, 3, 3, 4, 6], np.int64)], [2, None])
+    yield (
+        "ragged deep",
+        Ragged(
+            _values(row, 5), [np.array([0, 2, 2, 3], np.int64), np.array([0, 1, 1, 5], np.int64)]
+        ),
+    )
+    yield (
+        "ragged deep",
+        Ragged(
+            _values(row, 6),
+            [np.array([0, 2, 4], np.int64), np.array([0, 3, 3, 4, 6], np.int64)],
+            [2, None],
+        ),
+    )
 
 
 def samples() -> Iterator[Sample]:
     """Every kind with every dtype that it can have.
 
     >>> print(*dict.fromkeys(sample.kind for sample in samples()), sep=", ")
-    scalar, dense, sparse, hybrid, ragged, ragged int32, ragged deep, strings, list, tuple, dict, python, nested, bundle
+    scalar, dense, sparse, hybrid, ragged, ragged int32, ragged deep, strings, list, tuple, dict,
+    python, nested, bundle
     """
     for row in DTYPES:
         for shape in SHAPES:
@@ -95,8 +136,12 @@ def samples() -> Iterator[Sample]:
         yield Sample("hybrid", row.name, Sparse([[0], [2]], numbers(row, (2, 3)), (4, 3)))
         yield from (Sample(kind, row.name, value) for kind, value in _ragged(row))
     for text in (False, True):
-        yield from (Sample("strings", "text" if text else "bytes", value) for value in _strings(text))
-        yield Sample("scalar", "text" if text else "bytes", Strings.of(["é"] if text else [b"\xff"], ()))
+        yield from (
+            Sample("strings", "text" if text else "bytes", value) for value in _strings(text)
+        )
+        yield Sample(
+            "scalar", "text" if text else "bytes", Strings.of(["é"] if text else [b"\xff"], ())
+        )
     yield from (Sample("sparse", "bytes", value) for value in _sparse(None))
     yield from (Sample(kind, "bytes", value) for kind, value in _ragged(None))
     dense: Any
@@ -104,18 +149,52 @@ def samples() -> Iterator[Sample]:
     dense, words = numbers(dtypes.named("float32"), (2, 3)), Strings.of(["é", ""])
     ragged: Any
     sparse: Any
-    ragged, sparse = next(_ragged(dtypes.named("int64")))[1], next(_sparse(dtypes.named("bfloat16")))
+    ragged, sparse = (
+        next(_ragged(dtypes.named("int64")))[1],
+        next(_sparse(dtypes.named("bfloat16"))),
+    )
     yield Sample("list", "dense", [dense, np.array([1], np.int8), np.array(2.0)])
     yield Sample("list", "mixed", [dense, words, ragged, sparse, []])
     yield Sample("tuple", "dense", (dense, np.array([1], np.int8)))
     yield Sample("tuple", "mixed", (words, (), (dense,)))
-    yield Sample("dict", "dense", {"b/kernel": dense, "a": np.arange(3), "a/0": np.array([7], np.int16)})
-    yield Sample("dict", "mixed", {"words": words, "a": [dense, dense], "a/1": dense, "ü": {}, "": ragged})
+    yield Sample(
+        "dict", "dense", {"b/kernel": dense, "a": np.arange(3), "a/0": np.array([7], np.int16)}
+    )
+    yield Sample(
+        "dict", "mixed", {"words": words, "a": [dense, dense], "a/1": dense, "ü": {}, "": ragged}
+    )
     keyed: dict[Any, Any] = {0: dense, "0": words, -7: {1: dense, (1 << 63) - 1: 2}, "lr": 0.1}
     yield Sample("dict", "int keys", keyed)
-    for leaf in (None, True, 7, -(1 << 70), 1.0, 0.1, -0.0, math.nan, math.inf, "", 'é\n"\\', b"", b"\0\xff"):
+    for leaf in (
+        None,
+        True,
+        7,
+        -(1 << 70),
+        1.0,
+        0.1,
+        -0.0,
+        math.nan,
+        math.inf,
+        "",
+        'é\n"\\',
+        b"",
+        b"\0\xff",
+    ):
         yield Sample("python", type(leaf).__name__, leaf)
-    yield Sample("nested", "mixed", {"layers": [{"w": dense, "n": (1, 2.5, None)}, {"w": sparse}], "cfg": {"lr": 0.1, "tags": ["a", b"b"]}})
     yield Sample(
-        "bundle", "mixed", Bundle({"x": dense, "w": words, "s": sparse}, {"model": "nmt"}, {"x": {"device": "cpu:0", "name": "x:0"}})
+        "nested",
+        "mixed",
+        {
+            "layers": [{"w": dense, "n": (1, 2.5, None)}, {"w": sparse}],
+            "cfg": {"lr": 0.1, "tags": ["a", b"b"]},
+        },
+    )
+    yield Sample(
+        "bundle",
+        "mixed",
+        Bundle(
+            {"x": dense, "w": words, "s": sparse},
+            {"model": "nmt"},
+            {"x": {"device": "cpu:0", "name": "x:0"}},
+        ),
     )

@@ -1,4 +1,6 @@
-"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN payloads and subnormals come too."""
+"""Hypothesis strategies for every kind of tensor and for nested values. Bits are random, so NaN
+payloads and subnormals come too.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,14 @@ def strings(draw: Any, shape: Any = None, text: Any = None) -> Any:
     """Strings, of bytes or of text."""
     dims = draw(shapes(3, 3)) if shape is None else shape
     is_text = draw(st.booleans()) if text is None else text
-    item = st.text(st.characters(exclude_categories=["Cs"]), max_size=9) if is_text else st.binary(max_size=9)
-    return Strings.of(draw(st.lists(item, min_size=math.prod(dims), max_size=math.prod(dims))), dims, is_text)
+    item = (
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
+        if is_text
+        else st.binary(max_size=9)
+    )
+    return Strings.of(
+        draw(st.lists(item, min_size=math.prod(dims), max_size=math.prod(dims))), dims, is_text
+    )
 
 
 @st.composite
@@ -53,12 +61,16 @@ def sparse(draw: Any, hybrid: bool = True) -> Any:
     indices = [[draw(st.integers(0, dim - 1)) for dim in shape] for _ in range(nnz)]
     inner = draw(shapes(2, 3)) if hybrid else ()
     values = draw(st.one_of(arrays(shape=(nnz, *inner)), strings(shape=(nnz,))))
-    return Sparse(np.array(indices, np.int64).reshape(nnz, rank), values, [*shape, *values.shape[1:]])
+    return Sparse(
+        np.array(indices, np.int64).reshape(nnz, rank), values, [*shape, *values.shape[1:]]
+    )
 
 
 @st.composite
 def ragged(draw: Any) -> Any:
-    """Ragged tensors of one to three ragged dimensions, with uniform ones among them, of numbers or strings."""
+    """Ragged tensors of one to three ragged dimensions, with uniform ones among them, of numbers or
+    strings.
+    """
     depth, dtype = draw(st.integers(1, 3)), draw(st.sampled_from([np.int32, np.int64]))
     rows, splits, uniform = draw(st.integers(0, 3)), [], []
     for _ in range(depth):
@@ -79,13 +91,17 @@ def tensors() -> st.SearchStrategy[Any]:
 def leaves() -> st.SearchStrategy[Any]:
     """Python's own leaves."""
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=9)
-    return st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary(max_size=9))
+    return st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), text, st.binary(max_size=9)
+    )
 
 
 def bundles() -> st.SearchStrategy[Any]:
     text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
     return st.builds(
-        Bundle, st.dictionaries(text, tensors(), max_size=3), st.dictionaries(text.filter("tensorwire".__ne__), text, max_size=2)
+        Bundle,
+        st.dictionaries(text, tensors(), max_size=3),
+        st.dictionaries(text.filter("tensorwire".__ne__), text, max_size=2),
     )
 
 
@@ -96,7 +112,9 @@ def values(max_leaves: int = 6) -> st.SearchStrategy[Any]:
     return st.recursive(
         st.one_of(tensors(), leaves(), bundles()),
         lambda inner: st.one_of(
-            st.lists(inner, max_size=4), st.lists(inner, max_size=4).map(tuple), st.dictionaries(keys, inner, max_size=4)
+            st.lists(inner, max_size=4),
+            st.lists(inner, max_size=4).map(tuple),
+            st.dictionaries(keys, inner, max_size=4),
         ),
         max_leaves=max_leaves,
     )

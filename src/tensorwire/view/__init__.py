@@ -1,6 +1,8 @@
-"""`tensorwire view`: a local page that shows what is in tensor files, record files, checkpoints and SavedModels.
+"""`tensorwire view`: a local page that shows what is in tensor files, record files, checkpoints and
+SavedModels.
 
-    catalog        the files and folders that were given, each under an id; nothing else can be asked for
+    catalog        the files and folders that were given, each under an id; nothing else can be
+                   asked for
     opened         files that are open, and tensors that were read
     reading        numbers in runs, however large the tensor is
     windows        down-sampled windows and line plots

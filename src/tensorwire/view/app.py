@@ -1,9 +1,11 @@
-"""What is answered: the page, and below /api/ what it asks for. Errors are JSON with one text; a traceback is never sent.
+"""What is answered: the page, and below /api/ what it asks for. Errors are JSON with one text; a
+traceback is never sent.
 
-That a file is broken is an answer like any other, {"error": TEXT} with status 200: browsers write any other status to their console as a
-fault of the page. 500 is a fault of ours.
+That a file is broken is an answer like any other, {"error": TEXT} with status 200: browsers write
+any other status to their console as a fault of the page. 500 is a fault of ours.
 
-Handlers run on threads, a few at a time. Each gets the query as `Query`, which checks every number before it is used.
+Handlers run on threads, a few at a time. Each gets the query as `Query`, which checks every number
+before it is used.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ from .statistics import statistics
 from .viewport import Slice, line, window
 
 PAGE = Path(__file__).parent / "page"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 AT_ONCE = 8
 """Answers that are made at the same time: each may hold some hundred megabytes."""
 NAMES = 1000
@@ -53,7 +60,12 @@ class Query:
         said = self._words.get(name)
         if said is None or said == "":
             return otherwise
-        if not said.removeprefix("-").isascii() or not said.removeprefix("-").isdigit() or len(said) > 19 or abs(int(said)) > _LARGEST:
+        if (
+            not said.removeprefix("-").isascii()
+            or not said.removeprefix("-").isdigit()
+            or len(said) > 19
+            or abs(int(said)) > _LARGEST
+        ):
             raise SchemaError(f"{name} is a whole number, not {said!r:.40}")
         return int(said)
 
@@ -67,7 +79,9 @@ class Query:
         said = self.text("at")
         if not said:
             return None
-        if len(said) > 900 or not all(part.isascii() and part.isdigit() and len(part) < 19 for part in said.split(",")):
+        if len(said) > 900 or not all(
+            part.isascii() and part.isdigit() and len(part) < 19 for part in said.split(",")
+        ):
             raise SchemaError("at is a place: whole numbers with commas between them")
         return tuple(map(int, said.split(",")))
 
@@ -84,22 +98,40 @@ class Answers:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._library, self._records, self._models = Library(catalog), Records(catalog), Models(catalog)
+        self._library, self._records, self._models = (
+            Library(catalog),
+            Records(catalog),
+            Models(catalog),
+        )
 
     def tree(self, query: Query) -> Any:
         roots = [node.json() for node in self._catalog.tree()]
         return {"version": __version__, "roots": roots, "left_out": self._catalog.left_out}
 
     def file(self, query: Query) -> Any:
-        """What is in a tensor file; of many tensors those whose names have the text in them, some at a time."""
+        """What is in a tensor file; of many tensors those whose names have the text in them, some
+        at a time.
+        """
         opened = self._library.file(query.text("id"))
         wanted, start = query.text("filter").lower(), max(0, query.number("start"))
         chosen = [i for i, name in enumerate(opened.names) if wanted in name.lower()]
         texts, file = opened.file.tensor_metadata, opened.file
-        about = {"format": file.format, "size": file.size, "compression": file.compression, "checksums": file.checksums, "lazy": file.lazy}
+        about = {
+            "format": file.format,
+            "size": file.size,
+            "compression": file.compression,
+            "checksums": file.checksums,
+            "lazy": file.lazy,
+        }
         listed = [self._about(query.text("id"), i, texts) for i in chosen[start : start + NAMES]]
         metadata = {key[:200]: text[:2000] for key, text in list(file.metadata.items())[:200]}
-        return about | {"metadata": metadata, "total": len(opened.names), "found": len(chosen), "start": start, "tensors": listed}
+        return about | {
+            "metadata": metadata,
+            "total": len(opened.names),
+            "found": len(chosen),
+            "start": start,
+            "tensors": listed,
+        }
 
     def _about(self, id: str, number: int, texts: dict[str, dict[str, str]]) -> dict[str, Any]:
         try:
@@ -107,10 +139,26 @@ class Answers:
             if tensor.kind == "unreadable":
                 tensor.read()
         except TensorwireError as error:
-            return {"n": number, "name": self._library.file(id).names[number], "kind": "broken", "error": str(error)}
-        about = {"n": number, "name": tensor.name, "kind": tensor.kind, "dtype": str(tensor.dtype), "shape": list(tensor.shape)}
+            return {
+                "n": number,
+                "name": self._library.file(id).names[number],
+                "kind": "broken",
+                "error": str(error),
+            }
+        about = {
+            "n": number,
+            "name": tensor.name,
+            "kind": tensor.kind,
+            "dtype": str(tensor.dtype),
+            "shape": list(tensor.shape),
+        }
         said = {key[:200]: text[:2000] for key, text in texts.get(tensor.name, {}).items()}
-        return about | {"nbytes": tensor.nbytes, "quantized": tensor.quantized, "compression": tensor.compression, "metadata": said}
+        return about | {
+            "nbytes": tensor.nbytes,
+            "quantized": tensor.quantized,
+            "compression": tensor.compression,
+            "metadata": said,
+        }
 
     def tensor(self, query: Query) -> Any:
         id, number = query.tensor()
@@ -118,7 +166,14 @@ class Answers:
         about = self._about(id, number, self._library.file(id).file.tensor_metadata)
         shape = tuple(dim or 0 for dim in tensor.shape)
         dense = tensor.kind == "dense"
-        pictures = [{"layout": name, "count": images.Layout.of(shape, name).count} for name in images.layouts(shape)] if dense else []
+        pictures = (
+            [
+                {"layout": name, "count": images.Layout.of(shape, name).count}
+                for name in images.layouts(shape)
+            ]
+            if dense
+            else []
+        )
         return about | {"pictures": pictures, "complex": dense and "complex" in str(tensor.dtype)}
 
     def _values(self, query: Query) -> Values:
@@ -128,10 +183,22 @@ class Answers:
 
     def window(self, query: Query) -> Any:
         values = self._values(query)
-        cut = Slice.of(values.shape, query.number("rows", None), query.number("columns", None), query.place())
-        rows, columns = ((query.number(f"{side}0"), query.number(f"{side}1", None)) for side in "rc")
+        cut = Slice.of(
+            values.shape, query.number("rows", None), query.number("columns", None), query.place()
+        )
+        rows, columns = (
+            (query.number(f"{side}0"), query.number(f"{side}1", None)) for side in "rc"
+        )
         size = query.number("height", 256), query.number("width", 256)
-        found = window(values, cut, rows, columns, size, query.text("how", "sample"), query.choice("part", PARTS))
+        found = window(
+            values,
+            cut,
+            rows,
+            columns,
+            size,
+            query.text("how", "sample"),
+            query.choice("part", PARTS),
+        )
         return "application/octet-stream", found.packed()
 
     def line(self, query: Query) -> Any:
@@ -145,40 +212,69 @@ class Answers:
         return found.json()
 
     def statistics(self, query: Query) -> Any:
-        return statistics(self._values(query), bool(query.number("exact")), query.choice("part", PARTS)).json()
+        return statistics(
+            self._values(query), bool(query.number("exact")), query.choice("part", PARTS)
+        ).json()
 
     def image(self, query: Query) -> Any:
         return "image/png", images.picture(
-            self._values(query), query.text("layout", "hwc"), query.number("number"), query.choice("part", PARTS)
+            self._values(query),
+            query.text("layout", "hwc"),
+            query.number("number"),
+            query.choice("part", PARTS),
         )
 
     def strings(self, query: Query) -> Any:
-        return kinds.strings(self._library, *query.tensor(), query.number("start"), query.number("count", 100))
+        return kinds.strings(
+            self._library, *query.tensor(), query.number("start"), query.number("count", 100)
+        )
 
     def search(self, query: Query) -> Any:
-        return kinds.search(self._library, *query.tensor(), query.text("text"), query.number("start"))
+        return kinds.search(
+            self._library, *query.tensor(), query.text("text"), query.number("start")
+        )
 
     def string_image(self, query: Query) -> Any:
         return _picture(kinds.string(self._library, *query.tensor(), query.number("at")))
 
     def ragged(self, query: Query) -> Any:
-        return kinds.ragged(self._library, *query.tensor(), query.number("start"), query.number("count", 50))
+        return kinds.ragged(
+            self._library, *query.tensor(), query.number("start"), query.number("count", 50)
+        )
 
     def lengths(self, query: Query) -> Any:
         return kinds.lengths(self._library, *query.tensor())
 
     def sparse(self, query: Query) -> Any:
         rows, columns = query.number("rows", None), query.number("columns", None)
-        return kinds.pattern(self._library, *query.tensor(), rows, columns, query.number("start"), query.number("count", 50))
+        return kinds.pattern(
+            self._library,
+            *query.tensor(),
+            rows,
+            columns,
+            query.number("start"),
+            query.number("count", 50),
+        )
 
     def compare(self, query: Query) -> Any:
-        return comparison(self._library, query.tensor(), query.tensor("2"), bool(query.number("exact")))
+        return comparison(
+            self._library, query.tensor(), query.tensor("2"), bool(query.number("exact"))
+        )
 
     def records(self, query: Query) -> Any:
-        return self._records.page(query.text("id"), query.number("start"), query.number("count", 10))
+        return self._records.page(
+            query.text("id"), query.number("start"), query.number("count", 10)
+        )
 
     def record_image(self, query: Query) -> Any:
-        return _picture(self._records.picture(query.text("id"), query.number("record"), query.number("feature"), query.number("at")))
+        return _picture(
+            self._records.picture(
+                query.text("id"),
+                query.number("record"),
+                query.number("feature"),
+                query.number("at"),
+            )
+        )
 
     def schema(self, query: Query) -> Any:
         return self._records.schema(query.text("id"))
@@ -191,7 +287,9 @@ class Answers:
         self._library.file(node.id)  # which refuses what cannot be read whole
         found = verify(node.path, "checkpoint" if node.kind == "checkpoint" else None)
         about = found.json()
-        return {key: about[key] for key in ("ok", "tensors", "nbytes", "checksums") if key in about} | {"problems": found.problems[:100]}
+        return {
+            key: about[key] for key in ("ok", "tensors", "nbytes", "checksums") if key in about
+        } | {"problems": found.problems[:100]}
 
     def model(self, query: Query) -> Any:
         return self._models.signatures(query.text("id"))
@@ -201,8 +299,8 @@ class Answers:
 
 
 READS = (
-    "tree file tensor window line statistics image strings search string_image ragged lengths sparse compare records record_image schema "
-    "verify model"
+    "tree file tensor window line statistics image strings search string_image ragged lengths"
+    " sparse compare records record_image schema verify model"
 ).split()
 
 
@@ -210,7 +308,11 @@ def _picture(data: bytes) -> tuple[str, bytes]:
     """A string, if it is a picture: what else it may be, a browser shall not find out."""
     kind = images.media_type(data)
     if kind is None or len(data) > images.LARGEST:
-        raise SchemaError("this string is neither PNG nor JPEG" if kind is None else f"a picture of {len(data):,} bytes")
+        raise SchemaError(
+            "this string is neither PNG nor JPEG"
+            if kind is None
+            else f"a picture of {len(data):,} bytes"
+        )
     return kind, data
 
 
@@ -220,7 +322,11 @@ def _safely(work: Callable[[], Any]) -> tuple[int, str, bytes]:
         found = work()
         if isinstance(found, tuple):
             return 200, found[0], found[1]
-        return 200, "application/json", json.dumps(found, allow_nan=False).encode("utf-8", "replace")
+        return (
+            200,
+            "application/json",
+            json.dumps(found, allow_nan=False).encode("utf-8", "replace"),
+        )
     except (TensorwireError, OSError) as error:
         status, text = 200, str(error)
     except MemoryError:
@@ -234,7 +340,10 @@ def _safely(work: Callable[[], Any]) -> tuple[int, str, bytes]:
 def application(catalog: Catalog, token: str, port: int) -> App:
     """The page and its server's side, for whoever has the token. Needs the extra `view`."""
     starlette = require("starlette.applications", extra="view")
-    responses, routing = require("starlette.responses", extra="view"), require("starlette.routing", extra="view")
+    responses, routing = (
+        require("starlette.responses", extra="view"),
+        require("starlette.routing", extra="view"),
+    )
     concurrency = require("starlette.concurrency", extra="view")
     answers, room = Answers(catalog), threading.BoundedSemaphore(AT_ONCE)
 
@@ -265,7 +374,10 @@ def application(catalog: Catalog, token: str, port: int) -> App:
 
     routes = [read(name) for name in READS]
     routes += [routing.Route("/api/request", request_, methods=["POST"])]
-    routes += [routing.Route("/", page, methods=["GET"]), routing.Route("/page/{name:str}", page, methods=["GET"])]
+    routes += [
+        routing.Route("/", page, methods=["GET"]),
+        routing.Route("/page/{name:str}", page, methods=["GET"]),
+    ]
     return Guard(starlette.Starlette(routes=routes), token, port)
 
 

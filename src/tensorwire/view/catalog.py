@@ -1,5 +1,6 @@
-"""The files and folders that were given, as a tree. Each thing that can be opened has an id, and only ids come back from the page: there is
-no way to ask for a path, so none outside of what was given can be asked for. Links that lead out of a folder are left out."""
+"""The files and folders that were given, as a tree. Each thing that can be opened has an id, and
+only ids come back from the page: there is no way to ask for a path, so none outside of what was
+given can be asked for. Links that lead out of a folder are left out."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ DEEP = 16
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 _HUB = ".safetensors.index.json"
 _UNSAID = ("raw", "example", "json")
-"""Formats whose files say too little, or are too often something else, to be listed by their names."""
+"""Formats whose files say too little, or are too often something else, to be listed by their names.
+"""
 _SURE = ("safetensors", "npy", "npz", "arrow", "parquet", "protobuf")
 """Formats with a mark that no other file has."""
 
@@ -76,7 +78,9 @@ class Catalog:
         if node is None:
             raise SchemaError("no such file here; reload the page")
         if node.root is not None and not _inside(node.path, node.root):
-            raise SchemaError("this is now a link that leads out of the folder that was given", path=node.name)
+            raise SchemaError(
+                "this is now a link that leads out of the folder that was given", path=node.name
+            )
         return node
 
     def _node(self, kind: str, path: str, name: str, root: str | None, size: int = 0) -> Node:
@@ -137,7 +141,9 @@ def _inside(path: str, top: str) -> bool:
 
 
 def _entries(path: str, top: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder: files and folders that lie below the top, and nothing that cannot be looked at."""
+    """What is in a folder: files and folders that lie below the top, and nothing that cannot be
+    looked at.
+    """
     try:
         with os.scandir(path) as found:
             for entry in found:
@@ -194,7 +200,11 @@ def _sizes(prefix: str) -> int:
     """Bytes of a checkpoint's files."""
     folder, stem = os.path.split(prefix)
     try:
-        names = [name for name in os.listdir(folder or ".") if name == stem + ".index" or name.startswith(stem + ".data-")]
+        names = [
+            name
+            for name in os.listdir(folder or ".")
+            if name == stem + ".index" or name.startswith(stem + ".data-")
+        ]
         return sum(os.path.getsize(os.path.join(folder, name)) for name in names)
     except OSError:
         return 0

@@ -18,25 +18,49 @@ def difference(library: Library, a: tuple[str, int], b: tuple[str, int]) -> Diff
     """a - b, for windows and statistics."""
     left, right = library.values(*a), library.values(*b)
     if left.shape != right.shape:
-        raise SchemaError(f"the shapes are {list(left.shape)} and {list(right.shape)}; only tensors of one shape have a difference")
+        raise SchemaError(
+            f"the shapes are {list(left.shape)} and {list(right.shape)}; only tensors of one shape"
+            " have a difference"
+        )
     return Difference(left, right)
 
 
-def comparison(library: Library, a: tuple[str, int], b: tuple[str, int], exact: bool = False) -> dict[str, Any]:
-    """How two tensors differ: dense ones of one shape by numbers, of a sample if they are large; others as `tensorwire diff` says it."""
+def comparison(
+    library: Library, a: tuple[str, int], b: tuple[str, int], exact: bool = False
+) -> dict[str, Any]:
+    """How two tensors differ: dense ones of one shape by numbers, of a sample if they are large;
+    others as `tensorwire diff` says it.
+    """
     left, right = library.tensor(*a), library.tensor(*b)
     both = [
-        {"name": one.name, "kind": one.kind, "dtype": str(one.dtype), "shape": list(one.shape), "nbytes": one.nbytes}
+        {
+            "name": one.name,
+            "kind": one.kind,
+            "dtype": str(one.dtype),
+            "shape": list(one.shape),
+            "nbytes": one.nbytes,
+        }
         for one in (left, right)
     ]
-    about: dict[str, Any] = {"a": both[0], "b": both[1], "statistics": None, "summary": None, "note": None, "largest": None}
+    about: dict[str, Any] = {
+        "a": both[0],
+        "b": both[1],
+        "statistics": None,
+        "summary": None,
+        "note": None,
+        "largest": None,
+    }
     if left.kind == right.kind == "dense" and left.shape == right.shape:
         gap = difference(library, a, b)
         found = statistics(gap, exact)
         about["statistics"] = found.json() | {
             "unequal": found.counted - found.zeros,
             "max_abs": None if found.min is None else plain(max(abs(found.min), abs(found.max))),
-            "rms": None if found.mean is None or found.std is None else plain(math.hypot(found.mean, found.std)),
+            "rms": (
+                None
+                if found.mean is None or found.std is None
+                else plain(math.hypot(found.mean, found.std))
+            ),
         }
         large = found.size > EXACT
         if not large:
@@ -44,7 +68,11 @@ def comparison(library: Library, a: tuple[str, int], b: tuple[str, int], exact: 
     else:
         large = max(left.nbytes, right.nbytes) > WHOLE
     if large and not exact:
-        about["note"] = None if about["statistics"] else "too large to be compared here; tensorwire diff compares files of any size"
+        about["note"] = (
+            None
+            if about["statistics"]
+            else "too large to be compared here; tensorwire diff compares files of any size"
+        )
         return about
     about["summary"] = compare(left, right, None).json()
     return about

@@ -1,8 +1,10 @@
-"""Who may ask: the browser that was given the token, on this machine, by this server's own name. Everyone else gets 403.
+"""Who may ask: the browser that was given the token, on this machine, by this server's own name.
+Everyone else gets 403.
 
-The token comes once in the URL and then in a cookie that scripts cannot read and other sites cannot make a browser send. The Host header
-must be ours, so that a name of somebody else's that points here is of no use. Nothing but GET, HEAD and one kind of POST is answered, and a
-POST must come from the page itself.
+The token comes once in the URL and then in a cookie that scripts cannot read and other sites cannot
+make a browser send. The Host header must be ours, so that a name of somebody else's that points
+here is of no use. Nothing but GET, HEAD and one kind of POST is answered, and a POST must come from
+the page itself.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BODY = 4 << 20
 """Bytes of a request's body."""
-POLICY = "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+POLICY = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors"
+    " 'none'"
+)
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -35,17 +40,23 @@ HEADERS = {
 
 
 class Guard:
-    """In front of an application: checks each request, and adds the headers that tell browsers to be careful, too."""
+    """In front of an application: checks each request, and adds the headers that tell browsers to
+    be careful, too.
+    """
 
     def __init__(self, app: App, token: str, port: int) -> None:
         self._app, self._token = app, token
-        self._cookie = f"tensorwire_{port}"  # cookies do not know ports, and another one may be open
+        # cookies do not know ports, and another one may be open
+        self._cookie = f"tensorwire_{port}"
         self._port = port
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # no web sockets here
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope["headers"]
+        }
         given = parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
         why = self._refused(scope["method"], headers, given)
         greeting = [] if why or not self._is_token(given) else [(b"set-cookie", self._set_cookie())]
@@ -66,7 +77,13 @@ class Guard:
         if not is_own_host(headers.get("host", ""), port=self._port):
             return 403, "this server answers under its own address only"
         if not self._is_token(given) and not self._is_token(self._kept(headers.get("cookie", ""))):
-            return 403, "open the address that tensorwire view printed: it has a token, and this request has none"
+            return (
+                403,
+                (
+                    "open the address that tensorwire view printed: it has a token, and this"
+                    " request has none"
+                ),
+            )
         if method not in ("GET", "HEAD", "POST"):
             return 405, "only GET and POST"
         if method == "POST":
@@ -109,6 +126,9 @@ class _Bounded:
 
 async def _answer(send: Send, status: int, text: str) -> None:
     body = text.encode() + b"\n"
-    head = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    head = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": head})
     await send({"type": "http.response.body", "body": body})

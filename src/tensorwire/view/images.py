@@ -41,10 +41,16 @@ def png(pixels: Array) -> bytes:
     """
     height, width = pixels.shape[:2]
     color = {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
-    rows = np.zeros((height, 1 + pixels.size // max(1, height)), np.uint8)  # each row begins with the filter, which is none
+    # each row begins with the filter, which is none
+    rows = np.zeros((height, 1 + pixels.size // max(1, height)), np.uint8)
     rows[:, 1:] = pixels.reshape(height, -1)
     head = struct.pack(">IIBBBBB", width, height, 8, color, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 3)) + _chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + _chunk(b"IHDR", head)
+        + _chunk(b"IDAT", zlib.compress(rows.tobytes(), 3))
+        + _chunk(b"IEND", b"")
+    )
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -53,7 +59,9 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor holds pictures: the dimensions of height and width, that of channels (-1: none), and how many pictures there are."""
+    """How a tensor holds pictures: the dimensions of height and width, that of channels (-1: none),
+    and how many pictures there are.
+    """
 
     name: str
     height: int
@@ -82,7 +90,11 @@ def layouts(shape: tuple[int, ...]) -> list[str]:
     """
     if len(shape) < 2 or 0 in shape:
         return []
-    found = [name for name, axis in (("hwc", -1), ("chw", -3)) if len(shape) >= 3 and shape[axis] in CHANNELS]
+    found = [
+        name
+        for name, axis in (("hwc", -1), ("chw", -3))
+        if len(shape) >= 3 and shape[axis] in CHANNELS
+    ]
     return [*found, "hw"]
 
 
@@ -100,13 +112,21 @@ def picture(values: Values, layout: str, number: int, part: str = "abs") -> byte
     columns = np.arange(0, width, step, dtype=np.int64) * strides[found.width]
     base = number * height * width * channels
     planes = [
-        grid(values, base + (channel * strides[found.channels] if found.channels >= 0 else 0), rows, columns) for channel in range(channels)
+        grid(
+            values,
+            base + (channel * strides[found.channels] if found.channels >= 0 else 0),
+            rows,
+            columns,
+        )
+        for channel in range(channels)
     ]
     return png(_shades(np.stack(planes, -1) if len(planes) > 1 else planes[0], part))
 
 
 def _shades(pixels: Array, part: str) -> Array:
-    """Numbers as 0 to 255: bytes as they are, floats of 0 to 1 times 255, anything else from its smallest to its largest."""
+    """Numbers as 0 to 255: bytes as they are, floats of 0 to 1 times 255, anything else from its
+    smallest to its largest.
+    """
     if pixels.dtype == np.uint8:
         return pixels
     plain = numbers(pixels, part)
@@ -115,6 +135,10 @@ def _shades(pixels: Array, part: str) -> Array:
     if pixels.dtype.kind not in "iu" and low >= 0 and high <= 1:
         low, high = 0.0, 1.0
     with np.errstate(all="ignore"):
-        scaled = (plain / 2 - low / 2) / (high / 2 - low / 2) if high > low else np.where(np.isfinite(plain), 0.5, 0.0)
+        scaled = (
+            (plain / 2 - low / 2) / (high / 2 - low / 2)
+            if high > low
+            else np.where(np.isfinite(plain), 0.5, 0.0)
+        )
     shades: Array = np.round(np.nan_to_num(np.clip(scaled, 0, 1), nan=0.0) * 255).astype(np.uint8)
     return shades

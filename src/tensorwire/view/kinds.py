@@ -1,4 +1,6 @@
-"""Pages of what NumPy has no array for: strings and a search in them, rows of ragged tensors and their lengths, patterns of sparse ones."""
+"""Pages of what NumPy has no array for: strings and a search in them, rows of ragged tensors and
+their lengths, patterns of sparse ones.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,13 @@ BINS = 128
 def shown_string(item: str | bytes) -> dict[str, Any]:
     """A string as the page shows it: text, or the first bytes in hex, and whether it is a picture."""
     if isinstance(item, str):
-        return {"text": item[:SHOWN], "size": len(item.encode()), "cut": len(item) > SHOWN, "binary": False, "image": None}
+        return {
+            "text": item[:SHOWN],
+            "size": len(item.encode()),
+            "cut": len(item) > SHOWN,
+            "binary": False,
+            "image": None,
+        }
     try:
         text = item[: SHOWN * 4].decode("utf-8", "strict" if len(item) <= SHOWN * 4 else "ignore")
         binary = any(ord(sign) < 32 and sign not in "\t\r\n" for sign in text)
@@ -39,7 +47,13 @@ def shown_string(item: str | bytes) -> dict[str, Any]:
         binary, text = True, ""
     shown = item[:64].hex(" ") if binary else text[:SHOWN]
     cut = len(item) > 64 if binary else len(text) > SHOWN or len(item) > SHOWN * 4
-    return {"text": shown, "size": len(item), "cut": cut, "binary": binary, "image": media_type(item)}
+    return {
+        "text": shown,
+        "size": len(item),
+        "cut": cut,
+        "binary": binary,
+        "image": media_type(item),
+    }
 
 
 def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
@@ -48,17 +62,42 @@ def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
         value = Strings.of(value.reshape(-1).tolist(), value.shape)
     if isinstance(value, np.ndarray):
         flat = value.reshape(-1)
-        return {"kind": "dense", "dtype": value.dtype.name, "shape": list(value.shape), "values": [_text(item) for item in flat[:most]]}
+        return {
+            "kind": "dense",
+            "dtype": value.dtype.name,
+            "shape": list(value.shape),
+            "values": [_text(item) for item in flat[:most]],
+        }
     if isinstance(value, Strings):
         flat_ = value.reshape(-1)
         items = [shown_string(flat_[i]) for i in range(min(value.size, 64))]
-        return {"kind": "strings", "dtype": "text" if value.text else "bytes", "shape": list(value.shape), "strings": items}
+        return {
+            "kind": "strings",
+            "dtype": "text" if value.text else "bytes",
+            "shape": list(value.shape),
+            "strings": items,
+        }
     if isinstance(value, Ragged):
         rows = [preview(value[i], 32) for i in range(min(len(value), 32))]
-        return {"kind": "ragged", "dtype": str(value.dtype), "shape": list(value.shape), "rows": rows}
+        return {
+            "kind": "ragged",
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+            "rows": rows,
+        }
     if isinstance(value, Sparse):
-        return {"kind": "sparse", "dtype": str(value.dtype), "shape": list(value.shape), "entries": entries(value, 0, 32)}
-    return {"kind": "value", "dtype": type(value).__name__, "shape": [], "values": [repr(value)[:SHOWN]]}
+        return {
+            "kind": "sparse",
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+            "entries": entries(value, 0, 32),
+        }
+    return {
+        "kind": "value",
+        "dtype": type(value).__name__,
+        "shape": [],
+        "values": [repr(value)[:SHOWN]],
+    }
 
 
 # Strings
@@ -71,7 +110,11 @@ def strings(library: Library, id: str, number: int, start: int, count: int) -> d
     start = min(max(0, start), total)
     stop = min(total, start + max(1, min(PAGE, count)))
     found = _run(library, id, number, start, stop) if stop > start else []
-    return {"total": total, "start": start, "items": [{"at": start + i, **shown_string(item)} for i, item in enumerate(found)]}
+    return {
+        "total": total,
+        "start": start,
+        "items": [{"at": start + i, **shown_string(item)} for i, item in enumerate(found)],
+    }
 
 
 def string(library: Library, id: str, number: int, at: int) -> bytes:
@@ -83,8 +126,12 @@ def string(library: Library, id: str, number: int, at: int) -> bytes:
     return item.encode() if isinstance(item, str) else item
 
 
-def search(library: Library, id: str, number: int, text: str, start: int, most: int = 100) -> dict[str, Any]:
-    """Strings from `start` on that have the text in them, in any case. `next` is where to go on; None at the end."""
+def search(
+    library: Library, id: str, number: int, text: str, start: int, most: int = 100
+) -> dict[str, Any]:
+    """Strings from `start` on that have the text in them, in any case. `next` is where to go on;
+    None at the end.
+    """
     tensor = _of_kind(library, id, number, "strings")
     total = math.prod(dim or 0 for dim in tensor.shape)
     wanted, found = text.lower(), []
@@ -97,7 +144,11 @@ def search(library: Library, id: str, number: int, text: str, start: int, most: 
             if wanted in item.lower() if isinstance(item, str) else pattern in item.lower():
                 found.append({"at": at + i, **shown_string(item)})
                 if len(found) == most:
-                    return {"total": total, "items": found, "next": at + i + 1 if at + i + 1 < total else None}
+                    return {
+                        "total": total,
+                        "items": found,
+                        "next": at + i + 1 if at + i + 1 < total else None,
+                    }
         at += step
     return {"total": total, "items": found, "next": at if at < total else None}
 
@@ -127,7 +178,11 @@ def ragged(library: Library, id: str, number: int, start: int, count: int) -> di
         raise LimitError(f"its rows have {each:,} bytes each", tensor=tensor.name)
     stop = min(total, start + max(1, min(PAGE, count, PIECE // max(1, each) or 1)))
     rows = tensor[start:stop] if tensor.nbytes > WHOLE else library.whole(id, number)[start:stop]
-    return {"total": total, "start": start, "rows": [preview(rows[i], 64) | {"at": start + i} for i in range(len(rows))]}
+    return {
+        "total": total,
+        "start": start,
+        "rows": [preview(rows[i], 64) | {"at": start + i} for i in range(len(rows))],
+    }
 
 
 def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
@@ -140,7 +195,11 @@ def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
         if isinstance(rows.values, np.ndarray):
             values.append(rows.values.reshape(-1))
     found = statistics(InMemory(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))).json()
-    about = {"rows": len(tensor), "lengths": found | {"exact": found["counted"] == len(tensor), "size": len(tensor)}, "values": None}
+    about = {
+        "rows": len(tensor),
+        "lengths": found | {"exact": found["counted"] == len(tensor), "size": len(tensor)},
+        "values": None,
+    }
     if values:
         whole = found["counted"] == len(tensor)
         numbers = statistics(InMemory(np.concatenate(values))).json()
@@ -176,7 +235,15 @@ def entries(sparse: Sparse, start: int, count: int) -> list[dict[str, Any]]:
     return found
 
 
-def pattern(library: Library, id: str, number: int, rows: int | None, columns: int | None, start: int, count: int) -> dict[str, Any]:
+def pattern(
+    library: Library,
+    id: str,
+    number: int,
+    rows: int | None,
+    columns: int | None,
+    start: int,
+    count: int,
+) -> dict[str, Any]:
     """Where the elements are, counted in blocks along two dimensions, and a page of them."""
     _of_kind(library, id, number, "sparse")
     sparse: Sparse = library.whole(id, number)
@@ -190,7 +257,11 @@ def pattern(library: Library, id: str, number: int, rows: int | None, columns: i
         (sparse.indices[:, axis] // step if axis >= 0 else np.zeros(sparse.nnz, np.int64))
         for axis, step in zip((cut.rows, cut.columns), steps, strict=True)
     ]
-    counts = np.bincount(places[0] * heights[1] + places[1], minlength=heights[0] * heights[1]) if sparse.nnz else np.zeros(0, np.int64)
+    counts = (
+        np.bincount(places[0] * heights[1] + places[1], minlength=heights[0] * heights[1])
+        if sparse.nnz
+        else np.zeros(0, np.int64)
+    )
     order = sparse.order
     elements = math.prod(shape)
     return {
@@ -205,7 +276,11 @@ def pattern(library: Library, id: str, number: int, rows: int | None, columns: i
         "extent": dims,
         "steps": steps,
         "counts": {"shape": heights, "values": counts.tolist()},
-        "values": statistics(InMemory(sparse.values)).json() if isinstance(sparse.values, np.ndarray) else None,
+        "values": (
+            statistics(InMemory(sparse.values)).json()
+            if isinstance(sparse.values, np.ndarray)
+            else None
+        ),
         "start": start,
         "entries": entries(sparse, max(0, start), max(1, min(PAGE, count))),
     }

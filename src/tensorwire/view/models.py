@@ -1,4 +1,6 @@
-"""SavedModels: what their signatures take and give, and requests for them, made and checked by the library's own rules."""
+"""SavedModels: what their signatures take and give, and requests for them, made and checked by the
+library's own rules.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,20 @@ class Models:
     def signatures(self, id: str) -> dict[str, Any]:
         """Each signature, with a value to begin with for each of its inputs."""
         path, found = self._signatures(id)
-        return {"url": LOCAL, "model": _name(path), "signatures": [_shown(one) for one in found.values()]}
+        return {
+            "url": LOCAL,
+            "model": _name(path),
+            "signatures": [_shown(one) for one in found.values()],
+        }
 
     def request(self, id: str, said: Any) -> dict[str, Any]:
-        """The body that these inputs become, its curl line, how it came to be, and what TensorFlow Serving would say against it."""
+        """The body that these inputs become, its curl line, how it came to be, and what TensorFlow
+        Serving would say against it.
+        """
         path, found = self._signatures(id)
-        name, given, url, model, layout = (_text(said, key) for key in ("signature", "inputs", "url", "model", "layout"))
+        name, given, url, model, layout = (
+            _text(said, key) for key in ("signature", "inputs", "url", "model", "layout")
+        )
         if name not in found:
             raise SchemaError(f"no signature {name!r:.80}")
         if layout not in rest.LAYOUTS:
@@ -53,7 +63,10 @@ class Models:
             if signature.method != "predict":
                 call, words = client.build(_examples(inputs), verb=signature.method), ""
             else:
-                call, words = client.build(inputs, layout=layout), client.explain(inputs, layout=layout)
+                call, words = (
+                    client.build(inputs, layout=layout),
+                    client.explain(inputs, layout=layout),
+                )
             body = b"".join(call.body)
             where = client.address.url.rstrip("/") + call.target
         fault = rest.check(body, signature, verb=signature.method)
@@ -64,7 +77,11 @@ class Models:
         return {
             "body": text[:MOST],
             "size": len(body),
-            "curl": " ".join(map(shlex.quote, [*line, "--data-binary", text])) if len(body) <= MOST else None,
+            "curl": (
+                " ".join(map(shlex.quote, [*line, "--data-binary", text]))
+                if len(body) <= MOST
+                else None
+            ),
             "explained": words,
             "fault": None if fault is None else str(fault),
         }
@@ -77,8 +94,16 @@ def _name(path: str) -> str:
 
 
 def _text(said: Any, key: str) -> Any:
-    value = said.get(key, {} if key == "inputs" else "auto" if key == "layout" else "") if isinstance(said, dict) else None
-    right = isinstance(value, dict) and all(isinstance(text, str) for text in value.values()) if key == "inputs" else isinstance(value, str)
+    value = (
+        said.get(key, {} if key == "inputs" else "auto" if key == "layout" else "")
+        if isinstance(said, dict)
+        else None
+    )
+    right = (
+        isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+        if key == "inputs"
+        else isinstance(value, str)
+    )
     if not right:
         raise EncodeError(f"a request has no {key}")
     return value
@@ -118,7 +143,15 @@ def _start(part: Input, group: Any) -> str:
             return json.dumps([1 if dim is None else dim for dim in group.shape or [None] * rank])
         if role.startswith("row_splits"):
             return "[0, 1]"
-    zero = "" if part.dtype in ("string", "bytes") else False if part.dtype == "bool" else 0 if "int" in part.dtype else 0.0
+    zero = (
+        ""
+        if part.dtype in ("string", "bytes")
+        else False
+        if part.dtype == "bool"
+        else 0
+        if "int" in part.dtype
+        else 0.0
+    )
     count = 1
     for dim in shape:
         count *= dim

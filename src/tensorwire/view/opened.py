@@ -1,6 +1,8 @@
-"""Files that are open, and tensors that were read: a few of each, opened anew when the file has changed.
+"""Files that are open, and tensors that were read: a few of each, opened anew when the file has
+changed.
 
-Nothing is closed while somebody reads from it: what is no longer kept closes itself when the last reader lets go of it.
+Nothing is closed while somebody reads from it: what is no longer kept closes itself when the last
+reader lets go of it.
 """
 
 from __future__ import annotations
@@ -57,7 +59,11 @@ class Library:
             if known is not None and known.stamp == stamp:
                 self._files.move_to_end(id)
                 return known
-        file = open_file(node.path, "checkpoint") if node.kind == "checkpoint" else open_file(node.path, limits=_limits(node))
+        file = (
+            open_file(node.path, "checkpoint")
+            if node.kind == "checkpoint"
+            else open_file(node.path, limits=_limits(node))
+        )
         opened = Opened(file, tuple(file), stamp)
         with self._lock:
             self._files[id] = opened
@@ -83,7 +89,11 @@ class Library:
         """A tensor of any kind, read; LimitError if it is large."""
         tensor = self.tensor(id, number)
         if tensor.nbytes > WHOLE:
-            raise LimitError(f"it has {tensor.nbytes:,} bytes; this view reads tensors of up to {WHOLE:,} bytes whole", tensor=tensor.name)
+            raise LimitError(
+                f"it has {tensor.nbytes:,} bytes; this view reads tensors of up to {WHOLE:,} bytes"
+                " whole",
+                tensor=tensor.name,
+            )
         return self._kept(id, number, tensor.read)
 
     def _kept(self, id: str, number: int, make: Any) -> Any:
@@ -93,10 +103,18 @@ class Library:
                 self._read.move_to_end(key)
                 return self._read[key][1]
         made = make()
-        size = made.flat.nbytes if isinstance(made, InMemory) else int(self.tensor(id, number).nbytes) if not hasattr(made, "run") else 0
+        size = (
+            made.flat.nbytes
+            if isinstance(made, InMemory)
+            else int(self.tensor(id, number).nbytes)
+            if not hasattr(made, "run")
+            else 0
+        )
         with self._lock:
             self._read[key] = size, made
-            while len(self._read) > 1 and (sum(held for held, _ in self._read.values()) > READ or len(self._read) > 256):
+            while len(self._read) > 1 and (
+                sum(held for held, _ in self._read.values()) > READ or len(self._read) > 256
+            ):
                 self._read.popitem(last=False)
         return made
 
@@ -117,6 +135,12 @@ def _limits(node: Node) -> Limits | None:
     lazy = packed is None and (format is None or FORMATS[format].lazy)
     if not lazy and size > UNPACKED:
         raise LimitError(
-            f"{size:,} bytes in a format that can only be read whole; tensorwire convert makes a .safetensors of it", path=node.name
+            f"{size:,} bytes in a format that can only be read whole; tensorwire convert makes a"
+            " .safetensors of it",
+            path=node.name,
         )
-    return DEFAULT if packed is None else Limits(expansion=min(DEFAULT.allowed(size), UNPACKED), expansion_ratio=0)
+    return (
+        DEFAULT
+        if packed is None
+        else Limits(expansion=min(DEFAULT.allowed(size), UNPACKED), expansion_ratio=0)
+    )

@@ -1,4 +1,6 @@
-"""Numbers of a dense tensor in runs, in the order in which they lie: a tensor of any size can be looked at, and little of it is read."""
+"""Numbers of a dense tensor in runs, in the order in which they lie: a tensor of any size can be
+looked at, and little of it is read.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ class InMemory:
     unit = 1
 
     def __init__(self, array: Array) -> None:
-        self.shape, self.dtype, self.flat = array.shape, array.dtype, np.ascontiguousarray(array).reshape(-1)
+        self.shape, self.dtype, self.flat = (
+            array.shape,
+            array.dtype,
+            np.ascontiguousarray(array).reshape(-1),
+        )
 
     def run(self, start: int, stop: int) -> Array:
         return self.flat[start:stop]
@@ -64,7 +70,9 @@ class Stored:
 
 
 class ByRows:
-    """A tensor that is compressed, quantized or in another order, of which the library reads rows. The last rows are kept."""
+    """A tensor that is compressed, quantized or in another order, of which the library reads rows.
+    The last rows are kept.
+    """
 
     def __init__(self, tensor: LazyTensor, shape: tuple[int, ...], dtype: Any) -> None:
         self.shape, self.dtype, self._tensor = shape, dtype, tensor
@@ -72,8 +80,9 @@ class ByRows:
         self._kept: tuple[int, int, Array] = (0, 0, np.zeros(0, dtype))
         if self.unit * dtype.itemsize > BUDGET:
             raise LimitError(
-                f"one row of it has {self.unit * dtype.itemsize:,} bytes, and this format is read by rows; "
-                "tensorwire convert FILE other.safetensors makes a file that is read anywhere"
+                f"one row of it has {self.unit * dtype.itemsize:,} bytes, and this format is read"
+                " by rows; tensorwire convert FILE other.safetensors makes a file that is read"
+                " anywhere"
             )
 
     def run(self, start: int, stop: int) -> Array:
@@ -99,7 +108,8 @@ class Difference:
                 gap: Array = np.abs(a.astype(np.complex128) - b.astype(np.complex128))
                 same = a == b
             elif a.dtype == b.dtype and a.dtype.kind in "iu" and a.dtype.itemsize == 8:
-                return np.where(a >= b, 1.0, -1.0) * _apart(a, b)  # as floats, numbers past 2**53 would look the same
+                # as floats, numbers past 2**53 would look the same
+                return np.where(a >= b, 1.0, -1.0) * _apart(a, b)
             else:
                 left, right = numbers(a), numbers(b)
                 gap, same = left - right, left == right  # infinity minus infinity is NaN
@@ -115,7 +125,9 @@ def _apart(a: Array, b: Array) -> Array:
 
 
 def values_of(tensor: LazyTensor) -> Values:
-    """The numbers of a dense tensor, read now if they are few, and when they are asked for if they are many."""
+    """The numbers of a dense tensor, read now if they are few, and when they are asked for if they
+    are many.
+    """
     shape = tuple(dim or 0 for dim in tensor.shape)
     dtype = np.dtype(tensor.dtype)
     if math.prod(shape) * dtype.itemsize <= WHOLE:
@@ -136,7 +148,9 @@ def numbers(array: Array, part: str = "abs") -> Array:
 
 
 def grid(values: Values, base: int, outer: Array, inner: Array) -> Array:
-    """The elements at base + outer[i] + inner[j]. Where whole runs would be too much, each element is a read of its own."""
+    """The elements at base + outer[i] + inner[j]. Where whole runs would be too much, each element
+    is a read of its own.
+    """
     if isinstance(values, InMemory):
         found: Array = values.flat[base + outer[:, None] + inner]
         return found

@@ -1,7 +1,9 @@
-"""Record files: pages of decoded records by number, the features that they have, and whether the file is whole.
+"""Record files: pages of decoded records by number, the features that they have, and whether the
+file is whole.
 
-Nothing is written beside the file. A large file without an index is read from its beginning at once, and counted meanwhile; records in the
-middle can be asked for when that is done. In a damaged file the good records are numbered as they come.
+Nothing is written beside the file. A large file without an index is read from its beginning at
+once, and counted meanwhile; records in the middle can be asked for when that is done. In a damaged
+file the good records are numbered as they come.
 """
 
 from __future__ import annotations
@@ -66,7 +68,11 @@ class RecordFile:
             reader = RecordReader([self.path], on_corrupt="skip", index=False)
             return list(_skipped(reader, start, count))
         if start + count > EARLY:
-            raise SchemaError(f"the records are still being counted; until then only the first {EARLY:,} are shown", path=self.path)
+            raise SchemaError(
+                f"the records are still being counted; until then only the first {EARLY:,} are"
+                " shown",
+                path=self.path,
+            )
         return list(itertools.islice(RecordReader([self.path], index=False), start, start + count))
 
     def schema(self) -> Schema:
@@ -126,8 +132,17 @@ class Records:
         found = file.raw(start, count)
         if file.damage is not None and len(found) < count and (found or not start):
             total = start + len(found)  # the end, which nobody knew before
-        rows = [{"at": start + i, "size": len(record), **decoded(record, file)} for i, record in enumerate(found)]
-        return {"total": total, "counting": total is None and file.damage is None, "damage": file.damage, "start": start, "records": rows}
+        rows = [
+            {"at": start + i, "size": len(record), **decoded(record, file)}
+            for i, record in enumerate(found)
+        ]
+        return {
+            "total": total,
+            "counting": total is None and file.damage is None,
+            "damage": file.damage,
+            "start": start,
+            "records": rows,
+        }
 
     def picture(self, id: str, record: int, feature: int, at: int) -> bytes:
         """One string of one feature of a record; what it is a picture as is for others to say."""
@@ -151,24 +166,40 @@ class Records:
         return {
             "records": found.records,
             "complete": found.complete,
-            "features": [{"name": name, "list": is_list, **feature.json(), "seen": dict(feature.seen)} for name, feature, is_list in rows],
+            "features": [
+                {"name": name, "list": is_list, **feature.json(), "seen": dict(feature.seen)}
+                for name, feature, is_list in rows
+            ],
         }
 
     def verify(self, id: str) -> dict[str, Any]:
         """Every record read, both checksums of each checked."""
         file = self.file(id)
         found: RecordVerification = verify_records(file.path)
-        gaps = [{"offset": gap.offset, "length": gap.length, "why": gap.why, "packed": gap.packed} for gap in found.gaps[:1000]]
+        gaps = [
+            {"offset": gap.offset, "length": gap.length, "why": gap.why, "packed": gap.packed}
+            for gap in found.gaps[:1000]
+        ]
         about = {name: getattr(found, name) for name in ("ok", "records", "nbytes", "checksums")}
-        return about | {"size": file.stamp[1], "gaps": gaps, "gap_count": len(found.gaps), "problems": found.problems[:100]}
+        return about | {
+            "size": file.stamp[1],
+            "gaps": gaps,
+            "gap_count": len(found.gaps),
+            "problems": found.problems[:100],
+        }
 
 
 def decoded(record: bytes, file: RecordFile) -> dict[str, Any]:
-    """A record as the page shows it: the features of an Example, a value of another format, or bytes."""
+    """A record as the page shows it: the features of an Example, a value of another format, or
+    bytes.
+    """
     kind, value = _value(record, file)
     if value is None:
         return {"kind": "bytes", "features": [], "raw": shown_string(record)}
-    features = [{"name": name, **preview(part, 64)} for name, part in itertools.islice(_features(value), 500)]
+    features = [
+        {"name": name, **preview(part, 64)}
+        for name, part in itertools.islice(_features(value), 500)
+    ]
     return {"kind": kind, "features": features, "raw": None}
 
 
@@ -202,7 +233,9 @@ def _sequences(file: RecordFile) -> Schema | None:
 
 def _sequence(record: bytes, schema: Schema) -> dict[str, Any]:
     context = {name: io.RaggedFeature(_DTYPES[feature.kind]) for name, feature in schema.items()}
-    lists = {name: io.RaggedFeature(_DTYPES[feature.kind]) for name, feature in schema.sequences.items()}
+    lists = {
+        name: io.RaggedFeature(_DTYPES[feature.kind]) for name, feature in schema.sequences.items()
+    }
     one, many = io.parse_single_sequence_example(record, context or None, lists or None)
     return {**one, **many}
 

@@ -17,7 +17,8 @@ HOST = "127.0.0.1"
 
 
 class View:
-    """A page over files and folders. `url` has the token that lets a browser in; `run` serves until `stop`, which any thread may call.
+    """A page over files and folders. `url` has the token that lets a browser in; `run` serves until
+    `stop`, which any thread may call.
 
     with View(["models/"]) as view:
         print(view.url)
@@ -33,8 +34,16 @@ class View:
             token = secrets.token_urlsafe(24)
             self.url = f"http://{HOST}:{self.port}/?token={token}"
             app = application(catalog, token, self.port)
-            options: dict[str, Any] = {"log_level": "error", "access_log": False, "lifespan": "off", "server_header": False, "ws": "none"}
-            self._server = uvicorn.Server(uvicorn.Config(app, **options, timeout_graceful_shutdown=1))
+            options: dict[str, Any] = {
+                "log_level": "error",
+                "access_log": False,
+                "lifespan": "off",
+                "server_header": False,
+                "ws": "none",
+            }
+            self._server = uvicorn.Server(
+                uvicorn.Config(app, **options, timeout_graceful_shutdown=1)
+            )
         except BaseException:
             self._socket.close()
             raise
@@ -53,5 +62,10 @@ class View:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()

@@ -1,7 +1,8 @@
-"""What the numbers of a tensor amount to. Small tensors are counted whole; of large ones blocks, spread evenly, and the answer says so.
+"""What the numbers of a tensor amount to. Small tensors are counted whole; of large ones blocks,
+spread evenly, and the answer says so.
 
-A large tensor is counted whole when that is asked for, a block at a time, so memory stays small; it is read twice, since a histogram needs
-to know its ends.
+A large tensor is counted whole when that is asked for, a block at a time, so memory stays small; it
+is read twice, since a histogram needs to know its ends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ BINS = 64
 
 @dataclass
 class Statistics:
-    """Counts of every element that was looked at; the rest is of the finite ones. `json()` is what the page gets."""
+    """Counts of every element that was looked at; the rest is of the finite ones. `json()` is what
+    the page gets.
+    """
 
     size: int
     """Elements of the tensor."""
@@ -49,8 +52,16 @@ class Statistics:
         return self.counted == self.size
 
     def json(self) -> dict[str, Any]:
-        found = {name: plain(value) for name, value in vars(self).items() if name not in ("edges", "counts")}
-        return found | {"edges": [plain(edge) for edge in self.edges], "counts": self.counts, "exact": self.exact}
+        found = {
+            name: plain(value)
+            for name, value in vars(self).items()
+            if name not in ("edges", "counts")
+        }
+        return found | {
+            "edges": [plain(edge) for edge in self.edges],
+            "counts": self.counts,
+            "exact": self.exact,
+        }
 
 
 def plain(value: Any) -> Any:
@@ -83,7 +94,11 @@ def _blocks(values: Values, whole: bool) -> Iterator[Array]:
         for start in range(0, size, BLOCK):
             yield values.run(start, min(size, start + BLOCK))
         return
-    pieces = PIECES if values.unit == 1 else max(1, min(PIECES, (PIECES * PIECE) // max(PIECE, values.unit)))
+    pieces = (
+        PIECES
+        if values.unit == 1
+        else max(1, min(PIECES, (PIECES * PIECE) // max(PIECE, values.unit)))
+    )
     for i in range(pieces):
         start = (size - PIECE) * i // max(1, pieces - 1)
         yield values.run(start, start + PIECE)
@@ -120,7 +135,9 @@ def _count(found: Statistics, moments: _Moments, block: Array, part: str) -> Non
         return
     moments.add(good)
     exactly = block.dtype.kind in "iu" and block.dtype.itemsize == 8  # float64 would round them
-    low, high = (int(block.min()), int(block.max())) if exactly else (float(good.min()), float(good.max()))
+    low, high = (
+        (int(block.min()), int(block.max())) if exactly else (float(good.min()), float(good.max()))
+    )
     found.min = low if found.min is None else min(found.min, low)
     found.max = high if found.max is None else max(found.max, high)
 

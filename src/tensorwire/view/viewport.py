@@ -1,7 +1,9 @@
-"""What of a tensor fits a screen: a window along any two dimensions, and a line along one, made of few elements of it.
+"""What of a tensor fits a screen: a window along any two dimensions, and a line along one, made of
+few elements of it.
 
-A window that is larger than its picture shows one element of each block, or, where the region is small enough to be read, each block's
-mean, smallest or largest. The answer says which element each row and column begins with.
+A window that is larger than its picture shows one element of each block, or, where the region is
+small enough to be read, each block's mean, smallest or largest. The answer says which element each
+row and column begins with.
 """
 
 from __future__ import annotations
@@ -29,32 +31,50 @@ WAYS = ("sample", "mean", "min", "max")
 
 @dataclass(frozen=True)
 class Slice:
-    """Which two-dimensional slice: the dimensions that become rows and columns (-1: none), and the place in all others."""
+    """Which two-dimensional slice: the dimensions that become rows and columns (-1: none), and the
+    place in all others.
+    """
 
     rows: int
     columns: int
     at: tuple[int, ...]
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], rows: int | None, columns: int | None, at: tuple[int, ...] | None) -> Slice:
-        """With what was not said filled in: the last two dimensions, and the first place of the others."""
+    def of(
+        cls,
+        shape: tuple[int, ...],
+        rows: int | None,
+        columns: int | None,
+        at: tuple[int, ...] | None,
+    ) -> Slice:
+        """With what was not said filled in: the last two dimensions, and the first place of the
+        others.
+        """
         rank = len(shape)
         columns = rank - 1 if columns is None else columns
-        rows = next((axis for axis in range(rank - 1, -1, -1) if axis != columns), -1) if rows is None else rows
+        rows = (
+            next((axis for axis in range(rank - 1, -1, -1) if axis != columns), -1)
+            if rows is None
+            else rows
+        )
         at = tuple([0] * rank) if at is None else at
         for axis in (rows, columns):
             if not -1 <= axis < rank:
                 raise SchemaError(f"no dimension {axis} in the shape {list(shape)}")
         if rows == columns and rows >= 0:
             raise SchemaError("rows and columns are two different dimensions")
-        if len(at) != rank or any(not 0 <= place < max(1, dim) for place, dim in zip(at, shape, strict=False)):
+        if len(at) != rank or any(
+            not 0 <= place < max(1, dim) for place, dim in zip(at, shape, strict=False)
+        ):
             raise SchemaError(f"the place {list(at)} is not in the shape {list(shape)}")
         return cls(rows, columns, at)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Part of a slice, down-sampled: value [i, j] is of the block that begins at row r0 + i * row_step, column c0 + j * column_step."""
+    """Part of a slice, down-sampled: value [i, j] is of the block that begins at row r0 + i *
+    row_step, column c0 + j * column_step.
+    """
 
     values: Array
     extent: tuple[int, int]
@@ -90,18 +110,26 @@ def window(
     shape = values.shape
     strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
     base = sum(
-        place * stride for axis, (place, stride) in enumerate(zip(cut.at, strides, strict=True)) if axis not in (cut.rows, cut.columns)
+        place * stride
+        for axis, (place, stride) in enumerate(zip(cut.at, strides, strict=True))
+        if axis not in (cut.rows, cut.columns)
     )
     extent = tuple(shape[axis] if axis >= 0 else 1 for axis in (cut.rows, cut.columns))
     if math.prod(shape) == 0:
         extent = (0, 0)
-    (r0, r1), (c0, c1) = (_clipped(span, most) for span, most in zip((rows, columns), extent, strict=True))
+    (r0, r1), (c0, c1) = (
+        _clipped(span, most) for span, most in zip((rows, columns), extent, strict=True)
+    )
     height, width = (max(1, min(MOST, most)) for most in size)
-    row_stride, column_stride = (strides[axis] if axis >= 0 else 0 for axis in (cut.rows, cut.columns))
+    row_stride, column_stride = (
+        strides[axis] if axis >= 0 else 0 for axis in (cut.rows, cut.columns)
+    )
     if how != "sample" and (r1 - r0) * (c1 - c0) > REGION:
         how = "sample"
     height, width = _affordable(values, r1 - r0, c1 - c0, row_stride, column_stride, height, width)
-    row_step, column_step = (max(1, -(-(high - low) // most)) for low, high, most in ((r0, r1, height), (c0, c1, width)))
+    row_step, column_step = (
+        max(1, -(-(high - low) // most)) for low, high, most in ((r0, r1, height), (c0, c1, width))
+    )
     if row_step == column_step == 1:
         how = "sample"
     fine = how != "sample"
@@ -114,7 +142,9 @@ def window(
     plain = numbers(found, part)
     if fine:
         plain = _reduced(plain, row_step, column_step, how)
-    texts = [_text(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
+    texts = (
+        [_text(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
+    )
     return Window(plain, (extent[0], extent[1]), r0, r1, c0, c1, row_step, column_step, how, texts)
 
 
@@ -123,9 +153,23 @@ def _clipped(span: tuple[int, int | None], most: int) -> tuple[int, int]:
     return low, most if span[1] is None else min(max(low, span[1]), most)
 
 
-def _affordable(values: Values, rows: int, columns: int, row_stride: int, column_stride: int, height: int, width: int) -> tuple[int, int]:
-    """Fewer rows or columns where each of them is dear: the outer one of the two is a read for each step."""
-    outer, inner, lines, cells = (rows, columns, height, width) if row_stride >= column_stride else (columns, rows, width, height)
+def _affordable(
+    values: Values,
+    rows: int,
+    columns: int,
+    row_stride: int,
+    column_stride: int,
+    height: int,
+    width: int,
+) -> tuple[int, int]:
+    """Fewer rows or columns where each of them is dear: the outer one of the two is a read for each
+    step.
+    """
+    outer, inner, lines, cells = (
+        (rows, columns, height, width)
+        if row_stride >= column_stride
+        else (columns, rows, width, height)
+    )
     stride = min(row_stride, column_stride) or 1
     lines, cells = min(lines, max(1, outer)), min(cells, max(1, inner))
     size = values.dtype.itemsize
@@ -140,14 +184,20 @@ def _affordable(values: Values, rows: int, columns: int, row_stride: int, column
 
 def _reduced(found: Array, row_step: int, column_step: int, how: str) -> Array:
     """Each block as one number; NaN if there is one in it, so that none is hidden."""
-    at_rows, at_columns = (np.arange(0, count, step) for count, step in zip(found.shape, (row_step, column_step), strict=True))
+    at_rows, at_columns = (
+        np.arange(0, count, step)
+        for count, step in zip(found.shape, (row_step, column_step), strict=True)
+    )
     if not found.size:
         return found[:: row_step or 1, :: column_step or 1]
     add: Any = {"mean": np.add, "min": np.minimum, "max": np.maximum}[how]
     with np.errstate(all="ignore"):
         out: Array = add.reduceat(add.reduceat(found, at_rows, 0), at_columns, 1)
         if how == "mean":
-            counts = [np.diff([*at.tolist(), count]) for at, count in zip((at_rows, at_columns), found.shape, strict=True)]
+            counts = [
+                np.diff([*at.tolist(), count])
+                for at, count in zip((at_rows, at_columns), found.shape, strict=True)
+            ]
             out = out / np.outer(counts[0], counts[1])
     return out
 
@@ -159,7 +209,11 @@ def _text(item: Any) -> str:
     if isinstance(item, np.integer):
         return str(int(item))
     if isinstance(item, (np.float64, np.float32, np.float16)):
-        return np.format_float_positional(item, trim="-") if 1e-4 <= abs(float(item)) < 1e7 or item == 0 else str(item)
+        return (
+            np.format_float_positional(item, trim="-")
+            if 1e-4 <= abs(float(item)) < 1e7 or item == 0
+            else str(item)
+        )
     return str(item)
 
 
@@ -176,11 +230,23 @@ class Line:
     """Whether every element was looked at; else a few of each stretch were."""
 
     def json(self) -> dict[str, Any]:
-        low, high = ([None if not math.isfinite(item) else item for item in one.tolist()] for one in (self.low, self.high))
-        return {"start": self.start, "stop": self.stop, "step": self.step, "low": low, "high": high, "complete": self.complete}
+        low, high = (
+            [None if not math.isfinite(item) else item for item in one.tolist()]
+            for one in (self.low, self.high)
+        )
+        return {
+            "start": self.start,
+            "stop": self.stop,
+            "step": self.step,
+            "low": low,
+            "high": high,
+            "complete": self.complete,
+        }
 
 
-def line(values: Values, start: int = 0, stop: int | None = None, points: int = 1024, part: str = "abs") -> Line:
+def line(
+    values: Values, start: int = 0, stop: int | None = None, points: int = 1024, part: str = "abs"
+) -> Line:
     """A vector as a line. NaN and infinity leave a hole only where nothing else is."""
     total = math.prod(values.shape)
     start, stop = _clipped((start, stop), total)
@@ -188,7 +254,11 @@ def line(values: Values, start: int = 0, stop: int | None = None, points: int = 
     count = -(-(stop - start) // step)
     complete = (stop - start) * values.dtype.itemsize <= BUDGET
     low, high = np.full(count, np.nan), np.full(count, np.nan)
-    look = step if complete else max(1, min(step, BUDGET // values.dtype.itemsize // max(1, count) // 4))
+    look = (
+        step
+        if complete
+        else max(1, min(step, BUDGET // values.dtype.itemsize // max(1, count) // 4))
+    )
     at_once = max(1, (1 << 20) // step) if complete else 1
     for first in range(0, count, at_once):
         begin = start + first * step

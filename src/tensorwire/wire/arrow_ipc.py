@@ -1,7 +1,9 @@
-"""The messages of Arrow's IPC format: what a schema, a batch and a file's footer say, checked before anyone believes it.
+"""The messages of Arrow's IPC format: what a schema, a batch and a file's footer say, checked
+before anyone believes it.
 
-They are flatbuffers. pyarrow reads them too, and crashes on some that are bad, so bytes from strangers are read here: offsets stay inside
-the message, nesting and names are bounded by its size, and buffers lie in the body one after the other.
+They are flatbuffers. pyarrow reads them too, and crashes on some that are bad, so bytes from
+strangers are read here: offsets stay inside the message, nesting and names are bounded by its size,
+and buffers lie in the body one after the other.
 """
 
 from __future__ import annotations
@@ -16,15 +18,20 @@ MAGIC = b"ARROW1"
 MARK = b"\xff\xff\xff\xff"
 """Before every message, since Arrow 0.15."""
 
-NULL, INT, FLOAT, BINARY, TEXT, BOOL, DECIMAL, DATE, TIME, TIMESTAMP, INTERVAL, LIST, STRUCT = range(1, 14)
+NULL, INT, FLOAT, BINARY, TEXT, BOOL, DECIMAL, DATE, TIME, TIMESTAMP, INTERVAL, LIST, STRUCT = (
+    range(1, 14)
+)
 UNION, FIXED_BINARY, FIXED_LIST, MAP, DURATION, LARGE_BINARY, LARGE_TEXT, LARGE_LIST = range(14, 22)
 RUNS, BINARY_VIEW, TEXT_VIEW, LIST_VIEW, LARGE_LIST_VIEW = range(22, 27)
 NAMES = (
-    "null int float binary string bool decimal date time timestamp interval list struct union fixed_size_binary fixed_size_list map "
-    "duration large_binary large_string large_list run_end_encoded binary_view string_view list_view large_list_view"
+    "null int float binary string bool decimal date time timestamp interval list struct union"
+    " fixed_size_binary fixed_size_list map duration large_binary large_string large_list"
+    " run_end_encoded binary_view string_view list_view large_list_view"
 ).split()
 _BUFFERS = (0, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 1, 2, 2, 3, 3, 2, 0, 2, 2, 3, 3)
-"""Of each type, in the order of the numbers; views have further ones, and a union one more in some cases."""
+"""Of each type, in the order of the numbers; views have further ones, and a union one more in some
+cases.
+"""
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 V4, V5 = 3, 4
 """Versions of the metadata, as a message says them. Since V5, unions have no validity bitmap."""
@@ -37,11 +44,15 @@ class Field(NamedTuple):
     kind: int
     """The number of its type."""
     width: int
-    """Bits of an integer, the precision of a float, the length of a fixed-size list or binary, the mode of a union."""
+    """Bits of an integer, the precision of a float, the length of a fixed-size list or binary, the
+    mode of a union.
+    """
     signed: int
     children: list[Field]
     coded: tuple[int, int, int] | None
-    """(id of the dictionary, bits of the index, whether it is signed) if what is stored are places in a dictionary."""
+    """(id of the dictionary, bits of the index, whether it is signed) if what is stored are places
+    in a dictionary.
+    """
     metadata: dict[str, str]
 
     @property
@@ -117,7 +128,11 @@ def _check(code: int, at: int, version: int, base: int) -> None:
     if code:
         raise status.problem(code, base + at, FORMAT)
     if version not in (V4, V5):
-        raise DecodeError(f"metadata of version {version + 1}; those of Arrow 0.8 and later, 4 and 5, are read", format=FORMAT, offset=base)
+        raise DecodeError(
+            f"metadata of version {version + 1}; those of Arrow 0.8 and later, 4 and 5, are read",
+            format=FORMAT,
+            offset=base,
+        )
 
 
 def _batch(found: Any) -> Batch:
@@ -137,7 +152,9 @@ def _schema(found: Any, base: int) -> Schema:
 def _field(row: Any, rows: Any, base: int) -> Field:
     name, kind, width, signed, inside, coded, pairs = row
     if not 1 <= kind <= len(NAMES):
-        raise DecodeError(f"the type number {kind}, which this release does not know", tensor=name, offset=base)
+        raise DecodeError(
+            f"the type number {kind}, which this release does not know", tensor=name, offset=base
+        )
     children = [_field(next(rows), rows, base) for _ in range(inside)] if inside else []
     return Field(name, kind, width, signed, children, coded, _texts(pairs, base) if pairs else {})
 

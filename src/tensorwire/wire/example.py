@@ -1,4 +1,6 @@
-"""tf.train.Example and SequenceExample messages into columns of arrays that grow with what is in them."""
+"""tf.train.Example and SequenceExample messages into columns of arrays that grow with what is in
+them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Array = np.ndarray[Any, Any]
 
 FORMAT = "example"
 BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4
-"""Kinds of lists; a column of PLACES says where the strings of a bytes list lie instead of copying them."""
+"""Kinds of lists; a column of PLACES says where the strings of a bytes list lie instead of copying
+them.
+"""
 KINDS = {BYTES: "bytes", FLOAT: "float", INT64: "int64", PLACES: "bytes"}
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}
 _WIDTH = {FLOAT: 1, INT64: 1, PLACES: 2}
@@ -30,7 +34,9 @@ _CARRIED = 16
 
 
 class Column(NamedTuple):
-    """What to read: a feature's name, its kind, and the number of values that it must have (-1: any)."""
+    """What to read: a feature's name, its kind, and the number of values that it must have (-1:
+    any).
+    """
 
     name: bytes
     kind: int
@@ -40,14 +46,27 @@ class Column(NamedTuple):
 
 
 def features(lists: Sequence[tuple[bytes, int, Array, Array | None]]) -> memoryview | None:
-    """The entries of one Features message, in the order given: (name, kind, values, offsets of strings). None past 2 GiB.
+    """The entries of one Features message, in the order given: (name, kind, values, offsets of
+    strings). None past 2 GiB.
 
     >>> bytes(features([(b"a", INT64, np.array([5, 3]), None)])).hex(" ")
     '0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
     """
     columns: list[Any] = []
     for name, kind, values, offsets in lists:
-        columns.append((name, kind, False, len(values if offsets is None else offsets[1:]), values, offsets, None, None, None))
+        columns.append(
+            (
+                name,
+                kind,
+                False,
+                len(values if offsets is None else offsets[1:]),
+                values,
+                offsets,
+                None,
+                None,
+                None,
+            )
+        )
     room: Array = np.empty(0, np.uint8)
     while True:
         code, _, used, wanted = kernels.example_encode(columns, False, 0, 1, 1, False, room, None)
@@ -60,7 +79,8 @@ def features(lists: Sequence[tuple[bytes, int, Array, Array | None]]) -> memoryv
 
 
 def packed(values: Array) -> memoryview | None:
-    """int64 as a packed run of varints, which is what is left of an int64 list without all that is around it. None past 2 GiB.
+    """int64 as a packed run of varints, which is what is left of an int64 list without all that is
+    around it. None past 2 GiB.
 
     >>> bytes(packed(np.array([1, 300, -1]))).hex(" ")
     '01 ac 02 ff ff ff ff ff ff ff ff ff 01'
@@ -94,7 +114,11 @@ class Decoder:
 
     def __init__(self, columns: Sequence[Column], sequence: bool = False, compat: int = 0) -> None:
         self.columns = list(columns)
-        names, kinds, lengths, lists = (list(part) for part in zip(*self.columns, strict=True)) if self.columns else ([], [], [], [])
+        names, kinds, lengths, lists = (
+            (list(part) for part in zip(*self.columns, strict=True))
+            if self.columns
+            else ([], [], [], [])
+        )
         self.decode = kernels.ExampleDecoder(names, kinds, lengths, lists, sequence, compat).decode
 
 
@@ -148,7 +172,9 @@ class Columns:
         self._read = 0
         """Bytes of the messages so far."""
         rooms = [_Room()] * len(self.columns) if like is None else like.used()
-        self._buffers: list[Any] = [self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)]
+        self._buffers: list[Any] = [
+            self._new(column, room) for column, room in zip(self.columns, rooms, strict=True)
+        ]
         self._size = sum(filled.values.nbytes for filled in self._buffers)
 
     def _new(self, column: Column, room: _Room) -> Filled:
@@ -157,7 +183,10 @@ class Columns:
         if column.length >= 0:
             values = min(instances * column.length, max(_AT_ONCE // len(self.columns), values))
         return Filled(
-            self._array(max(_LEAST, room.data) if column.kind == BYTES else values * _WIDTH[column.kind], _DTYPES[column.kind]),
+            self._array(
+                max(_LEAST, room.data) if column.kind == BYTES else values * _WIDTH[column.kind],
+                _DTYPES[column.kind],
+            ),
             self._array(values + 1, np.int64) if column.kind == BYTES else None,
             self._array(instances + 1, np.int64) if column.length < 0 else None,
             self._array(self.rows + 1, np.int64) if column.list else None,
@@ -167,13 +196,20 @@ class Columns:
     def _array(self, size: int, dtype: Any) -> Array:
         """Room for so many; the first is zero, because offsets, splits and steps begin there."""
         wanted = size * np.dtype(dtype).itemsize
-        array: Array = np.empty(size, dtype) if self._pool is None else self._pool.take(wanted).view(dtype)
+        array: Array = (
+            np.empty(size, dtype) if self._pool is None else self._pool.take(wanted).view(dtype)
+        )
         array[:1] = 0
         return array
 
     def used(self) -> list[_Room]:
-        """How much of the buffers is in use, and somewhat more: the room that the next rows of the same file will need."""
-        return [self._used(column, filled).more() for column, filled in zip(self.columns, self._buffers, strict=True)]
+        """How much of the buffers is in use, and somewhat more: the room that the next rows of the
+        same file will need.
+        """
+        return [
+            self._used(column, filled).more()
+            for column, filled in zip(self.columns, self._buffers, strict=True)
+        ]
 
     def clear(self) -> None:
         """Starts over in the same memory."""
@@ -181,14 +217,22 @@ class Columns:
         self.strange = False
 
     def fill(self, data: Any, starts: Any, sizes: Any, first: int = 0, checked: bool = True) -> int:
-        """How many messages were read, from number `first` on, until either they or the rows are used up.
+        """How many messages were read, from number `first` on, until either they or the rows are
+        used up.
 
-        Message i is data[starts[i]:starts[i] + sizes[i]]; unless `checked`, its masked CRC32C stands behind it and is checked. Errors say
-        which message (`record`) and feature (`tensor`), and the offset inside the message.
+        Message i is data[starts[i]:starts[i] + sizes[i]]; unless `checked`, its masked CRC32C
+        stands behind it and is checked. Errors say which message (`record`) and feature (`tensor`),
+        and the offset inside the message.
         """
-        starts, sizes, begin = np.ascontiguousarray(starts, np.int64), np.ascontiguousarray(sizes, np.int64), first
+        starts, sizes, begin = (
+            np.ascontiguousarray(starts, np.int64),
+            np.ascontiguousarray(sizes, np.int64),
+            first,
+        )
         while True:
-            code, offset, done, column, found, strange = self._made.decode(data, starts, sizes, first, self.row, self._buffers, checked)
+            code, offset, done, column, found, strange = self._made.decode(
+                data, starts, sizes, first, self.row, self._buffers, checked
+            )
             self.strange |= strange
             self._read += int(sizes[first : first + done].sum())
             first += done
@@ -196,7 +240,9 @@ class Columns:
             if code == 0:
                 return first - begin
             if code != status.NO_SPACE:
-                raise self._error(code, offset, column, found).add(record=first, base=-int(starts[first]))
+                raise self._error(code, offset, column, found).add(
+                    record=first, base=-int(starts[first])
+                )
             try:
                 self._grow(column, int(sizes[first]))
             except LimitError as error:
@@ -218,7 +264,11 @@ class Columns:
         self._buffers[number] = Filled(
             self._longer(old.values, used, used + (size if column.kind == BYTES else more * width)),
             None if old.offsets is None else self._longer(old.offsets, values + 1, last + 1),
-            None if old.splits is None else self._longer(old.splits, instances + 1, instances + 1 + size),
+            (
+                None
+                if old.splits is None
+                else self._longer(old.splits, instances + 1, instances + 1 + size)
+            ),
             old.steps,
             old.present,
         )
@@ -243,12 +293,21 @@ class Columns:
     def _used(self, column: Column, filled: Filled) -> _Room:
         """What the rows so far take."""
         instances = self.row if filled.steps is None else int(filled.steps[self.row])
-        values = instances * column.length if filled.splits is None else int(filled.splits[instances])
-        return _Room(instances, values, 0 if filled.offsets is None else int(filled.offsets[values]))
+        values = (
+            instances * column.length if filled.splits is None else int(filled.splits[instances])
+        )
+        return _Room(
+            instances, values, 0 if filled.offsets is None else int(filled.offsets[values])
+        )
 
     def take(self) -> list[Filled]:
-        """What was read, without the spare room. The arrays are parts of the buffers: filling on overwrites none of it."""
-        return [self._trimmed(column, filled) for column, filled in zip(self.columns, self._buffers, strict=True)]
+        """What was read, without the spare room. The arrays are parts of the buffers: filling on
+        overwrites none of it.
+        """
+        return [
+            self._trimmed(column, filled)
+            for column, filled in zip(self.columns, self._buffers, strict=True)
+        ]
 
     def _trimmed(self, column: Column, filled: Filled) -> Filled:
         instances, values, data = self._used(column, filled)

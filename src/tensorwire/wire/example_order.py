@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 
 def key_order(names: Iterable[bytes]) -> list[bytes]:
-    """Names as SerializeToString(deterministic=True) sorts them: by their bytes, but behind all that extend them.
+    """Names as SerializeToString(deterministic=True) sorts them: by their bytes, but behind all
+    that extend them.
 
     >>> key_order([b"image", b"a", b"image/height", b"aaa", b"aa", b""])
     [b'aaa', b'aa', b'a', b'image/height', b'image', b'']

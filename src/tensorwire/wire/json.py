@@ -1,6 +1,8 @@
-"""JSON as we accept it: no duplicate keys, no number that Python would change, no constants that JSON does not have.
+"""JSON as we accept it: no duplicate keys, no number that Python would change, no constants that
+JSON does not have.
 
-The numbers of an array go straight between text and memory, by kernels; only what is around them is Python's.
+The numbers of an array go straight between text and memory, by kernels; only what is around them is
+Python's.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ def _constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-_decode = json.JSONDecoder(object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant).decode
+_decode = json.JSONDecoder(
+    object_pairs_hook=_pairs, parse_float=_float, parse_constant=_constant
+).decode
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _encode_row = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -62,9 +66,13 @@ def parse(data: Any, format: str, base: int = 0) -> Any:
         if "\\u" in text:  # the only way in for a lone surrogate
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as error:
-        raise DecodeError(f"not UTF-8 ({error.reason})", format=format, offset=base + error.start) from None
+        raise DecodeError(
+            f"not UTF-8 ({error.reason})", format=format, offset=base + error.start
+        ) from None
     except json.JSONDecodeError as error:
-        raise DecodeError(f"not JSON: {error.msg}", format=format, offset=base + len(text[: error.pos].encode())) from None
+        raise DecodeError(
+            f"not JSON: {error.msg}", format=format, offset=base + len(text[: error.pos].encode())
+        ) from None
     except RecursionError:
         raise LimitError("JSON nested too deep", format=format, offset=base) from None
     except UnicodeEncodeError:
@@ -81,7 +89,8 @@ _TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|-?[0-9][-+.0-9eE]*|-?[A-Za-z]+|[\[\]{}
 
 
 def _fault(text: str) -> int:
-    """Where the first key stands that is there twice, or a number or word that JSON or Python does not have.
+    """Where the first key stands that is there twice, or a number or word that JSON or Python does
+    not have.
 
     Python's parser says no place for what its hooks refuse, so the text is looked through again.
     """
@@ -141,7 +150,9 @@ class Numbers(NamedTuple):
     array: Array
     """C-contiguous, in the byte order of the machine; not complex."""
     levels: tuple[int | Array, ...]
-    """How its numbers nest, outer to inner: the length of all lists of a depth, or int64 row_splits."""
+    """How its numbers nest, outer to inner: the length of all lists of a depth, or int64
+    row_splits.
+    """
 
 
 class Text(str):
@@ -151,7 +162,8 @@ class Text(str):
 def document(value: Any, indent: int | None = None, bare: bool = False) -> list[bytes]:
     """Nested dicts and lists of Python's values, `Numbers` and `Text` as UTF-8, in pieces.
 
-    With `indent`, all but the innermost lists take a line an item; with `bare`, NaN and the infinities in Numbers are no strings.
+    With `indent`, all but the innermost lists take a line an item; with `bare`, NaN and the
+    infinities in Numbers are no strings.
 
     >>> document({"x": Numbers(np.float32([[1, 0.1]]), (1, 2)), "y": [True, None]})
     [b'{"x":[[1.0,0.1]],"y":[true,null]}']
@@ -168,7 +180,9 @@ def document(value: Any, indent: int | None = None, bare: bool = False) -> list[
         code = _CODES[dtypes.of(numbers.array.dtype).name]
         flat = numbers.array.reshape(-1).view(np.uint8)
         step = -1 if indent is None else indent
-        out.append(kernels.json_write_numbers(first, flat, code, numbers.levels, bare, step, margin, last))
+        out.append(
+            kernels.json_write_numbers(first, flat, code, numbers.levels, bare, step, margin, last)
+        )
     return out
 
 
@@ -176,7 +190,13 @@ _MARK = "\0"
 """Stands for an array; in JSON it stands nowhere."""
 
 
-def _lay_out(value: Any, indent: int | None, margin: int, pieces: list[str], arrays: list[tuple[Numbers, int]]) -> None:
+def _lay_out(
+    value: Any,
+    indent: int | None,
+    margin: int,
+    pieces: list[str],
+    arrays: list[tuple[Numbers, int]],
+) -> None:
     if isinstance(value, Numbers):
         pieces.append(_MARK)
         arrays.append((value, margin))
@@ -184,7 +204,9 @@ def _lay_out(value: Any, indent: int | None, margin: int, pieces: list[str], arr
         pieces.append(str(value))
     elif not value or not isinstance(value, (dict, list)):
         pieces.append(_encode(value))
-    elif isinstance(value, list) and not any(isinstance(item, (dict, list, tuple, Text)) for item in value):
+    elif isinstance(value, list) and not any(
+        isinstance(item, (dict, list, tuple, Text)) for item in value
+    ):
         pieces.append(_encode(value) if indent is None else _encode_row(value))
     else:
         deeper = margin + (indent or 0)
@@ -206,18 +228,29 @@ class Found(NamedTuple):
     """Flat if ragged."""
     end: int
     splits: list[Array]
-    """Where the lists inside of the outermost begin, outer to inner, if ragged; the outermost one has `rows` of them."""
+    """Where the lists inside of the outermost begin, outer to inner, if ragged; the outermost one
+    has `rows` of them.
+    """
     rows: int | None
 
 
 def read_numbers(
-    data: Any, at: int, dtype: dtypes.DType, shape: Sequence[int] | None = None, *, ragged: bool = False, most: int, format: str = "json"
+    data: Any,
+    at: int,
+    dtype: dtypes.DType,
+    shape: Sequence[int] | None = None,
+    *,
+    ragged: bool = False,
+    most: int,
+    format: str = "json",
 ) -> Found:
-    """The numbers that begin at data[at], nested in lists of the given shape or of any, as an array of its own; at most `most` bytes.
+    """The numbers that begin at data[at], nested in lists of the given shape or of any, as an array
+    of its own; at most `most` bytes.
 
     Both spellings of NaN and the infinities are read. Complex numbers are pairs.
 
-    >>> read_numbers(b'{"x": [[1, NaN], [1e3, "-Infinity"]]}', 6, dtypes.named("float32"), most=100)[:2]
+    >>> read_numbers(b'{"x": [[1, NaN], [1e3, "-Infinity"]]}', 6, dtypes.named("float32"),
+    most=100)[:2]
     (array([[   1.,   nan],
            [1000.,  -inf]], dtype=float32), 36)
     """
@@ -225,7 +258,9 @@ def read_numbers(
     part = np.dtype(f"f{numpy.itemsize // 2}") if numpy.kind == "c" else numpy
     wanted = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
     code = _CODES[dtypes.of(part).name]
-    status, offset, end, dims, values, splits = kernels.json_read_numbers(data, at, code, wanted, ragged, most // part.itemsize)
+    status, offset, end, dims, values, splits = kernels.json_read_numbers(
+        data, at, code, wanted, ragged, most // part.itemsize
+    )
     if values is None:
         raise problem(status, offset, format)
     array = values.view(part)
@@ -234,13 +269,18 @@ def read_numbers(
     array = array.reshape(dims)
     if numpy.kind == "c":
         if dims[-1:] != (2,) and array.size:
-            raise DecodeError("complex numbers are pairs, [real, imaginary]", format=format, offset=at)
+            raise DecodeError(
+                "complex numbers are pairs, [real, imaginary]", format=format, offset=at
+            )
         array = array.view(numpy).reshape(dims[:-1])
     return Found(array, end, [], None)
 
 
-def skip(data: Any, at: int, depth: int, past_dollars: bool, format: str = "json") -> tuple[int, int, bool]:
-    """(where the list or object at data[at] ends, how deep it nests, whether it has a string with "$" in front, and so was left there)
+def skip(
+    data: Any, at: int, depth: int, past_dollars: bool, format: str = "json"
+) -> tuple[int, int, bool]:
+    """(where the list or object at data[at] ends, how deep it nests, whether it has a string with
+    "$" in front, and so was left there)
 
     >>> skip(b'[[1, "]"], {}] ...', 0, 9, False), skip(b'{"$x": 1}', 0, 9, False)
     ((14, 2, False), (1, 1, True))

@@ -1,4 +1,6 @@
-"""Where the kernels come from: the extension, or with TENSORWIRE_PURE=1 their readable twins, which do the same and are slow."""
+"""Where the kernels come from: the extension, or with TENSORWIRE_PURE=1 their readable twins, which
+do the same and are slow.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,25 @@ else:
     from .reference.named import decode_named, encode_named, named_header, read_named
     from .reference.shuffle import merge_planes, shuffle, unshuffle
     from .reference.snappy import snappy_decode
-    from .reference.string_vals import find_string_vals, parse_string_lengths, parse_string_vals, string_lengths, string_vals
+    from .reference.string_vals import (
+        find_string_vals,
+        parse_string_lengths,
+        parse_string_vals,
+        string_lengths,
+        string_vals,
+    )
     from .reference.tensor_scan import tensor_scan
     from .reference.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
     from .reference.typed_vals import typed_vals
 
 for _row in dtypes.TABLE:
-    register_dtype(_row.numpy, _row.tf or 0, _row.safetensors or "", not _row.reading_only, _row.name == "bool" or _row.bits < 8)
+    register_dtype(
+        _row.numpy,
+        _row.tf or 0,
+        _row.safetensors or "",
+        not _row.reading_only,
+        _row.name == "bool" or _row.bits < 8,
+    )
 
 __all__ = [
     "PURE",

@@ -3,9 +3,11 @@
     block | type | crc, block | type | crc, ...    the data, then the metaindex (empty), then the index
     footer of 48 bytes                              handles of the metaindex and the index, zeros, magic
 
-A block is a run of entries and then its restarts; an entry says how much of its key is that of the key before. The index has an entry for
-each data block: a key that is not below its last one, and its handle (offset, size). Every block is checked against its CRC before
-anything in it is believed, and blocks must follow each other without a gap, so no handle can lead back, or to the same block twice.
+A block is a run of entries and then its restarts; an entry says how much of its key is that of the
+key before. The index has an entry for each data block: a key that is not below its last one, and
+its handle (offset, size). Every block is checked against its CRC before anything in it is believed,
+and blocks must follow each other without a gap, so no handle can lead back, or to the same block
+twice.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ PLAIN, SNAPPY = 0, 1
 LARGEST = 64 << 20
 """Bytes of one block, unpacked. TensorFlow's have 256 KiB."""
 EXPANSION, LEAST = 64, 16 << 20
-"""How many times the size of their block keys may take when they are written out in full, once that is more than so many bytes."""
+"""How many times the size of their block keys may take when they are written out in full, once that
+is more than so many bytes.
+"""
 _BLOCK, _RESTARTS = 256 << 10, 16
 """TensorFlow's block size, and how many keys share prefixes before one is written whole."""
 
@@ -66,7 +70,9 @@ class Contents(NamedTuple):
     def check(self, first: bytes, last: bytes) -> None:
         """That the keys are those that the index of the table has here."""
         if (self.above is not None and first <= self.above) or last > self.upto:
-            raise DecodeError("the blocks of a table are not in the order of its index", offset=self.offset)
+            raise DecodeError(
+                "the blocks of a table are not in the order of its index", offset=self.offset
+            )
 
 
 class Block(NamedTuple):
@@ -110,16 +116,24 @@ def size_of(tail: Any) -> int:
 
 
 def contents(data: Any, format: str = FORMAT) -> Iterator[Contents]:
-    """What is in the data blocks of a table, in order, each checked against its CRC; DecodeError for anything that is not as it should be.
+    """What is in the data blocks of a table, in order, each checked against its CRC; DecodeError
+    for anything that is not as it should be.
 
     Whoever reads the keys in one has to `check` them."""
     view = flat(data)
     try:
         if len(view) < FOOTER:
-            raise TruncatedError(f"a table of {len(view)} bytes; its footer alone has {FOOTER}", offset=len(view))
+            raise TruncatedError(
+                f"a table of {len(view)} bytes; its footer alone has {FOOTER}", offset=len(view)
+            )
         meta, index = _footer(bytes(view[-FOOTER:]), len(view) - FOOTER)
-        if index.offset + index.size + TRAILER != len(view) - FOOTER or meta.offset + meta.size + TRAILER != index.offset:
-            raise DecodeError("the index of a table is not where its footer says", offset=len(view) - FOOTER)
+        if (
+            index.offset + index.size + TRAILER != len(view) - FOOTER
+            or meta.offset + meta.size + TRAILER != index.offset
+        ):
+            raise DecodeError(
+                "the index of a table is not where its footer says", offset=len(view) - FOOTER
+            )
         block(_contents(view, meta))
         guide = block(_contents(view, index))
         at, above = 0, None
@@ -128,7 +142,10 @@ def contents(data: Any, format: str = FORMAT) -> Iterator[Contents]:
             yield _contents(view, handle)._replace(above=above, upto=upto)
             at, above = handle.offset + handle.size + TRAILER, upto
         if at != meta.offset:
-            raise DecodeError(f"the blocks of a table end at {at}, and its metaindex begins at {meta.offset}", offset=at)
+            raise DecodeError(
+                f"the blocks of a table end at {at}, and its metaindex begins at {meta.offset}",
+                offset=at,
+            )
     except DecodeError as error:
         error.format = format  # whatever the block was packed with
         raise
@@ -182,7 +199,11 @@ def items(data: Any, format: str = FORMAT) -> Iterator[tuple[bytes, bytes]]:
 
 def _footer(tail: bytes, base: int) -> tuple[Handle, Handle]:
     if len(tail) != FOOTER or not is_table(tail):
-        raise DecodeError("no table: the magic at its end is missing", format=FORMAT, offset=base + max(len(tail) - len(MAGIC), 0))
+        raise DecodeError(
+            "no table: the magic at its end is missing",
+            format=FORMAT,
+            offset=base + max(len(tail) - len(MAGIC), 0),
+        )
     numbers, at = [], 0
     try:
         for _ in range(4):
@@ -192,7 +213,11 @@ def _footer(tail: bytes, base: int) -> tuple[Handle, Handle]:
         raise problem(fault.status, base + fault.offset, FORMAT) from None
     handles = Handle(*numbers[:2]), Handle(*numbers[2:])
     if _foot(*handles) != tail:
-        raise DecodeError("the footer of a table has more than two handles and the magic", format=FORMAT, offset=base)
+        raise DecodeError(
+            "the footer of a table has more than two handles and the magic",
+            format=FORMAT,
+            offset=base,
+        )
     return handles
 
 
@@ -210,7 +235,10 @@ def _handle(guide: Block, i: int, at: int, stop: int) -> Handle:
     except Fault as fault:
         raise guide.contents.fault(fault.status, int(guide.starts[i]) + fault.offset) from None
     if after != len(value) or offset != at or size > stop - at - TRAILER:
-        why = f"the index of a table has a block of {size} bytes at {offset}, where one should follow at {at}"
+        why = (
+            f"the index of a table has a block of {size} bytes at {offset}, where one should follow"
+            f" at {at}"
+        )
         raise DecodeError(why, offset=guide.contents.offset)
     return Handle(offset, size)
 
@@ -218,7 +246,9 @@ def _handle(guide: Block, i: int, at: int, stop: int) -> Handle:
 def _contents(view: memoryview, handle: Handle) -> Contents:
     start, stop = handle.offset, handle.offset + handle.size
     if stop + TRAILER > len(view) - FOOTER:
-        raise TruncatedError(f"a block of {handle.size} bytes, and the table ends at {len(view)}", offset=start)
+        raise TruncatedError(
+            f"a block of {handle.size} bytes, and the table ends at {len(view)}", offset=start
+        )
     (stored,) = struct.unpack("<I", view[stop + 1 : stop + TRAILER])
     if mask(crc32c(view[start : stop + 1])) != stored:
         raise ChecksumError("a block of the table does not match its checksum", offset=start)
@@ -229,14 +259,22 @@ def _contents(view: memoryview, handle: Handle) -> Contents:
         except DecodeError as error:
             raise error.add(base=start) from None
     elif kind != PLAIN:
-        raise DecodeError(f"a block of the unknown type {kind}; plain ({PLAIN}) and Snappy ({SNAPPY}) are known", offset=stop)
+        raise DecodeError(
+            f"a block of the unknown type {kind}; plain ({PLAIN}) and Snappy ({SNAPPY}) are known",
+            offset=stop,
+        )
     if len(data) > LARGEST:
         raise LimitError(f"a block of {len(data)} bytes; the limit is {LARGEST}", offset=start)
     return Contents(data, start, kind == SNAPPY)
 
 
-def write(items: Iterable[tuple[bytes, bytes]], compress: Callable[[bytes], bytes] | None = None, block_size: int = _BLOCK) -> bytes:
-    """A table of these items, whose keys ascend: byte for byte what TensorFlow writes. `compress` makes raw Snappy of every block.
+def write(
+    items: Iterable[tuple[bytes, bytes]],
+    compress: Callable[[bytes], bytes] | None = None,
+    block_size: int = _BLOCK,
+) -> bytes:
+    """A table of these items, whose keys ascend: byte for byte what TensorFlow writes. `compress`
+    makes raw Snappy of every block.
 
     >>> len(write([]))
     74
@@ -247,7 +285,10 @@ def write(items: Iterable[tuple[bytes, bytes]], compress: Callable[[bytes], byte
     pending: Handle | None = None
     for key, value in items:
         if last is not None and key <= last:
-            raise EncodeError(f"the keys of a table must ascend, and {key!r:.60} comes after {last!r:.60}", format=FORMAT)
+            raise EncodeError(
+                f"the keys of a table must ascend, and {key!r:.60} comes after {last!r:.60}",
+                format=FORMAT,
+            )
         if pending is not None and last is not None:
             guide.add(_separator(last, key), _place(pending))
             pending = None
@@ -282,12 +323,16 @@ class _Writer:
             self._restarts.append(len(self._out))
         elif self.count:
             shared = _shared(self._last, key)
-        self._out += varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        self._out += (
+            varint(shared) + varint(len(key) - shared) + varint(len(value)) + key[shared:] + value
+        )
         self.count += 1
         self._last = key
 
     def finish(self) -> bytes:
-        return bytes(self._out) + struct.pack(f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts))
+        return bytes(self._out) + struct.pack(
+            f"<{len(self._restarts) + 1}I", *self._restarts, len(self._restarts)
+        )
 
 
 def _append(out: bytearray, block: bytes, compress: Callable[[bytes], bytes] | None) -> Handle:
@@ -321,7 +366,11 @@ def _separator(last: bytes, next: bytes) -> bytes:
     (b'layer_2', b'abc')
     """
     shared = _shared(last, next)
-    if shared < min(len(last), len(next)) and last[shared] < 0xFF and last[shared] + 1 < next[shared]:
+    if (
+        shared < min(len(last), len(next))
+        and last[shared] < 0xFF
+        and last[shared] + 1 < next[shared]
+    ):
         return last[:shared] + bytes([last[shared] + 1])
     return last
 

@@ -1,7 +1,9 @@
-"""Protobuf messages of which only a little is wanted: fields by number, everything else skipped, nothing read that is not needed.
+"""Protobuf messages of which only a little is wanted: fields by number, everything else skipped,
+nothing read that is not needed.
 
-A SavedModel's graph may take hundreds of megabytes, of which its signatures need a few hundred bytes. So a file is read through a small
-window that moves to where the next field is, and the number of fields that are looked at is bounded.
+A SavedModel's graph may take hundreds of megabytes, of which its signatures need a few hundred
+bytes. So a file is read through a small window that moves to where the next field is, and the
+number of fields that are looked at is bounded.
 """
 
 from __future__ import annotations
@@ -71,16 +73,26 @@ class Reader:
             self._left -= 1
             if self._left < 0:
                 raise LimitError(
-                    f"more than {self.limits.names * _FIELDS:,} fields to look at; tw.Limits(names=...) allows more",
+                    f"more than {self.limits.names * _FIELDS:,} fields to look at;"
+                    " tw.Limits(names=...) allows more",
                     format=self.format,
                     offset=field.offset,
                 )
             yield field
 
-    def take(self, span: Span, once: Sequence[int] = (), many: Sequence[int] = (), numbers: Sequence[int] = ()) -> dict[int, Any]:
-        """Fields by number: those of `once` as (start, stop) or None, those of `many` as a list of them, those of `numbers` as int, 0 if
-        they are not there. Whatever else the message has is skipped: newer versions of TensorFlow may have added it."""
-        found: dict[int, Any] = dict.fromkeys(once) | {number: [] for number in many} | dict.fromkeys(numbers, 0)
+    def take(
+        self,
+        span: Span,
+        once: Sequence[int] = (),
+        many: Sequence[int] = (),
+        numbers: Sequence[int] = (),
+    ) -> dict[int, Any]:
+        """Fields by number: those of `once` as (start, stop) or None, those of `many` as a list of
+        them, those of `numbers` as int, 0 if they are not there. Whatever else the message has is
+        skipped: newer versions of TensorFlow may have added it."""
+        found: dict[int, Any] = (
+            dict.fromkeys(once) | {number: [] for number in many} | dict.fromkeys(numbers, 0)
+        )
         seen = set()
         for field in self.fields(span):
             number = field.number
@@ -108,7 +120,11 @@ class Reader:
 
     def raw(self, span: Span) -> bytes:
         """The bytes themselves."""
-        return self._view.piece(*span) if isinstance(self._view, _Window) else bytes(self._view[slice(*span)])
+        return (
+            self._view.piece(*span)
+            if isinstance(self._view, _Window)
+            else bytes(self._view[slice(*span)])
+        )
 
     def entries(self, spans: Sequence[Span]) -> dict[str, Span]:
         """A map's entries. One without a value is one of an empty message, as protobuf has it."""
@@ -117,12 +133,16 @@ class Reader:
             entry = self.take(span, once=(1, 2))
             key = self.text(entry[1])
             if key in found:
-                raise DecodeError(f"the name {key!r:.60} stands twice", format=self.format, offset=span[0])
+                raise DecodeError(
+                    f"the name {key!r:.60} stands twice", format=self.format, offset=span[0]
+                )
             found[key] = entry[2] or (span[1], span[1])
         return found
 
     def deeper(self, depth: int, span: Span) -> int:
         """One level further down; too many of them are an error, and not the end of the stack."""
         if depth >= _DEPTH:
-            raise LimitError(f"messages nested more than {_DEPTH} deep", format=self.format, offset=span[0])
+            raise LimitError(
+                f"messages nested more than {_DEPTH} deep", format=self.format, offset=span[0]
+            )
         return depth + 1

@@ -2,16 +2,18 @@
 
     93 "NUMPY" | version 1 0 | u16 length | {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } spaces, newline | data | trailer
 
-The header is NumPy's, padded so that the data begins at a multiple of 64. It is a Python literal; we read the part of Python that NumPy
-writes, by hand, and nothing else. Versions 2 and 3 have a u32 length, and 3 is UTF-8, which matters for names of fields only. Errors know
-their place, and leave the format to the caller: npz files are made of these, too.
+The header is NumPy's, padded so that the data begins at a multiple of 64. It is a Python literal;
+we read the part of Python that NumPy writes, by hand, and nothing else. Versions 2 and 3 have a u32
+length, and 3 is UTF-8, which matters for names of fields only. Errors know their place, and leave
+the format to the caller: npz files are made of these, too.
 
 NumPy stops reading at the end of the data. So what it cannot say stands behind it, in a trailer
 
     JSON text | u64 length of the text | u32 CRC32C of text and length | 93 "TWIRE1" 0a
 
-and a header that has one behind it says so by MARK, right behind its closing brace: white space to everybody else. Cut off the trailer, or
-make it part of the data by another shape, and the mark tells. Without a mark nothing may follow the data.
+and a header that has one behind it says so by MARK, right behind its closing brace: white space to
+everybody else. Cut off the trailer, or make it part of the data by another shape, and the mark
+tells. Without a mark nothing may follow the data.
 """
 
 from __future__ import annotations
@@ -34,8 +36,14 @@ _DIGITS = 21
 """NumPy leaves room for a first dimension of so many digits, so that a file can grow."""
 
 _N = b"(?:0|[1-9][0-9]{0,17})"
-_PLAIN = re.compile(rb"""\{'descr': '([^'"\\\n]*)', 'fortran_order': (True|False), 'shape': \((|N,|(?:N, )+N)\), \}""".replace(b"N", _N))
-"""The dict as NumPy spells it, which is what most files have; the same as the careful way, and quicker."""
+_PLAIN = re.compile(
+    rb"""\{'descr': '([^'"\\\n]*)', 'fortran_order': (True|False), 'shape': \((|N,|(?:N, )+N)\), \}""".replace(
+        b"N", _N
+    )
+)
+"""The dict as NumPy spells it, which is what most files have; the same as the careful way, and
+quicker.
+"""
 _SPACE = rb"(?:[ \t\r\n]|#[^\n]*(?:\n|\Z))*"
 """White space and comments."""
 _OPEN = re.compile(_SPACE + rb"\{")
@@ -73,7 +81,8 @@ def write(descr: str, shape: tuple[int, ...], marked: bool = False) -> bytes:
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
     text += MARK if marked else b""
     text += b" " * (_DIGITS - len(str(shape[0])) if shape else 0)
-    size = len(text) + 1 + ALIGN - (10 + len(text) + 1) % ALIGN  # a whole line of spaces where none is needed, as NumPy has it
+    # a whole line of spaces where none is needed, as NumPy has it
+    size = len(text) + 1 + ALIGN - (10 + len(text) + 1) % ALIGN
     return MAGIC + b"\x01\x00" + size.to_bytes(2, "little") + text.ljust(size - 1) + b"\n"
 
 
@@ -85,13 +94,17 @@ def size(head: bytes | memoryview, most: int, base: int = 0) -> int:
     if len(start) < 10:
         raise TruncatedError("shorter than any npy header", offset=base + len(start))
     if start[6] not in (1, 2, 3) or start[7]:
-        raise DecodeError(f"npy version {start[6]}.{start[7]}; there are 1.0, 2.0 and 3.0", offset=base + 6)
+        raise DecodeError(
+            f"npy version {start[6]}.{start[7]}; there are 1.0, 2.0 and 3.0", offset=base + 6
+        )
     wide = start[6] > 1
     if wide and len(start) < 12:
         raise TruncatedError("shorter than any npy header", offset=base + len(start))
     count = int.from_bytes(start[8:12] if wide else start[8:10], "little")
     if count > most:
-        raise LimitError(f"a header of {count} bytes; Limits(npy_header=...) allows {most}", offset=base + 8)
+        raise LimitError(
+            f"a header of {count} bytes; Limits(npy_header=...) allows {most}", offset=base + 8
+        )
     return (12 if wide else 10) + count
 
 
@@ -112,7 +125,9 @@ def read(head: bytes | memoryview, base: int = 0) -> Header:
 
 
 def _careful(text: bytes, start: int, base: int = 0) -> tuple[str, bool, tuple[int, ...], int]:
-    """(descr, fortran_order, shape, where the dict ends), in any spelling that Python allows and somebody might use."""
+    """(descr, fortran_order, shape, where the dict ends), in any spelling that Python allows and
+    somebody might use.
+    """
 
     def bad(why: str, where: int) -> DecodeError:
         return DecodeError(why, offset=base + min(where, len(text)))
@@ -132,7 +147,9 @@ def _careful(text: bytes, start: int, base: int = 0) -> tuple[str, bool, tuple[i
         found[name], at = _value(text, key.end(), name, bad)
         after = _COMMA.match(text, at) if len(found) < 3 else _CLOSE.match(text, at)
         if after is None:
-            raise bad(f"{'no comma' if len(found) < 3 else 'no brace'} behind {name} in the header", at)
+            raise bad(
+                f"{'no comma' if len(found) < 3 else 'no brace'} behind {name} in the header", at
+            )
         at = after.end()
     return found["descr"], found["fortran_order"], found["shape"], at
 
@@ -203,7 +220,9 @@ def read_trailer(data: bytes | memoryview, base: int) -> Any:
     if end < 0 or bytes(data[-len(TRAILER) :]) != TRAILER:
         raise TruncatedError("the trailer behind the data is not whole", offset=base + len(data))
     if int.from_bytes(data[end : end + 8], "little") != end:
-        raise DecodeError("the trailer behind the data has another length than it says", offset=base + end)
+        raise DecodeError(
+            "the trailer behind the data has another length than it says", offset=base + end
+        )
     if kernels.crc32c(data[: end + 8]) != int.from_bytes(data[end + 8 : end + 12], "little"):
         raise ChecksumError("the trailer behind the data does not match its checksum", offset=base)
     return jsontext.parse(data[:end], FORMAT, base)

@@ -22,7 +22,9 @@ class Field(NamedTuple):
     offset: int
 
 
-def fields(view: memoryview, format: str, start: int = 0, end: int | None = None) -> Iterator[Field]:
+def fields(
+    view: memoryview, format: str, start: int = 0, end: int | None = None
+) -> Iterator[Field]:
     """The fields of a message that has no kernel of its own, one by one, in the order of the bytes.
 
     >>> [(f.number, f.value) for f in fields(memoryview(b"\\x08\\x05\\x12\\x02ab"), "any")]

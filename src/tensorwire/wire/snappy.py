@@ -1,4 +1,6 @@
-"""Raw Snappy blocks, read without any package: old checkpoints and compressed record files are full of them."""
+"""Raw Snappy blocks, read without any package: old checkpoints and compressed record files are full
+of them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def decode(data: Any, limit: int = LARGEST) -> bytes:
     b'abcabcabca'
     >>> decode(b"\\x09\\x08abc\\x0d\\x03")
     Traceback (most recent call last):
-    tensorwire._errors.DecodeError: more data than the length at the start says (format snappy, byte 5)
+    tensorwire._errors.DecodeError: more data than the length at the start says (format snappy, byte
+    5)
     """
     status, offset, out = kernels.snappy_decode(data, limit)
     if out is None:
@@ -48,7 +51,8 @@ def longest(size: int) -> int:
 
 
 def prefix(data: Any, whole: int, count: int) -> bytes:
-    """The first `count` bytes of a block of `whole` bytes, as far as `data`, its beginning, has them; nothing if it is no Snappy.
+    """The first `count` bytes of a block of `whole` bytes, as far as `data`, its beginning, has
+    them; nothing if it is no Snappy.
 
     Not a kernel, as only a dozen bytes are wanted, to see what a file is.
 

@@ -1,15 +1,23 @@
-"""What can be wrong with a protobuf message or a record, in words; the numbers are those of native/src/protobuf.h."""
+"""What can be wrong with a protobuf message or a record, in words; the numbers are those of
+native/src/protobuf.h.
+"""
 
 from __future__ import annotations
 
 from .._errors import ChecksumError, DecodeError, LimitError, TruncatedError
 
-TRUNCATED, BAD_VARINT, BAD_TAG, UNKNOWN_FIELD, REPEATED, NEGATIVE_DIM, TOO_MANY_DIMS, BAD_UTF8 = range(1, 9)
-BAD_PACKED, OUT_OF_RANGE, TOO_FEW, TOO_MANY, BAD_BOOL, MIXED_FIELDS, BAD_GROUP, NO_SPACE = range(9, 17)
+TRUNCATED, BAD_VARINT, BAD_TAG, UNKNOWN_FIELD, REPEATED, NEGATIVE_DIM, TOO_MANY_DIMS, BAD_UTF8 = (
+    range(1, 9)
+)
+BAD_PACKED, OUT_OF_RANGE, TOO_FEW, TOO_MANY, BAD_BOOL, MIXED_FIELDS, BAD_GROUP, NO_SPACE = range(
+    9, 17
+)
 WRONG_KIND, WRONG_LENGTH, BAD_LENGTH_CRC, BAD_DATA_CRC, TOO_LONG = range(17, 22)
 BAD_COPY, OVERRUN, OVER_LIMIT = range(30, 33)
 BAD_OFFSET, WRONG_MESSAGE, NESTED, SHARED, BAD_LAYOUT = range(40, 45)
-BAD_JSON, BAD_NUMBER, NOT_INTEGER, NOT_BOOL, RAGGED, WRONG_SHAPE, MIXED_DEPTH, TOO_DEEP = range(50, 58)
+BAD_JSON, BAD_NUMBER, NOT_INTEGER, NOT_BOOL, RAGGED, WRONG_SHAPE, MIXED_DEPTH, TOO_DEEP = range(
+    50, 58
+)
 BAD_RESTARTS, BAD_PREFIX, KEY_ORDER, TOO_LARGE, NO_DTYPE, NO_SHARD, WRONG_SIZE = range(60, 67)
 
 PROBLEMS = {
@@ -41,7 +49,10 @@ PROBLEMS = {
     WRONG_MESSAGE: "this is not one of Arrow's messages, or not one that is read here",
     NESTED: "types nested more than 64 deep",
     SHARED: "more is said than the message has room for: its parts are used again and again",
-    BAD_LAYOUT: "a length is negative, or a buffer lies outside of the message's body or inside of another one",
+    BAD_LAYOUT: (
+        "a length is negative, or a buffer lies outside of the message's body or inside of"
+        " another one"
+    ),
     BAD_JSON: "not JSON: something else should stand here",
     BAD_NUMBER: "no number, or not one that JSON has",
     NOT_INTEGER: "a number with a point or an exponent where only integers are",

@@ -1,8 +1,10 @@
-"""TensorProto, TensorFlow's own message for one tensor: `dtype`, `tensor_shape`, and the values in `tensor_content` or in a typed field.
+"""TensorProto, TensorFlow's own message for one tensor: `dtype`, `tensor_shape`, and the values in
+`tensor_content` or in a typed field.
 
-Strict (the default) accepts what means exactly one tensor: all the values and no more, or one value that fills the shape ("splat", within
-limits). `tf_compat` accepts what TensorFlow accepts: too few values repeat the last one, none means zeros, too many are cut, values
-in another type's field are ignored, numbers wrap.
+Strict (the default) accepts what means exactly one tensor: all the values and no more, or one value
+that fills the shape ("splat", within limits). `tf_compat` accepts what TensorFlow accepts: too few
+values repeat the last one, none means zeros, too many are cut, values in another type's field are
+ignored, numbers wrap.
 """
 
 from __future__ import annotations
@@ -35,19 +37,27 @@ class Message(NamedTuple):
     counts: tuple[int, ...]
     """Values in each typed field, by field number."""
     strings_at: int | None
-    """Where the first string_val begins, if the scan stopped there; the rest has not been looked at."""
+    """Where the first string_val begins, if the scan stopped there; the rest has not been looked
+    at.
+    """
 
 
 def scan(view: memoryview, strict: bool, stop_at_strings: bool = True) -> Message:
     """Walks the message, all of it or up to the first string_val."""
-    code, at, dtype, shape, unknown, name_at, name_size, has_content, content, size, counts = kernels.tensor_scan(
-        view, strict, stop_at_strings
+    code, at, dtype, shape, unknown, name_at, name_size, has_content, content, size, counts = (
+        kernels.tensor_scan(view, strict, stop_at_strings)
     )
     if code:
         raise problem(code, at, FORMAT)
     name = bytes(view[name_at : name_at + name_size])
     return Message(
-        dtype, shape, unknown, name, (content, size) if has_content else None, counts, at if stop_at_strings and counts[8] else None
+        dtype,
+        shape,
+        unknown,
+        name,
+        (content, size) if has_content else None,
+        counts,
+        at if stop_at_strings and counts[8] else None,
     )
 
 
@@ -58,7 +68,14 @@ def check_shape(message: Message, strict: bool, itemsize: int) -> int:
     return validate.elements(message.shape, DecodeError, itemsize)
 
 
-def numbers(view: memoryview, message: Message, row: dtypes.DType, strict: bool, limits: Limits, copy: bool | None) -> Array:
+def numbers(
+    view: memoryview,
+    message: Message,
+    row: dtypes.DType,
+    strict: bool,
+    limits: Limits,
+    copy: bool | None,
+) -> Array:
     """The values of a dense tensor of numbers."""
     count = check_shape(message, strict, row.numpy.itemsize)
     counts, content = message.counts, message.content
@@ -66,14 +83,27 @@ def numbers(view: memoryview, message: Message, row: dtypes.DType, strict: bool,
         wrong = [field for field in _VALUE_FIELDS if counts[field] and field != row.field]
         if wrong or (content is not None and counts[row.field]):
             where = f"field {wrong[0]}" if wrong else "tensor_content and a typed field at once"
-            raise DecodeError(f"values of {row.name} in {where}; tf_compat=True reads what TensorFlow would", format=FORMAT)
-    if content is not None and (content[1] or not counts[row.field]) and not (content[1] == 0 and count and not strict):
+            raise DecodeError(
+                f"values of {row.name} in {where}; tf_compat=True reads what TensorFlow would",
+                format=FORMAT,
+            )
+    if (
+        content is not None
+        and (content[1] or not counts[row.field])
+        and not (content[1] == 0 and count and not strict)
+    ):
         return _content(view, message.shape, content, row, count, strict, copy)
     return _typed(view, message.shape, row, count, counts[row.field], strict, limits, copy)
 
 
 def _content(
-    view: memoryview, shape: tuple[int, ...], content: tuple[int, int], row: dtypes.DType, count: int, strict: bool, copy: bool | None
+    view: memoryview,
+    shape: tuple[int, ...],
+    content: tuple[int, int],
+    row: dtypes.DType,
+    count: int,
+    strict: bool,
+    copy: bool | None,
 ) -> Array:
     offset, size = content
     if count == 0 and not strict:
@@ -81,7 +111,10 @@ def _content(
     if size != count * row.numpy.itemsize:
         kind = TruncatedError if size < count * row.numpy.itemsize else DecodeError
         raise kind(
-            f"{row.name} {list(shape)} takes {count * row.numpy.itemsize} bytes of content, not {size}", format=FORMAT, offset=offset
+            f"{row.name} {list(shape)} takes {count * row.numpy.itemsize} bytes of content, not"
+            f" {size}",
+            format=FORMAT,
+            offset=offset,
         )
     if size and (row.name == "bool" or (strict and row.bits < 8)):
         bad = dtypes.noncanonical(row, np.frombuffer(view, np.uint8, size, offset))
@@ -91,7 +124,14 @@ def _content(
 
 
 def _typed(
-    view: memoryview, shape: tuple[int, ...], row: dtypes.DType, count: int, found: int, strict: bool, limits: Limits, copy: bool | None
+    view: memoryview,
+    shape: tuple[int, ...],
+    row: dtypes.DType,
+    count: int,
+    found: int,
+    strict: bool,
+    limits: Limits,
+    copy: bool | None,
 ) -> Array:
     pair = 2 if row.numpy.kind == "c" else 1
     if strict:
@@ -100,19 +140,26 @@ def _typed(
         if found < count * pair and found != pair:
             what = "no values" if not found else f"{found // pair} of {count} values"
             raise TruncatedError(
-                f"{what} for the shape {list(shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view)
+                f"{what} for the shape {list(shape)}; tf_compat=True fills up as TensorFlow does",
+                format=FORMAT,
+                offset=len(view),
             )
     room = min(found // pair, count)
     size = count * row.numpy.itemsize
     _allow(size, view, limits)
     if copy is False and count:
-        raise DecodeError("copy=False, but typed values must be converted; leave copy out", format=FORMAT)
+        raise DecodeError(
+            "copy=False, but typed values must be converted; leave copy out", format=FORMAT
+        )
     low, high = dtypes.bounds(row)
-    code, at, _, raw = kernels.typed_vals(view, row.field, strict, row.numpy.itemsize // pair, low, high, room * pair)
+    code, at, _, raw = kernels.typed_vals(
+        view, row.field, strict, row.numpy.itemsize // pair, low, high, room * pair
+    )
     if code:
         raise problem(code, at, FORMAT)
     values: Array = raw.view(row.numpy)
-    if row.bits < 8 and row.field == 7:  # in memory the upper bits of an int4 are zero, also of a negative one
+    # in memory the upper bits of an int4 are zero, also of a negative one
+    if row.bits < 8 and row.field == 7:
         values = (raw & ((1 << row.bits) - 1)).view(row.numpy)
     if room < count:
         full: Array = np.zeros(count, row.numpy)
@@ -124,22 +171,31 @@ def _typed(
     return values if copy else memory.read_only(values)
 
 
-def strings(view: memoryview, message: Message, strict: bool, limits: Limits) -> tuple[tuple[int, ...], Array, Array]:
+def strings(
+    view: memoryview, message: Message, strict: bool, limits: Limits
+) -> tuple[tuple[int, ...], Array, Array]:
     """(shape, data, offsets) of a string tensor, from string_val or from tensor_content."""
     count = check_shape(message, strict, 1)
     _allow(8 * count, view, limits)
-    if message.strings_at is not None and message.content is None and not any(message.counts[field] for field in _VALUE_FIELDS - {8}):
+    if (
+        message.strings_at is not None
+        and message.content is None
+        and not any(message.counts[field] for field in _VALUE_FIELDS - {8})
+    ):
         quick = _string_vals(view, message.strings_at, count, limits)
         if quick is not None:
             return message.shape, *quick
-    whole = scan(view, strict, stop_at_strings=False)  # the shape or the content may stand behind the strings
+    # the shape or the content may stand behind the strings
+    whole = scan(view, strict, stop_at_strings=False)
     count = check_shape(whole, strict, 1)
     found, content = whole.counts[8], whole.content
     if strict:
         wrong = [field for field in _VALUE_FIELDS if whole.counts[field] and field != 8]
         if wrong or (content is not None and found):
             where = f"field {wrong[0]}" if wrong else "tensor_content and string_val at once"
-            raise DecodeError(f"strings in {where}; tf_compat=True reads what TensorFlow would", format=FORMAT)
+            raise DecodeError(
+                f"strings in {where}; tf_compat=True reads what TensorFlow would", format=FORMAT
+            )
     if content is not None and content[1] and count:
         return whole.shape, *_string_content(view, content, count)
     if content is not None and content[1] and strict:
@@ -149,7 +205,9 @@ def strings(view: memoryview, message: Message, strict: bool, limits: Limits) ->
     if strict and found < count and found != 1:
         what = "no strings" if not found else f"{found} of {count} strings"
         raise TruncatedError(
-            f"{what} for the shape {list(whole.shape)}; tf_compat=True fills up as TensorFlow does", format=FORMAT, offset=len(view)
+            f"{what} for the shape {list(whole.shape)}; tf_compat=True fills up as TensorFlow does",
+            format=FORMAT,
+            offset=len(view),
         )
     stored = min(found, count)
     code, at, _, used, data, offsets = kernels.parse_string_vals(view, 0, False, stored, len(view))
@@ -158,8 +216,12 @@ def strings(view: memoryview, message: Message, strict: bool, limits: Limits) ->
     return whole.shape, *_fill(data[:used], offsets, count, view, limits)
 
 
-def _string_vals(view: memoryview, start: int, count: int, limits: Limits) -> tuple[Array, Array] | None:
-    """The usual case in one pass: exactly `count` strings up to the end of the message. None if it is another case."""
+def _string_vals(
+    view: memoryview, start: int, count: int, limits: Limits
+) -> tuple[Array, Array] | None:
+    """The usual case in one pass: exactly `count` strings up to the end of the message. None if it
+    is another case.
+    """
     room = len(view) - start - 2 * count  # each string has a tag and a length
     if room < 0:
         return None
@@ -170,7 +232,9 @@ def _string_vals(view: memoryview, start: int, count: int, limits: Limits) -> tu
 def _string_content(view: memoryview, content: tuple[int, int], count: int) -> tuple[Array, Array]:
     offset, size = content
     if count > size:
-        raise TruncatedError(f"{size} bytes of content for {count} strings", format=FORMAT, offset=offset)
+        raise TruncatedError(
+            f"{size} bytes of content for {count} strings", format=FORMAT, offset=offset
+        )
     inner = view[offset : offset + size]
     code, at, offsets = kernels.parse_string_lengths(inner, count)
     if code:
@@ -178,7 +242,9 @@ def _string_content(view: memoryview, content: tuple[int, int], count: int) -> t
     return np.frombuffer(inner, np.uint8)[at:].copy(), offsets
 
 
-def _fill(data: Array, offsets: Array, count: int, view: memoryview, limits: Limits) -> tuple[Array, Array]:
+def _fill(
+    data: Array, offsets: Array, count: int, view: memoryview, limits: Limits
+) -> tuple[Array, Array]:
     """Repeats the last string until there are `count`; none means empty strings."""
     stored = len(offsets) - 1
     missing = count - stored
@@ -213,6 +279,7 @@ def string_header(shape: tuple[int, ...], content: int = -1) -> bytes:
 def check_size(size: int) -> None:
     if size > MAX_MESSAGE:
         raise EncodeError(
-            f"{size} bytes do not fit a TensorProto, which ends at 2 GiB (TensorFlow crashes there); safetensors has no such limit",
+            f"{size} bytes do not fit a TensorProto, which ends at 2 GiB (TensorFlow crashes"
+            " there); safetensors has no such limit",
             format=FORMAT,
         )

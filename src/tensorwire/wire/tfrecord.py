@@ -1,4 +1,6 @@
-"""The framing of TFRecord: `u64 length | u32 masked crc of the length | data | u32 masked crc of the data`, little-endian."""
+"""The framing of TFRecord: `u64 length | u32 masked crc of the length | data | u32 masked crc of
+the data`, little-endian.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def length(head: bytes) -> int:
     """The length that a header gives, once its checksum holds."""
     size, crc = struct.unpack("<QI", head)
     if mask(crc32c(head[:8])) != crc:
-        raise ChecksumError("the length of a record does not match its checksum", format="tfrecord", offset=8)
+        raise ChecksumError(
+            "the length of a record does not match its checksum", format="tfrecord", offset=8
+        )
     return int(size)
 
 
@@ -44,7 +48,9 @@ def is_header(head: bytes) -> bool:
     >>> is_header(header(3)), is_header(b"PK")
     (True, False)
     """
-    return len(head) >= HEADER and mask(crc32c(head[:8])) == int.from_bytes(head[8:HEADER], "little")
+    return len(head) >= HEADER and mask(crc32c(head[:8])) == int.from_bytes(
+        head[8:HEADER], "little"
+    )
 
 
 def length_at(data: Any, offset: int) -> int:
@@ -55,4 +61,6 @@ def length_at(data: Any, offset: int) -> int:
 def check(data: Any, foot: bytes) -> None:
     """Whether the data is what was written."""
     if mask(crc32c(data)) != struct.unpack("<I", foot)[0]:
-        raise ChecksumError("the data of a record does not match its checksum", format="tfrecord", offset=HEADER)
+        raise ChecksumError(
+            "the data of a record does not match its checksum", format="tfrecord", offset=HEADER
+        )

@@ -1,7 +1,9 @@
-"""Thrift's compact protocol, which Parquet's headers are written in: reading only, and as the C++ library reads it.
+"""Thrift's compact protocol, which Parquet's headers are written in: reading only, and as the C++
+library reads it.
 
-A struct has fields by numbers, each with its type. A shape says which fields are known: of a list it says what is in it, which must be what
-the bytes say, because the library does not look. What is not known, or of another type, is skipped.
+A struct has fields by numbers, each with its type. A shape says which fields are known: of a list
+it says what is in it, which must be what the bytes say, because the library does not look. What is
+not known, or of another type, is skipped.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ class Reader:
             for _ in range(count):
                 self._value(inside, depth + 1)
             return None
-        raise self._bad(f"a value of the type {kind}, which Parquet does not use, or nested too deep")
+        raise self._bad(
+            f"a value of the type {kind}, which Parquet does not use, or nested too deep"
+        )
 
     def _byte(self) -> int:
         if self.at >= len(self.data):

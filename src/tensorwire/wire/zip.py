@@ -1,14 +1,18 @@
-"""zip archives, as far as npz files need them: members that are stored or deflated, one after the other, and a directory at the end.
+"""zip archives, as far as npz files need them: members that are stored or deflated, one after the
+other, and a directory at the end.
 
     local header | name | extra | data [| descriptor]   for each member
     directory entry | name | extra | comment            for each member
     [zip64 end | zip64 locator] | end
 
-Everything is said twice, in a member's local header and in the directory, so the two must agree, and a flipped bit shows. Members lie back
-to back from byte 0 to the directory, and nothing follows the end: no byte belongs to two members, or to none. What does not matter for the
-data is not looked at (times, permissions, comments of members). Sizes, places and counts past 32 and 16 bits are zip64's.
+Everything is said twice, in a member's local header and in the directory, so the two must agree,
+and a flipped bit shows. Members lie back to back from byte 0 to the directory, and nothing follows
+the end: no byte belongs to two members, or to none. What does not matter for the data is not looked
+at (times, permissions, comments of members). Sizes, places and counts past 32 and 16 bits are
+zip64's.
 
-Bytes and places only: whoever calls has a function that reads, packs and unpacks, and names are bytes.
+Bytes and places only: whoever calls has a function that reads, packs and unpacks, and names are
+bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ STORED, DEFLATED = 0, 8
 UTF8, DESCRIPTOR = 1 << 11, 1 << 3
 _FLAGS = UTF8 | DESCRIPTOR | 0b110
 """Those that we understand; two of them only say how hard deflate tried."""
-_LOCAL = struct.Struct("<4sHHHIIIIHH")  # signature, version, flags, method, time, CRC, packed, size, name, extra
+# signature, version, flags, method, time, CRC, packed, size, name, extra
+_LOCAL = struct.Struct("<4sHHHIIIIHH")
 _ENTRY = struct.Struct("<4sHHHHIIIIHHHHHII")
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -72,7 +77,17 @@ def local(member: Member, align: int = 1) -> bytes:
         extra += struct.pack("<HHH", _ALIGNMENT, pad - 4, align).ljust(pad, b"\0")
     sizes = (_MOST32, _MOST32) if large else (member.packed, member.size)
     version = 45 if large else 20
-    fixed = _LOCAL.pack(_SIGNATURES[0], version, member.flags, member.method, _1980, member.crc, *sizes, len(member.name), len(extra))
+    fixed = _LOCAL.pack(
+        _SIGNATURES[0],
+        version,
+        member.flags,
+        member.method,
+        _1980,
+        member.crc,
+        *sizes,
+        len(member.name),
+        len(extra),
+    )
     return fixed + member.name + extra
 
 
@@ -107,7 +122,9 @@ def members(read: Read, total: int, most: int) -> list[Member]:
     tail = bytes(read(start, total - start))
     count, size, at, stop = _find(read, tail, total)
     if count > most:
-        raise LimitError(f"{count} members, more than Limits(names=...) allows", offset=total - _END.size)
+        raise LimitError(
+            f"{count} members, more than Limits(names=...) allows", offset=total - _END.size
+        )
     if count * _ENTRY.size > size:
         raise DecodeError(f"{count} members in a directory of {size} bytes", offset=at)
     text = tail[at - start : stop - start] if at >= start else bytes(read(at, size))
@@ -117,7 +134,9 @@ def members(read: Read, total: int, most: int) -> list[Member]:
         member, place = _entry(text, place, at)
         found.append(member)
     if place != size:
-        raise DecodeError(f"{size - place} bytes behind the last entry of the directory", offset=at + place)
+        raise DecodeError(
+            f"{size - place} bytes behind the last entry of the directory", offset=at + place
+        )
     return _bounded(found, at)
 
 
@@ -125,19 +144,30 @@ def _find(read: Read, tail: bytes, total: int) -> tuple[int, int, int, int]:
     """(members, bytes of the directory, where it begins, where it ends)"""
     last = total - _END.size
     if last < 0 or tail[-_END.size : -_END.size + 4] != _SIGNATURES[2]:
-        raise TruncatedError("a zip ends in 'PK' 05 06 and 18 more bytes: this one is cut off, or has a comment", offset=max(last, 0))
+        raise TruncatedError(
+            "a zip ends in 'PK' 05 06 and 18 more bytes: this one is cut off, or has a comment",
+            offset=max(last, 0),
+        )
     _, disk, first, here, count, size, at, comment = _END.unpack_from(tail, len(tail) - _END.size)
     if disk or first or here != count or comment:
         raise DecodeError("a zip in several parts, or with a comment", offset=last)
     if count != _MOST16 and size != _MOST32 and at != _MOST32 and at + size == last:
         return count, size, at, last
     where = last - _LOCATOR.size
-    mark, disk, far, disks = _LOCATOR.unpack(bytes(read(where, _LOCATOR.size))) if where >= 0 else (b"", 0, 0, 0)
+    mark, disk, far, disks = (
+        _LOCATOR.unpack(bytes(read(where, _LOCATOR.size))) if where >= 0 else (b"", 0, 0, 0)
+    )
     if mark != _SIGNATURES[4] or disk or disks != 1 or far + _END64.size != where:
-        raise DecodeError("the directory of the zip does not end where its end begins", offset=max(where, 0))
-    mark, rest, _, _, disk, first, here, many, long, begin = _END64.unpack(bytes(read(far, _END64.size)))
+        raise DecodeError(
+            "the directory of the zip does not end where its end begins", offset=max(where, 0)
+        )
+    mark, rest, _, _, disk, first, here, many, long, begin = _END64.unpack(
+        bytes(read(far, _END64.size))
+    )
     if mark != _SIGNATURES[3] or rest != 44 or disk or first or here != many or begin + long != far:
-        raise DecodeError("the directory of the zip does not end where its zip64 end begins", offset=far)
+        raise DecodeError(
+            "the directory of the zip does not end where its zip64 end begins", offset=far
+        )
     if (min(many, _MOST16), min(long, _MOST32), min(begin, _MOST32)) != (count, size, at):
         raise DecodeError("the two ends of the zip disagree", offset=last)
     return many, long, begin, far
@@ -146,7 +176,9 @@ def _find(read: Read, tail: bytes, total: int) -> tuple[int, int, int, int]:
 def _entry(text: bytes, place: int, base: int) -> tuple[Member, int]:
     """(the member whose entry is at `place`, where the next one is)"""
     if len(text) - place < _ENTRY.size or text[place : place + 4] != _SIGNATURES[1]:
-        raise DecodeError("an entry of the directory begins with 'PK' 01 02", offset=base + min(place, len(text)))
+        raise DecodeError(
+            "an entry of the directory begins with 'PK' 01 02", offset=base + min(place, len(text))
+        )
     fields = _ENTRY.unpack_from(text, place)
     _, _, _, flags, method, _, crc, packed, size, names, extras, comments, disk, _, _, at = fields
     begin = place + _ENTRY.size
@@ -155,15 +187,22 @@ def _entry(text: bytes, place: int, base: int) -> tuple[Member, int]:
         raise DecodeError("an entry of the directory runs past its end", offset=base + place)
     name = text[begin : begin + names]
     if _MOST32 in (size, packed, at):
-        size, packed, at = _zip64(text[begin + names : begin + names + extras], (size, packed, at), base + begin)
+        size, packed, at = _zip64(
+            text[begin + names : begin + names + extras], (size, packed, at), base + begin
+        )
     member = Member(name, method, crc, packed, size, at, flags)
     if flags & ~_FLAGS or disk:
         why = "is encrypted" if flags & 1 else "has flags that we do not know"
         raise DecodeError(f"member {_shown(name)} {why}", offset=base + place)
     if method not in (STORED, DEFLATED):
-        raise DecodeError(f"member {_shown(name)} is packed by method {method}; we read stored and deflated ones", offset=base + place)
+        raise DecodeError(
+            f"member {_shown(name)} is packed by method {method}; we read stored and deflated ones",
+            offset=base + place,
+        )
     if method == STORED and packed != size:
-        raise DecodeError(f"member {_shown(name)} is stored, and has two sizes", offset=base + place)
+        raise DecodeError(
+            f"member {_shown(name)} is stored, and has two sizes", offset=base + place
+        )
     return member, stop
 
 
@@ -179,7 +218,9 @@ def _zip64(extra: bytes, values: tuple[int, ...], offset: int) -> list[int]:
                 return [next(numbers) if value == _MOST32 else value for value in values]
             break
         at += 4 + size
-    raise DecodeError("sizes that do not fit 32 bits, and no extra field that has them", offset=offset)
+    raise DecodeError(
+        "sizes that do not fit 32 bits, and no extra field that has them", offset=offset
+    )
 
 
 def _bounded(found: list[Member], directory: int) -> list[Member]:
@@ -193,12 +234,15 @@ def _bounded(found: list[Member], directory: int) -> list[Member]:
         raise DecodeError("something else before the first member", offset=0)
     if places and places[-1] > directory:
         raise DecodeError("a member begins behind the directory", offset=directory)
-    stops = dict(pairwise([*places, directory]))  # of two that begin at one place, one has no header there with its name
+    # of two that begin at one place, one has no header there with its name
+    stops = dict(pairwise([*places, directory]))
     return [Member(*one[:-1], stops[one.at]) for one in found]
 
 
 def data_at(read: Read, member: Member) -> int:
-    """Where a member's data begin: its local header must say what the directory says, and the data must end where the next one begins."""
+    """Where a member's data begin: its local header must say what the directory says, and the data
+    must end where the next one begins.
+    """
     at: int = member.at
     room = member.stop - at
     head = bytes(read(at, min(room, _LOCAL.size + len(member.name) + 64))) if room > 0 else b""
@@ -210,13 +254,19 @@ def data_at(read: Read, member: Member) -> int:
         raise bad("does not begin with 'PK' 03 04 where the directory says")
     _, _, flags, method, _, crc, packed, size, names, extras = _LOCAL.unpack_from(head)
     start: int = at + _LOCAL.size + names + extras
-    if head[_LOCAL.size : _LOCAL.size + names] != member.name or (flags, method) != (member.flags, member.method):
+    if head[_LOCAL.size : _LOCAL.size + names] != member.name or (flags, method) != (
+        member.flags,
+        member.method,
+    ):
         raise bad("is another one by its own header than by the directory")
     if _MOST32 in (packed, size) and start <= member.stop:
         extra = bytes(read(start - extras, extras))
         size, packed = _zip64(extra, (size, packed), start - extras)
     said, told = (crc, packed, size), (member.crc, member.packed, member.size)
-    later = flags & DESCRIPTOR and all(mine in (0, its) for mine, its in zip(said, told, strict=True))  # not known yet when it was written
+    # not known yet when it was written
+    later = flags & DESCRIPTOR and all(
+        mine in (0, its) for mine, its in zip(said, told, strict=True)
+    )
     if said != told and not later:
         raise bad("has another size or checksum by its own header than by the directory")
     left = member.stop - start - member.packed
@@ -227,9 +277,14 @@ def data_at(read: Read, member: Member) -> int:
         form = "<III" if len(text) == 12 else "<IQQ"
         if (form == "<IQQ" or max(told) <= _MOST32) and text == struct.pack(form, *told):
             return start
-        raise bad("has another size or checksum behind its data than by the directory", member.stop - left)
+        raise bad(
+            "has another size or checksum behind its data than by the directory", member.stop - left
+        )
     if left or flags & DESCRIPTOR:
-        raise bad("overlaps the next one" if left < 0 else "leaves bytes that belong to nobody", max(at, member.stop - max(left, 0)))
+        raise bad(
+            "overlaps the next one" if left < 0 else "leaves bytes that belong to nobody",
+            max(at, member.stop - max(left, 0)),
+        )
     return start
 
 

@@ -1,4 +1,5 @@
-"""`diff`: what is different between two tensor files of any format, tensor by tensor, without having both in memory.
+"""`diff`: what is different between two tensor files of any format, tensor by tensor, without
+having both in memory.
 
 values      two tensors of one name: how many elements differ, and by how much
 result      what was found, as a table or JSON
@@ -29,22 +30,28 @@ def diff(
     format: str | tuple[str, ...] | None = None,
     limits: Limits | None = None,
 ) -> Differences:
-    """What `b` has that `a` has not: tensors that are missing or extra, and for each other one its shape, dtype, kind and values.
+    """What `b` has that `a` has not: tensors that are missing or extra, and for each other one its
+    shape, dtype, kind and values.
 
-    `a` and `b` are whatever `tw.open` takes, each in its own format. `rename` gives the names of `a` the form that they have in `b` (rules
-    as those of `tw.convert`). Without a tolerance two tensors are equal if they are so to the bit. With `atol` or `rtol` only values count
-    (|a - b| <= atol + rtol * max(|a|, |b|), and NaN equals NaN), whatever their dtypes are.
+    `a` and `b` are whatever `tw.open` takes, each in its own format. `rename` gives the names of
+    `a` the form that they have in `b` (rules as those of `tw.convert`). Without a tolerance two
+    tensors are equal if they are so to the bit. With `atol` or `rtol` only values count (|a - b| <=
+    atol + rtol * max(|a|, |b|), and NaN equals NaN), whatever their dtypes are.
 
     >>> import numpy as np
     >>> from tensorwire import dumps
-    >>> found = diff(dumps({"w": np.float32([1, 2, 3]), "b": np.zeros(2)}), dumps({"w": np.float32([1, 2, 3.5])}))
+    >>> found = diff(dumps({"w": np.float32([1, 2, 3]), "b": np.zeros(2)}), dumps({"w":
+    np.float32([1, 2, 3.5])}))
     >>> found.equal, found.missing, found.tensors[0].unequal, found.tensors[0].max_abs
     (False, ['b'], 1, 0.5)
     """
     tolerance = None if atol is None and rtol is None else Tolerance(atol or 0.0, rtol or 0.0)
     if tolerance is not None and not (tolerance.atol >= 0 and tolerance.rtol >= 0):
         raise ValueError("atol= and rtol= are not negative")
-    with lazy.open_file(a, format, limits=limits) as left, lazy.open_file(b, format, limits=limits) as right:
+    with (
+        lazy.open_file(a, format, limits=limits) as left,
+        lazy.open_file(b, format, limits=limits) as right,
+    ):
         names = _renamed(list(left), rename, left.path)
         tensors = []
         for mine, theirs in names.items():
@@ -54,12 +61,19 @@ def diff(
                 except TensorwireError as error:
                     raise error.add(tensor=mine) from None
         known = set(names.values())
-        gone, new = [one for one, other in names.items() if other not in right], [name for name in right if name not in known]
+        gone, new = (
+            [one for one, other in names.items() if other not in right],
+            [name for name in right if name not in known],
+        )
         values = _values(left.container, right.container)
-        return Differences(left.path, right.path, (left.format, right.format), gone, new, tensors, values)
+        return Differences(
+            left.path, right.path, (left.format, right.format), gone, new, tensors, values
+        )
 
 
-def _renamed(names: list[str], rename: rename_rules.Rename | None, path: str | None) -> dict[str, str]:
+def _renamed(
+    names: list[str], rename: rename_rules.Rename | None, path: str | None
+) -> dict[str, str]:
     try:
         return rename_rules.renamed(names, rename)
     except SchemaError as error:
@@ -67,6 +81,12 @@ def _renamed(names: list[str], rename: rename_rules.Rename | None, path: str | N
 
 
 def _values(a: Container, b: Container) -> list[str]:
-    """Numbers and text of Python's that stand beside the tensors, where they are not the same; formats that have none lose them."""
+    """Numbers and text of Python's that stand beside the tensors, where they are not the same;
+    formats that have none lose them.
+    """
     left, right = python_values(a), python_values(b)
-    return [name for name in {**left, **right} if name not in left or name not in right or left[name] != right[name]]
+    return [
+        name
+        for name in {**left, **right}
+        if name not in left or name not in right or left[name] != right[name]
+    ]

@@ -17,7 +17,9 @@ class TensorDifference:
     other: str
     """What it is called in the second file."""
     problems: list[str]
-    """Of "kind", "dtype", "shape", "row lengths", "values", and "bits" for values that are equal and yet not the same (-0.0 and 0.0)."""
+    """Of "kind", "dtype", "shape", "row lengths", "values", and "bits" for values that are equal
+    and yet not the same (-0.0 and 0.0).
+    """
     kind: tuple[str, str]
     dtype: tuple[str, str]
     shape: tuple[tuple[int | None, ...], tuple[int | None, ...]]
@@ -52,7 +54,14 @@ class TensorDifference:
         shapes = [f"({', '.join(map(str, shape))})" for shape in self.shape]
         share = "" if self.unequal is None else f"{self.unequal:,} of {self.elements:,}"
         gaps = ["" if gap is None else f"{gap:.6g}" for gap in (self.max_abs, self.max_rel)]
-        return name, ", ".join(self.problems) or "equal", _both(self.kind, self.dtype), _two(*shapes), share, *gaps
+        return (
+            name,
+            ", ".join(self.problems) or "equal",
+            _both(self.kind, self.dtype),
+            _two(*shapes),
+            share,
+            *gaps,
+        )
 
 
 def _two(a: str, b: str) -> str:
@@ -60,13 +69,17 @@ def _two(a: str, b: str) -> str:
 
 
 def _both(kind: tuple[str, str], dtype: tuple[str, str]) -> str:
-    a, b = (what if one == "dense" else f"{one} {what}" for one, what in zip(kind, dtype, strict=True))
+    a, b = (
+        what if one == "dense" else f"{one} {what}" for one, what in zip(kind, dtype, strict=True)
+    )
     return _two(a, b)
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What is different between two files. `equal` says whether anything is; `json()` is for machines, `str()` and `table()` for people."""
+    """What is different between two files. `equal` says whether anything is; `json()` is for
+    machines, `str()` and `table()` for people.
+    """
 
     a: str | None
     b: str | None
@@ -86,7 +99,11 @@ class Differences:
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
-        found = {**vars(self), "formats": list(self.formats), "tensors": [tensor.json() for tensor in self.tensors]}
+        found = {
+            **vars(self),
+            "formats": list(self.formats),
+            "tensors": [tensor.json() for tensor in self.tensors],
+        }
         return {"equal": self.equal, **found}
 
     def rows(self, all: bool = False) -> list[tuple[str, ...]]:
@@ -102,7 +119,10 @@ class Differences:
         if not rows:
             return ""
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows))
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in (head, *rows)
+        )
 
     def __str__(self) -> str:
         return self.shown()
@@ -114,12 +134,21 @@ class Differences:
     def shown(self, all: bool = False) -> str:
         """The table, and a line that sums it up."""
         different = sum(map(bool, self.tensors))
-        names = f"{self.a or 'bytes'} ({self.formats[0]}) and {self.b or 'bytes'} ({self.formats[1]})"
+        names = (
+            f"{self.a or 'bytes'} ({self.formats[0]}) and {self.b or 'bytes'} ({self.formats[1]})"
+        )
         others = f", {len(self.values):,} other values" if self.values else ""
         counts = (
-            f"{different:,} of {len(self.tensors):,} tensors different, {len(self.missing):,} missing, {len(self.extra):,} extra{others}"
+            f"{different:,} of {len(self.tensors):,} tensors different, {len(self.missing):,}"
+            f" missing, {len(self.extra):,} extra{others}"
         )
-        how = "the same to the bit" if not any(not tensor.exact for tensor in self.tensors) else "equal within the tolerance"
-        last = f"{names}: {len(self.tensors):,} tensors, {how}" if self.equal else f"{names}: {counts}"
+        how = (
+            "the same to the bit"
+            if not any(not tensor.exact for tensor in self.tensors)
+            else "equal within the tolerance"
+        )
+        last = (
+            f"{names}: {len(self.tensors):,} tensors, {how}" if self.equal else f"{names}: {counts}"
+        )
         table = self.table(all)
         return f"{table}\n\n{last}" if table else last

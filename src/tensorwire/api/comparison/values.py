@@ -1,4 +1,6 @@
-"""Two tensors: how many elements are not the same, and by how much. Dense ones are read and compared in blocks."""
+"""Two tensors: how many elements are not the same, and by how much. Dense ones are read and
+compared in blocks.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,14 @@ class Tally:
         if not count:
             return
         a, b = a[differ], b[differ]
-        gap = np.where(a > b, a.astype(np.uint64) - b.astype(np.uint64), b.astype(np.uint64) - a.astype(np.uint64)).astype(np.float64)
-        self._differing(gap, np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))), count)
+        gap = np.where(
+            a > b,
+            a.astype(np.uint64) - b.astype(np.uint64),
+            b.astype(np.uint64) - a.astype(np.uint64),
+        ).astype(np.float64)
+        self._differing(
+            gap, np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))), count
+        )
 
     def _floats(self, a: Array, b: Array) -> None:
         nan_a, nan_b = np.isnan(a), np.isnan(b)
@@ -71,12 +79,20 @@ class Tally:
             self._differing(np.abs(a - b), np.maximum(np.abs(a), np.abs(b)), count)
 
     def _differing(self, gap: Array, size: Array, count: int) -> None:
-        """Elements that are not the same: how far they are from each other, and how large the larger one is."""
+        """Elements that are not the same: how far they are from each other, and how large the
+        larger one is.
+        """
         self.unequal += count
         self.max_abs = max(self.max_abs, float(gap.max()))
         self.max_rel = max(self.max_rel, float(np.where(np.isinf(gap), 1.0, gap / size).max()))
         if self._tolerance is not None:
-            self.beyond += int((gap > self._tolerance.atol + self._tolerance.rtol * np.where(np.isinf(size), 0.0, size)).sum())
+            self.beyond += int(
+                (
+                    gap
+                    > self._tolerance.atol
+                    + self._tolerance.rtol * np.where(np.isinf(size), 0.0, size)
+                ).sum()
+            )
 
 
 def _bytes(array: Array) -> Array:
@@ -156,7 +172,9 @@ def _values(a: Any, b: Any, tally: Tally) -> None:
 
 
 def _pairs(a: LazyTensor, b: LazyTensor) -> Iterator[tuple[Array, Array]]:
-    """Blocks of two dense tensors of one shape. Those that have a checksum are read whole, or it could not be checked."""
+    """Blocks of two dense tensors of one shape. Those that have a checksum are read whole, or it
+    could not be checked.
+    """
     count = a.shape[0] if a.shape else None
     left, right = (one if _by_rows(one) else np.asarray(one.read()) for one in (a, b))
     if not count:
@@ -191,19 +209,24 @@ def _one(strings: Strings, i: int) -> bytes:
 
 
 def _sparse(a: Sparse, b: Sparse, tally: Tally) -> None:
-    """By index: what only one has is zero in the other. The order of elements is no difference but to the bit."""
+    """By index: what only one has is zero in the other. The order of elements is no difference but
+    to the bit.
+    """
     exact = equal(a, b)
     (at_a, left), (at_b, right) = _sorted(a), _sorted(b)
     if np.array_equal(at_a, at_b):
         _values(left, right, tally)
     elif isinstance(left, Strings) or isinstance(right, Strings) or _twice(at_a) or _twice(at_b):
-        # Strings have no zero, and of elements that stand twice nobody knows which belongs to which: only their number can be told.
+        # Strings have no zero, and of elements that stand twice nobody knows which belongs to
+        # which: only their number can be told.
         tally.elements += max(len(left), len(right))
         tally.unequal = tally.beyond = max(len(left), len(right))
     else:
         known, place = np.unique(np.concatenate([at_a, at_b]), axis=0, return_inverse=True)
         full = []
-        for where, values in zip(np.split(place.reshape(-1), [len(at_a)]), (left, right), strict=True):
+        for where, values in zip(
+            np.split(place.reshape(-1), [len(at_a)]), (left, right), strict=True
+        ):
             one = np.zeros((len(known), *values.shape[1:]), values.dtype)
             one[where] = values
             full.append(one)
@@ -212,7 +235,11 @@ def _sparse(a: Sparse, b: Sparse, tally: Tally) -> None:
 
 
 def _sorted(sparse: Sparse) -> tuple[Array, Any]:
-    order = np.lexsort(sparse.indices.T[::-1]) if sparse.indices.shape[1] else np.arange(len(sparse.indices))
+    order = (
+        np.lexsort(sparse.indices.T[::-1])
+        if sparse.indices.shape[1]
+        else np.arange(len(sparse.indices))
+    )
     return sparse.indices[order], sparse.values[order]
 
 

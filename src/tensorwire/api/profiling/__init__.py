@@ -35,17 +35,21 @@ def profile(
     threads: int | None = None,
     progress: bool | None = None,
 ) -> Profile:
-    """Measures every format, compression and quantization on your tensor (or nested value), and says which is best for what.
+    """Measures every format, compression and quantization on your tensor (or nested value), and
+    says which is best for what.
 
-    `formats`, `compressions` ("zstd", or with a level "zstd:19"; `()`: none) and `quantize` (schemes; False: none) choose what is tried;
-    what is left out means all. All of it takes up to `seconds`, and no more than one call longer. Of a value of more than `sample` bytes
-    evenly spread rows are measured (None: always all). `threads` is for compressions that can use them. A bar is shown if stderr is a
-    terminal, or as `progress` says.
+    `formats`, `compressions` ("zstd", or with a level "zstd:19"; `()`: none) and `quantize`
+    (schemes; False: none) choose what is tried; what is left out means all. All of it takes up to
+    `seconds`, and no more than one call longer. Of a value of more than `sample` bytes evenly
+    spread rows are measured (None: always all). `threads` is for compressions that can use them. A
+    bar is shown if stderr is a terminal, or as `progress` says.
 
-    Quantized ways are measured where there are floats, and marked; `best` takes them only with `lossy=True`.
+    Quantized ways are measured where there are floats, and marked; `best` takes them only with
+    `lossy=True`.
 
     >>> import numpy as np
-    >>> found = profile(np.zeros((64, 64), np.float32), formats="safetensors", compressions="zlib", quantize=False)
+    >>> found = profile(np.zeros((64, 64), np.float32), formats="safetensors", compressions="zlib",
+    quantize=False)
     >>> found.best("size").options
     {'format': 'safetensors', 'compression': 'zlib'}
     >>> [one.way for one in found if one.view_seconds is not None]
@@ -63,8 +67,19 @@ def profile(
     run.skipped.update(candidates.unfit(formats, compressions))
     found = run.run(planned)
     if not found and not run.wrong:
-        raise EncodeError(f"none of these formats takes the value: {run.refused or '; '.join(run.skipped.values())}")
-    return Profile(values.in_words(value), run.nbytes, values.nbytes(value), tuple(found), run.skipped, run.wrong, run.took)
+        raise EncodeError(
+            "none of these formats takes the value:"
+            f" {run.refused or '; '.join(run.skipped.values())}"
+        )
+    return Profile(
+        values.in_words(value),
+        run.nbytes,
+        values.nbytes(value),
+        tuple(found),
+        run.skipped,
+        run.wrong,
+        run.took,
+    )
 
 
 __all__ = ["Choice", "Measurement", "Profile", "profile"]

@@ -1,4 +1,6 @@
-"""The ways to write a value: format × compression × quantization, as the arguments that ask for each."""
+"""The ways to write a value: format × compression × quantization, as the arguments that ask for
+each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from ...transforms.quantization import SCHEMES
 from .. import values as api
 
 QUICKEST = ("zstd", "lz4", "snappy", "gzip", "zlib")
-"""The order in which compressions are tried: what most people want first, since time may run out. Others come last."""
+"""The order in which compressions are tried: what most people want first, since time may run out.
+Others come last.
+"""
 Names = Iterable[str] | str | None
 
 
@@ -29,19 +33,33 @@ class Way:
 
     >>> way = Way("safetensors", "zstd", level=9, shuffle=True)
     >>> str(way), way.options()
-    ('safetensors + shuffle + zstd:9', {'format': 'safetensors', 'compression': 'zstd', 'level': 9, 'shuffle': True, 'per_tensor': True})
+    ('safetensors + shuffle + zstd:9', {'format': 'safetensors', 'compression': 'zstd', 'level': 9,
+    'shuffle': True, 'per_tensor': True})
     """
 
     format: str
     compression: str | None = None
     level: int | None = None
     shuffle: bool = False
-    """With every tensor compressed alone, which is what a shuffle needs: only a tensor knows the size of its elements."""
+    """With every tensor compressed alone, which is what a shuffle needs: only a tensor knows the
+    size of its elements.
+    """
     quantize: str | None = None
 
     def __str__(self) -> str:
-        compression = f"{self.compression}:{self.level}" if self.level is not None else self.compression
-        return " + ".join(word for word in (self.format, self.quantize, "shuffle" if self.shuffle else None, compression) if word)
+        compression = (
+            f"{self.compression}:{self.level}" if self.level is not None else self.compression
+        )
+        return " + ".join(
+            word
+            for word in (
+                self.format,
+                self.quantize,
+                "shuffle" if self.shuffle else None,
+                compression,
+            )
+            if word
+        )
 
     @property
     def transform(self) -> tuple[str | None, int | None, bool]:
@@ -51,16 +69,28 @@ class Way:
     def options(self, threads: int | None = None) -> dict[str, Any]:
         """The arguments of `tw.dumps` and `tw.save` that write this way."""
         named = {"compression": self.compression, "level": self.level, "quantize": self.quantize}
-        out = {"format": self.format} | {name: option for name, option in named.items() if option is not None}
+        out = {"format": self.format} | {
+            name: option for name, option in named.items() if option is not None
+        }
         if self.shuffle:
             out |= {"shuffle": True, "per_tensor": True}
         return out | ({"threads": threads} if threads is not None and self.compression else {})
 
     def reading(self, value: Any) -> dict[str, Any]:
         """The arguments of `tw.loads` that read it again."""
-        whole = self.compression is not None and not self.shuffle and not api.formats()[self.format].compressions
-        codes = {"dequantize": False} if has_codes(value) else {}  # the value itself is quantized, and is to come back so
-        return {"format": self.format} | ({"compression": self.compression} if whole else {}) | codes | reading(self.format, value)
+        whole = (
+            self.compression is not None
+            and not self.shuffle
+            and not api.formats()[self.format].compressions
+        )
+        # the value itself is quantized, and is to come back so
+        codes = {"dequantize": False} if has_codes(value) else {}
+        return (
+            {"format": self.format}
+            | ({"compression": self.compression} if whole else {})
+            | codes
+            | reading(self.format, value)
+        )
 
 
 def reading(format: str, value: Any) -> dict[str, Any]:
@@ -75,7 +105,11 @@ def reading(format: str, value: Any) -> dict[str, Any]:
 
 
 def _told_raw(tensor: Any) -> dict[str, Any]:
-    return {"dtype": dtypes.of(tensor.dtype).name, "shape": tuple(tensor.shape)} if isinstance(tensor, np.ndarray) else {}
+    return (
+        {"dtype": dtypes.of(tensor.dtype).name, "shape": tuple(tensor.shape)}
+        if isinstance(tensor, np.ndarray)
+        else {}
+    )
 
 
 def _told_tensorproto(tensor: Any) -> dict[str, Any]:
@@ -103,10 +137,13 @@ def plan(formats: Names, compressions: Names, quantize: Names | bool, floats: bo
     return found if pressed else found + lossy
 
 
-def _lossy(rows: list[Format], pressed: list[tuple[str, int | None]], quantize: Names | bool) -> list[Way]:
+def _lossy(
+    rows: list[Format], pressed: list[tuple[str, int | None]], quantize: Names | bool
+) -> list[Way]:
     """Every scheme, plain and with one compression, to show what is left to gain.
 
-    What it saves and costs is the same in every format, so the one that holds everything speaks for all, if it is there.
+    What it saves and costs is the same in every format, so the one that holds everything speaks for
+    all, if it is there.
     """
     if quantize is False:
         return []
@@ -119,7 +156,11 @@ def _lossy(rows: list[Format], pressed: list[tuple[str, int | None]], quantize: 
     for row in [row for row in rows if row.packs] or (rows if told else []):
         found += [Way(row.name, quantize=scheme) for scheme in schemes]
         offered = [entry for entry in pressed if entry[0] in _offered(row)]
-        found += [Way(row.name, name, level, quantize=scheme) for name, level in offered[:1] for scheme in schemes]
+        found += [
+            Way(row.name, name, level, quantize=scheme)
+            for name, level in offered[:1]
+            for scheme in schemes
+        ]
     return found
 
 
@@ -128,7 +169,10 @@ def unfit(formats: Names, compressions: Names) -> Iterator[tuple[str, str]]:
     for name, level in [_pressed(name) for name in _names(compressions or (), ())]:
         for row in [_row(name) for name in _names(formats, api.formats())]:
             if name not in _offered(row):
-                yield str(Way(row.name, name, level)), f"{row.name} compresses by itself, with {', '.join(row.compressions)}"
+                yield (
+                    str(Way(row.name, name, level)),
+                    f"{row.name} compresses by itself, with {', '.join(row.compressions)}",
+                )
 
 
 def _offered(row: Format) -> tuple[str, ...]:
@@ -136,8 +180,15 @@ def _offered(row: Format) -> tuple[str, ...]:
 
 
 def _known() -> list[str]:
-    known = dict.fromkeys((*_compression.NAMES, *(name for row in api.formats().values() for name in row.compressions)))
-    return sorted(known, key=lambda name: QUICKEST.index(name) if name in QUICKEST else len(QUICKEST))
+    known = dict.fromkeys(
+        (
+            *_compression.NAMES,
+            *(name for row in api.formats().values() for name in row.compressions),
+        )
+    )
+    return sorted(
+        known, key=lambda name: QUICKEST.index(name) if name in QUICKEST else len(QUICKEST)
+    )
 
 
 def _names(given: Names, known: Iterable[str]) -> list[str]:

@@ -48,4 +48,10 @@ def times(a: float, b: float) -> str:
 
 def _three(number: float) -> str:
     """Three digits that count, none of them an exponent."""
-    return f"{number:.2f}" if number < 9.995 else f"{number:.1f}" if number < 99.95 else f"{number:,.0f}"
+    return (
+        f"{number:.2f}"
+        if number < 9.995
+        else f"{number:.1f}"
+        if number < 99.95
+        else f"{number:,.0f}"
+    )

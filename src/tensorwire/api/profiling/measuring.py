@@ -1,13 +1,16 @@
 """The measuring itself.
 
-Every way is measured once (three times if that is quick), the plainest first, and checked: what comes back must equal what went in. What is
-likely to be slow waits until the quick ones were measured in two more rounds; then it has its turn, and then all are measured again until
-the time is up or it is enough. Rounds, so that a disturbance of some seconds hits none of them alone.
+Every way is measured once (three times if that is quick), the plainest first, and checked: what
+comes back must equal what went in. What is likely to be slow waits until the quick ones were
+measured in two more rounds; then it has its turn, and then all are measured again until the time is
+up or it is enough. Rounds, so that a disturbance of some seconds hits none of them alone.
 
 - A measurement is as many calls as fill SPAN, since a clock cannot see one call of a microsecond.
 - A call with a small array comes before it, so that nobody pays for imports.
-- The collector of garbage is off meanwhile and runs after each, over what is young, so that no more than one encoding is in memory.
-- A way that would not end in time, as far as others with the same compression or format tell, is not begun.
+- The collector of garbage is off meanwhile and runs after each, over what is young, so that no more
+  than one encoding is in memory.
+- A way that would not end in time, as far as others with the same compression or format tell, is
+  not begun.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ QUICK = 20e-3
 SLOW, CHEAP = 0.05, 0.005
 """Parts of the whole time: a way that takes more is slow, one that takes less is quick."""
 FIRST, SECOND = 0.7, 0.85
-"""Parts of the whole time that may have gone by when all but the slow ways were tried, and when the quick ones were measured again."""
+"""Parts of the whole time that may have gone by when all but the slow ways were tried, and when the
+quick ones were measured again.
+"""
 _CALLS = 1000
 _SMALL = np.arange(1024, dtype=np.float32)
 
@@ -93,7 +98,9 @@ class _Skip(Exception):
 
 
 class Measuring:
-    """One run over many ways: `measurements`, and in `skipped` and `wrong` why there is none of a way."""
+    """One run over many ways: `measurements`, and in `skipped` and `wrong` why there is none of a
+    way.
+    """
 
     def __init__(self, value: Any, seconds: float, threads: int | None, progress: Progress) -> None:
         self.value, self.threads, self.progress = value, threads, progress
@@ -138,10 +145,15 @@ class Measuring:
 
     def _show(self, way: Way) -> None:
         self._step += 1
-        self.progress.show(max(self._step / self._steps, self.took / self._seconds if self._seconds > 0 else 1.0), str(way))
+        self.progress.show(
+            max(self._step / self._steps, self.took / self._seconds if self._seconds > 0 else 1.0),
+            str(way),
+        )
 
     def _again(self, rounds: int, most: float = math.inf, end: float = math.inf) -> None:
-        """Measures whatever costs up to `most` seconds once more, so many times; the cheapest first, which need it most."""
+        """Measures whatever costs up to `most` seconds once more, so many times; the cheapest
+        first, which need it most.
+        """
         for _ in range(rounds):
             for trial in sorted(self._trials, key=lambda trial: trial.cost):
                 if trial.cost > min(self._left, most, end - self.took):
@@ -155,10 +167,18 @@ class Measuring:
         if way.format in self._plain and self._plain[way.format] is None and way.quantize is None:
             self.skipped[name] = self.skipped.get(way.format, "the format went wrong without it")
             return True
-        if self._trials and not patient and (self.took > FIRST * self._seconds or (expected or 0.0) > SLOW * self._seconds):
+        if (
+            self._trials
+            and not patient
+            and (self.took > FIRST * self._seconds or (expected or 0.0) > SLOW * self._seconds)
+        ):
             return False
         if self._trials and (self._left <= 0 or (expected or 0.0) > self._left):
-            self.skipped[name] = "out of time" if self._left <= 0 else "out of time: it would not end within the bound"
+            self.skipped[name] = (
+                "out of time"
+                if self._left <= 0
+                else "out of time: it would not end within the bound"
+            )
             return True
         self._show(way)
         self._try(way, name)
@@ -179,11 +199,17 @@ class Measuring:
             self.skipped[name] = f"what it writes is not read with the default limits: {error}"
         except MemoryError:
             self.skipped[name] = "there is not enough memory"
-        except Exception as error:  # a defect of ours, and one format's defect must not hide what the others do
+        except (
+            Exception
+        ) as error:  # a defect of ours, and one format's defect must not hide what the others do
             if type(error) is ValueError and way.level is not None:
                 self.skipped[name] = str(error)  # a level that there is not
             else:
-                self.wrong[name] = str(error) if isinstance(error, TensorwireError) else f"{type(error).__name__}: {error}"
+                self.wrong[name] = (
+                    str(error)
+                    if isinstance(error, TensorwireError)
+                    else f"{type(error).__name__}: {error}"
+                )
         if trial is not None:
             self._trials.append(trial)
             self._learn(way, trial)
@@ -197,7 +223,9 @@ class Measuring:
             self._rates.setdefault(way.transform, max(rate, 0.0))
 
     def _expected(self, way: Way) -> float | None:
-        """Seconds that it will take at least, as far as the plain format and the same compression of another format tell."""
+        """Seconds that it will take at least, as far as the plain format and the same compression
+        of another format tell.
+        """
         plain = self._plain.get(way.format)
         if plain is None or way.quantize is not None:
             return None
@@ -223,14 +251,22 @@ class Measuring:
         return trial
 
     def _wants_more(self, trial: _Trial) -> bool:
-        """Whether a new trial should be repeated at once: the quick ones, and the first of all, which finds memory that nobody used yet."""
+        """Whether a new trial should be repeated at once: the quick ones, and the first of all,
+        which finds memory that nobody used yet.
+        """
         quick = sum(trial.encode) + sum(trial.decode) + trial.cost < QUICK
-        return len(trial.encode) < (3 if quick else 2 if not self._trials and trial.cost < self._left / 5 else 1)
+        return len(trial.encode) < (
+            3 if quick else 2 if not self._trials and trial.cost < self._left / 5 else 1
+        )
 
     def _is_plain(self, way: Way, blob: bytes) -> bool:
         """Whether tensors that are compressed one by one were all left as they are."""
         plain = self._plain.get(way.format)
-        return plain is not None and plain.size == len(blob) and api.dumps(self.value, **plain.options) == blob
+        return (
+            plain is not None
+            and plain.size == len(blob)
+            and api.dumps(self.value, **plain.options) == blob
+        )
 
     def _repeat(self, trial: _Trial) -> None:
         self._decode(trial, _timed(lambda: api.dumps(self.value, **trial.options), trial.encode))

@@ -1,4 +1,6 @@
-"""The scatter plot: size against speed. It uses matplotlib's Figure alone: no pyplot, no window, nothing that another plot could notice."""
+"""The scatter plot: size against speed. It uses matplotlib's Figure alone: no pyplot, no window,
+nothing that another plot could notice.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,24 @@ def check(path: str | os.PathLike[str] | None) -> None:
 def plot(profile: Profile, path: str | os.PathLike[str] | None) -> Any:
     """The Figure; or None, and the file."""
     check(path)
-    figure = require("matplotlib.figure", extra="plot").Figure(figsize=(13, 6), layout="constrained")
+    figure = require("matplotlib.figure", extra="plot").Figure(
+        figsize=(13, 6), layout="constrained"
+    )
     used = {one.format for one in profile}
-    packings = list(dict.fromkeys(["plain", *sorted(map(_packing, profile), key=lambda name: (" + " in name, name))]))
-    colours = {name: f"C{i}" for i, name in enumerate(values.formats()) if name in used}  # the same in every plot
+    packings = list(
+        dict.fromkeys(
+            ["plain", *sorted(map(_packing, profile), key=lambda name: (" + " in name, name))]
+        )
+    )
+    # the same in every plot
+    colours = {name: f"C{i}" for i, name in enumerate(values.formats()) if name in used}
     markers = {name: _MARKERS[i % len(_MARKERS)] for i, name in enumerate(packings)}
     panels = figure.subplots(1, len(_PANELS), sharex=True)
     for axes, (name, cost) in zip(panels, _PANELS, strict=True):
-        points = [(float(max(one.size, 1)), max(one.nbytes, 1) / max(cost(one), 1e-9), one) for one in profile]
+        points = [
+            (float(max(one.size, 1)), max(one.nbytes, 1) / max(cost(one), 1e-9), one)
+            for one in profile
+        ]
         _panel(axes, name, points, colours, markers)
     sample = f", a sample of {formatting.size(profile.whole_nbytes)}" if profile.sampled else ""
     figure.suptitle(f"{profile.value}, {formatting.size(profile.nbytes)}{sample}", parse_math=False)
@@ -57,14 +69,33 @@ def _packing(one: Measurement) -> str:
     return "plain" if name is None else f"shuffle + {name}" if one.shuffle else name
 
 
-def _panel(axes: Any, name: str, points: list[tuple[float, float, Measurement]], colours: dict[str, str], markers: dict[str, str]) -> None:
+def _panel(
+    axes: Any,
+    name: str,
+    points: list[tuple[float, float, Measurement]],
+    colours: dict[str, str],
+    markers: dict[str, str],
+) -> None:
     for size, speed, one in points:
         face = "none" if one.lossy else colours[one.format]
         axes.plot(
-            size, speed, markers[_packing(one)], color=colours[one.format], markerfacecolor=face, markersize=7, alpha=0.8, linestyle="none"
+            size,
+            speed,
+            markers[_packing(one)],
+            color=colours[one.format],
+            markerfacecolor=face,
+            markersize=7,
+            alpha=0.8,
+            linestyle="none",
         )
     best = front([point for point in points if not point[2].lossy])
-    axes.plot([size for size, _, _ in best], [speed for _, speed, _ in best], color="0.6", linewidth=1, zorder=0)
+    axes.plot(
+        [size for size, _, _ in best],
+        [speed for _, speed, _ in best],
+        color="0.6",
+        linewidth=1,
+        zorder=0,
+    )
     _scale(axes.set_xlim, axes.set_xscale, axes.xaxis, [size for size, _, _ in points], "B")
     _scale(axes.set_ylim, axes.set_yscale, axes.yaxis, [speed for _, speed, _ in points], "B/s")
     axes.set(title=name, xlabel="size", ylabel="speed")
@@ -74,7 +105,9 @@ def _panel(axes: Any, name: str, points: list[tuple[float, float, Measurement]],
 
 
 def _label(axes: Any, best: list[tuple[float, float, Measurement]]) -> None:
-    """The names of the front, the quickest and the smallest first; those that would lie upon another are left out."""
+    """The names of the front, the quickest and the smallest first; those that would lie upon
+    another are left out.
+    """
     placed: list[tuple[float, float]] = []
     for size, speed, one in best[-1:] + best[:-1]:
         place = _part(size, axes.get_xlim()), _part(speed, axes.get_ylim())
@@ -82,7 +115,11 @@ def _label(axes: Any, best: list[tuple[float, float, Measurement]]) -> None:
             continue
         placed.append(place)
         right = place[0] > 0.5
-        where = {"xytext": (-7 if right else 7, 5), "textcoords": "offset points", "ha": "right" if right else "left"}
+        where = {
+            "xytext": (-7 if right else 7, 5),
+            "textcoords": "offset points",
+            "ha": "right" if right else "left",
+        }
         paper = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 1}
         axes.annotate(one.way, (size, speed), fontsize=8, parse_math=False, bbox=paper, **where)
 
@@ -106,20 +143,42 @@ def front(points: list[tuple[float, float, Measurement]]) -> list[tuple[float, f
 
 
 def _scale(limits: Any, scale: Any, axis: Any, numbers: list[float], unit: str) -> None:
-    """Logarithmic, with room at both ends, so that a tick is in sight even if all numbers are the same."""
+    """Logarithmic, with room at both ends, so that a tick is in sight even if all numbers are the
+    same.
+    """
     ticker = require("matplotlib.ticker", extra="plot")
     scale("log")
     limits(min(numbers, default=1.0) / 1.7, max(numbers, default=1.0) * 1.7)
-    axis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if max(numbers, default=1.0) < 200 * min(numbers, default=1.0) else (1,)))
+    axis.set_major_locator(
+        ticker.LogLocator(
+            subs=(1, 2, 5) if max(numbers, default=1.0) < 200 * min(numbers, default=1.0) else (1,)
+        )
+    )
     axis.set_minor_locator(ticker.NullLocator())
     axis.set_major_formatter(ticker.EngFormatter(unit))
 
 
 def _legend(figure: Any, colours: dict[str, str], markers: dict[str, str], lossy: bool) -> None:
     line = require("matplotlib.lines", extra="plot").Line2D
-    shown = [line([], [], color=colour, marker="s", linestyle="none", label=name) for name, colour in colours.items()]
-    shown += [line([], [], color="0.3", marker=marker, linestyle="none", label=name) for name, marker in markers.items()]
+    shown = [
+        line([], [], color=colour, marker="s", linestyle="none", label=name)
+        for name, colour in colours.items()
+    ]
+    shown += [
+        line([], [], color="0.3", marker=marker, linestyle="none", label=name)
+        for name, marker in markers.items()
+    ]
     if lossy:
-        shown.append(line([], [], color="0.3", marker="o", markerfacecolor="none", linestyle="none", label="lossy (hollow)"))
+        shown.append(
+            line(
+                [],
+                [],
+                color="0.3",
+                marker="o",
+                markerfacecolor="none",
+                linestyle="none",
+                label="lossy (hollow)",
+            )
+        )
     shown.append(line([], [], color="0.6", label="no exact way is both\nsmaller and quicker"))
     figure.legend(handles=shown, loc="outside right upper", fontsize=8)

@@ -12,11 +12,15 @@ _BAR = 24
 
 
 class Progress:
-    """Draws on stderr, at most ten times a second; nothing at all unless `shown` (None: if stderr is a terminal)."""
+    """Draws on stderr, at most ten times a second; nothing at all unless `shown` (None: if stderr
+    is a terminal).
+    """
 
     def __init__(self, shown: bool | None, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._shown = (self._stream is not None and self._stream.isatty()) if shown is None else shown
+        self._shown = (
+            (self._stream is not None and self._stream.isatty()) if shown is None else shown
+        )
         self._last = 0.0
 
     def show(self, done: float, what: str) -> None:
@@ -37,5 +41,9 @@ class Progress:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (OSError, UnicodeError, ValueError):  # a terminal that is gone, or that has no such character, is no reason to stop
+        except (
+            OSError,
+            UnicodeError,
+            ValueError,
+        ):  # a terminal that is gone, or that has no such character, is no reason to stop
             self._shown = False

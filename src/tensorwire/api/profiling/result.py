@@ -1,4 +1,6 @@
-"""What `tw.profile` gives back: a sequence of measurements that can say which is best, and show itself as a table and as a plot."""
+"""What `tw.profile` gives back: a sequence of measurements that can say which is best, and show
+itself as a table and as a plot.
+"""
 
 from __future__ import annotations
 
@@ -29,16 +31,24 @@ class Measurement:
     nbytes: int
     """Of the tensors in memory."""
     encode_seconds: float
-    """The quickest `tw.dumps` of the repetitions: what disturbs a measurement only ever makes it longer."""
+    """The quickest `tw.dumps` of the repetitions: what disturbs a measurement only ever makes it
+    longer.
+    """
     decode_seconds: float
-    """The quickest `tw.loads(copy=True)`, so that every way ends with arrays that are the caller's own."""
+    """The quickest `tw.loads(copy=True)`, so that every way ends with arrays that are the caller's
+    own.
+    """
     encode_median: float
     decode_median: float
     view_seconds: float | None
-    """The quickest `tw.loads` where that gives views of the bytes, which costs next to nothing; None where it does not."""
+    """The quickest `tw.loads` where that gives views of the bytes, which costs next to nothing;
+    None where it does not.
+    """
     repetitions: int
     exact: bool
-    """Whether this value came back to the bit. Every way that quantizes nothing has to; others may, by luck."""
+    """Whether this value came back to the bit. Every way that quantizes nothing has to; others may,
+    by luck.
+    """
     max_error: float
     mean_error: float
     """How far the finite floats are from what they were."""
@@ -99,7 +109,9 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Profile(Sequence[Measurement]):
-    """Measurements, exact ways before lossy ones, and among each those first that encode, send and decode quickest."""
+    """Measurements, exact ways before lossy ones, and among each those first that encode, send and
+    decode quickest.
+    """
 
     value: str
     """What was measured, in words."""
@@ -109,7 +121,9 @@ class Profile(Sequence[Measurement]):
     """Bytes of the tensors that were given."""
     measurements: tuple[Measurement, ...]
     skipped: dict[str, str]
-    """Way -> why it was not measured: the format refused the value, a package is missing, there was no time left."""
+    """Way -> why it was not measured: the format refused the value, a package is missing, there was
+    no time left.
+    """
     wrong: dict[str, str]
     """Way -> what went wrong. It is empty, or there is a defect in tensorwire: please report it."""
     seconds: float
@@ -120,20 +134,30 @@ class Profile(Sequence[Measurement]):
         """Whether the value was so large that a sample of it was measured."""
         return self.nbytes < self.whole_nbytes
 
-    def best(self, what: str = "balanced", *, lossy: bool = False, max_error: float | None = None, bandwidth: float = BANDWIDTH) -> Choice:
-        """The best way for "size", "encode", "decode" or "balanced" (to encode, send at `bandwidth` bytes a second, and decode).
+    def best(
+        self,
+        what: str = "balanced",
+        *,
+        lossy: bool = False,
+        max_error: float | None = None,
+        bandwidth: float = BANDWIDTH,
+    ) -> Choice:
+        """The best way for "size", "encode", "decode" or "balanced" (to encode, send at `bandwidth`
+        bytes a second, and decode).
 
-        Quantized ways take part only with `lossy=True`, or with `max_error`, the largest error that any element may have. Times that are
-        within a tenth of each other count as equal; then the smaller way is taken, or the format that comes first in `tw.formats()`.
+        Quantized ways take part only with `lossy=True`, or with `max_error`, the largest error that
+        any element may have. Times that are within a tenth of each other count as equal; then the
+        smaller way is taken, or the format that comes first in `tw.formats()`.
         """
         why, found = choosing.best(self.measurements, what, lossy, max_error, bandwidth)
         return Choice(what, f"{why} All this of a sample." if self.sampled else why, found)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """Size against speed, for encoding and for decoding. The file is SVG, PNG or PDF by its suffix; without one it is the Figure.
+        """Size against speed, for encoding and for decoding. The file is SVG, PNG or PDF by its
+        suffix; without one it is the Figure.
 
-        Each format has a colour and each compression a marker; quantized ways are hollow. The line joins the exact ways that no other
-        exact way is both smaller and quicker than.
+        Each format has a colour and each compression a marker; quantized ways are hollow. The line
+        joins the exact ways that no other exact way is both smaller and quicker than.
         """
         from . import plot  # needs matplotlib
 
@@ -142,8 +166,15 @@ class Profile(Sequence[Measurement]):
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
         return {
-            **{name: getattr(self, name) for name in ("value", "nbytes", "whole_nbytes", "sampled", "seconds")},
-            "best": {what: self.best(what).json() for what in choosing.WHAT} if self._has_exact() else {},
+            **{
+                name: getattr(self, name)
+                for name in ("value", "nbytes", "whole_nbytes", "sampled", "seconds")
+            },
+            "best": (
+                {what: self.best(what).json() for what in choosing.WHAT}
+                if self._has_exact()
+                else {}
+            ),
             "measurements": [one.json() for one in self.measurements],
             "skipped": dict(self.skipped),
             "wrong": dict(self.wrong),

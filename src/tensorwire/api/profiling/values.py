@@ -1,4 +1,6 @@
-"""What profiling must know of a value: how many bytes it has, what it is in words, a sample of it, and how far two are apart."""
+"""What profiling must know of a value: how many bytes it has, what it is in words, a sample of it,
+and how far two are apart.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def nbytes(value: Any) -> int:
 
 
 def has_floats(value: Any) -> bool:
-    """Whether there is anything to quantize; a value in which some tensors are quantized already is to stay as it is."""
+    """Whether there is anything to quantize; a value in which some tensors are quantized already is
+    to stay as it is.
+    """
     return not has_codes(value) and any(name in FLOATS for name in map(_dtype, leaves(value)))
 
 
@@ -73,15 +77,25 @@ def in_words(value: Any) -> str:
     if len(found) == 1 and not frameworks.is_python(value):
         return repr(found[0]) if isinstance(found[0], Quantized) else describe(found[0])
     kinds = ", ".join(dict.fromkeys(map(_dtype, found)))
-    return f"{type(value).__name__} of {len(found)} tensor{'s' * (len(found) != 1)}{f' ({kinds})' if kinds else ''}"
+    return (
+        f"{type(value).__name__} of {len(found)}"
+        f" tensor{'s' * (len(found) != 1)}{f' ({kinds})' if kinds else ''}"
+    )
 
 
 def _dtype(leaf: Any) -> str:
-    return "string" if isinstance(leaf, Strings) else leaf.dtype if isinstance(leaf.dtype, str) else dtypes.of(leaf.dtype).name
+    return (
+        "string"
+        if isinstance(leaf, Strings)
+        else leaf.dtype
+        if isinstance(leaf.dtype, str)
+        else dtypes.of(leaf.dtype).name
+    )
 
 
 def sample(value: Any, most: int) -> Any:
-    """The value with about `most` bytes: of every large tensor runs of rows, evenly spread, so that kinds, dtypes and nesting stay.
+    """The value with about `most` bytes: of every large tensor runs of rows, evenly spread, so that
+    kinds, dtypes and nesting stay.
 
     >>> sample({"x": np.arange(1_000_000), "n": 7}, 80_000)["x"].shape
     (10000,)
@@ -92,7 +106,11 @@ def sample(value: Any, most: int) -> Any:
 
 def _sample(value: Any, part: float) -> Any:
     if isinstance(value, Bundle):
-        return Bundle({name: _sample(item, part) for name, item in value.items()}, value.metadata, value.tensor_metadata)
+        return Bundle(
+            {name: _sample(item, part) for name, item in value.items()},
+            value.metadata,
+            value.tensor_metadata,
+        )
     if isinstance(value, dict) and frameworks.is_python(value):
         return {key: _sample(item, part) for key, item in value.items()}
     if type(value) is list or type(value) is tuple:
@@ -102,7 +120,11 @@ def _sample(value: Any, part: float) -> Any:
     leaf = frameworks.leaf(value)
     if isinstance(leaf, list):
         return _sample(leaf, part)
-    whole = nbytes(leaf) <= SMALL or not leaf.shape or isinstance(getattr(leaf, "values", None), Quantized)
+    whole = (
+        nbytes(leaf) <= SMALL
+        or not leaf.shape
+        or isinstance(getattr(leaf, "values", None), Quantized)
+    )
     return leaf if whole else _cut(leaf, part)
 
 
@@ -112,7 +134,11 @@ def _cut(leaf: Any, part: float) -> Any:
         return Sparse(_rows(leaf.indices, runs), _rows(leaf.values, runs), leaf.dense_shape)
     if isinstance(leaf, Strings):
         return _rows(leaf, _runs(len(leaf), part))
-    return _cut_ragged(leaf, _runs(len(leaf), part)) if isinstance(leaf, Ragged) else _cut_dense(leaf, part)
+    return (
+        _cut_ragged(leaf, _runs(len(leaf), part))
+        if isinstance(leaf, Ragged)
+        else _cut_dense(leaf, part)
+    )
 
 
 def _cut_dense(array: Array, part: float) -> Array:
@@ -124,7 +150,9 @@ def _cut_dense(array: Array, part: float) -> Array:
         if array.shape[axis] == 1:
             break
         runs = _runs(array.shape[axis], part)
-        cut: Array = np.concatenate([array[(slice(None),) * axis + (slice(a, b),)] for a, b in runs], axis)
+        cut: Array = np.concatenate(
+            [array[(slice(None),) * axis + (slice(a, b),)] for a, b in runs], axis
+        )
         if cut.shape == array.shape:
             break
         array = cut
@@ -134,7 +162,9 @@ def _cut_dense(array: Array, part: float) -> Array:
 def _cut_ragged(ragged: Ragged, runs: list[tuple[int, int]]) -> Ragged:
     parts = [ragged[a:b] for a, b in runs]
     splits = [
-        _bounds([np.diff(part.row_splits[level]) for part in parts]).astype(ragged.row_splits[level].dtype)
+        _bounds([np.diff(part.row_splits[level]) for part in parts]).astype(
+            ragged.row_splits[level].dtype
+        )
         for level in range(ragged.ragged_rank)
     ]
     return Ragged(_below([part.values for part in parts]), splits, ragged.uniform)
@@ -150,7 +180,9 @@ def _below(parts: list[Any]) -> Any:
         return np.concatenate(parts)
     shape = (sum(len(part) for part in parts), *parts[0].shape[1:])
     offsets = _bounds([np.diff(part.offsets) for part in parts])
-    return trusted(Strings, np.concatenate([part.data for part in parts]), offsets, shape, parts[0].text)
+    return trusted(
+        Strings, np.concatenate([part.data for part in parts]), offsets, shape, parts[0].text
+    )
 
 
 def _bounds(lengths: list[Array]) -> Array:
@@ -175,7 +207,8 @@ class DifferentError(Exception):
 
 
 def difference(value: Any, other: Any) -> tuple[float, float]:
-    """The largest and the mean distance of the finite floats of two values that are otherwise equal; else DifferentError.
+    """The largest and the mean distance of the finite floats of two values that are otherwise
+    equal; else DifferentError.
 
     >>> difference({"x": np.float32([1, 2]), "n": 7}, {"x": np.float32([1, 2.5]), "n": 7})
     (0.5, 0.25)
@@ -187,7 +220,11 @@ def difference(value: Any, other: Any) -> tuple[float, float]:
             finite = np.isfinite(before)
             with np.errstate(invalid="ignore"):
                 error = np.abs(before - after)[finite]
-            most, total, count = max(most, float(error.max(initial=0))), total + float(error.sum()), count + error.size
+            most, total, count = (
+                max(most, float(error.max(initial=0))),
+                total + float(error.sum()),
+                count + error.size,
+            )
     return most, total / max(count, 1)
 
 
@@ -212,7 +249,13 @@ def _leaf_pairs(x: Any, y: Any) -> Iterator[tuple[Array, Array]]:
     if isinstance(x, list):
         yield from _pairs(x, y)
     elif isinstance(x, (Sparse, Ragged)):
-        _demand(all(equal(getattr(x, name), getattr(y, name)) for name in x.__slots__ if name != "values"))
+        _demand(
+            all(
+                equal(getattr(x, name), getattr(y, name))
+                for name in x.__slots__
+                if name != "values"
+            )
+        )
         yield from _leaf_pairs(x.values, y.values)
     elif isinstance(x, np.ndarray) and dtypes.of(x.dtype).name in FLOATS:
         _demand(x.dtype == y.dtype and x.shape == y.shape)

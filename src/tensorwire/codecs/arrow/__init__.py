@@ -1,8 +1,10 @@
-"""arrow: Arrow's IPC file (also called Feather) or stream, which pandas, Polars, DuckDB and Spark read.
+"""arrow: Arrow's IPC file (also called Feather) or stream, which pandas, Polars, DuckDB and Spark
+read.
 
-The bytes are written and read here, by our own hands: pyarrow crashes on bytes that it has not validated, reads whole batches where rows
-are asked for, copies what it writes, and believes what a compressed buffer says about its size. It is needed for compression, and for
-strings that others wrote as views or through a dictionary.
+The bytes are written and read here, by our own hands: pyarrow crashes on bytes that it has not
+validated, reads whole batches where rows are asked for, copies what it writes, and believes what a
+compressed buffer says about its size. It is needed for compression, and for strings that others
+wrote as views or through a dictionary.
 """
 
 from __future__ import annotations
@@ -37,31 +39,47 @@ class Arrow:
 
     >>> import numpy as np
     >>> codec = Arrow()
-    >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1, 2], [3, 4]])}))))["x"]
+    >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1,
+    2], [3, 4]])}))))["x"]
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """
 
     stream: bool = False
-    """Write the stream rather than the file: for pipes and sockets. Both are read, whatever this says."""
+    """Write the stream rather than the file: for pipes and sockets. Both are read, whatever this
+    says.
+    """
     compression: str | None = None
     """"zstd" or "lz4": each buffer alone, by Arrow itself."""
     level: int | None = None
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
-        codec = None if self.compression is None else codec_of(self.compression, self.level, _CODECS, FORMAT)
+        codec = (
+            None
+            if self.compression is None
+            else codec_of(self.compression, self.level, _CODECS, FORMAT)
+        )
         if codec is None and not self.stream and not metadata:
             whole = kernels.encode_columns(value, _COPIED)
             if whole is not None:
                 return [whole]
         try:
-            return write.chunks(write.Table(arrow_columns.columns(value, metadata, FORMAT)), self.stream, codec)
+            return write.chunks(
+                write.Table(arrow_columns.columns(value, metadata, FORMAT)), self.stream, codec
+            )
         except UnicodeEncodeError:
-            raise EncodeError("metadata with a lone surrogate, so they are not text that UTF-8 can hold", format=FORMAT) from None
+            raise EncodeError(
+                "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
+                format=FORMAT,
+            ) from None
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        plain = kernels.decode_columns(data, bool(copy)) if copy is not False and self.limits.is_default else None
+        plain = (
+            kernels.decode_columns(data, bool(copy))
+            if copy is not False and self.limits.is_default
+            else None
+        )
         if plain is not None:
             return plain
         budget = self.limits.call(len(data))
@@ -79,7 +97,9 @@ class Arrow:
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=0) from None
 
-    def _read(self, source: Source, copy: bool | None, budget: Budget, whole: bool = False) -> tuple[Any, list[Any], dict[str, str]]:
+    def _read(
+        self, source: Source, copy: bool | None, budget: Budget, whole: bool = False
+    ) -> tuple[Any, list[Any], dict[str, str]]:
         """(spec, parts, metadata)"""
         file = IpcFile(source, budget)
         if whole:
@@ -106,9 +126,15 @@ def value_of(
 def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
     """Our own spec, and its parts in order."""
     ours = jsontext.parse(text.encode(), FORMAT)
-    if not isinstance(ours, dict) or ours.keys() != {"version", "spec"} or ours["version"] != VERSION:
+    if (
+        not isinstance(ours, dict)
+        or ours.keys() != {"version", "spec"}
+        or ours["version"] != VERSION
+    ):
         version = ours.get("version") if isinstance(ours, dict) else None
-        raise DecodeError(f"a tensorwire spec of version {version!r:.20}, which this release does not read")
+        raise DecodeError(
+            f"a tensorwire spec of version {version!r:.20}, which this release does not read"
+        )
     spec = ours["spec"]
     nulls = flags(found)
     found = {name: column for name, column in found.items() if name not in nulls}
@@ -118,10 +144,12 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
         groups = arrow_columns.groups(lowering.inside(spec), count, table)
     except DecodeError:
         groups = []
-    if {group.name for group in groups} != found.keys() or any(len(found[group.name][1]) != group.size for group in groups):
+    if {group.name for group in groups} != found.keys() or any(
+        len(found[group.name][1]) != group.size for group in groups
+    ):
         raise DecodeError(
-            "the columns are not those of the tensorwire spec in the schema's metadata; without it they are read as they are: "
-            "in pyarrow, table.replace_schema_metadata()"
+            "the columns are not those of the tensorwire spec in the schema's metadata; without it"
+            " they are read as they are: in pyarrow, table.replace_schema_metadata()"
         )
     parts = [part for group in groups for part in found[group.name][1]]
     return (spec, parts) if not nulls else _with_flags(spec, parts, nulls)
@@ -147,9 +175,16 @@ def codec_of(compression: str, level: int | None, known: tuple[str, ...], format
     """pyarrow's codec of a name and level."""
     pa = require("pyarrow", extra="arrow")
     if compression not in known:
-        raise EncodeError(f"{format} compresses with {', '.join(known)}, not {compression!r:.40}", format=format)
+        raise EncodeError(
+            f"{format} compresses with {', '.join(known)}, not {compression!r:.40}", format=format
+        )
     if level is not None:
-        low, high = (getattr(pa.Codec, f"{which}_compression_level")(compression) for which in ("minimum", "maximum"))
+        low, high = (
+            getattr(pa.Codec, f"{which}_compression_level")(compression)
+            for which in ("minimum", "maximum")
+        )
         if not low <= level <= high:
-            raise EncodeError(f"{compression} has levels from {low} to {high}, not {level}", format=format)
+            raise EncodeError(
+                f"{compression} has levels from {low} to {high}, not {level}", format=format
+            )
     return pa.Codec(compression, compression_level=level)

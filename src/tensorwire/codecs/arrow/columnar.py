@@ -1,8 +1,9 @@
-"""Batches of columns as Arrow's record batches and back: what Parquet and Arrow files have in common.
+"""Batches of columns as Arrow's record batches and back: what Parquet and Arrow files have in
+common.
 
 What a column means is the codecs' answer (`codecs.arrow_schema`, `codecs.arrow_batches`), so a
-dataset has the values that `tw.load` has.
-A feature that a record does not have is a null. What no tensor holds (dates, structs, nulls inside of lists) is an error with its column.
+dataset has the values that `tw.load` has. A feature that a record does not have is a null. What no
+tensor holds (dates, structs, nulls inside of lists) is an error with its column.
 """
 
 from __future__ import annotations
@@ -101,10 +102,13 @@ def _sliced(batch: Any, spec: Spec, format: str, low: int, high: int) -> Batch:
 
 
 def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Batch:
-    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if no spec says what; else without columns
-    that it does not have, and those of nothing but nulls, which have no type."""
+    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if
+    no spec says what; else without columns that it does not have, and those of nothing but nulls,
+    which have no type."""
     picked = found.select(readable(found.schema, spec))
-    columns, _ = arrow_batches.columns(picked.schema, [picked], DEFAULT.call(picked.nbytes), None, format)
+    columns, _ = arrow_batches.columns(
+        picked.schema, [picked], DEFAULT.call(picked.nbytes), None, format
+    )
     return batch_from(columns, found.num_rows, spec)
 
 
@@ -157,30 +161,46 @@ def _is_null(kind: Any) -> bool:
 
 
 def blank_of(arrow: Any, spec: Spec) -> Batch:
-    """A table's columns, without rows. One of nothing but nulls, which has no type, is one of objects."""
+    """A table's columns, without rows. One of nothing but nulls, which has no type, is one of
+    objects.
+    """
     found = batch_of(empty_rows(arrow), spec)
-    untyped = [name for name in arrow.names if (spec.names is None or name in spec.names) and _is_null(arrow.field(name).type)]
+    untyped = [
+        name
+        for name in arrow.names
+        if (spec.names is None or name in spec.names) and _is_null(arrow.field(name).type)
+    ]
     return Batch({**found, **{name: np.empty(0, object) for name in untyped}}, size=0)
 
 
 def _check_unique(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         name = next(name for number, name in enumerate(names) if name in names[:number])
-        raise SchemaError(f"two columns of the name {name!r}, of which only one could be kept; rename one", tensor=name)
+        raise SchemaError(
+            f"two columns of the name {name!r}, of which only one could be kept; rename one",
+            tensor=name,
+        )
 
 
 def absent(name: str, spec: Spec, known: Iterable[str]) -> Any:
-    """A column without rows that a file does not have, nor any other that was looked into, but the schema."""
+    """A column without rows that a file does not have, nor any other that was looked into, but the
+    schema.
+    """
     feature = None if spec.schema is None else example_features.travelling(spec)[name]
     if feature is None or feature.required:
         raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
-    return _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)[name]
+    return _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)[
+        name
+    ]
 
 
 def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
     """That no column is lost because the files that the plan looked into did not have it."""
     if spec.strict and spec.schema is not None and (strangers := set(names) - set(spec.schema)):
-        why = "a column that the schema does not have, and that would be lost; columns= says what to keep, schema= what there is"
+        why = (
+            "a column that the schema does not have, and that would be lost; columns= says what to"
+            " keep, schema= what there is"
+        )
         raise SchemaError(why, tensor=min(strangers), path=path)
 
 
@@ -195,7 +215,9 @@ def opened(path: str, spec: Spec, reading: Reading, open: Callable[[], _T]) -> _
         return None
 
 
-def opened_table(path: str, place: str, spec: Spec, reading: Reading, format: str, open: Callable[[str], _T]) -> _T | None:
+def opened_table(
+    path: str, place: str, spec: Spec, reading: Reading, format: str, open: Callable[[str], _T]
+) -> _T | None:
     """The same of what pyarrow opens; `place` is where the file is on this machine."""
 
     def guarded_open() -> _T:
@@ -206,8 +228,8 @@ def opened_table(path: str, place: str, spec: Spec, reading: Reading, format: st
 
 
 def looked_into(paths: Sequence[str], spec: Spec, look: Callable[[str], _T]) -> Iterator[_T]:
-    """What a look into each of some files shows; of a damaged one that is passed over, nothing: reading it says what is damaged. If that is
-    all of them, it is an error."""
+    """What a look into each of some files shows; of a damaged one that is passed over, nothing:
+    reading it says what is damaged. If that is all of them, it is an error."""
     found, last = 0, None
     for path in paths:
         try:
@@ -236,7 +258,12 @@ def some(paths: Sequence[str]) -> list[str]:
 
 def _shaped(column: Any, feature: Feature | None) -> Any:
     """Strings of a fixed shape, which are lists in Arrow."""
-    if feature is None or not feature.fixed or not isinstance(column, Ragged) or not isinstance(column.values, Strings):
+    if (
+        feature is None
+        or not feature.fixed
+        or not isinstance(column, Ragged)
+        or not isinstance(column.values, Strings)
+    ):
         return column
     width = math.prod(dim or 0 for dim in feature.shape or ())
     if not width or len(column.row_splits) > 1 or (np.diff(column.row_splits[0]) != width).any():
@@ -245,18 +272,26 @@ def _shaped(column: Any, feature: Feature | None) -> Any:
 
 
 def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
-    """Arrow's schema of what is written: by the columns of a batch, and with our own schema of Examples in its metadata."""
+    """Arrow's schema of what is written: by the columns of a batch, and with our own schema of
+    Examples in its metadata.
+    """
     found = arrow_batches.record_batch(batches.cut(batch, 0, 0), {}).schema
     if spec.schema is None:
         return found
-    return found.with_metadata({KEY: jsontext.write(example_features.remembered(spec).json()).decode()})
+    return found.with_metadata(
+        {KEY: jsontext.write(example_features.remembered(spec).json()).decode()}
+    )
 
 
 def empty(spec: Spec) -> Batch | None:
     """A batch without rows, where the schema says what its columns are."""
     if spec.schema is None:
         return None
-    chosen = {name: feature for name, feature in example_features.travelling(spec).items() if spec.columns is None or name in spec.columns}
+    chosen = {
+        name: feature
+        for name, feature in example_features.travelling(spec).items()
+        if spec.columns is None or name in spec.columns
+    }
     columns = example.Columns([feature.column(name) for name, feature in chosen.items()], 0)
     return _columns.batch(chosen, columns.take(), 0)
 
@@ -265,18 +300,24 @@ def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
     """A record batch of that schema."""
     found = arrow_batches.record_batch(batch, batch.present)
     for name in dict.fromkeys([*schema.names, *found.schema.names]):
-        kinds = [one.field(name).type if name in one.names else None for one in (schema, found.schema)]
+        kinds = [
+            one.field(name).type if name in one.names else None for one in (schema, found.schema)
+        ]
         if None in kinds:
             raise EncodeError(batches.SOME, tensor=name)
         if not _are_alike(pa, *kinds):
             raise EncodeError(batches.DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
-    return pa.RecordBatch.from_arrays([_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema
+    )
 
 
 def _are_alike(pa: Any, a: Any, b: Any) -> bool:
     """Whether two types differ in nothing but the width of their offsets."""
     for kinds in _WIDTHS:
-        if {kind for kind in (a, b) if any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)} == {a, b}:
+        if {
+            kind for kind in (a, b) if any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+        } == {a, b}:
             return "list" not in kinds or _are_alike(pa, a.value_type, b.value_type)
     return bool(a == b)
 
@@ -307,22 +348,33 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
     _check_unique(arrow.names)
     if (kept := remembered(arrow)) is not None:
         return kept
-    fields = [field for field in arrow if (spec.reads is None or field.name in spec.reads) and not _is_null(field.type)]
+    fields = [
+        field
+        for field in arrow
+        if (spec.reads is None or field.name in spec.reads) and not _is_null(field.type)
+    ]
     blank = batch_of(empty_rows(pa.schema(fields, arrow.metadata)))
     asked = cast(blank, spec)
     try:
-        columns, _ = gather.from_columns(asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {})
+        columns, _ = gather.from_columns(
+            asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {}
+        )
     except EncodeError as error:
         if "float64" in error.message:
             error.args = (
-                f"float64 does not fit a float list, which is float32; cast={{{error.tensor!r}: 'float32'}} rounds it{pack.EXACTLY}",
+                (
+                    f"float64 does not fit a float list, which is float32; cast={{{error.tensor!r}:"
+                    f" 'float32'}} rounds it{pack.EXACTLY}"
+                ),
             )
         raise
     return Schema({name: column.feature for name, column in columns.items()})
 
 
 def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
-    """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file does not have, another has."""
+    """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file
+    does not have, another has.
+    """
     types = require("pyarrow", extra="arrow").types
 
     def holds(kind: Any) -> bool:
@@ -333,7 +385,9 @@ def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
     wanted = {name for name in names if name not in spec.tensors}
     kinds: dict[str, Any] = {}
     for schema in schemas if wanted else ():
-        kinds |= {name: schema.field(name).type for name in wanted - kinds.keys() if name in schema.names}
+        kinds |= {
+            name: schema.field(name).type for name in wanted - kinds.keys() if name in schema.names
+        }
         if wanted == kinds.keys():
             break
     return [name for name in names if name in kinds and holds(kinds[name])]
@@ -343,7 +397,10 @@ def cast(batch: Batch, spec: Spec) -> Batch:
     """The columns that are wanted in another dtype, in it."""
     if not spec.cast:
         return batch
-    columns = {name: _cast(column, spec.cast[name], name) if name in spec.cast else column for name, column in batch.items()}
+    columns = {
+        name: _cast(column, spec.cast[name], name) if name in spec.cast else column
+        for name, column in batch.items()
+    }
     return Batch(columns, batch.present, batch.size)
 
 
@@ -366,13 +423,17 @@ def _cast_numbers(values: Array, dtype: np.dtype[Any], name: str) -> Array:
         fits = (values == 0) | (values == 1)
     elif not whole:
         with np.errstate(over="ignore"):
-            fits = np.isfinite(values.astype(dtype).astype(np.float64)) | ~np.isfinite(values.astype(np.float64))
+            fits = np.isfinite(values.astype(dtype).astype(np.float64)) | ~np.isfinite(
+                values.astype(np.float64)
+            )
     else:
         values = values if values.dtype.kind in "iub" else np.rint(values.astype(np.float64))
         bounds = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         low, high = int(bounds.min), int(bounds.max)
         # 2**63 and 2**64 are floats, and the largest integers below them are not.
-        fits = (values >= low) & (values <= high if values.dtype.kind in "iub" else values < high + 1)
+        fits = (values >= low) & (
+            values <= high if values.dtype.kind in "iub" else values < high + 1
+        )
     if not fits.all():
         wrong = values.reshape(-1)[np.flatnonzero(~fits.reshape(-1))[0]]
         raise EncodeError(f"cast to {dtype.name}, and {wrong} does not fit", tensor=name)
@@ -402,6 +463,8 @@ def check_level(codec: str, level: int | None, format: str) -> None:
     if level is None or codec == "none":
         return
     try:
-        pa.Codec("lz4_raw" if (codec, format) == ("lz4", "parquet") else codec, compression_level=level)
+        pa.Codec(
+            "lz4_raw" if (codec, format) == ("lz4", "parquet") else codec, compression_level=level
+        )
     except (pa.ArrowException, ValueError, OSError, TypeError) as error:
         raise EncodeError(f"no level {level} of {codec}: {error!s:.100}", format=format) from None

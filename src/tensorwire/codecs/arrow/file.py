@@ -27,7 +27,9 @@ _LAST = 16 << 10
 
 @dataclass(slots=True)
 class Dictionary:
-    """What places in a dictionary mean, from some message on until it is replaced. Deltas only add to its end."""
+    """What places in a dictionary mean, from some message on until it is replaced. Deltas only add
+    to its end.
+    """
 
     start: int
     chunks: list[Chunk]
@@ -57,29 +59,43 @@ class IpcFile:
         size = self.source.size
         last = self.source.read_at(size - min(size, _LAST), min(size, _LAST))
         if size < 18 or bytes(last[-6:]) != MAGIC:
-            raise TruncatedError("the file does not end with ARROW1, so its end is missing", offset=size)
+            raise TruncatedError(
+                "the file does not end with ARROW1, so its end is missing", offset=size
+            )
         count = int.from_bytes(last[-10:-6], "little", signed=True)
         if not 0 < count <= size - 18:
             raise DecodeError(f"a footer of {count} bytes in a file of {size}", offset=size - 10)
         end = size - 10 - count
-        found = ipc.footer(last[-10 - count : -10] if count <= len(last) - 10 else self.source.read_at(end, count), end)
+        found = ipc.footer(
+            last[-10 - count : -10] if count <= len(last) - 10 else self.source.read_at(end, count),
+            end,
+        )
         blocks = found.dictionaries + found.batches
         self._check_blocks(blocks, end)
         if len(blocks) > self.limits.names:
-            raise LimitError(f"{len(blocks)} batches; Limits(names=...) allows {self.limits.names}", offset=end)
+            raise LimitError(
+                f"{len(blocks)} batches; Limits(names=...) allows {self.limits.names}", offset=end
+            )
         for block in found.dictionaries:
             message, chunk = self._block(block, ipc.DICTIONARY)
             if message.id in self._dictionaries and not message.delta:
-                raise DecodeError("a dictionary is replaced, which only a stream can do", offset=block[0])
+                raise DecodeError(
+                    "a dictionary is replaced, which only a stream can do", offset=block[0]
+                )
             self._add_dictionary(message, chunk, 0)
         return found.schema, [self._block(block, ipc.BATCH)[1] for block in found.batches]
 
     def _check_blocks(self, blocks: list[list[int]], end: int) -> None:
-        """That each lies between the magic and the footer, and none inside of another: the same bytes are never read twice."""
+        """That each lies between the magic and the footer, and none inside of another: the same
+        bytes are never read twice.
+        """
         at = 8
         for offset, length, body in sorted(blocks):
             if offset < at or length < 8 or body < 0 or length + body > end - offset:
-                raise DecodeError("the footer has a batch outside of the file, or inside of another one", offset=end)
+                raise DecodeError(
+                    "the footer has a batch outside of the file, or inside of another one",
+                    offset=end,
+                )
             at = offset + length + body
 
     def _block(self, block: list[int], kind: int) -> tuple[Message, Chunk]:
@@ -109,7 +125,10 @@ class IpcFile:
             elif message.batch is not None:
                 self._add_dictionary(message, Chunk(message.batch, body), body)
             if count > self.limits.names:
-                raise LimitError(f"more than the {self.limits.names} batches that Limits(names=...) allows", offset=body)
+                raise LimitError(
+                    f"more than the {self.limits.names} batches that Limits(names=...) allows",
+                    offset=body,
+                )
         if schema is None:
             raise DecodeError("a stream without a schema", offset=0)
         return schema, chunks
@@ -138,15 +157,21 @@ class IpcFile:
             count = int.from_bytes(head[start - 4 : start], "little", signed=True)
             if count == 0:
                 if at + start != size:
-                    raise DecodeError(f"{size - at - start} bytes behind the end of the stream", offset=at + start)
+                    raise DecodeError(
+                        f"{size - at - start} bytes behind the end of the stream", offset=at + start
+                    )
                 return
             if count < 0:
                 raise DecodeError("this is neither a file nor a stream of Arrow's", offset=at)
             if count > size - at - start:
-                raise TruncatedError(f"a message of {count} bytes, and the stream ends at {size}", offset=size)
+                raise TruncatedError(
+                    f"a message of {count} bytes, and the stream ends at {size}", offset=size
+                )
             message = ipc.message(self.source.read_at(at + start, count), at + start)
             at += start + count
             if not 0 <= message.body <= size - at:
-                raise TruncatedError(f"a body of {message.body} bytes, and the stream ends at {size}", offset=size)
+                raise TruncatedError(
+                    f"a body of {message.body} bytes, and the stream ends at {size}", offset=size
+                )
             yield message, at
             at += message.body

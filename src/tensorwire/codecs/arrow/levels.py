@@ -1,7 +1,8 @@
 """One array of an Arrow file, in all batches.
 
-A column is a tree of arrays. A list has one array inside of it, of which each batch may use a piece in the middle; so an array here is a
-span of rows in each batch, and its rows are numbered through all of them. Nothing is read before it is asked for.
+A column is a tree of arrays. A list has one array inside of it, of which each batch may use a piece
+in the middle; so an array here is a span of rows in each batch, and its rows are numbered through
+all of them. Nothing is read before it is asked for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from .file import IpcFile
 
 _SMALL, _LARGE = np.dtype("int32"), np.dtype("int64")
 LISTS: dict[int, np.dtype[Any]] = {ipc.LIST: _SMALL, ipc.LARGE_LIST: _LARGE}
-STRINGS: dict[int, np.dtype[Any]] = {ipc.BINARY: _SMALL, ipc.TEXT: _SMALL, ipc.LARGE_BINARY: _LARGE, ipc.LARGE_TEXT: _LARGE}
+STRINGS: dict[int, np.dtype[Any]] = {
+    ipc.BINARY: _SMALL,
+    ipc.TEXT: _SMALL,
+    ipc.LARGE_BINARY: _LARGE,
+    ipc.LARGE_TEXT: _LARGE,
+}
 OFFSETS = LISTS | STRINGS
 Span = tuple[int, int]
 Piece = tuple[Chunk, int, int]
@@ -28,14 +34,39 @@ Piece = tuple[Chunk, int, int]
 
 
 class Level:
-    """One array of a column, in all batches. It knows the one that it is inside of, and not those inside of it: no cycle keeps what was
-    read alive until the garbage collector comes.
+    """One array of a column, in all batches. It knows the one that it is inside of, and not those
+    inside of it: no cycle keeps what was read alive until the garbage collector comes.
     """
 
-    __slots__ = ("_inside", "_spans", "buffer", "chunks", "column", "field", "file", "node", "parent", "views")
+    __slots__ = (
+        "_inside",
+        "_spans",
+        "buffer",
+        "chunks",
+        "column",
+        "field",
+        "file",
+        "node",
+        "parent",
+        "views",
+    )
 
-    def __init__(self, file: IpcFile, chunks: list[Chunk], field: ipc.Field, parent: Level | None, column: str, at: list[int]) -> None:
-        self.file, self.chunks, self.field, self.parent, self.column = file, chunks, field, parent, column
+    def __init__(
+        self,
+        file: IpcFile,
+        chunks: list[Chunk],
+        field: ipc.Field,
+        parent: Level | None,
+        column: str,
+        at: list[int],
+    ) -> None:
+        self.file, self.chunks, self.field, self.parent, self.column = (
+            file,
+            chunks,
+            field,
+            parent,
+            column,
+        )
         self.node, self.buffer, self.views = at
         self._spans: list[Span] | None = None
         self._inside: dict[int, Span] = {}
@@ -109,7 +140,9 @@ class Level:
     def _ends(self, chunk: Chunk, start: int, stop: int) -> Span:
         """The first and the last offset of some lists."""
         item, buffer = OFFSETS[self.field.kind].itemsize, self.place(chunk) + 1
-        stored = [self.file.data.read(chunk, buffer, at * item, at * item + item) for at in (start, stop)]
+        stored = [
+            self.file.data.read(chunk, buffer, at * item, at * item + item) for at in (start, stop)
+        ]
         low, high = (int.from_bytes(one, "little", signed=True) for one in stored)
         if not 0 <= low <= high:
             raise self.bad(f"offsets of lists from {low} to {high}", chunk)
@@ -119,7 +152,10 @@ class Level:
         """Some offsets of lists or strings, as they are stored."""
         dtype = OFFSETS[self.field.kind]
         found: Array = np.frombuffer(
-            self.file.data.read(chunk, self.place(chunk) + 1, start * dtype.itemsize, stop * dtype.itemsize), dtype
+            self.file.data.read(
+                chunk, self.place(chunk) + 1, start * dtype.itemsize, stop * dtype.itemsize
+            ),
+            dtype,
         )
         return found
 
@@ -143,7 +179,10 @@ class Level:
     @property
     def nbytes(self) -> int:
         """Bytes of its buffers in the file."""
-        more = {id(chunk): chunk.batch.counts[self.views] if self.field.views else 0 for chunk in self.chunks}
+        more = {
+            id(chunk): chunk.batch.counts[self.views] if self.field.views else 0
+            for chunk in self.chunks
+        }
         first = [(chunk, self.place(chunk)) for chunk in self.chunks]
         places = [(chunk, at, at + self.buffers + more[id(chunk)]) for chunk, at in first]
         return sum(size for chunk, at, end in places for _, size in chunk.batch.buffers[at:end])

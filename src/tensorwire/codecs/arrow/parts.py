@@ -1,4 +1,5 @@
-"""The arrays of an Arrow file as parts of a container: read whole or by rows, from one batch or from many.
+"""The arrays of an Arrow file as parts of a container: read whole or by rows, from one batch or
+from many.
 
 Only the bytes of the rows that are asked for are read, unless they are compressed.
 
@@ -93,7 +94,9 @@ class Part(_Guarded):
         validate.elements((count, *self._inner), DecodeError, 16)
         each = math.prod(self._inner)
         if not each and self._leaf.rows:
-            raise self._leaf.bad(f"{self._leaf.rows} elements in rows of the shape {list(self._inner)}")
+            raise self._leaf.bad(
+                f"{self._leaf.rows} elements in rows of the shape {list(self._inner)}"
+            )
         found = self._values.take(start * each, stop * each, (stop - start, *self._inner))
         if not self._order:
             return found
@@ -268,7 +271,9 @@ class _ListPart(_Guarded):
 
 
 class Cell(_Guarded):
-    """A tensor that is one row of a list: its elements, flat, in a shape that the field's metadata say."""
+    """A tensor that is one row of a list: its elements, flat, in a shape that the field's metadata
+    say.
+    """
 
     def __init__(self, leaf: Level, values: Values, shape: tuple[int, ...]) -> None:
         super().__init__(leaf)
@@ -284,7 +289,9 @@ class Cell(_Guarded):
         if self._leaf.nulls or (self._leaf.parent is not None and self._leaf.parent.nulls):
             raise nulls_inside(self._leaf)
         if count != self._leaf.rows:
-            raise self._leaf.bad(f"{self._leaf.rows} elements, and the shape {list(self.shape)} has {count}")
+            raise self._leaf.bad(
+                f"{self._leaf.rows} elements, and the shape {list(self.shape)} has {count}"
+            )
         if rows is None:
             return self._values.take(0, count, self.shape)
         start, stop = rows
@@ -317,7 +324,9 @@ class Refused(_Guarded):
 
 
 class Splits(_Guarded):
-    """Where the rows of a list begin, through all batches. `lists` are all lists of the column, outer to inner, and what is in the last."""
+    """Where the rows of a list begin, through all batches. `lists` are all lists of the column,
+    outer to inner, and what is in the last.
+    """
 
     def __init__(self, level: Level, lists: list[Level], copy: bool | None) -> None:
         super().__init__(level)
@@ -346,12 +355,33 @@ class Splits(_Guarded):
             raise level.bad(f"row_splits {first} to {last} of {count}")
         if level.field.kind == ipc.FIXED_LIST:
             return self._counted(first, last, dtype)
-        if len(level.chunks) == 1 and count > 1 and level.inside(0)[0] == 0 and LISTS[level.field.kind] == dtype:
-            chunk, start, buffer = level.chunks[0], level.spans()[0][0], level.place(level.chunks[0]) + 1
-            view = level.file.data.read(chunk, buffer, (start + first) * dtype.itemsize, (start + last) * dtype.itemsize)
-            return memory.dense(view, 0, dtype, (last - first,), self._copy, chunk.body + chunk.batch.buffers[buffer][0])
+        if (
+            len(level.chunks) == 1
+            and count > 1
+            and level.inside(0)[0] == 0
+            and LISTS[level.field.kind] == dtype
+        ):
+            chunk, start, buffer = (
+                level.chunks[0],
+                level.spans()[0][0],
+                level.place(level.chunks[0]) + 1,
+            )
+            view = level.file.data.read(
+                chunk, buffer, (start + first) * dtype.itemsize, (start + last) * dtype.itemsize
+            )
+            return memory.dense(
+                view,
+                0,
+                dtype,
+                (last - first,),
+                self._copy,
+                chunk.body + chunk.batch.buffers[buffer][0],
+            )
         if self._copy is False:
-            raise level.bad("copy=False, but the lists lie in several batches, or do not begin at 0; leave copy out")
+            raise level.bad(
+                "copy=False, but the lists lie in several batches, or do not begin at 0; leave"
+                " copy out"
+            )
         out: Array = np.empty(last - first, dtype)
         at = total = 0
         for i, (start, stop) in enumerate(level.spans()):

@@ -139,14 +139,25 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 class Writer:
     def __init__(self, file: IO[bytes], spec: Spec) -> None:
         self._pa = require("pyarrow", extra="arrow")
-        self._file, self._spec, self._schema, self._writer = file, spec, None, None  # type: IO[bytes], Spec, Any, Any
+        self._file, self._spec, self._schema, self._writer = (
+            file,
+            spec,
+            None,
+            None,
+        )  # type: IO[bytes], Spec, Any, Any
 
     def _open(self, batch: Batch) -> None:
         pa = self._pa
-        codec = pa.Codec(self._spec.compression, compression_level=self._spec.level) if self._spec.compression else None
+        codec = (
+            pa.Codec(self._spec.compression, compression_level=self._spec.level)
+            if self._spec.compression
+            else None
+        )
         self._schema = columnar.table_schema(pa, self._spec, batch)
         options = pa.ipc.IpcWriteOptions(allow_64bit=True, compression=codec, use_threads=False)
-        self._writer = pa.ipc.new_file(pa.PythonFile(self._file, mode="w"), self._schema, options=options)
+        self._writer = pa.ipc.new_file(
+            pa.PythonFile(self._file, mode="w"), self._schema, options=options
+        )
 
     def add(self, batch: Batch) -> None:
         if self._writer is None:
@@ -157,7 +168,9 @@ class Writer:
         if self._writer is None:
             blank = columnar.empty(self._spec)
             if blank is None:
-                raise EncodeError("no rows, and so no columns, which an Arrow file must have", format=FORMAT)
+                raise EncodeError(
+                    "no rows, and so no columns, which an Arrow file must have", format=FORMAT
+                )
             self._open(blank)
         self._writer.close()
 
@@ -169,7 +182,13 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
 def check_target(spec: Spec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
-        raise EncodeError(f"Arrow compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}", format=FORMAT)
+        raise EncodeError(
+            f"Arrow compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}",
+            format=FORMAT,
+        )
     columnar.check_level(spec.compression or "none", spec.level, FORMAT)
     if spec.quantize:
-        raise EncodeError("Arrow holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)
+        raise EncodeError(
+            "Arrow holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors",
+            format=FORMAT,
+        )

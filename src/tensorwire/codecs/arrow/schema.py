@@ -2,7 +2,8 @@
 
     numbers, bools, strings              a tensor of one dimension, one row an element
     fixed_size_list, fixed_shape_tensor  a tensor of more dimensions
-    list, large_list                     a Ragged; fixed_size_list around them: one whose rows have that length
+    list, large_list                     a Ragged; fixed_size_list around them: one whose rows have
+                                         that length
     struct                               a dict of what is inside
     a dictionary of numbers or strings   what stands in it
     other extension types                what they are stored as
@@ -10,9 +11,10 @@
 
 A column that no tensor holds is listed all the same, and only reading that column is an error.
 
-A field's metadata may say more, as JSON under "tensorwire": the `dtype` that the numbers stand for, the lengths of a Ragged that are
-`uniform`, the `shape` of a tensor whose elements are all in the one row of a list, and the `inner` dimensions of one whose rows have no
-elements, in lists that are empty.
+A field's metadata may say more, as JSON under "tensorwire": the `dtype` that the numbers stand for,
+the lengths of a Ragged that are `uniform`, the `shape` of a tensor whose elements are all in the
+one row of a list, and the `inner` dimensions of one whose rows have no elements, in lists that are
+empty.
 """
 
 from __future__ import annotations
@@ -190,7 +192,13 @@ def _why_not(level: Level, leaf: Level) -> str:
 
 def _node(said: dict[str, Any], leaf: Level) -> Any:
     """The node of a tensor of such values."""
-    return {"dtype": said["dtype"]} if "dtype" in said else {"text": True} if leaf.field.kind in TEXT else {}
+    return (
+        {"dtype": said["dtype"]}
+        if "dtype" in said
+        else {"text": True}
+        if leaf.field.kind in TEXT
+        else {}
+    )
 
 
 def _is_ragged(tree: Tree) -> bool:
@@ -198,7 +206,10 @@ def _is_ragged(tree: Tree) -> bool:
     if field.coded or field.kind not in (*LISTS, ipc.FIXED_LIST):
         return False
     if len(tree.inside) != 1 or (field.kind == ipc.FIXED_LIST and field.width < 0):
-        raise level.bad(f"a list has one array inside, and no negative length, not {len(tree.inside)} and {field.width}")
+        raise level.bad(
+            f"a list has one array inside, and no negative length, not {len(tree.inside)} and"
+            f" {field.width}"
+        )
     return field.kind in LISTS or _is_ragged(tree.inside[0])
 
 
@@ -211,24 +222,37 @@ def _dense(
     level, field = tree.level, tree.level.field
     if field.coded or field.kind != ipc.FIXED_LIST:
         return (), (), [level], values(level, copy)
-    mine, order = _tensor(level) if field.metadata.get("ARROW:extension:name") == TENSOR else ((field.width,), ())
+    mine, order = (
+        _tensor(level)
+        if field.metadata.get("ARROW:extension:name") == TENSOR
+        else ((field.width,), ())
+    )
     inner, inside, levels, found = _dense(tree.inside[0], copy)
     if order or inside:
-        order = (*(order or range(len(mine))), *(axis + len(mine) for axis in inside or range(len(inner))))
+        order = (
+            *(order or range(len(mine))),
+            *(axis + len(mine) for axis in inside or range(len(inner))),
+        )
     return mine + inner, order, [level, *levels], found
 
 
 def _tensor(level: Level) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """What the metadata of a fixed_shape_tensor say."""
-    about = jsontext.parse(level.field.metadata.get("ARROW:extension:metadata", "").encode(), ipc.FORMAT)
+    about = jsontext.parse(
+        level.field.metadata.get("ARROW:extension:metadata", "").encode(), ipc.FORMAT
+    )
     shape: Any = about.get("shape") if isinstance(about, dict) else None
     if not _naturals(shape) or math.prod(shape) != level.field.width:
-        raise level.bad(f"a fixed_shape_tensor of the shape {shape!r:.60} in lists of {level.field.width}")
+        raise level.bad(
+            f"a fixed_shape_tensor of the shape {shape!r:.60} in lists of {level.field.width}"
+        )
     order = about.get("permutation")
     if order is None or order == list(range(len(shape))):
         return tuple(shape), ()
     if not _naturals(order) or sorted(order) != list(range(len(shape))):
-        raise level.bad(f"a fixed_shape_tensor of {len(shape)} dimensions with the permutation {order!r:.60}")
+        raise level.bad(
+            f"a fixed_shape_tensor of {len(shape)} dimensions with the permutation {order!r:.60}"
+        )
     return tuple(shape), tuple(order)
 
 
@@ -250,12 +274,22 @@ def _said(field: ipc.Field) -> dict[str, Any]:
         return {}
     said = jsontext.parse(text.encode(), ipc.FORMAT)
     if not isinstance(said, dict) or not said.keys() <= {"dtype", "shape", "inner", "uniform"}:
-        raise DecodeError(f"metadata of a column that this release does not read: {text!r:.80}", tensor=field.name, offset=0)
+        raise DecodeError(
+            f"metadata of a column that this release does not read: {text!r:.80}",
+            tensor=field.name,
+            offset=0,
+        )
     uniform = said.get("uniform", [])
     ok = isinstance(said.get("dtype", ""), str) and said.get("dtype", "int8") in dtypes.BY_NAME
     ok = ok and all(_naturals(said.get(key, [])) for key in ("shape", "inner"))
-    if not ok or not isinstance(uniform, list) or not all(length is None or type(length) is int for length in uniform):
-        raise DecodeError(f"metadata of a column that make no sense: {text!r:.80}", tensor=field.name, offset=0)
+    if (
+        not ok
+        or not isinstance(uniform, list)
+        or not all(length is None or type(length) is int for length in uniform)
+    ):
+        raise DecodeError(
+            f"metadata of a column that make no sense: {text!r:.80}", tensor=field.name, offset=0
+        )
     return said
 
 

@@ -1,9 +1,12 @@
-"""Any value as the columns of a table, Arrow's or Parquet's: which parts make up a column, and what its metadata say.
+"""Any value as the columns of a table, Arrow's or Parquet's: which parts make up a column, and what
+its metadata say.
 
-Where all tensors share their first dimension, a row is an item: numbers and strings of one dimension are plain columns, of more dimensions
-fixed-size lists (numbers with the extension type fixed_shape_tensor), and a Ragged is a list. Else there is one row, and each tensor
-is a list of its elements in it, its shape in the field's metadata. What Arrow has no type for is stored as the lowering says, its dtype in
-the field's metadata. The schema's metadata have the spec under "tensorwire", unless a plain dict of such columns says it all.
+Where all tensors share their first dimension, a row is an item: numbers and strings of one
+dimension are plain columns, of more dimensions fixed-size lists (numbers with the extension type
+fixed_shape_tensor), and a Ragged is a list. Else there is one row, and each tensor is a list of its
+elements in it, its shape in the field's metadata. What Arrow has no type for is stored as the
+lowering says, its dtype in the field's metadata. The schema's metadata have the spec under
+"tensorwire", unless a plain dict of such columns says it all.
 """
 
 from __future__ import annotations
@@ -64,7 +67,9 @@ def columns(value: Any, metadata: dict[str, str] | None, format: str) -> Columns
 
 
 def groups(spec: Any, count: int, table: bool) -> list[Group]:
-    """The columns for a spec, which follow from it alone: in a table, the parts of a Ragged are one."""
+    """The columns for a spec, which follow from it alone: in a table, the parts of a Ragged are
+    one.
+    """
     names, found, at = lowering.names(spec, count), [], 0
     for way, node, size in lowering.tensors(spec, count):
         if table and "ragged" in node and is_column(node):
@@ -113,15 +118,22 @@ def _length(group: Group, parts: list[Any]) -> int | None:
     if group.size > 1:
         return len(parts[group.size - group.node["splits"]]) - 1
     shape, dtype = parts[0].shape, (group.node or {}).get("dtype", "")
-    return shape[0] if len(shape) > dtype.startswith("complex") else None  # whose last dimension is of two floats
+    # whose last dimension is of two floats
+    return shape[0] if len(shape) > dtype.startswith("complex") else None
 
 
 def _rows(found: list[Group], parts: list[Any]) -> int | None:
-    """The first dimension that all columns share, if Arrow can have the others as lists of fixed size."""
+    """The first dimension that all columns share, if Arrow can have the others as lists of fixed
+    size.
+    """
     rows, at = None, 0
     for group in found:
         count = _length(group, parts[at : at + group.size])
-        if count is None or (rows is not None and count != rows) or math.prod(parts[at].shape[1:]) > _INT32_MAX:
+        if (
+            count is None
+            or (rows is not None and count != rows)
+            or math.prod(parts[at].shape[1:]) > _INT32_MAX
+        ):
             return None
         rows, at = count, at + group.size
     return rows or 0

@@ -1,7 +1,9 @@
-"""What reads the elements of an array: numbers, bits, and strings in each of the forms that Arrow has for them.
+"""What reads the elements of an array: numbers, bits, and strings in each of the forms that Arrow
+has for them.
 
-What lies in one batch and needs no other form is a view where the source is in memory; bits, 32-bit offsets, views and places in
-dictionaries become what our tensors have. Everything is checked, and what it takes is known, before it is made.
+What lies in one batch and needs no other form is a view where the source is in memory; bits, 32-bit
+offsets, views and places in dictionaries become what our tensors have. Everything is checked, and
+what it takes is known, before it is made.
 """
 
 from __future__ import annotations
@@ -58,7 +60,12 @@ class Numbers(_Reader):
     def piece(self, chunk: Chunk, start: int, stop: int) -> Array:
         """Some of those in one batch, to look at."""
         item = self.row.numpy.itemsize
-        return np.frombuffer(self._level.file.data.read(chunk, self._level.place(chunk) + 1, start * item, stop * item), self.row.numpy)
+        return np.frombuffer(
+            self._level.file.data.read(
+                chunk, self._level.place(chunk) + 1, start * item, stop * item
+            ),
+            self.row.numpy,
+        )
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
         level, item = self._level, self.row.numpy.itemsize
@@ -67,15 +74,25 @@ class Numbers(_Reader):
             buffer = level.place(chunk) + 1
             found.append(level.file.data.locate(chunk, buffer, start * item, stop * item))
         if len(found) == 1 and not isinstance(found[0], int):
-            return memory.dense(found[0], 0, self.row.numpy, shape, self._copy, chunk.body + chunk.batch.buffers[buffer][0] + start * item)
+            return memory.dense(
+                found[0],
+                0,
+                self.row.numpy,
+                shape,
+                self._copy,
+                chunk.body + chunk.batch.buffers[buffer][0] + start * item,
+            )
         if len(found) > 1:
             self._need_copy(f"the column lies in {len(level.chunks)} batches")
-        out: Array = np.empty(high - low, self.row.numpy)  # all of it is there: whoever claims more was found out above
+        # all of it is there: whoever claims more was found out above
+        out: Array = np.empty(high - low, self.row.numpy)
         rest = out.view(np.uint8)
         for (_, start, stop), part in zip(level.pieces(low, high), found, strict=True):
             level.file.data.fill(part, rest[: (stop - start) * item])
             rest = rest[(stop - start) * item :]
-        return (out if any(isinstance(part, int) for part in found) else self._finish(out)).reshape(shape)
+        return (out if any(isinstance(part, int) for part in found) else self._finish(out)).reshape(
+            shape
+        )
 
 
 class Bits(_Reader):
@@ -87,8 +104,12 @@ class Bits(_Reader):
         self._need_copy("bools are bits in Arrow")
         found = [np.empty(0, np.bool_)]
         for chunk, start, stop in self._level.pieces(low, high):
-            packed = self._level.file.data.read(chunk, self._level.place(chunk) + 1, start // 8, (stop + 7) // 8)
-            bits = np.unpackbits(np.frombuffer(packed, np.uint8), count=start % 8 + stop - start, bitorder="little")
+            packed = self._level.file.data.read(
+                chunk, self._level.place(chunk) + 1, start // 8, (stop + 7) // 8
+            )
+            bits = np.unpackbits(
+                np.frombuffer(packed, np.uint8), count=start % 8 + stop - start, bitorder="little"
+            )
             found.append(bits[start % 8 :].view(np.bool_))
         return self._finish(found[1] if len(found) == 2 else np.concatenate(found)).reshape(shape)
 
@@ -120,12 +141,16 @@ class Words(_Reader):
         level, stored = self._level, STRINGS[self._level.field.kind]
         first = level.place(chunk) + 1
         base = chunk.body + chunk.batch.buffers[first][0]
-        view = level.file.data.read(chunk, first, start * stored.itemsize, (stop + 1) * stored.itemsize)
+        view = level.file.data.read(
+            chunk, first, start * stored.itemsize, (stop + 1) * stored.itemsize
+        )
         if stored.itemsize == 4:
             self._need_copy("the offsets of its strings have 32 bits")
             offsets = self._finish(np.frombuffer(view, stored).astype(np.int64))
         else:
-            offsets = memory.dense(view, 0, stored, (stop - start + 1,), self._copy, base + start * 8)
+            offsets = memory.dense(
+                view, 0, stored, (stop - start + 1,), self._copy, base + start * 8
+            )
         low, high = int(offsets[0]), int(offsets[-1])
         if not 0 <= low <= high:
             raise level.bad(f"offsets of strings from {low} to {high}", chunk)
@@ -168,9 +193,14 @@ class Views(_Reader):
         parts = [
             None,
             pa.py_buffer(view),
-            *(pa.py_buffer(file.data.read(chunk, buffer, 0, file.data.size(chunk, buffer))) for buffer in buffers),
+            *(
+                pa.py_buffer(file.data.read(chunk, buffer, 0, file.data.size(chunk, buffer)))
+                for buffer in buffers
+            ),
         ]
-        return _arrow_strings(pa.Array.from_buffers(pa.binary_view(), stop - start, parts).cast(pa.large_binary()))
+        return _arrow_strings(
+            pa.Array.from_buffers(pa.binary_view(), stop - start, parts).cast(pa.large_binary())
+        )
 
 
 class Coded(_Reader):
@@ -193,7 +223,9 @@ class Coded(_Reader):
             empty: Array = np.empty(0, dtypes.named(self.dtype).numpy)
             return self._finish(np.concatenate([empty, *found])).reshape(shape)
         data, offsets = join(found)
-        return trusted(Strings, self._finish(data), self._finish(offsets), shape, self._plain.kind in TEXT)
+        return trusted(
+            Strings, self._finish(data), self._finish(offsets), shape, self._plain.kind in TEXT
+        )
 
     def _piece(self, piece: Piece) -> Any:
         chunk, start, stop = piece
@@ -214,7 +246,9 @@ class Coded(_Reader):
         allow(self._level, int(np.diff(items.offsets)[places].sum()), chunk)
         pa = require("pyarrow", extra="arrow")
         buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(items.data)]
-        return _arrow_strings(pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(arrow.flat(places)))
+        return _arrow_strings(
+            pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(arrow.flat(places))
+        )
 
     def _items(self, chunk: Chunk) -> Any:
         """What stands in the dictionary that holds for a batch."""
@@ -233,12 +267,18 @@ class Coded(_Reader):
 
 
 def values(level: Level, copy: bool | None) -> Values | None:
-    """What reads the elements of an array that has nothing inside; None for types that are not of tensors."""
+    """What reads the elements of an array that has nothing inside; None for types that are not of
+    tensors.
+    """
     field = level.field
     if field.coded:
         index = _integer(*field.coded[1:])
         plain = Level(level.file, [], field._replace(coded=None), None, level.column, [0, 0, 0])
-        return Coded(level, copy, index) if index is not None and values(plain, copy) is not None else None
+        return (
+            Coded(level, copy, index)
+            if index is not None and values(plain, copy) is not None
+            else None
+        )
     if field.kind in STRINGS:
         return Words(level, copy)
     if field.kind in (ipc.BINARY_VIEW, ipc.TEXT_VIEW):
@@ -261,14 +301,23 @@ def _reader(level: Level) -> Values:
 
 
 def _integer(bits: int, signed: int) -> dtypes.DType | None:
-    return dtypes.BY_NAME.get(f"{'' if signed else 'u'}int{bits}") if bits in (8, 16, 32, 64) else None
+    return (
+        dtypes.BY_NAME.get(f"{'' if signed else 'u'}int{bits}") if bits in (8, 16, 32, 64) else None
+    )
 
 
 def check_layout(chunks: list[Chunk], nodes: int, buffers: int, views: int) -> None:
     """That batches have as many arrays and buffers as their fields need."""
     for batch, body in chunks:
-        if len(batch.nodes) != nodes or len(batch.counts) != views or len(batch.buffers) != buffers + sum(batch.counts):
-            why = f"{nodes} arrays and {buffers} buffers are needed, and a batch has {len(batch.nodes)} and {len(batch.buffers)}"
+        if (
+            len(batch.nodes) != nodes
+            or len(batch.counts) != views
+            or len(batch.buffers) != buffers + sum(batch.counts)
+        ):
+            why = (
+                f"{nodes} arrays and {buffers} buffers are needed, and a batch has"
+                f" {len(batch.nodes)} and {len(batch.buffers)}"
+            )
             raise DecodeError(why, offset=body)
 
 
@@ -322,6 +371,9 @@ def _arrow_strings(array: Any) -> tuple[Array, Array]:
 def allow(level: Level, size: int, chunk: Chunk | None = None) -> None:
     """What the file does not itself carry is bounded before it is made."""
     if size > level.file.limits.tensor:
-        why = f"{size} bytes that the file does not itself hold; Limits(tensor=...) allows {level.file.limits.tensor}"
+        why = (
+            f"{size} bytes that the file does not itself hold; Limits(tensor=...) allows"
+            f" {level.file.limits.tensor}"
+        )
         raise LimitError(why, tensor=level.column, offset=chunk.body if chunk else 0)
     level.file.limits.draw(size, offset=chunk.body if chunk else 0)

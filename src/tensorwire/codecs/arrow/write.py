@@ -1,6 +1,8 @@
-"""Columns as the bytes of an Arrow file or stream, in one batch. Large data is not copied, unless it is compressed.
+"""Columns as the bytes of an Arrow file or stream, in one batch. Large data is not copied, unless
+it is compressed.
 
-The body, and each buffer in it, begins at a multiple of 64, which Arrow recommends and any array is aligned by.
+The body, and each buffer in it, begins at a multiple of 64, which Arrow recommends and any array is
+aligned by.
 """
 
 from __future__ import annotations
@@ -23,7 +25,11 @@ from .table import Columns, Group
 
 _ALIGN = 64
 _END = ipc.MARK + bytes(4)
-_TYPES = {f"{sign}int{bits}": (ipc.INT, bits, int(not sign)) for sign in ("", "u") for bits in (8, 16, 32, 64)} | {
+_TYPES = {
+    f"{sign}int{bits}": (ipc.INT, bits, int(not sign))
+    for sign in ("", "u")
+    for bits in (8, 16, 32, 64)
+} | {
     "float16": (ipc.FLOAT, 0, 0),
     "float32": (ipc.FLOAT, 1, 0),
     "float64": (ipc.FLOAT, 2, 0),
@@ -36,8 +42,9 @@ _PARALLEL = 1 << 20
 class Table:
     """The fields of a schema, and the arrays and buffers of its one batch.
 
-    Parquet has no lists of the fixed size 0 (pyarrow ends the process where it meets one), so for it rows without elements are lists that
-    happen to be empty, and the field's metadata say the dimensions inside.
+    Parquet has no lists of the fixed size 0 (pyarrow ends the process where it meets one), so for
+    it rows without elements are lists that happen to be empty, and the field's metadata say the
+    dimensions inside.
 
     `present` says which rows of a column have a value; the others are null. `plain` writes rows of
     one dimension as fixed-size lists.
@@ -73,13 +80,27 @@ class Table:
                 self.buffers[buffer] = memory.chunk(np.packbits(valid, bitorder="little"))
 
     def _cell(self, group: Group, part: Any) -> None:
-        self._array(group.name, ipc.LARGE_LIST, 1, [np.array([0, math.prod(part.shape)], np.int64)], 1, said=_said(group, list(part.shape)))
+        self._array(
+            group.name,
+            ipc.LARGE_LIST,
+            1,
+            [np.array([0, math.prod(part.shape)], np.int64)],
+            1,
+            said=_said(group, list(part.shape)),
+        )
         self._flat("item", part)
 
     def _lists(self, group: Group, parts: list[Any]) -> None:
         name, said = group.name, _said(group, inner=self._empty(parts[0]))
         for splits in parts[1:]:
-            self._array(name, ipc.LIST if splits.dtype == np.int32 else ipc.LARGE_LIST, len(splits) - 1, [splits], 1, said=said)
+            self._array(
+                name,
+                ipc.LIST if splits.dtype == np.int32 else ipc.LARGE_LIST,
+                len(splits) - 1,
+                [splits],
+                1,
+                said=said,
+            )
             name, said = "item", []
         self._fixed(name, parts[0])
 
@@ -93,7 +114,9 @@ class Table:
             shape = jsontext.write({"shape": list(inner)}).decode()
             about = [("ARROW:extension:name", TENSOR), ("ARROW:extension:metadata", shape)]
             about = [] if self._plain and len(inner) == 1 else about
-            self._array(group.name, ipc.FIXED_LIST, len(part), [], 1, math.prod(inner), about + _said(group))
+            self._array(
+                group.name, ipc.FIXED_LIST, len(part), [], 1, math.prod(inner), about + _said(group)
+            )
             self._flat("item", part)
 
     def _empty(self, part: Any) -> list[int] | None:
@@ -114,14 +137,28 @@ class Table:
     def _flat(self, name: str, part: Any, said: Any = ()) -> None:
         """The elements of a tensor."""
         if isinstance(part, Strings):
-            self._array(name, ipc.LARGE_TEXT if part.text else ipc.LARGE_BINARY, part.size, [part.offsets, part.data], said=said)
+            self._array(
+                name,
+                ipc.LARGE_TEXT if part.text else ipc.LARGE_BINARY,
+                part.size,
+                [part.offsets, part.data],
+                said=said,
+            )
             return
         kind, width, signed = _TYPES[dtypes.of(part.dtype).name]
         data = np.packbits(part.reshape(-1), bitorder="little") if kind == ipc.BOOL else part
         self._array(name, kind, part.size, [data], 0, width, said, signed)
 
     def _array(
-        self, name: str, kind: int, length: int, buffers: list[Array], inside: int = 0, width: int = 0, said: Any = (), signed: int = 0
+        self,
+        name: str,
+        kind: int,
+        length: int,
+        buffers: list[Array],
+        inside: int = 0,
+        width: int = 0,
+        said: Any = (),
+        signed: int = 0,
     ) -> None:
         self.fields.append((name, kind, width, signed, inside, None, said))
         self.nodes.append((length, 0))
@@ -129,10 +166,14 @@ class Table:
         self.buffers += [memory.chunk(np.ascontiguousarray(buffer)) for buffer in buffers]
 
 
-def _said(group: Group, shape: list[int] | None = None, inner: list[int] | None = None) -> list[tuple[str, str]]:
+def _said(
+    group: Group, shape: list[int] | None = None, inner: list[int] | None = None
+) -> list[tuple[str, str]]:
     """Our metadata of a column: only what its type does not say."""
     node = group.node or {}
-    said: dict[str, Any] = {key: dims for key, dims in (("shape", shape), ("inner", inner)) if dims is not None}
+    said: dict[str, Any] = {
+        key: dims for key, dims in (("shape", shape), ("inner", inner)) if dims is not None
+    }
     plain = node.get("ragged", node)
     if "dtype" in plain and "quantized" not in plain:
         said["dtype"] = plain["dtype"]
@@ -154,11 +195,14 @@ def chunks(table: Table, stream: bool, codec: Any = None) -> list[Any]:
         for buffer in buffers:
             places.append((body, len(buffer)))
             body += len(buffer) + -len(buffer) % _ALIGN
-        if codec is not None:  # bytes that mean nothing, so that whoever reads it with the default limits can
+        # bytes that mean nothing, so that whoever reads it with the default limits can
+        if codec is not None:
             body += -(-streams.filling(sum(map(len, table.buffers)), body) // _ALIGN) * _ALIGN
         number = -1 if codec is None else CODECS.index(codec.name)
         start = out.size
-        length = out.message(kernels.ipc_batch(table.rows, table.nodes, places, number, body), _ALIGN)
+        length = out.message(
+            kernels.ipc_batch(table.rows, table.nodes, places, number, body), _ALIGN
+        )
         for buffer in buffers:
             out.add(buffer)
             out.add(bytes(-len(buffer) % _ALIGN))
@@ -204,7 +248,11 @@ def _compressed(buffers: list[Any], codec: Any) -> list[Any]:
         if not len(buffer):
             return b""
         packed = codec.compress(buffer, asbytes=True)
-        return len(buffer).to_bytes(8, "little") + packed if len(packed) < len(buffer) else b"\xff" * 8 + bytes(buffer)
+        return (
+            len(buffer).to_bytes(8, "little") + packed
+            if len(packed) < len(buffer)
+            else b"\xff" * 8 + bytes(buffer)
+        )
 
     parallel = sum(map(len, buffers)) >= _PARALLEL
     return list(streams.each(one, buffers, streams.cores(None) if parallel else 1))

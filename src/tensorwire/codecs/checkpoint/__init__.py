@@ -1,1 +1,3 @@
-"""TensorFlow's checkpoints: an index and data files under one prefix, read and written without TensorFlow."""
+"""TensorFlow's checkpoints: an index and data files under one prefix, read and written without
+TensorFlow.
+"""

@@ -1,7 +1,9 @@
-"""A checkpoint as a container of tensors: opened by its index alone, each tensor read when it is asked for.
+"""A checkpoint as a container of tensors: opened by its index alone, each tensor read when it is
+asked for.
 
-Tensors are listed by their readable names, in the order of their keys; a key can always be asked for too. What `tw.save` wrote comes back
-as it was, by the spec that it left under a key of its own; any other checkpoint is a Bundle.
+Tensors are listed by their readable names, in the order of their keys; a key can always be asked
+for too. What `tw.save` wrote comes back as it was, by the spec that it left under a key of its own;
+any other checkpoint is a Bundle.
 """
 
 from __future__ import annotations
@@ -33,11 +35,17 @@ SPEC_VERSION = 1
 class Variables(Container):
     """The tensors of any checkpoint. Nothing is made for a tensor before it is asked for."""
 
-    def __init__(self, index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget) -> None:
+    def __init__(
+        self, index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget
+    ) -> None:
         self.index, self.metadata = index, {}
         self._data, self._copy, self.budget = data, copy, budget
         self._parts: dict[int, AnyPart] = {}
-        self._names = names.all_readable(index.stems, index.had_suffix, bool(index.kinds[3].any())) if readable else index.all_keys()
+        self._names = (
+            names.all_readable(index.stems, index.had_suffix, bool(index.kinds[3].any()))
+            if readable
+            else index.all_keys()
+        )
         hidden = names.HIDDEN if readable else ()
         self._hidden = {i for i in (index.find(key) for key in hidden) if i is not None}
 
@@ -66,7 +74,9 @@ class Variables(Container):
         return self.keys() if readable else [self.index.key(i) for i, _ in self._listed()]
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
-        found: dict[str, tuple[int | None, ...]] = dict(zip(self._names, self.index.shapes, strict=True))
+        found: dict[str, tuple[int | None, ...]] = dict(
+            zip(self._names, self.index.shapes, strict=True)
+        )
         for i in self._hidden:
             del found[self._names[i]]
         return found
@@ -82,7 +92,9 @@ class Variables(Container):
             try:
                 self._parts[number] = self._made(self.index.entry(number))
             except DecodeError as error:
-                raise error.add(format=FORMAT, tensor=name, path=self._data.index_path, offset=0) from None
+                raise error.add(
+                    format=FORMAT, tensor=name, path=self._data.index_path, offset=0
+                ) from None
         return self._parts[number]
 
     plain_part = part
@@ -104,7 +116,11 @@ class Variables(Container):
         for extents in slices:
             piece = self.index.pieces.get(slice_key(str(entry.key), extents))
             if piece is None:
-                raise DecodeError(f"the slice {extents} of a variable is nowhere in the index", format=FORMAT, offset=at)
+                raise DecodeError(
+                    f"the slice {extents} of a variable is nowhere in the index",
+                    format=FORMAT,
+                    offset=at,
+                )
             pieces.append((piece, self._plain(piece)))
         return sliced_part(entry, slices, pieces)
 
@@ -122,7 +138,10 @@ class Variables(Container):
     @property
     def tree(self) -> Any:
         """What it would be if `tw.save` had written it."""
-        return {"bundle": {name: {} for _, name in self._listed()}, "tensor_metadata": self.tensor_metadata}
+        return {
+            "bundle": {name: {} for _, name in self._listed()},
+            "tensor_metadata": self.tensor_metadata,
+        }
 
     @property
     def checksums(self) -> bool:
@@ -149,13 +168,22 @@ class Variables(Container):
         return self.part(name).read(rows)
 
     def value(self) -> Any:
-        return Bundle({name: self.part(name).read() for _, name in self._listed()}, {}, self.tensor_metadata)
+        return Bundle(
+            {name: self.part(name).read() for _, name in self._listed()}, {}, self.tensor_metadata
+        )
 
 
 class Value(Container):
     """A value that `tw.save` wrote."""
 
-    def __init__(self, spec: Any, parts: Sequence[AnyPart], metadata: dict[str, str], budget: Budget, variables: Variables) -> None:
+    def __init__(
+        self,
+        spec: Any,
+        parts: Sequence[AnyPart],
+        metadata: dict[str, str],
+        budget: Budget,
+        variables: Variables,
+    ) -> None:
         super().__init__(spec, parts, metadata, budget)
         self.index, self._variables = variables.index, variables
         self._own = list(self._leaves)
@@ -164,7 +192,11 @@ class Value(Container):
         return list(self._own)
 
     def names(self, readable: bool = True) -> list[str]:
-        return self.keys() if readable else [key for key in self.index.all_keys() if key not in names.HIDDEN]
+        return (
+            self.keys()
+            if readable
+            else [key for key in self.index.all_keys() if key not in names.HIDDEN]
+        )
 
     @property
     def unlisted(self) -> list[str]:
@@ -183,11 +215,17 @@ class Value(Container):
         return super().spec(name) if name in self._leaves else self._variables.spec(name)
 
     def read(self, name: str, rows: Rows = None) -> Any:
-        return super().read(name, rows) if name in self._leaves else self._variables.read(name, rows)
+        return (
+            super().read(name, rows) if name in self._leaves else self._variables.read(name, rows)
+        )
 
 
-def open_prefix(prefix: str, mmap: bool = False, readable: bool = True, limits: Limits | None = None) -> tuple[Source, Container]:
-    """The checkpoint PREFIX.index with its data files: a source that closes them, and the container."""
+def open_prefix(
+    prefix: str, mmap: bool = False, readable: bool = True, limits: Limits | None = None
+) -> tuple[Source, Container]:
+    """The checkpoint PREFIX.index with its data files: a source that closes them, and the
+    container.
+    """
     limits = limits or DEFAULT
     path = index_path(prefix)
     try:
@@ -208,21 +246,32 @@ def _read_index_file(path: str) -> Any:
     source = FileSource(path)
     try:
         size = source.size
-        if size < leveldb.FOOTER or not leveldb.is_table(source.read_bytes(size - leveldb.FOOTER, leveldb.FOOTER)):
-            raise DecodeError("no checkpoint index: it does not end as one does", format=FORMAT, path=path, offset=size)
+        if size < leveldb.FOOTER or not leveldb.is_table(
+            source.read_bytes(size - leveldb.FOOTER, leveldb.FOOTER)
+        ):
+            raise DecodeError(
+                "no checkpoint index: it does not end as one does",
+                format=FORMAT,
+                path=path,
+                offset=size,
+            )
         return source.read_at(0, size)
     finally:
         source.close()
 
 
-def open_joined(source: Source, readable: bool = True, copy: bool | None = None, limits: Limits = DEFAULT) -> Container:
+def open_joined(
+    source: Source, readable: bool = True, copy: bool | None = None, limits: Limits = DEFAULT
+) -> Container:
     """A checkpoint in one run of bytes: its data files, then its index."""
     size, budget = source.size, limits.call(source.size)
     if size < leveldb.FOOTER:
         raise DecodeError(f"a checkpoint in {size} bytes", format=FORMAT, offset=size)
     length = leveldb.size_of(source.read_at(size - leveldb.FOOTER, leveldb.FOOTER))
     if length > size:
-        raise DecodeError(f"an index of {length} bytes in {size}", format=FORMAT, offset=size - leveldb.FOOTER)
+        raise DecodeError(
+            f"an index of {length} bytes in {size}", format=FORMAT, offset=size - leveldb.FOOTER
+        )
     try:
         index = read_index(source.read_at(size - length, length), budget)
     except DecodeError as error:
@@ -230,7 +279,9 @@ def open_joined(source: Source, readable: bool = True, copy: bool | None = None,
     return _container(index, JoinedData(source, index, size - length), readable, copy, budget)
 
 
-def _container(index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget) -> Container:
+def _container(
+    index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget
+) -> Container:
     variables = Variables(index, data, readable, copy, budget)
     if not readable or index.find(names.SPEC) is None:
         return variables
@@ -252,18 +303,30 @@ def _said(strings: Any) -> dict[str, Any]:
     if version != SPEC_VERSION or "spec" not in said:
         raise DecodeError(f"a value of version {version!r:.20}, written by a newer tensorwire?")
     metadata = said.setdefault("metadata", {})
-    if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(text, str) for text in metadata.values()
+    ):
         raise DecodeError("the metadata of a value are text")
     return dict(said)
 
 
 def spec_of(lowered: Any, metadata: dict[str, str], graph: bool) -> bytes:
     """What `_said` reads."""
-    said = {"version": SPEC_VERSION, "spec": lowered} | ({"graph": True} if graph else {}) | ({"metadata": metadata} if metadata else {})
+    said = (
+        {"version": SPEC_VERSION, "spec": lowered}
+        | ({"graph": True} if graph else {})
+        | ({"metadata": metadata} if metadata else {})
+    )
     return jsontext.write(said)
 
 
 def says_it_all(spec: Any, keys: Sequence[str]) -> bool:
-    """Whether a Bundle, as any checkpoint is one, says everything that the spec does; `keys` are those of its parts."""
-    plain = isinstance(spec, dict) and list(spec) == ["bundle"] and list(spec["bundle"]) == list(keys) == sorted(keys, key=str.encode)
+    """Whether a Bundle, as any checkpoint is one, says everything that the spec does; `keys` are
+    those of its parts.
+    """
+    plain = (
+        isinstance(spec, dict)
+        and list(spec) == ["bundle"]
+        and list(spec["bundle"]) == list(keys) == sorted(keys, key=str.encode)
+    )
     return plain and all(node == {} for node in lowering.inside(spec)["bundle"].values())

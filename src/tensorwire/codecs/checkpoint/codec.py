@@ -1,12 +1,15 @@
-"""checkpoint: TensorFlow's TensorBundle, `PREFIX.index` and `PREFIX.data-00000-of-00001`, which TensorFlow reads and writes.
+"""checkpoint: TensorFlow's TensorBundle, `PREFIX.index` and `PREFIX.data-00000-of-00001`, which
+TensorFlow reads and writes.
 
-A value is taken apart by `lowering`, strings and all dtypes that TensorFlow has kept as they are. Names become keys, which an object graph
-connects, so that `tf.train.Checkpoint` restores them. What TensorFlow cannot say (nesting, other kinds, Python values) is one JSON string
-under the key `__tensorwire__`:
+A value is taken apart by `lowering`, strings and all dtypes that TensorFlow has kept as they are.
+Names become keys, which an object graph connects, so that `tf.train.Checkpoint` restores them. What
+TensorFlow cannot say (nesting, other kinds, Python values) is one JSON string under the key
+`__tensorwire__`:
 
     {"version": 1, "spec": ..., "graph": true, "metadata": {...}}
 
-As bytes a checkpoint is its data files one after the other, and then its index: `cat PREFIX.data-* PREFIX.index`.
+As bytes a checkpoint is its data files one after the other, and then its index: `cat PREFIX.data-*
+PREFIX.index`.
 """
 
 from __future__ import annotations
@@ -37,11 +40,15 @@ class Checkpoint:
     """
 
     graph: bool = True
-    """Write an object graph, so that tf.train.Checkpoint restores; False stores names as they are, as TensorFlow 1 does."""
+    """Write an object graph, so that tf.train.Checkpoint restores; False stores names as they are,
+    as TensorFlow 1 does.
+    """
     shards: int = 1
     """Data files to write."""
     readable: bool = True
-    """List names without TensorFlow's additions; False lists the keys as they are stored, and everything that is there."""
+    """List names without TensorFlow's additions; False lists the keys as they are stored, and
+    everything that is there.
+    """
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
@@ -57,7 +64,11 @@ class Checkpoint:
         layout, out = Layout(), []
         total, done = sum(part.nbytes for part in parts), 0
         for key, part in zip(keys, parts, strict=True):
-            if layout.used and done * self.shards >= total * (layout.shard + 1) and layout.shard + 1 < self.shards:
+            if (
+                layout.used
+                and done * self.shards >= total * (layout.shard + 1)
+                and layout.shard + 1 < self.shards
+            ):
                 layout.next_shard()
             out += layout.add(key, part)
             done += part.nbytes

@@ -1,4 +1,6 @@
-"""Where the bytes of a checkpoint's tensors are: `PREFIX.data-00000-of-00002` and so on, or in bytes, one data file after the other."""
+"""Where the bytes of a checkpoint's tensors are: `PREFIX.data-00000-of-00002` and so on, or in
+bytes, one data file after the other.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ...storage.files import Source
 from .entries import FORMAT, Index
 
 _AT_ONCE = 64
-"""Data files that are opened with the index, so that what is read later is what was there then. More are opened when they are needed."""
+"""Data files that are opened with the index, so that what is read later is what was there then.
+More are opened when they are needed.
+"""
 
 
 def data_path(prefix: str, shard: int, shards: int) -> str:
@@ -35,9 +39,13 @@ class Data(Protocol):
 
 
 class DataFiles:
-    """Data files on disk. As a Source it stands for all files of the checkpoint: it knows their size and closes them."""
+    """Data files on disk. As a Source it stands for all files of the checkpoint: it knows their
+    size and closes them.
+    """
 
-    def __init__(self, prefix: str, index: Index, wanted: Iterable[int], index_size: int, mmap: bool) -> None:
+    def __init__(
+        self, prefix: str, index: Index, wanted: Iterable[int], index_size: int, mmap: bool
+    ) -> None:
         self.path: str | None = prefix
         self.index_path: str | None = index_path(prefix)
         self._shards, self._mmap = index.shards, mmap
@@ -57,7 +65,9 @@ class DataFiles:
             if self._closed:
                 raise ValueError(f"{self.path} is closed")
             if shard not in self._sources:
-                self._sources[shard] = files.source(data_path(self.path or "", shard, self._shards), self._mmap)
+                self._sources[shard] = files.source(
+                    data_path(self.path or "", shard, self._shards), self._mmap
+                )
             return self._sources[shard]
 
     def place(self, shard: int) -> tuple[Source, int, int]:
@@ -66,11 +76,18 @@ class DataFiles:
             try:
                 source = self._open(shard)
             except FileNotFoundError as error:
-                raise DecodeError("this data file of the checkpoint is missing", format=FORMAT, path=error.filename, offset=0) from None
+                raise DecodeError(
+                    "this data file of the checkpoint is missing",
+                    format=FORMAT,
+                    path=error.filename,
+                    offset=0,
+                ) from None
         return source, 0, source.size
 
     def read_at(self, offset: int, count: int) -> memoryview:
-        raise DecodeError("a checkpoint is not one run of bytes", format=FORMAT, path=self.path, offset=offset)
+        raise DecodeError(
+            "a checkpoint is not one run of bytes", format=FORMAT, path=self.path, offset=offset
+        )
 
     def close(self) -> None:
         with self._lock:
@@ -91,7 +108,11 @@ class JoinedData:
             self._places[shard] = at, at + ends[shard]
             at += ends[shard]
         if at != end:
-            raise DecodeError(f"{end} bytes before the index, and its tensors end at {at}", format=FORMAT, offset=min(at, end))
+            raise DecodeError(
+                f"{end} bytes before the index, and its tensors end at {at}",
+                format=FORMAT,
+                offset=min(at, end),
+            )
 
     def place(self, shard: int) -> tuple[Source, int, int]:
         return self._source, *self._places.get(shard, (0, 0))

@@ -1,8 +1,10 @@
-"""The object graph of a TensorFlow 2 checkpoint: which object holds which, and under which key each variable's value is.
+"""The object graph of a TensorFlow 2 checkpoint: which object holds which, and under which key each
+variable's value is.
 
-It is a TrackableObjectGraph, kept as a string under `_CHECKPOINTABLE_OBJECT_GRAPH`. `tf.train.Checkpoint(...).restore` walks it together
-with the objects that it is given. Names need none of it, because keys say the same; what keys do not say is what a variable was called when
-it was made (`full_name`), and by which other ways it can be reached.
+It is a TrackableObjectGraph, kept as a string under `_CHECKPOINTABLE_OBJECT_GRAPH`.
+`tf.train.Checkpoint(...).restore` walks it together with the objects that it is given. Names need
+none of it, because keys say the same; what keys do not say is what a variable was called when it
+was made (`full_name`), and by which other ways it can be reached.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Node:
 def full_names(nodes: Iterable[Node]) -> dict[str, str]:
     """Key -> what the variable was called when it was made, where that is known.
 
-    >>> full_names([Node(attributes=[Attribute("VARIABLE_VALUE", "dense/kernel", "w/.ATTRIBUTES/VARIABLE_VALUE")])])
+    >>> full_names([Node(attributes=[Attribute("VARIABLE_VALUE", "dense/kernel",
+    "w/.ATTRIBUTES/VARIABLE_VALUE")])])
     {'w/.ATTRIBUTES/VARIABLE_VALUE': 'dense/kernel'}
     """
     return {one.key: one.full_name for node in nodes for one in node.attributes if one.full_name}
@@ -85,18 +88,23 @@ def _node(reader: Reader, span: Span, count: int) -> Node:
     slots = []
     for one in found[3]:
         said = reader.take(one, once=(2,), numbers=(1, 3))
-        slots.append(Slot(_known(said[1], count, one), reader.text(said[2]), _known(said[3], count, one)))
+        slots.append(
+            Slot(_known(said[1], count, one), reader.text(said[2]), _known(said[3], count, one))
+        )
     return Node(children, attributes, slots)
 
 
 def _known(number: int, count: int, span: Span) -> int:
     if number >= count:
-        raise DecodeError(f"the object graph speaks of node {number} of {count}", format=FORMAT, offset=span[0])
+        raise DecodeError(
+            f"the object graph speaks of node {number} of {count}", format=FORMAT, offset=span[0]
+        )
     return number
 
 
 def make_graph(keys: Iterable[str]) -> list[Node]:
-    """The objects that variables with these keys are attributes of. Keys that are no way through objects are left out.
+    """The objects that variables with these keys are attributes of. Keys that are no way through
+    objects are left out.
 
     >>> [list(node.children) for node in make_graph(["net/kernel/.ATTRIBUTES/VARIABLE_VALUE"])]
     [['net'], ['kernel'], []]
@@ -133,11 +141,25 @@ def write_graph(keys: Iterable[str]) -> bytes:
 
 
 def _encoded(node: Node) -> bytes:
-    out = [_field(1, _number(1, child) + _field(2, name.encode())) for name, child in node.children.items()]
+    out = [
+        _field(1, _number(1, child) + _field(2, name.encode()))
+        for name, child in node.children.items()
+    ]
     for one in node.attributes:
-        out.append(_field(2, _field(1, one.name.encode()) + _field(2, one.full_name.encode()) + _field(3, one.key.encode())))
-    out += [_field(3, _number(1, slot.variable) + _field(2, slot.name.encode()) + _number(3, slot.node)) for slot in node.slots]
-    return b"".join(out) + _field(5, _number(1, 1))  # has_checkpoint_values: there are only nodes that lead to some
+        out.append(
+            _field(
+                2,
+                _field(1, one.name.encode())
+                + _field(2, one.full_name.encode())
+                + _field(3, one.key.encode()),
+            )
+        )
+    out += [
+        _field(3, _number(1, slot.variable) + _field(2, slot.name.encode()) + _number(3, slot.node))
+        for slot in node.slots
+    ]
+    # has_checkpoint_values: there are only nodes that lead to some
+    return b"".join(out) + _field(5, _number(1, 1))
 
 
 def _field(number: int, content: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Tensors on their way into a checkpoint: where each will lie, what the index will say of it, and the bytes to write.
+"""Tensors on their way into a checkpoint: where each will lie, what the index will say of it, and
+the bytes to write.
 
-Numbers begin at a multiple of 64 in their data file, so that a mapping of it can be used as it is. TensorFlow itself leaves no gaps, and
-does not mind them.
+Numbers begin at a multiple of 64 in their data file, so that a mapping of it can be used as it is.
+TensorFlow itself leaves no gaps, and does not mind them.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class Layout:
         self.shard, self._used = self.shard + 1, 0
 
     def add(self, key: str, tensor: Any) -> Buffers:
-        """The bytes of a tensor (an array in C order, or Strings) that go to the end of the current data file, large ones not copied."""
+        """The bytes of a tensor (an array in C order, or Strings) that go to the end of the current
+        data file, large ones not copied.
+        """
         self._check(key)
         return self._place(key, tensor)
 
@@ -65,9 +68,13 @@ class Layout:
 
     def _check(self, key: str) -> None:
         if key in HIDDEN or not key or key.startswith("\0"):
-            raise EncodeError(f"{key!r:.60} is no name that a checkpoint can have", format=FORMAT, tensor=key)
+            raise EncodeError(
+                f"{key!r:.60} is no name that a checkpoint can have", format=FORMAT, tensor=key
+            )
         if key.encode() in self._entries:
-            raise EncodeError(f"two tensors would have the key {key!r:.80}", format=FORMAT, tensor=key)
+            raise EncodeError(
+                f"two tensors would have the key {key!r:.80}", format=FORMAT, tensor=key
+            )
 
     def _place(self, key: str, tensor: Any) -> Buffers:
         if isinstance(tensor, Strings):
@@ -77,16 +84,28 @@ class Layout:
             if row.tf is None:
                 raise EncodeError(f"TensorFlow has no dtype {row.name}", format=FORMAT, tensor=key)
             data = memory.chunk(tensor)
-            number, gap, chunks, crc = row.tf, -self._used % ALIGN if len(data) else 0, [data], crc32c(data)
+            number, gap, chunks, crc = (
+                row.tf,
+                -self._used % ALIGN if len(data) else 0,
+                [data],
+                crc32c(data),
+            )
         size = sum(map(len, chunks))
         self._used += gap
-        self._entries[key.encode()] = _entry(number, tensor.shape, self.shard, self._used, size, crc)
+        self._entries[key.encode()] = _entry(
+            number, tensor.shape, self.shard, self._used, size, crc
+        )
         self._used += size
         return [chunk for chunk in (bytes(gap), *chunks) if len(chunk)]
 
     def index(self, shards: int | None = None) -> bytes:
         """The index, for so many data files."""
-        return leveldb.write([(b"", header(self.shard + 1 if shards is None else shards)), *sorted(self._entries.items())])
+        return leveldb.write(
+            [
+                (b"", header(self.shard + 1 if shards is None else shards)),
+                *sorted(self._entries.items()),
+            ]
+        )
 
 
 def header(shards: int) -> bytes:
@@ -98,8 +117,13 @@ def header(shards: int) -> bytes:
     return b"\x08" + varint(shards) + b"\x1a\x02\x08" + varint(VERSION)
 
 
-def _entry(dtype: int, shape: tuple[int, ...], shard: int, offset: int, size: int, crc: int) -> bytes:
-    dims = b"".join(b"\x12" + varint(len(dim)) + dim for dim in (b"\x08" + varint(size) if size else b"" for size in shape))
+def _entry(
+    dtype: int, shape: tuple[int, ...], shard: int, offset: int, size: int, crc: int
+) -> bytes:
+    dims = b"".join(
+        b"\x12" + varint(len(dim)) + dim
+        for dim in (b"\x08" + varint(size) if size else b"" for size in shape)
+    )
     out = b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims
     for field, value in ((3, shard), (4, offset), (5, size)):
         if value:

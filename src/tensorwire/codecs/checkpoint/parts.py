@@ -1,7 +1,8 @@
 """Tensors of a checkpoint, read when they are asked for.
 
-A tensor that is read whole is checked against its CRC, block by block while it is still in the processor's cache. Some rows of one have no
-CRC of their own, so they are not checked; `tw.verify` reads everything.
+A tensor that is read whole is checked against its CRC, block by block while it is still in the
+processor's cache. Some rows of one have no CRC of their own, so they are not checked; `tw.verify`
+reads everything.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ class Part(ABC):
     checksum = True
     dtype = "bytes"
 
-    def __init__(self, entry: Entry, data: Data, big_endian: bool, copy: bool | None, limits: Budget) -> None:
+    def __init__(
+        self, entry: Entry, data: Data, big_endian: bool, copy: bool | None, limits: Budget
+    ) -> None:
         self.entry, self.shape, self.nbytes = entry, entry.shape, entry.size
         self._data, self._big, self._copy, self._limits = data, big_endian, copy, limits
         self.name = entry.key if isinstance(entry.key, str) else None
@@ -48,18 +51,33 @@ class Part(ABC):
             validate.elements(self.shape, DecodeError)
             source, at = self._located()
             path = source.path
-            if rows is not None and (not self.shape or not 0 <= rows[0] <= rows[1] <= self.shape[0]):
-                raise DecodeError(f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(self.shape)}", offset=at)
+            if rows is not None and (
+                not self.shape or not 0 <= rows[0] <= rows[1] <= self.shape[0]
+            ):
+                raise DecodeError(
+                    f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(self.shape)}",
+                    offset=at,
+                )
             return self._read(source, at, rows)
         except DecodeError as error:
-            raise error.add(format=FORMAT, tensor=self.name, path=path or self._data.index_path, offset=self.entry.offset) from None
+            raise error.add(
+                format=FORMAT,
+                tensor=self.name,
+                path=path or self._data.index_path,
+                offset=self.entry.offset,
+            ) from None
 
     def _located(self) -> tuple[Source, int]:
         """The source, and where in it the tensor begins, if all of it is there."""
         source, start, stop = self._data.place(self.entry.shard)
         if self.entry.offset + self.entry.size > stop - start:
-            why = f"{self.entry.size} bytes at {self.entry.offset}, and the data file has {stop - start}"
-            raise TruncatedError(why, format=FORMAT, tensor=self.name, path=source.path, offset=stop - start)
+            why = (
+                f"{self.entry.size} bytes at {self.entry.offset}, and the data file has"
+                f" {stop - start}"
+            )
+            raise TruncatedError(
+                why, format=FORMAT, tensor=self.name, path=source.path, offset=stop - start
+            )
         return source, start + self.entry.offset
 
     def check(self) -> None:
@@ -87,7 +105,11 @@ class NumberPart(Part):
         size = self.entry.size
         if rows is not None:
             stride = math.prod(shape[1:]) * dtype.itemsize
-            at, size, shape = at + rows[0] * stride, (rows[1] - rows[0]) * stride, (rows[1] - rows[0], *shape[1:])
+            at, size, shape = (
+                at + rows[0] * stride,
+                (rows[1] - rows[0]) * stride,
+                (rows[1] - rows[0], *shape[1:]),
+            )
         into = getattr(source, "read_into", None)
         if into is not None or not self._lies_well(source, at):
             array = np.empty(shape, dtype)
@@ -105,11 +127,15 @@ class NumberPart(Part):
         return array
 
     def _lies_well(self, source: Source, at: int) -> bool:
-        """Whether bytes in memory can be looked at where they are; if not, they are copied and checked in one go."""
+        """Whether bytes in memory can be looked at where they are; if not, they are copied and
+        checked in one go.
+        """
         view = getattr(source, "view", None)
         if view is None or self._copy is False:
             return True
-        address = np.frombuffer(view, np.uint8).__array_interface__["data"][0] + at if len(view) else at
+        address = (
+            np.frombuffer(view, np.uint8).__array_interface__["data"][0] + at if len(view) else at
+        )
         return bool(address % self.row.numpy.alignment == 0)
 
     def _fill(self, source: Source, at: int, out: Any, whole: bool) -> None:
@@ -139,23 +165,33 @@ def _swapped(array: Any, dtype: Any) -> Any:
 
 
 class StringPart(Part):
-    """Strings: all lengths as varints, a checksum of them, then all bytes. The entry's checksum covers lengths of four bytes."""
+    """Strings: all lengths as varints, a checksum of them, then all bytes. The entry's checksum
+    covers lengths of four bytes.
+    """
 
     def _read(self, source: Source, at: int, rows: Rows) -> Any:
         count = math.prod(self.shape)
         if 8 * (count + 1) > self._limits.tensor:
-            raise LimitError(f"{count} strings; the limit is {self._limits.tensor} bytes for their offsets", offset=at)
+            raise LimitError(
+                f"{count} strings; the limit is {self._limits.tensor} bytes for their offsets",
+                offset=at,
+            )
         self._limits.draw(8 * (count + 1), offset=at)
         lengths, used = self._lengths(source, at, count)
         size = self.entry.size - used - 4
         offsets = np.zeros(count + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         if size < 0 or (offsets > size).any() or offsets[-1] != size:
-            raise DecodeError(f"the strings should have {size} bytes, and their lengths say something else", offset=at)
+            raise DecodeError(
+                f"the strings should have {size} bytes, and their lengths say something else",
+                offset=at,
+            )
         crc = self._length_crc(lengths)
         stored = bytes(source.read_at(at + used, 4))
         if int.from_bytes(stored, "big" if self._big else "little") != mask(crc):
-            raise ChecksumError("the lengths of the strings do not match their checksum", offset=at + used)
+            raise ChecksumError(
+                "the lengths of the strings do not match their checksum", offset=at + used
+            )
         low, high, shape = 0, size, self.shape
         if rows is not None:
             inner = math.prod(shape[1:])
@@ -178,7 +214,11 @@ class StringPart(Part):
             raise DecodeError(f"{count} strings in {self.entry.size} bytes", offset=at)
         guess = min(room, 2 * count + 64)
         while True:
-            head = np.frombuffer(source.read_at(at, guess), np.uint8) if guess else np.empty(0, np.uint8)
+            head = (
+                np.frombuffer(source.read_at(at, guess), np.uint8)
+                if guess
+                else np.empty(0, np.uint8)
+            )
             ends = np.flatnonzero(head < 0x80)[:count]
             if len(ends) == count or guess >= min(room, _VARINT * count):
                 break
@@ -204,13 +244,17 @@ def length_crc(lengths: Any, order: str = "<") -> int:
     """The CRC of string lengths: four bytes each, or eight where four are not enough."""
     if not len(lengths) or lengths.max() <= 0xFFFFFFFF:
         return crc32c(np.ascontiguousarray(lengths.astype(f"{order}u4")))
-    words = (np.array(length, f"{order}u{4 if length <= 0xFFFFFFFF else 8}").tobytes() for length in lengths.tolist())
+    words = (
+        np.array(length, f"{order}u{4 if length <= 0xFFFFFFFF else 8}").tobytes()
+        for length in lengths.tolist()
+    )
     return crc32c(b"".join(words))
 
 
 class VariantPart(Part):
-    """Objects of TensorFlow's own, such as the state of an iterator: each a length, a VariantTensorDataProto and the checksum so far. They
-    come as strings, which are those messages."""
+    """Objects of TensorFlow's own, such as the state of an iterator: each a length, a
+    VariantTensorDataProto and the checksum so far. They come as strings, which are those messages.
+    """
 
     def _read(self, source: Source, at: int, rows: Rows) -> Any:
         count, order = math.prod(self.shape), "big" if self._big else "little"
@@ -230,7 +274,9 @@ class VariantPart(Part):
             crc, place = crc32c(view[stop : stop + 4], crc), stop + 4
             found.append(bytes(view[start:stop]))
         if place != len(view):
-            raise DecodeError(f"{len(view) - place} bytes behind the last variant", offset=at + place)
+            raise DecodeError(
+                f"{len(view) - place} bytes behind the last variant", offset=at + place
+            )
         self._compare(crc, at)
         strings = Strings.of(found, self.shape, text=False)
         strings = trusted(Strings, strings.data.copy(), strings.offsets, self.shape, False)

@@ -1,4 +1,6 @@
-"""Which checkpoint a path means, and the file `checkpoint` in a folder that names the latest one (a CheckpointState in text form)."""
+"""Which checkpoint a path means, and the file `checkpoint` in a folder that names the latest one (a
+CheckpointState in text form).
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,28 @@ from .entries import FORMAT
 STATE = "checkpoint"
 _LATEST, _ALL = "model_checkpoint_path", "all_model_checkpoint_paths"
 _LARGEST = 16 << 20
-_LINE = re.compile(r"""\s*(\w+)\s*:\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[-+\w.]+)[ \t;,]*(?:#[^\n]*)?""")
+_LINE = re.compile(
+    r"""\s*(\w+)\s*:\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[-+\w.]+)[ \t;,]*(?:#[^\n]*)?"""
+)
 _ESCAPE = re.compile(rb"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.S)
-_LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"a": b"\a", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
+_LETTERS = {
+    b"n": b"\n",
+    b"t": b"\t",
+    b"r": b"\r",
+    b"a": b"\a",
+    b"b": b"\b",
+    b"f": b"\f",
+    b"v": b"\v",
+}
 _INDEX, _DATA = ".index", re.compile(r"\.data-\d{5}-of-\d{5}\Z", re.A)
 
 
 def latest(folder: str | os.PathLike[str]) -> str | None:
-    """The prefix of the latest checkpoint in a folder, as its `checkpoint` file says; None if there is no such file.
+    """The prefix of the latest checkpoint in a folder, as its `checkpoint` file says; None if there
+    is no such file.
 
-    A folder that has been moved may still name its old place; then the checkpoint of that name in the folder itself is meant.
+    A folder that has been moved may still name its old place; then the checkpoint of that name in
+    the folder itself is meant.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +51,9 @@ def latest(folder: str | os.PathLike[str]) -> str | None:
 
 
 def all_checkpoints(folder: str | os.PathLike[str]) -> list[str]:
-    """The latest checkpoint, and then all that the `checkpoint` file of a folder names, oldest first."""
+    """The latest checkpoint, and then all that the `checkpoint` file of a folder names, oldest
+    first.
+    """
     path = os.path.join(os.fspath(folder), STATE)
     try:
         with open(path, "rb") as file:
@@ -47,23 +63,38 @@ def all_checkpoints(folder: str | os.PathLike[str]) -> list[str]:
     fields = _parse(content, path)
     newest = [text for name, text in fields if name == _LATEST]
     if len(newest) != 1 or not newest[0]:
-        raise DecodeError(f"a checkpoint file names one {_LATEST}, not {len(newest)}", format=FORMAT, path=path, offset=0)
-    return [_there(folder, text) for text in newest + [text for name, text in fields if name == _ALL]]
+        raise DecodeError(
+            f"a checkpoint file names one {_LATEST}, not {len(newest)}",
+            format=FORMAT,
+            path=path,
+            offset=0,
+        )
+    return [
+        _there(folder, text) for text in newest + [text for name, text in fields if name == _ALL]
+    ]
 
 
-def save_state(folder: str | os.PathLike[str], newest: str, others: Sequence[str] = (), durable: bool = True) -> None:
-    """Writes the `checkpoint` file of a folder, so that `tf.train.latest_checkpoint` and `tw.open(folder)` find `newest`.
+def save_state(
+    folder: str | os.PathLike[str], newest: str, others: Sequence[str] = (), durable: bool = True
+) -> None:
+    """Writes the `checkpoint` file of a folder, so that `tf.train.latest_checkpoint` and
+    `tw.open(folder)` find `newest`.
 
-    `others` are the ones that are kept besides, oldest first. Prefixes in the folder are stored by their names, so that it can be moved.
+    `others` are the ones that are kept besides, oldest first. Prefixes in the folder are stored by
+    their names, so that it can be moved.
     """
     names = [os.path.basename(one) if _is_in(folder, one) else one for one in (*others, newest)]
-    lines = [f"{_LATEST}: {_quoted(names[-1])}\n", *(f"{_ALL}: {_quoted(name)}\n" for name in names)]
+    lines = [
+        f"{_LATEST}: {_quoted(names[-1])}\n",
+        *(f"{_ALL}: {_quoted(name)}\n" for name in names),
+    ]
     files.replace(os.path.join(os.fspath(folder), STATE), ["".join(lines).encode()], durable)
 
 
 def find(path: str, named: bool = False) -> str | None:
-    """The prefix of the checkpoint that a path means, or None if it means none: a prefix, its index or a data file, a folder with a
-    `checkpoint` file, or a SavedModel's folder. `named`: somebody said that it is a checkpoint.
+    """The prefix of the checkpoint that a path means, or None if it means none: a prefix, its index
+    or a data file, a folder with a `checkpoint` file, or a SavedModel's folder. `named`: somebody
+    said that it is a checkpoint.
 
     >>> find("model.ckpt-10.data-00000-of-00001", named=True)
     'model.ckpt-10'
@@ -72,12 +103,20 @@ def find(path: str, named: bool = False) -> str | None:
         return _in_folder(path, named)
     data = _DATA.search(path)
     if named:
-        return path[: data.start()] if data else path.removesuffix(_INDEX) if not os.path.exists(index_path(path)) else path
+        return (
+            path[: data.start()]
+            if data
+            else path.removesuffix(_INDEX)
+            if not os.path.exists(index_path(path))
+            else path
+        )
     if not os.path.exists(path):
         return path if os.path.exists(index_path(path)) else None
     if path.endswith(_INDEX):
         return path.removesuffix(_INDEX) if _is_index(path) else None
-    return path[: data.start()] if data and os.path.exists(index_path(path[: data.start()])) else None
+    return (
+        path[: data.start()] if data and os.path.exists(index_path(path[: data.start()])) else None
+    )
 
 
 def _in_folder(path: str, named: bool) -> str | None:
@@ -88,7 +127,10 @@ def _in_folder(path: str, named: bool) -> str | None:
     if os.path.exists(index_path(variables)):
         return variables
     if named:
-        why = f"a folder without a file named {STATE!r} and without the variables of a SavedModel; name one checkpoint in it"
+        why = (
+            f"a folder without a file named {STATE!r} and without the variables of a SavedModel;"
+            " name one checkpoint in it"
+        )
         raise DecodeError(why, format=FORMAT, path=path, offset=0)
     return None
 
@@ -108,7 +150,9 @@ def _there(folder: str | os.PathLike[str], text: str) -> str:
     here = os.path.join(os.fspath(folder), os.path.basename(text))
     if not os.path.isabs(text):
         return os.path.join(os.fspath(folder), text)
-    return text if os.path.exists(index_path(text)) or not os.path.exists(index_path(here)) else here
+    return (
+        text if os.path.exists(index_path(text)) or not os.path.exists(index_path(here)) else here
+    )
 
 
 def _parse(content: bytes, path: str) -> list[tuple[str, str]]:
@@ -116,7 +160,9 @@ def _parse(content: bytes, path: str) -> list[tuple[str, str]]:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise DecodeError("a checkpoint file is text", format=FORMAT, path=path, offset=error.start) from None
+        raise DecodeError(
+            "a checkpoint file is text", format=FORMAT, path=path, offset=error.start
+        ) from None
     found, at = [], 0
     text = text.rstrip()
     while at < len(text) and len(content) <= _LARGEST:
@@ -126,7 +172,12 @@ def _parse(content: bytes, path: str) -> list[tuple[str, str]]:
         found.append((match[1], _plain(match[2])))
         at = match.end()
     if at < len(text):
-        raise DecodeError('a checkpoint file has lines like model_checkpoint_path: "model-10"', format=FORMAT, path=path, offset=at)
+        raise DecodeError(
+            'a checkpoint file has lines like model_checkpoint_path: "model-10"',
+            format=FORMAT,
+            path=path,
+            offset=at,
+        )
     return found
 
 
@@ -143,5 +194,7 @@ def _escaped(match: re.Match[bytes]) -> bytes:
 
 
 def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    escaped = (
+        text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    )
     return f'"{escaped}"'

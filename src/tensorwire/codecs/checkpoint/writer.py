@@ -30,10 +30,12 @@ from .names import key_of
 
 
 class Writer:
-    """A checkpoint, one tensor at a time: what was added need not be kept in memory. Nothing can be seen before it is closed.
+    """A checkpoint, one tensor at a time: what was added need not be kept in memory. Nothing can be
+    seen before it is closed.
 
-    Names become ways through an object graph, as `tf.train.Checkpoint` has them; `graph=False` stores them as they are, as TensorFlow 1
-    does. Arrays of any framework are taken, and strings; other kinds are for `tw.save`.
+    Names become ways through an object graph, as `tf.train.Checkpoint` has them; `graph=False`
+    stores them as they are, as TensorFlow 1 does. Arrays of any framework are taken, and strings;
+    other kinds are for `tw.save`.
 
     A checkpoint that replaces another one gets data files of a count that is free (`-of-00002`), so
     that the two never mix; `shards` asks for a count.
@@ -74,7 +76,9 @@ class Writer:
             raise EncodeError(why, format=FORMAT, tensor=name, path=self.prefix)
         array = found if isinstance(found, Strings) else frameworks.layout(found)
         try:
-            files.write_vector(self._fd, self._layout.add(key_of(name) if self._graph else name, array))
+            files.write_vector(
+                self._fd, self._layout.add(key_of(name) if self._graph else name, array)
+            )
         except TensorwireError as error:
             raise error.add(path=self.prefix) from None
 
@@ -92,7 +96,10 @@ class Writer:
     @property
     def paths(self) -> list[str]:
         """The files of the checkpoint, the index first."""
-        return [index_path(self.prefix), *(data_path(self.prefix, shard, self._shards) for shard in range(self._shards))]
+        return [
+            index_path(self.prefix),
+            *(data_path(self.prefix, shard, self._shards) for shard in range(self._shards)),
+        ]
 
     def __enter__(self) -> Writer:
         return self
@@ -106,12 +113,16 @@ class Writer:
 
 
 def write_files(prefix: str, chunks: Sequence[Any], durable: bool = True) -> None:
-    """The files of a checkpoint from its joined form: the data files, then the index as the last chunk."""
+    """The files of a checkpoint from its joined form: the data files, then the index as the last
+    chunk.
+    """
     index = bytes(chunks[-1])
     entries = read_index(index, DEFAULT)
     ends, shards = entries.ends(), free_shards(prefix, entries.shards)
     if shards != entries.shards:
-        index = leveldb.write([(key, header(shards) if not key else value) for key, value in leveldb.items(index)])
+        index = leveldb.write(
+            [(key, header(shards) if not key else value) for key, value in leveldb.items(index)]
+        )
     rest = list(chunks[:-1])
     with Generation(index_path(prefix), durable) as generation:
         for shard in range(shards):

@@ -1,7 +1,8 @@
 """json: text that people and other languages read, and that loses nothing.
 
-Python's dicts, lists, strings, numbers, True, False and None are themselves. What JSON has no word for is an object with a key that begins
-with "$"; so a key of your own that begins with "$" gets one more.
+Python's dicts, lists, strings, numbers, True, False and None are themselves. What JSON has no word
+for is an object with a key that begins with "$"; so a key of your own that begins with "$" gets one
+more.
 
     {"$tensor": "float32", "shape": [2, 2], "data": [[1.0, 2.5], ["NaN", -0.0]]}     dtypes by name, and "text" and "bytes" (in base64)
     {"$sparse": {"indices": [[0, 1]], "values": TENSOR, "dense_shape": [2, 2]}}
@@ -9,11 +10,13 @@ with "$"; so a key of your own that begins with "$" gets one more.
     {"$quantized": {"scheme": "int8", "dtype": "float32", "axis": 0, "codes": TENSOR, "scale": TENSOR, "zero_point": TENSOR}}
     {"$bundle": {"name": TENSOR}, "metadata": {...}, "tensor_metadata": {"name": {...}}}
     {"$dict": [[0, ANYTHING], ["lr", 0.1]]}    a dict with a key that is an int
-    {"$tuple": [1, 2]}    {"$bytes": "AAE="}    {"$float": "nan"}    {"$same": "/layers/0/w"}    {"$value": ANYTHING, "metadata": {...}}
+    {"$tuple": [1, 2]}    {"$bytes": "AAE="}    {"$float": "nan"}    {"$same": "/layers/0/w"}
+                          {"$value": ANYTHING, "metadata": {...}}
 
-Every number has the fewest digits that are read back as the same number of its own dtype. "NaN" is the usual NaN of the dtype; where one
-has other bits, `"nan": {"at": [3], "bits": [2143289345]}` says so, by its place among all numbers. Complex numbers are pairs. A tensor of
-no elements has the data [].
+Every number has the fewest digits that are read back as the same number of its own dtype. "NaN" is
+the usual NaN of the dtype; where one has other bits, `"nan": {"at": [3], "bits": [2143289345]}`
+says so, by its place among all numbers. Complex numbers are pairs. A tensor of no elements has the
+data [].
 """
 
 from __future__ import annotations
@@ -49,28 +52,34 @@ class Json:
     """
 
     plain: bool = False
-    """Write lists and numbers without a word about kinds and dtypes: sparse as {"indices", "values", "dense_shape"}, ragged as nested
-    lists, bytes as {"b64": ...}. When reading, keys with "$" mean nothing."""
+    """Write lists and numbers without a word about kinds and dtypes: sparse as {"indices",
+    "values", "dense_shape"}, ragged as nested lists, bytes as {"b64": ...}. When reading, keys with
+    "$" mean nothing."""
     indent: int | None = None
     """Write a line for every member of a dict and every row of a tensor."""
     bare_nonfinite: bool = False
-    """Write NaN, Infinity and -Infinity in tensors as they are, which is not JSON, but what TensorFlow Serving writes and reads. Both are
-    always read."""
+    """Write NaN, Infinity and -Infinity in tensors as they are, which is not JSON, but what
+    TensorFlow Serving writes and reads. Both are always read."""
     dtype: Any = None
-    """Read plain lists of numbers as arrays of this dtype (or of strings), and plain sparse objects as sparse tensors. {"x": "float32",
-    "inputs/y": "int64"} does so by name only."""
+    """Read plain lists of numbers as arrays of this dtype (or of strings), and plain sparse objects
+    as sparse tensors. {"x": "float32", "inputs/y": "int64"} does so by name only."""
     ragged: bool = False
     """Whether those lists may be ragged; then lists of lists always become a Ragged."""
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
         if self.indent is not None and not 0 <= self.indent <= 64:
-            raise EncodeError(f"indent is a number of spaces from 0 to 64, not {self.indent}", format=FORMAT)
+            raise EncodeError(
+                f"indent is a number of spaces from 0 to 64, not {self.indent}", format=FORMAT
+            )
         spec, parts = lowering.lower(value, strings=True)
         if metadata and isinstance(value, Bundle):
             spec["metadata"] = value.metadata | metadata
         elif metadata and self.plain:
-            raise EncodeError("plain JSON has no place for metadata; drop_metadata=True leaves them out", format=FORMAT)
+            raise EncodeError(
+                "plain JSON has no place for metadata; drop_metadata=True leaves them out",
+                format=FORMAT,
+            )
         if self.plain:
             document = Plain(parts, self.bare_nonfinite, self.limits.tensor).node(spec, "")
         elif metadata and not isinstance(value, Bundle):
@@ -95,7 +104,11 @@ class Json:
         return container
 
     def _reader(self, data: memoryview, copy: bool | None, budget: Budget) -> Reader:
-        dtype = {name: _row(kind) for name, kind in self.dtype.items()} if isinstance(self.dtype, Mapping) else _row(self.dtype)
+        dtype = (
+            {name: _row(kind) for name, kind in self.dtype.items()}
+            if isinstance(self.dtype, Mapping)
+            else _row(self.dtype)
+        )
         return Reader(data, budget, copy, self.plain, dtype, self.ragged)
 
     def _read(self, reader: Reader) -> Any:

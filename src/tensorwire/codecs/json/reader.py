@@ -1,7 +1,8 @@
 """A JSON document to its value.
 
-A list or object without any "$" in it is Python's own, so Python's parser does all of it at once. Every other one is taken apart here. In
-an object that is a tensor, keys may stand in any order: what cannot be understood yet is skipped, and read when all keys are known.
+A list or object without any "$" in it is Python's own, so Python's parser does all of it at once.
+Every other one is taken apart here. In an object that is a tensor, keys may stand in any order:
+what cannot be understood yet is skipped, and read when all keys are known.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ Fields = dict[str, Any]
 
 class Reader(Tensors):
     def __init__(
-        self, data: memoryview, limits: Budget, copy: bool | None, plain: bool = False, dtype: Any = None, ragged: bool = False
+        self,
+        data: memoryview,
+        limits: Budget,
+        copy: bool | None,
+        plain: bool = False,
+        dtype: Any = None,
+        ragged: bool = False,
     ) -> None:
         super().__init__(data, limits, copy, ragged)
         self.plain, self.dtype = plain, dtype
@@ -36,7 +43,8 @@ class Reader(Tensors):
         self.made: dict[str, Any] = {}
         """Dense tensors by where they stand."""
         self.lost: dict[int, tuple[Array, UnreadablePart]] | None = None
-        """Tensors of unknown dtypes, by the id of the array that stands for each; None: an error."""
+        """Tensors of unknown dtypes, by the id of the array that stands for each; None: an error.
+        """
 
     def document(self) -> Any:
         value, end = self.value(self.space(0), 0, "")
@@ -63,7 +71,11 @@ class Reader(Tensors):
                 return self.parse(at, end), end
         if char == ord("{"):
             return self.object(at, depth, way)
-        if self.dtype is not None and not isinstance(self.dtype, Mapping) and self.is_of(at, self.dtype):
+        if (
+            self.dtype is not None
+            and not isinstance(self.dtype, Mapping)
+            and self.is_of(at, self.dtype)
+        ):
             return self.typed(at, self.dtype, way)
         return self.items(at, depth, way)
 
@@ -95,7 +107,11 @@ class Reader(Tensors):
             dollar = key[:1] == "$" and not self.plain
             if dollar and key[1:2] != "$":
                 if form is not None or key not in _FORMS or found.keys() - waiting.keys():
-                    self.fail(f"{key!r:.40} is no form of ours, or not alone; plain=True reads any key, and ours are written with $$", at)
+                    self.fail(
+                        f"{key!r:.40} is no form of ours, or not alone; plain=True reads any key,"
+                        " and ours are written with $$",
+                        at,
+                    )
                 form = key
             if form is not None and (key != "data" or {"$tensor", "shape"} <= own.keys()):
                 own[key], end = self.field(form, key, at, depth, way, own)
@@ -126,7 +142,9 @@ class Reader(Tensors):
         """Whether a key may turn out to be a part of a tensor, by a key that comes after it."""
         if key in SPARSE and self.dtype is not None:
             return True
-        return key in _BESIDE and not self.plain and not (key == "data" and self.data[at] == ord("{"))
+        return (
+            key in _BESIDE and not self.plain and not (key == "data" and self.data[at] == ord("{"))
+        )
 
     def field(self, form: str, key: str, at: int, depth: int, way: str, own: Fields) -> Read:
         read = _FORMS[form][0].get(key)
@@ -134,7 +152,9 @@ class Reader(Tensors):
             self.fail(f"{key!r:.40} beside {form}", at)
         return read(self, at, depth, way, own)
 
-    def fields(self, readers: Mapping[str, Callable[[int], Read]], needed: set[str], at: int) -> tuple[Fields, int]:
+    def fields(
+        self, readers: Mapping[str, Callable[[int], Read]], needed: set[str], at: int
+    ) -> tuple[Fields, int]:
         """An object that has these keys and no others."""
         found: Fields = {}
 
@@ -188,7 +208,11 @@ class Reader(Tensors):
 
     def nans(self, at: int, depth: int, way: str, own: Fields) -> Read:
         """Kept as the places of two lists, since their dtype may not be known yet."""
-        return self.fields({"at": lambda at: (at, self.end(at)), "bits": lambda at: (at, self.end(at))}, {"at", "bits"}, at)
+        return self.fields(
+            {"at": lambda at: (at, self.end(at)), "bits": lambda at: (at, self.end(at))},
+            {"at", "bits"},
+            at,
+        )
 
     def tuple_items(self, at: int, depth: int, way: str, own: Fields) -> Read:
         return self.items(at, depth, f"{way}/$tuple")
@@ -234,17 +258,28 @@ class Reader(Tensors):
     def sparse_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
         integers = lambda at: self.numbers(at, INT64)  # noqa: E731
         values = lambda at: self.value(at, depth, f"{way}/$sparse/values")  # noqa: E731
-        return self.fields({"indices": integers, "values": values, "dense_shape": integers}, SPARSE, at)
+        return self.fields(
+            {"indices": integers, "values": values, "dense_shape": integers}, SPARSE, at
+        )
 
     def ragged_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
         values = lambda at: self.value(at, depth, f"{way}/$ragged/values")  # noqa: E731
-        readers = {"values": values, "row_splits": self.splits, "splits_dtype": self.string, "uniform": self.python}
+        readers = {
+            "values": values,
+            "row_splits": self.splits,
+            "splits_dtype": self.string,
+            "uniform": self.python,
+        }
         return self.fields(readers, {"values", "row_splits", "splits_dtype"}, at)
 
     def quantized_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
         part = lambda at: self.value(at, depth, f"{way}/$quantized")  # noqa: E731
         said = dict.fromkeys(("scheme", "dtype"), self.string) | {"axis": self.python}
-        return self.fields({**said, "codes": part, "scale": part, "zero_point": part}, {"scheme", "dtype", "codes"}, at)
+        return self.fields(
+            {**said, "codes": part, "scale": part, "zero_point": part},
+            {"scheme", "dtype", "codes"},
+            at,
+        )
 
     # What a form is: each takes (what stands in it, where it begins, its way)
 
@@ -262,13 +297,19 @@ class Reader(Tensors):
         """NaNs whose bits are not the usual ones."""
         if not isinstance(array, np.ndarray):
             self.fail("nan beside strings", at)
-        part: Array = array.reshape(-1).view(np.dtype(f"f{array.itemsize // 2}") if array.dtype.kind == "c" else array.dtype)
+        part: Array = array.reshape(-1).view(
+            np.dtype(f"f{array.itemsize // 2}") if array.dtype.kind == "c" else array.dtype
+        )
         if not jsontext.NANS.get(dtypes.of(part.dtype).name):
             self.fail("nan beside a tensor that can have none", at)
         where, _ = self.numbers(places["at"], INT64)
         bits, _ = self.numbers(places["bits"], dtypes.of(np.dtype(f"u{part.itemsize}")))
         ok = where.ndim == 1 and where.shape == bits.shape and bool((where[1:] > where[:-1]).all())
-        ok = ok and (not where.size or (where[0] >= 0 and where[-1] < part.size)) and bool(np.isnan(part[where]).all())
+        ok = (
+            ok
+            and (not where.size or (where[0] >= 0 and where[-1] < part.size))
+            and bool(np.isnan(part[where]).all())
+        )
         if not ok or not np.isnan(bits.view(part.dtype)).all():
             self.fail("the places in nan are not those of NaNs, or its bits are none", at)
         part.flags.writeable = array.flags.writeable = True
@@ -290,14 +331,22 @@ class Reader(Tensors):
             splits = narrow
         elif found["splits_dtype"] != "int64":
             self.fail("row_splits are int32 or int64", at)
-        node = {"ragged": {}, "splits": len(splits)} | ({"uniform": found["uniform"]} if "uniform" in found else {})
+        node = {"ragged": {}, "splits": len(splits)} | (
+            {"uniform": found["uniform"]} if "uniform" in found else {}
+        )
         return self.lift(node, [found["values"], *splits], at)
 
     def quantized_tensor(self, own: Fields, at: int, way: str) -> Any:
         found = own["$quantized"]
         parts = [found.pop(key) for key in ("codes", "scale", "zero_point") if key in found]
-        if not all(isinstance(part, np.ndarray) for part in parts) or len(parts) != (3 if "axis" in found else 1):
-            self.fail("the parts of a quantized tensor are dense: codes, or with an axis codes, scale and zero_point", at)
+        if not all(isinstance(part, np.ndarray) for part in parts) or len(parts) != (
+            3 if "axis" in found else 1
+        ):
+            self.fail(
+                "the parts of a quantized tensor are dense: codes, or with an axis codes, scale and"
+                " zero_point",
+                at,
+            )
         self.made[way] = made = self.lift({"quantized": {}, **found}, parts, at)
         return made
 
@@ -315,7 +364,9 @@ class Reader(Tensors):
 
     def same(self, own: Fields, at: int, way: str) -> Any:
         if own["$same"] not in self.made:
-            self.fail(f"$same points to {own['$same']!r:.60}, where no dense tensor stands before it", at)
+            self.fail(
+                f"$same points to {own['$same']!r:.60}, where no dense tensor stands before it", at
+            )
         return self.made[own["$same"]]
 
     def valued(self, own: Fields, at: int, way: str) -> Any:
@@ -328,13 +379,19 @@ class Reader(Tensors):
 
 _Field = Callable[[Reader, int, int, str, Fields], Read]
 _FORMS: dict[str, tuple[dict[str, _Field], Callable[[Reader, Fields, int, str], Any]]] = {
-    "$tensor": ({"$tensor": Reader.word, "shape": Reader.shape, "data": Reader.data_of, "nan": Reader.nans}, Reader.tensor),
+    "$tensor": (
+        {"$tensor": Reader.word, "shape": Reader.shape, "data": Reader.data_of, "nan": Reader.nans},
+        Reader.tensor,
+    ),
     "$sparse": ({"$sparse": Reader.sparse_parts}, Reader.sparse_tensor),
     "$ragged": ({"$ragged": Reader.ragged_parts}, Reader.ragged_tensor),
     "$quantized": ({"$quantized": Reader.quantized_parts}, Reader.quantized_tensor),
     "$tuple": ({"$tuple": Reader.tuple_items}, lambda self, own, at, way: tuple(own["$tuple"])),
     "$dict": ({"$dict": Reader.pairs}, lambda self, own, at, way: own["$dict"]),
-    "$bundle": ({"$bundle": Reader.members, "metadata": Reader.plainly, "tensor_metadata": Reader.plainly}, Reader.bundle),
+    "$bundle": (
+        {"$bundle": Reader.members, "metadata": Reader.plainly, "tensor_metadata": Reader.plainly},
+        Reader.bundle,
+    ),
     "$bytes": ({"$bytes": Reader.word}, lambda self, own, at, way: self.base64(own["$bytes"], at)),
     "$float": ({"$float": Reader.word}, Reader.float),
     "$same": ({"$same": Reader.word}, Reader.same),

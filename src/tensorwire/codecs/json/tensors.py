@@ -18,7 +18,9 @@ from ...core.tensors import Array, Strings
 from ...wire import json as jsontext
 from .tokens import FORMAT, Read, Tokens
 
-_FIRST = re.compile(rb'[\[ \t\n\r]*(?:(\]|[-0-9NI]|"(?:NaN|-?Infinity)")|([tf])|("|\{[ \t\n\r]*"b64"))')
+_FIRST = re.compile(
+    rb'[\[ \t\n\r]*(?:(\]|[-0-9NI]|"(?:NaN|-?Infinity)")|([tf])|("|\{[ \t\n\r]*"b64"))'
+)
 """The first thing in nested lists: nothing or a number, a bool, a string."""
 INT64 = dtypes.BY_NAME["int64"]
 
@@ -46,15 +48,23 @@ class Tensors(Tokens):
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=at) from None
 
-    def numbers(self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None) -> tuple[Array, int]:
+    def numbers(
+        self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None
+    ) -> tuple[Array, int]:
         found = self.read_numbers(at, row, shape)
         return self.keep(found.array, at), found.end
 
-    def read_numbers(self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None, ragged: bool = False) -> jsontext.Found:
+    def read_numbers(
+        self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None, ragged: bool = False
+    ) -> jsontext.Found:
         """Numbers in lists, drawn on the budget."""
         most = min(self.limits.tensor, max(0, self.limits.left))
-        found = jsontext.read_numbers(self.data, at, row, shape, ragged=ragged, most=most, format=FORMAT)
-        self.limits.draw(found.array.nbytes + sum(split.nbytes for split in found.splits), FORMAT, at)
+        found = jsontext.read_numbers(
+            self.data, at, row, shape, ragged=ragged, most=most, format=FORMAT
+        )
+        self.limits.draw(
+            found.array.nbytes + sum(split.nbytes for split in found.splits), FORMAT, at
+        )
         return found
 
     def dense(self, at: int, row: dtypes.DType, shape: tuple[int, ...]) -> tuple[Array, int]:
@@ -65,7 +75,9 @@ class Tensors(Tokens):
         return self.keep(np.empty(shape, row.numpy), at), end
 
     def nothing(self, at: int, shape: tuple[int, ...]) -> int:
-        """Behind lists of lists that hold nothing: `[]`, or those that the shape has before its first zero."""
+        """Behind lists of lists that hold nothing: `[]`, or those that the shape has before its
+        first zero.
+        """
         try:
             found = jsontext.read_numbers(self.data, at, INT64, most=0, format=FORMAT)
         except LimitError as error:
@@ -85,7 +97,12 @@ class Tensors(Tokens):
             level = [word for item in level for word in item]
         if not all(type(word) is str for word in level):
             self.fail("something else among the strings", at)
-        return self.of_words(level if text else [self.base64(word, at) for word in level], shape, text, at), end
+        return (
+            self.of_words(
+                level if text else [self.base64(word, at) for word in level], shape, text, at
+            ),
+            end,
+        )
 
     def of_words(self, words: Any, shape: tuple[int, ...], text: bool, at: int) -> Strings:
         try:
@@ -93,18 +110,27 @@ class Tensors(Tokens):
         except EncodeError as error:
             self.fail(error.message, at)
         data = found.data.copy() if self.copy else found.data
-        return trusted(Strings, self.keep(data, at), self.keep(found.offsets, at), found.shape, found.text)
+        return trusted(
+            Strings, self.keep(data, at), self.keep(found.offsets, at), found.shape, found.text
+        )
 
     def sparse(self, indices: Array, values: Any, dense_shape: Array, at: int) -> Any:
         self.check_values(values, at)
         wanted = values.shape[0], dense_shape.size - len(values.shape) + 1
-        if wanted[1] >= 0 and not indices.size and wanted[0] * wanted[1] == 0 and indices.shape in ((0,), wanted):
+        if (
+            wanted[1] >= 0
+            and not indices.size
+            and wanted[0] * wanted[1] == 0
+            and indices.shape in ((0,), wanted)
+        ):
             indices = self.keep(np.empty(wanted, np.int64), at)  # [] says nothing of the rank
         return self.lift({"sparse": {}}, [indices, values, dense_shape], at)
 
     def check_values(self, values: Any, at: int) -> None:
         if not isinstance(values, (np.ndarray, Strings, Quantized)) or not values.shape:
-            self.fail("the values of a sparse or ragged tensor are a dense or string tensor with rows", at)
+            self.fail(
+                "the values of a sparse or ragged tensor are a dense or string tensor with rows", at
+            )
 
     def splits(self, at: int) -> tuple[list[Array], int]:
         """Lists of integers, of any lengths."""
@@ -137,7 +163,11 @@ class Tensors(Tokens):
                 return self.numbers(at, dtype)
             found = self.read_numbers(at, dtype, ragged=True)
             parts = [self.keep(part, at) for part in (found.array, *found.splits)]
-            return self.lift({"ragged": {}, "splits": len(found.splits)}, parts, at) if found.splits else parts[0], found.end
+            return (
+                self.lift({"ragged": {}, "splits": len(found.splits)}, parts, at)
+                if found.splits
+                else parts[0]
+            ), found.end
         except DecodeError as error:
             raise error.add(tensor=way[1:] or None) from None
 
@@ -148,17 +178,33 @@ class Tensors(Tokens):
         while level and all(type(item) is list for item in level):
             shape.append(len(level[0]))
             if any(len(item) != shape[-1] for item in level):
-                self.fail("ragged lists of strings, which are read as they are only without dtype=", at)
+                self.fail(
+                    "ragged lists of strings, which are read as they are only without dtype=", at
+                )
             level = [word for item in level for word in item]
-        if not all(type(word) is str or (type(word) is dict and word.keys() == {"b64"} and not text) for word in level):
+        if not all(
+            type(word) is str or (type(word) is dict and word.keys() == {"b64"} and not text)
+            for word in level
+        ):
             self.fail("something else among the strings", at)
-        words = level if text else [word.encode() if type(word) is str else self.base64(word["b64"], at) for word in level]
+        words = (
+            level
+            if text
+            else [
+                word.encode() if type(word) is str else self.base64(word["b64"], at)
+                for word in level
+            ]
+        )
         return self.of_words(words, tuple(shape), text, at), end
 
     def plain_sparse(self, places: Mapping[str, int], dtype: Any, at: int, way: str) -> Any:
         """{"indices": ..., "values": ..., "dense_shape": ...}"""
         try:
-            indices, dense_shape = (self.numbers(places[key], INT64)[0] for key in ("indices", "dense_shape"))
-            return self.sparse(indices, self.typed(places["values"], dtype, way)[0], dense_shape, at)
+            indices, dense_shape = (
+                self.numbers(places[key], INT64)[0] for key in ("indices", "dense_shape")
+            )
+            return self.sparse(
+                indices, self.typed(places["values"], dtype, way)[0], dense_shape, at
+            )
         except DecodeError as error:
             raise error.add(tensor=way[1:] or None) from None

@@ -24,7 +24,9 @@ _OFTEN = 0xFF
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]+")
 
 _HEAVIEST = 24
-"""Bytes of memory that a byte of text becomes at most: `{},` is an empty dict, and a place in a list."""
+"""Bytes of memory that a byte of text becomes at most: `{},` is an empty dict, and a place in a
+list.
+"""
 
 Read = tuple[Any, int]
 """A value, and where it ends."""
@@ -34,7 +36,9 @@ def _weight(text: memoryview) -> int:
     """Bytes that Python's objects take, roughly: 32 for each item, 64 for each list and dict."""
     weight = 0
     for start in range(0, len(text), 1 << 20):
-        counts = np.bincount(np.frombuffer(text[start : start + (1 << 20)], np.uint8), minlength=128)
+        counts = np.bincount(
+            np.frombuffer(text[start : start + (1 << 20)], np.uint8), minlength=128
+        )
         weight += 32 * int(counts[ord(",")]) + 64 * int(counts[ord("[")] + counts[ord("{")])
     return weight
 
@@ -50,7 +54,9 @@ class Tokens:
         self.watch: Callable[[], object] | None = None
         """Called now and then, for whoever has to be done by a certain time."""
         self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8
-        """How deep brackets may nest: a `$dict` takes three, and at the bottom is a tensor, which may be a part of another."""
+        """How deep brackets may nest: a `$dict` takes three, and at the bottom is a tensor, which
+        may be a part of another.
+        """
 
     def fail(self, why: str, at: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
         raise kind(why, format=FORMAT, offset=at)
@@ -70,7 +76,9 @@ class Tokens:
             self.fail("something stands behind the value", at)
 
     def next(self, at: int, close: str) -> tuple[int, bool]:
-        """Behind a member of a list or object: (where the next begins, False), or (where all of it ends, True)."""
+        """Behind a member of a list or object: (where the next begins, False), or (where all of it
+        ends, True).
+        """
         at = self.space(at)
         if self.data[at] == ord(","):
             return self.space(at + 1), False
@@ -96,7 +104,14 @@ class Tokens:
             return jsontext.skip(self.data, at, self.text_depth, True, FORMAT)[0]
         found = _STRING.match(self.data, at) or _WORD.match(self.data, at)
         if found is None:
-            self.fail("not JSON: a value should stand here" if self.data[at] != ord('"') else "a string that does not end as it should", at)
+            self.fail(
+                (
+                    "not JSON: a value should stand here"
+                    if self.data[at] != ord('"')
+                    else "a string that does not end as it should"
+                ),
+                at,
+            )
         return found.end()
 
     def python(self, at: int) -> Read:
@@ -105,14 +120,18 @@ class Tokens:
         return self.parse(at, end), end
 
     def parse(self, at: int, end: int) -> Any:
-        """Python's value of a run of text. Its objects are drawn on the budget, if it could be too small for them."""
+        """Python's value of a run of text. Its objects are drawn on the budget, if it could be too
+        small for them.
+        """
         text = self.data[at:end]
         if self._weigh:
             self.limits.draw(_weight(text), FORMAT, at)
         return jsontext.parse(text, FORMAT, at)
 
     def each_item(self, at: int, take: Callable[[int, int], int]) -> int:
-        """Calls `take` with the number of each item of a list and where it begins, which says where it ends. Where the list ends."""
+        """Calls `take` with the number of each item of a list and where it begins, which says where
+        it ends. Where the list ends.
+        """
         if self.data[at] != ord("["):
             self.fail("a list should stand here", at)
         at, done, count = self.space(at + 1), False, 0

@@ -1,4 +1,6 @@
-"""A spec and its parts as a JSON document: every kind in its own form, or plain, as programs expect that know nothing of ours."""
+"""A spec and its parts as a JSON document: every kind in its own form, or plain, as programs expect
+that know nothing of ours.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def pointer(way: str, step: str | int) -> str:
 
 
 class Wrapped:
-    """What JSON has no word for is an object whose first key begins with "$", so any other key that does gets one more."""
+    """What JSON has no word for is an object whose first key begins with "$", so any other key that
+    does gets one more.
+    """
 
     def __init__(self, parts: Sequence[Array | Strings]) -> None:
         self.parts, self.next = parts, 0
@@ -51,7 +55,10 @@ class Wrapped:
 
     def list(self, node: Any, way: str) -> Any:
         items = node["list"]
-        return [self.node(item, pointer(way, i)) for i, item in enumerate([DENSE] * items if isinstance(items, int) else items)]
+        return [
+            self.node(item, pointer(way, i))
+            for i, item in enumerate([DENSE] * items if isinstance(items, int) else items)
+        ]
 
     def tuple(self, node: Any, way: str) -> Any:
         return {"$tuple": self.list({"list": node["tuple"]}, f"{way}/$tuple")}
@@ -80,14 +87,26 @@ class Wrapped:
         self.ways.setdefault(self.next, way)
         part = self.take()
         if isinstance(part, Strings):
-            return {"$tensor": "text" if part.text else "bytes", "shape": list(part.shape), "data": self.strings(part) if part.size else []}
+            return {
+                "$tensor": "text" if part.text else "bytes",
+                "shape": list(part.shape),
+                "data": self.strings(part) if part.size else [],
+            }
         data = numbers(part)
-        found = {"$tensor": dtypes.of(part.dtype).name, "shape": list(part.shape), "data": data if part.size else []}
+        found = {
+            "$tensor": dtypes.of(part.dtype).name,
+            "shape": list(part.shape),
+            "data": data if part.size else [],
+        }
         odd = _odd_nans(data.array)
         return found if odd is None else found | {"nan": odd}
 
     def strings(self, part: Strings) -> Any:
-        return part.tolist() if part.text else _each(part.tolist(), lambda item: base64.b64encode(item).decode())
+        return (
+            part.tolist()
+            if part.text
+            else _each(part.tolist(), lambda item: base64.b64encode(item).decode())
+        )
 
     def quantized(self, node: Any, way: str) -> Any:
         said = {key: node[key] for key in ("scheme", "dtype", "axis") if key in node}
@@ -97,21 +116,48 @@ class Wrapped:
     def sparse(self, node: Any, way: str) -> Any:
         indices = self.take()
         values = self.node(node["sparse"], f"{way}/$sparse/values")
-        return {"$sparse": {"indices": numbers(indices) if indices.size else [], "values": values, "dense_shape": numbers(self.take())}}
+        return {
+            "$sparse": {
+                "indices": numbers(indices) if indices.size else [],
+                "values": values,
+                "dense_shape": numbers(self.take()),
+            }
+        }
 
     def ragged(self, node: Any, way: str) -> Any:
         values = self.node(node["ragged"], f"{way}/$ragged/values")
         splits = [self.take() for _ in range(node["splits"])]
-        found = {"values": values, "splits_dtype": splits[0].dtype.name, "row_splits": [numbers(part) for part in splits]}
+        found = {
+            "values": values,
+            "splits_dtype": splits[0].dtype.name,
+            "row_splits": [numbers(part) for part in splits],
+        }
         return {"$ragged": found | ({"uniform": node["uniform"]} if "uniform" in node else {})}
 
 
-_KINDS = {"tensor", "text", "list", "tuple", "dict", "bundle", "float", "bytes", "same", "quantized", "sparse", "ragged"}
-"""The first keys of a spec's nodes, for each of which there is a method; a node without any key is a tensor."""
+_KINDS = {
+    "tensor",
+    "text",
+    "list",
+    "tuple",
+    "dict",
+    "bundle",
+    "float",
+    "bytes",
+    "same",
+    "quantized",
+    "sparse",
+    "ragged",
+}
+"""The first keys of a spec's nodes, for each of which there is a method; a node without any key is
+a tensor.
+"""
 
 
 class Plain(Wrapped):
-    """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as TensorFlow Serving reads them."""
+    """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as
+    TensorFlow Serving reads them.
+    """
 
     def __init__(self, parts: Sequence[Array | Strings], bare: bool, limit: int) -> None:
         super().__init__(parts)
@@ -131,7 +177,10 @@ class Plain(Wrapped):
 
     def bundle(self, node: Any, way: str) -> Any:
         if "metadata" in node or "tensor_metadata" in node:
-            raise EncodeError("plain JSON has no place for metadata; drop_metadata=True leaves them out", format=FORMAT)
+            raise EncodeError(
+                "plain JSON has no place for metadata; drop_metadata=True leaves them out",
+                format=FORMAT,
+            )
         return self.dict({"dict": node["bundle"]}, way)
 
     def float(self, node: Any, way: str) -> Any:
@@ -150,7 +199,11 @@ class Plain(Wrapped):
 
     def dense(self, part: Array) -> Any:
         if not part.size and math.prod(dim or 1 for dim in part.shape) * 3 > self.limit:
-            raise EncodeError(f"the lists of {part.shape} would take more than {self.limit} bytes, and hold nothing", format=FORMAT)
+            raise EncodeError(
+                f"the lists of {part.shape} would take more than {self.limit} bytes, and hold"
+                " nothing",
+                format=FORMAT,
+            )
         return numbers(part)
 
     def strings(self, part: Strings) -> Any:
@@ -161,7 +214,11 @@ class Plain(Wrapped):
 
     def sparse(self, node: Any, way: str) -> Any:
         indices = self.take()
-        return {"indices": numbers(indices), "values": self.node(node["sparse"], way), "dense_shape": numbers(self.take())}
+        return {
+            "indices": numbers(indices),
+            "values": self.node(node["sparse"], way),
+            "dense_shape": numbers(self.take()),
+        }
 
     def ragged(self, node: Any, way: str) -> Any:
         if "quantized" in node["ragged"]:
@@ -193,7 +250,9 @@ def _each(items: Any, make: Callable[[Any], Any]) -> Any:
 
 
 def _odd_nans(array: Array) -> Any:
-    """Where NaNs are that have other bits than those that "NaN" is read as, and which; None if there are none."""
+    """Where NaNs are that have other bits than those that "NaN" is read as, and which; None if
+    there are none.
+    """
     usual = NANS.get(dtypes.of(array.dtype).name)
     if not usual:
         return None

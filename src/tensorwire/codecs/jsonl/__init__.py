@@ -39,11 +39,17 @@ _COMPRESSIONS = ("gzip", "zstd", "lz4")
 """Those that a file's first bytes say; nothing else does."""
 
 
-def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterator[tuple[int, bytes]]:
-    """Each line that has something in it, and where it begins (in the content, if that is compressed)."""
+def _lines(
+    path: str, offset: int = 0, reading: Reading | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Each line that has something in it, and where it begins (in the content, if that is
+    compressed).
+    """
     with storage.opened(path, ahead=True) as source:
         name = _compression(source)
-        stream: Any = _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
+        stream: Any = (
+            _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
+        )
         buffer = np.empty(_PIECE, np.uint8)
         rest, at = b"", offset
         while got := stream.fill(buffer):
@@ -56,7 +62,12 @@ def _lines(path: str, offset: int = 0, reading: Reading | None = None) -> Iterat
             if not newline:
                 rest = tail
                 if len(rest) > DEFAULT.record:
-                    raise LimitError(f"a line of more than the {DEFAULT.record} bytes that Limits(record=...) allows", path=path, offset=at)
+                    raise LimitError(
+                        f"a line of more than the {DEFAULT.record} bytes that Limits(record=...)"
+                        " allows",
+                        path=path,
+                        offset=at,
+                    )
                 continue
             for line in whole.split(b"\n"):
                 if line.strip():
@@ -74,7 +85,9 @@ def _compression(source: storage.Readable) -> str | None:
 
 
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
-    """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it is found here."""
+    """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it
+    is found here.
+    """
     with storage.opened(path) as source:
         packed = _compression(source) is not None
     offsets, step, records = [], 1, 0
@@ -91,11 +104,15 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     return Counted(records, offsets, step)
 
 
-def _parsed(line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None) -> dict[str, Any] | None:
+def _parsed(
+    line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None
+) -> dict[str, Any] | None:
     try:
         found = jsontext.parse(line, FORMAT, offset)
         if not isinstance(found, dict):
-            raise DecodeError(f"a line is an object, not {type(found).__name__}", format=FORMAT, offset=offset)
+            raise DecodeError(
+                f"a line is an object, not {type(found).__name__}", format=FORMAT, offset=offset
+            )
         return found
     except DecodeError as error:
         error.add(path=path, record=record)
@@ -139,7 +156,11 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
         if behind and not spec.skips:
             break
         wanted = number >= part.first
-        row = _parsed(line, part.path, number, at, reading.damage if spec.skips else None) if wanted or spec.skips else None
+        row = (
+            _parsed(line, part.path, number, at, reading.damage if spec.skips else None)
+            if wanted or spec.skips
+            else None
+        )
         if row is None and spec.skips:  # behind the last record, too: nobody else may come by
             continue
         if behind:
@@ -161,8 +182,13 @@ def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Bat
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
-            if strangers := {name for name, value in row.items() if value is not None} - set(spec.schema):
-                why = "a feature that the schema does not have, and that would be lost; columns= says what to keep"
+            if strangers := {name for name, value in row.items() if value is not None} - set(
+                spec.schema
+            ):
+                why = (
+                    "a feature that the schema does not have, and that would be lost; columns= says"
+                    " what to keep"
+                )
                 raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
     columns, present = {}, {}
     for name, feature in example_features.travelling(spec).items():
@@ -199,8 +225,14 @@ def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
 
 
 def _width(name: str, spec: Spec) -> str:
-    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is made into something else later."""
-    return "float32" if spec.target == "tfrecord" and name not in spec.tensors and name not in spec.cast else "float64"
+    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is
+    made into something else later.
+    """
+    return (
+        "float32"
+        if spec.target == "tfrecord" and name not in spec.tensors and name not in spec.cast
+        else "float64"
+    )
 
 
 def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None:
@@ -215,7 +247,10 @@ def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None
         known, feature = Feature(FLOAT, known.shape, width), Feature(FLOAT, feature.shape, width)
     if known.kind == BYTES:
         text = known.text and feature.text
-        known, feature = Feature(known.kind, known.shape, text=text), Feature(feature.kind, feature.shape, text=text)
+        known, feature = (
+            Feature(known.kind, known.shape, text=text),
+            Feature(feature.kind, feature.shape, text=text),
+        )
     found[name] = pack.merge(known, feature)
 
 
@@ -223,11 +258,18 @@ def _feature(value: Any, width: str) -> Feature | None:
     if isinstance(value, list):
         inner = [found for item in value if (found := _feature(item, width)) is not None]
         if any(found.shape != () for found in inner) or None in value:
-            raise SchemaError("lists of lists, or with null in them, are no feature; schema= says what they are, columns= leaves them out")
+            raise SchemaError(
+                "lists of lists, or with null in them, are no feature; schema= says what they are,"
+                " columns= leaves them out"
+            )
         merged: dict[str, Feature] = {}
         for found in inner:
             _grow(merged, "", found)
-        return Feature(merged[""].kind, (None,), merged[""].dtype, text=merged[""].text) if merged else None
+        return (
+            Feature(merged[""].kind, (None,), merged[""].dtype, text=merged[""].text)
+            if merged
+            else None
+        )
     if isinstance(value, bool):
         return Feature(INT64, (), "bool")
     if isinstance(value, int):
@@ -235,7 +277,11 @@ def _feature(value: Any, width: str) -> Feature | None:
     if isinstance(value, float):
         return Feature(FLOAT, (), width)
     if isinstance(value, str):
-        return Feature(BYTES, (), text=True) if not jsonl_values.is_number(value) else Feature(FLOAT, (), width)
+        return (
+            Feature(BYTES, (), text=True)
+            if not jsonl_values.is_number(value)
+            else Feature(FLOAT, (), width)
+        )
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return Feature(BYTES, ())
     raise SchemaError("an object is no feature; columns= leaves it out")
@@ -245,7 +291,9 @@ class Writer:
     def __init__(self, file: IO[bytes], spec: Spec) -> None:
         self._file = file
         name = _blocks.compression_named(spec.compression)
-        self._compressor = compressions.compressor(name, level=spec.level, threads=1) if name else None
+        self._compressor = (
+            compressions.compressor(name, level=spec.level, threads=1) if name else None
+        )
 
     def add(self, batch: Batch) -> None:
         columns = {}
@@ -257,7 +305,10 @@ class Writer:
         present = {name: there.tolist() for name, there in batch.present.items()}
         encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
         lines = [
-            encode({name: values[row] for name, values in columns.items() if present[name][row]}).encode() + b"\n"
+            encode(
+                {name: values[row] for name, values in columns.items() if present[name][row]}
+            ).encode()
+            + b"\n"
             for row in range(batch.size)
         ]
         data = b"".join(lines)
@@ -276,6 +327,13 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
 def check_target(spec: Spec) -> None:
     name = _blocks.compression_named(spec.compression)
     if name is not None and name not in _COMPRESSIONS:
-        raise EncodeError(f"JSON lines in {name} could not be read back: compression= is {', '.join(_COMPRESSIONS)}", format=FORMAT)
+        raise EncodeError(
+            f"JSON lines in {name} could not be read back: compression= is"
+            f" {', '.join(_COMPRESSIONS)}",
+            format=FORMAT,
+        )
     if spec.quantize:
-        raise EncodeError("JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)
+        raise EncodeError(
+            "JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors",
+            format=FORMAT,
+        )

@@ -1,6 +1,7 @@
 """What stands in JSON lines as columns, and columns as what stands there.
 
-No number is changed in silence: decimal fractions are rounded to what the column holds, all else is kept exactly, or is an error.
+No number is changed in silence: decimal fractions are rounded to what the column holds, all else is
+kept exactly, or is an error.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ def _flat(values: list[Any], feature: Feature) -> tuple[list[Any], Array]:
 
 
 def _leaves(value: Any, shape: tuple[int | None, ...], length: int) -> list[Any]:
-    """The values of a list that nests as the shape does. All in one list will do as well, and one value for a list of one."""
+    """The values of a list that nests as the shape does. All in one list will do as well, and one
+    value for a list of one.
+    """
     items = value if isinstance(value, list) else [value]
     if list in map(type, items):
         fits = shape[0] in (None, len(items))
@@ -150,7 +153,10 @@ def _leaves(value: Any, shape: tuple[int | None, ...], length: int) -> list[Any]
             fits = fits and all(type(item) is list and len(item) == dim for item in items)
             items = [leaf for item in items for leaf in item] if fits else items
         if not fits or list in map(type, items):
-            raise SchemaError(f"{value!r:.60}: lists in lists that are not of the shape {shape} that the schema says")
+            raise SchemaError(
+                f"{value!r:.60}: lists in lists that are not of the shape {shape} that the schema"
+                " says"
+            )
     if 0 <= length != len(items):
         raise SchemaError(f"{len(items)} values, and the schema says {length}")
     return items
@@ -202,7 +208,9 @@ def _number(value: Any) -> int | float:
     try:
         float(value)
     except OverflowError:
-        raise SchemaError(f"{value!r:.60}: past what any float holds; columns= leaves the feature out") from None
+        raise SchemaError(
+            f"{value!r:.60}: past what any float holds; columns= leaves the feature out"
+        ) from None
     return value
 
 
@@ -212,11 +220,15 @@ def _packed(items: list[Any], feature: Feature) -> Any:
         return strings.astext() if feature.text else strings
     if not _are_integers(feature):
         return _floats(items, feature.dtype)
-    return np.array(items, np.uint64 if feature.dtype == "uint64" else np.int64).astype(dtypes.named(feature.dtype).numpy)
+    return np.array(items, np.uint64 if feature.dtype == "uint64" else np.int64).astype(
+        dtypes.named(feature.dtype).numpy
+    )
 
 
 def _floats(items: list[Any], dtype: str) -> Array:
-    """Numbers in a dtype that may round decimal fractions, and nothing else. The `record` of an error is the place of the number."""
+    """Numbers in a dtype that may round decimal fractions, and nothing else. The `record` of an
+    error is the place of the number.
+    """
     wide = np.array(items, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         made: Array = wide.astype(dtypes.named(dtype).numpy)
@@ -225,7 +237,9 @@ def _floats(items: list[Any], dtype: str) -> Array:
     rounds = np.isfinite(wide) & np.isfinite(back) & (not dtype.startswith(("int", "uint", "bool")))
     if len(lost := np.flatnonzero(~same & ~rounds)):
         raise _changed(items, int(lost[0]), f"does not fit {dtype}", dtype)
-    for place in np.flatnonzero((~same & (wide == np.rint(wide))) | (np.abs(wide) >= _EXACT)).tolist():
+    for place in np.flatnonzero(
+        (~same & (wide == np.rint(wide))) | (np.abs(wide) >= _EXACT)
+    ).tolist():
         if type(items[place]) is int and items[place] != int(back[place]):
             raise _changed(items, place, f"an integer that {dtype} does not hold exactly", dtype)
     for place in np.flatnonzero(np.isnan(wide)).tolist():
@@ -250,7 +264,10 @@ def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
     found: Array = np.frombuffer(bits[::-1], np.uint8)
     if len(bits) == dtype.itemsize:
         made: Array = found.view(dtype)
-    elif {len(bits), dtype.itemsize} == {4, 8}:  # float32 and float64 hold each other's, as far as they go
+    elif {len(bits), dtype.itemsize} == {
+        4,
+        8,
+    }:  # float32 and float64 hold each other's, as far as they go
         with np.errstate(invalid="ignore"):
             given = found.view(f"f{len(bits)}")
             made = given.astype(dtype)
@@ -262,7 +279,11 @@ def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
 
 
 def _changed(items: list[Any], place: int, why: str, dtype: str) -> SchemaError:
-    hint = "" if dtype == "float64" else "; where none is given, tensors= keeps float64, and cast= rounds"
+    hint = (
+        ""
+        if dtype == "float64"
+        else "; where none is given, tensors= keeps float64, and cast= rounds"
+    )
     return SchemaError(f"{items[place]!r:.60}: {why}; {_ANOTHER}{hint}", record=place)
 
 

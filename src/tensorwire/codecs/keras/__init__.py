@@ -1,8 +1,11 @@
-"""keras: the weights of `.keras` archives, of `.weights.h5`, and of the older `.h5` files. They are only read.
+"""keras: the weights of `.keras` archives, of `.weights.h5`, and of the older `.h5` files. They are
+only read.
 
-A `.keras` file is a zip of metadata.json, config.json and model.weights.h5. The config is text to us, and becomes metadata: no layer, no
-Lambda and no function in it is ever made, so there is nothing that could be executed. Weights are called as Keras calls them
-(`hidden/kernel`) where the config tells, else by their place in the file (`layers/dense/vars/0`), which `tensor_metadata` has in any case.
+A `.keras` file is a zip of metadata.json, config.json and model.weights.h5. The config is text to
+us, and becomes metadata: no layer, no Lambda and no function in it is ever made, so there is
+nothing that could be executed. Weights are called as Keras calls them (`hidden/kernel`) where the
+config tells, else by their place in the file (`layers/dense/vars/0`), which `tensor_metadata` has
+in any case.
 """
 
 from __future__ import annotations
@@ -39,11 +42,16 @@ class Keras:
     limits: Limits = DEFAULT
 
     def encode(self, value: Any) -> list[Any]:
-        raise EncodeError("files of Keras are only read; load the weights in Keras and save them there", format=FORMAT)
+        raise EncodeError(
+            "files of Keras are only read; load the weights in Keras and save them there",
+            format=FORMAT,
+        )
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         if copy is False:
-            raise DecodeError("copy=False, but HDF5 copies what it reads; leave copy out", format=FORMAT, offset=0)
+            raise DecodeError(
+                "copy=False, but HDF5 copies what it reads; leave copy out", format=FORMAT, offset=0
+            )
         return self.open(BytesSource(data), copy).value()
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
@@ -61,7 +69,9 @@ class Keras:
 
 def _archive(source: Source, budget: Budget) -> tuple[dict[str, str], Any, Source]:
     """(metadata, config, where the weights are) of a .keras file"""
-    members = {member.name: member for member in archive.members(little(source), source.size, budget.names)}
+    members = {
+        member.name: member for member in archive.members(little(source), source.size, budget.names)
+    }
     if WEIGHTS.encode() not in members:
         raise DecodeError(f"a zip without {WEIGHTS}: no .keras file", offset=0)
     texts: dict[str, str] = {}
@@ -78,7 +88,9 @@ def _text(source: Source, member: Member | None, name: str, budget: Budget) -> s
     if member is None:
         return None
     if member.size > _TEXT:
-        raise LimitError(f"{name} has {member.size} bytes, and {_TEXT} are allowed", offset=member.at)
+        raise LimitError(
+            f"{name} has {member.size} bytes, and {_TEXT} are allowed", offset=member.at
+        )
     inside = _inside(source, member, budget)
     text = bytes(inside.read_at(0, member.size))
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
@@ -98,7 +110,9 @@ class _Weights(Container):
         self.file.close()
 
 
-def _weights(source: Source, texts: dict[str, str], config: Any, copy: bool | None, budget: Budget) -> Container:
+def _weights(
+    source: Source, texts: dict[str, str], config: Any, copy: bool | None, budget: Budget
+) -> Container:
     file = Hdf5(source, budget, FORMAT, copy)
     listing = file.list()
     legacy = listing.texts.pop("model_config", None)
@@ -111,12 +125,16 @@ def _weights(source: Source, texts: dict[str, str], config: Any, copy: bool | No
     tree: Any = {"dict": {named.get(path, path): {} for path in listing.datasets}}
     container = _Weights(tree, list(listing.datasets.values()), texts, budget)
     container.file = file
-    container.tensor_metadata = {name: {"path": path} for path, name in named.items() if name != path}
+    container.tensor_metadata = {
+        name: {"path": path} for path, name in named.items() if name != path
+    }
     return container
 
 
 def _parsed(text: str | None) -> Any:
-    """What a text of JSON says. It only tells names, so one that cannot be read (Python writes NaN, which is no JSON) says nothing."""
+    """What a text of JSON says. It only tells names, so one that cannot be read (Python writes NaN,
+    which is no JSON) says nothing.
+    """
     try:
         return None if text is None else jsontext.parse(text.encode(), FORMAT)
     except DecodeError:
@@ -129,7 +147,8 @@ def _inside(source: Source, member: Member, budget: Budget) -> Source:
     if member.method == STORED:
         return Stored(source, at, member.size)
     inflated = InflatedSource(source, at, member, budget)
-    return BytesSource(inflated.read_at(0, member.size))  # HDF5 goes here and there: all of it, once
+    # HDF5 goes here and there: all of it, once
+    return BytesSource(inflated.read_at(0, member.size))
 
 
 class Stored:
@@ -151,8 +170,18 @@ class Stored:
 
 
 def _legacy(paths: list[str]) -> dict[str, str]:
-    """`model_weights/dense/dense/kernel:0` of the older files is `dense/kernel`, if that is no other's name."""
-    short = {path: path.removeprefix(_LEGACY).partition("/")[2].removesuffix(":0") for path in paths if path.startswith(_LEGACY)}
+    """`model_weights/dense/dense/kernel:0` of the older files is `dense/kernel`, if that is no
+    other's name.
+    """
+    short = {
+        path: path.removeprefix(_LEGACY).partition("/")[2].removesuffix(":0")
+        for path in paths
+        if path.startswith(_LEGACY)
+    }
     others = {path for path in paths if path not in short}
-    plain = all(short.values()) and len(set(short.values())) == len(short) and not others & set(short.values())
+    plain = (
+        all(short.values())
+        and len(set(short.values())) == len(short)
+        and not others & set(short.values())
+    )
     return short if plain else {}

@@ -1,15 +1,16 @@
 """HDF5 files of arrays: the ground that Keras's weights stand on.
 
-h5py parses a file in a child process (`hdf5_child`), because the HDF5 library can crash or loop forever on bytes that
-were changed. Datasets whose bytes are stored as they are, as Keras stores all of them, are then read from the file
-itself; the child is asked only for those that are in chunks, compressed or converted.
+h5py parses a file in a child process (`hdf5_child`), because the HDF5 library can crash or loop
+forever on bytes that were changed. Datasets whose bytes are stored as they are, as Keras stores all
+of them, are then read from the file itself; the child is asked only for those that are in chunks,
+compressed or converted.
 
 Rules:
 1. What the child says is input like any other: sizes, offsets and types are checked here.
-2. A child that dies, or says nothing for too long, is a DecodeError. It is killed, and another one is started for the
-   next request.
-3. HDF5 can do much that weights need not: links into other files, data in other files, datasets that are views of
-   others, filters that are loaded as plugins. All of it is refused.
+2. A child that dies, or says nothing for too long, is a DecodeError. It is killed, and another one
+   is started for the next request.
+3. HDF5 can do much that weights need not: links into other files, data in other files, datasets
+   that are views of others, filters that are loaded as plugins. All of it is refused.
 """
 
 from __future__ import annotations
@@ -40,12 +41,17 @@ from ..container import Part, Rows, UnreadablePart
 from .hdf5_child import ANSWER, DATA, ERROR, FETCH, HEAD, LENGTH, SPAN
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.codecs.keras.hdf5_child import main; main()"
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from"
+    " tensorwire.codecs.keras.hdf5_child import main; main()"
+)
 _SECONDS = 1
 """CPU time of a request, besides a second for each `_EACH` bytes of the file or of the array."""
 _EACH = 2 << 20
 _LISTED = 512 << 10
-"""The same for a listing, whose time goes with the number of datasets: a second for each so many bytes of the file."""
+"""The same for a listing, whose time goes with the number of datasets: a second for each so many
+bytes of the file.
+"""
 _LONGEST = 600
 _SILENCE = 60
 """Seconds of the clock without a word: a child that waits for something that never comes."""
@@ -68,7 +74,9 @@ class Listing(NamedTuple):
 class Hdf5:
     """An HDF5 file. Any number of threads may read at once; the child serves them in turn."""
 
-    def __init__(self, source: Source, budget: Budget, format: str, copy: bool | None = None) -> None:
+    def __init__(
+        self, source: Source, budget: Budget, format: str, copy: bool | None = None
+    ) -> None:
         self._source, self._budget, self._format, self._copy = source, budget, format, copy
         self._lock = threading.Lock()
         self._child: _Child | None = None
@@ -109,7 +117,9 @@ class Hdf5:
             refusal = self._bad(f"an array of {dtype}; only numbers are read", name)
             return UnreadablePart(str(dtype), shape, int(row["stored"]), refusal)
         try:
-            nbytes = validate.elements(shape, DecodeError, kind.numpy.itemsize) * kind.numpy.itemsize
+            nbytes = (
+                validate.elements(shape, DecodeError, kind.numpy.itemsize) * kind.numpy.itemsize
+            )
         except DecodeError as error:
             raise error.add(format=self._format, tensor=name, offset=0) from None
         offset = row["offset"]
@@ -117,13 +127,19 @@ class Hdf5:
             return DatasetPart(self, name, kind, shape, nbytes, bool(row["packed"]))
         if not 0 <= int(offset) <= self._source.size - nbytes:
             raise self._bad(f"its {nbytes} bytes lie outside of the file", name)
-        return StoredPart(self._source, int(offset), kind, shape, self._copy, format=self._format, name=name)
+        return StoredPart(
+            self._source, int(offset), kind, shape, self._copy, format=self._format, name=name
+        )
 
     def _row(self, dtype: np.dtype[Any], meant: Any, fields: bool) -> dtypes.DType | None:
         """Keras stores what NumPy lacks as opaque bytes, and says what it is. None if unknown."""
         if dtype.kind == "V" and not fields and isinstance(meant, str) and meant in dtypes.BY_NAME:
             row = dtypes.BY_NAME[meant]
-            if row.numpy.itemsize == dtype.itemsize and hasattr(ml_dtypes, meant) and not row.reading_only:
+            if (
+                row.numpy.itemsize == dtype.itemsize
+                and hasattr(ml_dtypes, meant)
+                and not row.reading_only
+            ):
                 return row
         if dtype.kind not in "biufc" or fields:
             return None
@@ -147,7 +163,8 @@ class Hdf5:
                 raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
             except BaseException:
                 if not self._child.is_settled:
-                    self.close()  # It is in the middle of an answer, or waits for bytes of the file.
+                    # It is in the middle of an answer, or waits for bytes of the file.
+                    self.close()
                 raise
 
     def _bad(self, why: str, name: str | None = None) -> DecodeError:
@@ -169,7 +186,11 @@ class _Child:
             require("h5py", extra="keras")  # which raises
         # A path may be anything that importlib takes; a process is started with text.
         path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
-        quiet = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "HDF5_PLUGIN_PATH": os.devnull}
+        quiet = os.environ | {
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+            "HDF5_PLUGIN_PATH": os.devnull,
+        }
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START, path],
             stdin=subprocess.PIPE,
@@ -270,9 +291,19 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
 
 
 class DatasetPart:
-    """A dataset that HDF5 has to read: rows are drawn on the budget, and made by the child when they are asked for."""
+    """A dataset that HDF5 has to read: rows are drawn on the budget, and made by the child when
+    they are asked for.
+    """
 
-    def __init__(self, file: Hdf5, name: str, row: dtypes.DType, shape: tuple[int, ...], nbytes: int, packed: bool) -> None:
+    def __init__(
+        self,
+        file: Hdf5,
+        name: str,
+        row: dtypes.DType,
+        shape: tuple[int, ...],
+        nbytes: int,
+        packed: bool,
+    ) -> None:
         self.name, self.dtype, self.shape, self.nbytes = name, row.name, shape, nbytes
         self.packed = "HDF5" if packed else None
         self._file, self._row = file, row

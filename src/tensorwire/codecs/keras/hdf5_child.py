@@ -1,15 +1,19 @@
-"""The process in which h5py parses an HDF5 file. It imports h5py and NumPy, and nothing of this package.
+"""The process in which h5py parses an HDF5 file. It imports h5py and NumPy, and nothing of this
+package.
 
-The HDF5 library can crash or loop forever on bytes that were changed, so it never runs in the process of
-the caller. The parent (`hdf5.py`) starts this one with pipes for stdin and stdout:
+The HDF5 library can crash or loop forever on bytes that were changed, so it never runs in the
+process of the caller. The parent (`hdf5.py`) starts this one with pipes for stdin and stdout:
 
-1. The parent sends its settings. The child imports h5py, limits its own memory, and answers `ready`.
-2. The parent sends a request: `list`, or `read` with a dataset and rows. The child sets a limit on the
-   CPU time of the request, and answers with JSON, with the bytes of an array, or with an error.
-3. While it works, the child asks the parent for bytes of the file by their offset, and opens no file.
+1. The parent sends its settings. The child imports h5py, limits its own memory, and answers
+   `ready`.
+2. The parent sends a request: `list`, or `read` with a dataset and rows. The child sets a limit on
+   the CPU time of the request, and answers with JSON, with the bytes of an array, or with an error.
+3. While it works, the child asks the parent for bytes of the file by their offset, and opens no
+   file.
 
-A message of the child is a letter, the length of its body as eight bytes, and the body. The parent sends the
-length and the body; bytes of the file have no length, because the child knows how many it asked for.
+A message of the child is a letter, the length of its body as eight bytes, and the body. The parent
+sends the length and the body; bytes of the file have no length, because the child knows how many it
+asked for.
 """
 
 from __future__ import annotations
@@ -67,7 +71,11 @@ class Pipe:
     def receive(self) -> Any:
         """The next request; None at the end."""
         head = self._reader.read(LENGTH.size)
-        return json.loads(self._reader.read(*LENGTH.unpack(head))) if len(head) == LENGTH.size else None
+        return (
+            json.loads(self._reader.read(*LENGTH.unpack(head)))
+            if len(head) == LENGTH.size
+            else None
+        )
 
     def fetch(self, offset: int, count: int) -> bytes:
         """Bytes of the file."""
@@ -133,10 +141,14 @@ class Reader:
             raise Refused(f"HDF5 cannot read it ({_words(error)})", None, False) from None
 
     def listing(self, names: int) -> dict[str, Any]:
-        """Every dataset with what is needed to read it, and the texts that tell the names of weights."""
+        """Every dataset with what is needed to read it, and the texts that tell the names of
+        weights.
+        """
         datasets: list[dict[str, Any]] = []
         self._walk(self._root, "", 0, datasets, names)
-        texts = {key: self._text(self._root, key) for key in ("keras_version", "backend", "model_config")}
+        texts = {
+            key: self._text(self._root, key) for key in ("keras_version", "backend", "model_config")
+        }
         return {"datasets": datasets, "texts": texts, "layers": self._layers(datasets)}
 
     def read(self, name: str, start: int, stop: int) -> Any:
@@ -148,29 +160,39 @@ class Reader:
             shape = (stop - start, *dataset.shape[1:]) if dataset.shape else ()
             found = np.empty(shape, dataset.dtype.newbyteorder("="))
             if found.size:
-                dataset.read_direct(found, np.s_[start:stop] if shape else (), None if shape else ())
+                dataset.read_direct(
+                    found, np.s_[start:stop] if shape else (), None if shape else ()
+                )
         except _FAULTS as error:
             raise Refused(f"HDF5 cannot read its data ({_words(error)})", name, False) from None
         return found.reshape(-1).view(np.uint8).data
 
-    def _walk(self, group: Any, path: str, depth: int, out: list[dict[str, Any]], names: int) -> None:
+    def _walk(
+        self, group: Any, path: str, depth: int, out: list[dict[str, Any]], names: int
+    ) -> None:
         if depth > _DEPTH:
             raise Refused(f"groups nested more than {_DEPTH} deep", None, True)
         try:
             place = self._h5py.h5o.get_info(group.id)
             if (place.fileno, place.addr) in self._groups:
-                raise Refused(f"the group {path!r:.80} is inside itself, or has two names", None, False)
+                raise Refused(
+                    f"the group {path!r:.80} is inside itself, or has two names", None, False
+                )
             self._groups.add((place.fileno, place.addr))
             children = sorted(group, key=natural)
         except _FAULTS as error:
-            raise Refused(f"the group {path or '/'!r:.80} cannot be read ({_words(error)})", None, False) from None
+            raise Refused(
+                f"the group {path or '/'!r:.80} cannot be read ({_words(error)})", None, False
+            ) from None
         for name in children:
             full = f"{path}/{name}" if path else name
             item = self._item(group, name, full)
             if isinstance(item, self._h5py.Group):
                 self._walk(item, full, depth + 1, out, names)
             elif len(out) >= names:
-                raise Refused(f"more than {names} datasets; Limits(names=...) allows more", None, True)
+                raise Refused(
+                    f"more than {names} datasets; Limits(names=...) allows more", None, True
+                )
             else:
                 out.append(self._dataset(item, full))
 
@@ -196,7 +218,10 @@ class Reader:
             filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
             if unknown := [number for number in filters if number not in FILTERS]:
                 known = ", ".join(FILTERS.values())
-                why = f"packed by the HDF5 filter {unknown[0]}; only {known} are read, and no plugin is loaded"
+                why = (
+                    f"packed by the HDF5 filter {unknown[0]}; only {known} are read, and no plugin"
+                    " is loaded"
+                )
                 raise Refused(why, name, False)
             if dataset.shape is None:
                 raise Refused("an array of nothing (a null dataspace)", name, False)
@@ -215,7 +240,9 @@ class Reader:
             raise Refused(f"it cannot be read ({_words(error)})", name, False) from None
 
     def _is_plain(self, dataset: Any) -> bool:
-        """Whether the bytes in the file are those of a NumPy array: HDF5 has integers of 12 bits, too."""
+        """Whether the bytes in the file are those of a NumPy array: HDF5 has integers of 12 bits,
+        too.
+        """
         dtype = dataset.dtype
         if dtype.kind == "V" and dtype.fields is None:
             return True
@@ -223,7 +250,9 @@ class Reader:
         return dtype.kind in "iuf" and dtype.newbyteorder("<") == dtype and bool(same)
 
     def _layers(self, datasets: list[dict[str, Any]]) -> dict[str, str]:
-        """The groups that are layers, with the layer's name, which their `vars` have as an attribute. Layers without variables count."""
+        """The groups that are layers, with the layer's name, which their `vars` have as an
+        attribute. Layers without variables count.
+        """
         layers: dict[str, str] = {}
         for row in datasets:
             words = row["name"].split("/")
@@ -249,7 +278,9 @@ class Reader:
         try:
             found = group.attrs.get(name)
         except _FAULTS as error:
-            raise Refused(f"its attribute {name!r} cannot be read ({_words(error)})", None, False) from None
+            raise Refused(
+                f"its attribute {name!r} cannot be read ({_words(error)})", None, False
+            ) from None
         if isinstance(found, bytes):
             return found.decode("utf-8", "replace")
         return found if isinstance(found, str) else None
@@ -262,7 +293,9 @@ def natural(name: str) -> tuple[Any, ...]:
     ['2', '10', 'a', 'dense_9', 'dense_10']
     """
     words = re.split(r"(\d{1,18})", name, flags=re.A)
-    return tuple((0, int(word), "") if number % 2 else (1, 0, word) for number, word in enumerate(words))
+    return tuple(
+        (0, int(word), "") if number % 2 else (1, 0, word) for number, word in enumerate(words)
+    )
 
 
 def _words(error: BaseException) -> str:
@@ -319,4 +352,9 @@ def main() -> None:
             why, name, limit = error.args
             pipe.send(ERROR, json.dumps(["limit" if limit else "data", why, name]).encode())
         except MemoryError:
-            pipe.send(ERROR, json.dumps(["limit", "HDF5 needs more memory than the limits allow", None]).encode())
+            pipe.send(
+                ERROR,
+                json.dumps(
+                    ["limit", "HDF5 needs more memory than the limits allow", None]
+                ).encode(),
+            )

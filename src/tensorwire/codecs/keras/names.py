@@ -1,8 +1,9 @@
 """What Keras calls the weights of a model, by its config: `layers/dense/vars/0` is `hidden/kernel`.
 
-A weights file numbers the variables of each layer, and knows each layer's name. The config knows each layer's class and options, from
-which follows what its variables are called. Nothing in the config is ever executed: it is text, and this table. Where a class is not
-in it, or has another number of variables than it should have, names stay those of the file.
+A weights file numbers the variables of each layer, and knows each layer's name. The config knows
+each layer's class and options, from which follows what its variables are called. Nothing in the
+config is ever executed: it is text, and this table. Where a class is not in it, or has another
+number of variables than it should have, names stay those of the file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from typing import Any
 _KERNEL = ("kernel", "bias?use_bias")
 _CELL = ("kernel", "recurrent_kernel", "bias?use_bias")
 _NORM = ("gamma?scale", "beta?center")
-_CONVS = ("Conv1D", "Conv2D", "Conv3D", "Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", "DepthwiseConv1D", "DepthwiseConv2D")
+_CONVS = (
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Conv1DTranspose",
+    "Conv2DTranspose",
+    "Conv3DTranspose",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+)
 _VARIABLES: dict[str, tuple[str, ...]] = {
     "Dense": _KERNEL,
     "EinsumDense": ("kernel", "bias?bias_axes"),
@@ -43,7 +53,8 @@ Groups = Mapping[str, str]
 
 
 def names(paths: list[str], groups: Groups, config: Any) -> dict[str, str]:
-    """Path -> name, for the weights that the config knows; names are those of `weight.path` in Keras, without the model's own.
+    """Path -> name, for the weights that the config knows; names are those of `weight.path` in
+    Keras, without the model's own.
 
     >>> dense = {"class_name": "Dense", "config": {"name": "hidden", "use_bias": True}}
     >>> model = {"class_name": "Sequential", "config": {"layers": [dense]}}
@@ -83,7 +94,9 @@ class _Names:
         variables = self.variables.get(group, [])
         words = [word for text in _VARIABLES.get(kind, ()) if (word := _word(text, options))]
         if len(words) == len(variables):
-            self.found |= {path: f"{own}/{word}" for path, word in zip(variables, words, strict=True)}
+            self.found |= {
+                path: f"{own}/{word}" for path, word in zip(variables, words, strict=True)
+            }
         self.children(layer, group, own, depth + 1)
 
     def children(self, layer: Layer, group: str, way: str, depth: int) -> None:
@@ -101,9 +114,17 @@ class _Names:
             self.layer({"class_name": f"{kind}Cell", "config": options}, f"{start}cell", way, depth)
         elif kind == "Bidirectional":
             self.layer(options.get("layer"), f"{start}forward_layer", way, depth)
-            self.layer(options.get("backward_layer") or options.get("layer"), f"{start}backward_layer", way, depth)
+            self.layer(
+                options.get("backward_layer") or options.get("layer"),
+                f"{start}backward_layer",
+                way,
+                depth,
+            )
         elif kind == "MultiHeadAttention":
-            head = {"class_name": "EinsumDense", "config": {"bias_axes": options.get("use_bias", True)}}
+            head = {
+                "class_name": "EinsumDense",
+                "config": {"bias_axes": options.get("use_bias", True)},
+            }
             for name in _HEADS:
                 self.layer(head, f"{start}{name}", way, depth)
         elif "layer" in options:

@@ -1,8 +1,9 @@
 """parquet: columns that share their first dimension, for query engines and data lakes.
 
-A column is what it is in Arrow: numbers and strings of one dimension, fixed-size lists for more, lists for a Ragged, and in the field's
-metadata what no type says. pyarrow writes and reads the pages, after we have looked at their headers; what it has read goes through our own
-reader of Arrow, so both formats mean the same. Pages have checksums, which are checked.
+A column is what it is in Arrow: numbers and strings of one dimension, fixed-size lists for more,
+lists for a Ragged, and in the field's metadata what no type says. pyarrow writes and reads the
+pages, after we have looked at their headers; what it has read goes through our own reader of Arrow,
+so both formats mean the same. Pages have checksums, which are checked.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ _ANY = Limits(tensor=1 << 60, expansion=1 << 60, names=1 << 40)
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """Columns of one length: dense tensors, strings and ragged ones, in a dict or a Bundle, or one alone.
+    """Columns of one length: dense tensors, strings and ragged ones, in a dict or a Bundle, or one
+    alone.
 
     >>> import numpy as np
     >>> codec = Parquet()
-    >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1, 2], [3, 4]])}))))["id"]
+    >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1,
+    2], [3, 4]])}))))["id"]
     array([7, 8], dtype=int32)
     """
 
@@ -69,19 +72,34 @@ class Parquet:
         try:
             stream = kernels.join(write.chunks(write.Table(found, parquet=True), stream=True))
         except UnicodeEncodeError:
-            raise EncodeError("metadata with a lone surrogate, so they are not text that UTF-8 can hold", format=FORMAT) from None
+            raise EncodeError(
+                "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
+                format=FORMAT,
+            ) from None
         table = pa.ipc.open_stream(stream).read_all()
-        options = {"compression": name, "compression_level": self.level if name != _NONE else None, "write_page_checksum": True}
+        options = {
+            "compression": name,
+            "compression_level": self.level if name != _NONE else None,
+            "write_page_checksum": True,
+        }
         sink = pa.BufferOutputStream()
         try:
-            parquet.write_table(table, sink, use_dictionary=_coded(table), **_sizes(found, table), **options)
+            parquet.write_table(
+                table, sink, use_dictionary=_coded(table), **_sizes(found, table), **options
+            )
         except (pa.ArrowException, OSError) as error:
-            raise EncodeError(f"pyarrow does not write this: {error!s:.300}", format=FORMAT) from None
+            raise EncodeError(
+                f"pyarrow does not write this: {error!s:.300}", format=FORMAT
+            ) from None
         return _filled(memory.flat(sink.getvalue()))
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         if copy is False:
-            raise DecodeError("copy=False, but Parquet's pages are encoded; leave copy out", format=FORMAT, offset=0)
+            raise DecodeError(
+                "copy=False, but Parquet's pages are encoded; leave copy out",
+                format=FORMAT,
+                offset=0,
+            )
         with _said_of_parquet():
             return self._opened(data, copy).value()
 
@@ -213,9 +231,11 @@ def _batches(
     budget: Budget,
     names: list[str] | None = None,
 ) -> Iterator[Any]:
-    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several groups together.)
+    """The rows of each group, validated. (pyarrow cannot put lists out of dictionaries of several
+    groups together.)
 
-    Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after all is done.
+    Without pyarrow's threads: with them pyarrow 26 now and then ends a process with an abort, after
+    all is done.
     """
     counted = size = 0
     for group in range(file.num_row_groups):
@@ -242,15 +262,31 @@ def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
     for name, node in nodes:
         if not arrow_columns.is_column(node):
             what = next(
-                (key for key in ("sparse", "quantized", "same", "dict", "list", "tuple") if isinstance(node, dict) and key in node), ""
+                (
+                    key
+                    for key in ("sparse", "quantized", "same", "dict", "list", "tuple")
+                    if isinstance(node, dict) and key in node
+                ),
+                "",
             )
-            why = {"sparse": "is sparse", "quantized": "is quantized", "same": "is another one again"}.get(what, "is no tensor")
-            raise EncodeError(f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=str(name))
+            why = {
+                "sparse": "is sparse",
+                "quantized": "is quantized",
+                "same": "is another one again",
+            }.get(what, "is no tensor")
+            raise EncodeError(
+                f"Parquet holds columns, and this {why}; {_OTHERS}", format=FORMAT, tensor=str(name)
+            )
     if found.rows is None:
         rows = ", ".join(
-            f"{name!r} has {'none' if count is None else count}" for name, count in arrow_columns.lengths(found.spec, found.parts)
+            f"{name!r} has {'none' if count is None else count}"
+            for name, count in arrow_columns.lengths(found.spec, found.parts)
         )
-        raise EncodeError(f"Parquet holds columns of one length, and these do not have one: {rows:.300}; {_OTHERS}", format=FORMAT)
+        raise EncodeError(
+            f"Parquet holds columns of one length, and these do not have one: {rows:.300};"
+            f" {_OTHERS}",
+            format=FORMAT,
+        )
     if not found.groups:
         raise EncodeError(f"a Parquet file has at least one column; {_OTHERS}", format=FORMAT)
     if _SCHEMA in found.texts:
@@ -259,14 +295,28 @@ def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
 
 
 def _sizes(found: Columns, table: Any) -> dict[str, int]:
-    """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages that do not wait for many long strings."""
-    longest = max((part.data.nbytes // part.size for part in found.parts if isinstance(part, Strings) and part.size), default=0)
+    """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages
+    that do not wait for many long strings.
+    """
+    longest = max(
+        (
+            part.data.nbytes // part.size
+            for part in found.parts
+            if isinstance(part, Strings) and part.size
+        ),
+        default=0,
+    )
     rows = table.num_rows * _GROUP // max(1, table.nbytes)
-    return {"row_group_size": min(max(1, rows), 1 << 20), "write_batch_size": min(max(1, _PAGE // max(1, longest)), 1024)}
+    return {
+        "row_group_size": min(max(1, rows), 1 << 20),
+        "write_batch_size": min(max(1, _PAGE // max(1, longest)), 1024),
+    }
 
 
 def _filled(blob: memoryview) -> list[Any]:
-    """The file; with bytes that mean nothing before its footer, where whoever reads it with the default limits could not otherwise."""
+    """The file; with bytes that mean nothing before its footer, where whoever reads it with the
+    default limits could not otherwise.
+    """
     start = len(blob) - 8 - int.from_bytes(blob[-8:-4], "little")
     pages = parquet_pages.plan(blob, start, _ANY).expanded
     missing = streams.filling(pages, len(blob))
@@ -280,12 +330,16 @@ def _coded(table: Any) -> Any:
 
 
 def repeatable(pa: Any, kind: Any) -> bool:
-    """Whether a dictionary keeps values as they are. It does not those of floats: to it one NaN is like another, and -0.0 like 0.0."""
+    """Whether a dictionary keeps values as they are. It does not those of floats: to it one NaN is
+    like another, and -0.0 like 0.0.
+    """
     return not pa.types.is_floating(kind) and not pa.types.is_boolean(kind)
 
 
 def leaves(schema: Any) -> dict[str, Any]:
-    """The type of what stands in each column, by the path that Parquet has for it; none if a path could mean another column."""
+    """The type of what stands in each column, by the path that Parquet has for it; none if a path
+    could mean another column.
+    """
     if any("." in name for name in schema.names):
         return {}
     return dict(_leaf(field.name, field.type) for field in schema)

@@ -1,8 +1,10 @@
-"""What a Parquet file is going to become, from its footer and the headers of its pages, before pyarrow reads it.
+"""What a Parquet file is going to become, from its footer and the headers of its pages, before
+pyarrow reads it.
 
-Nothing holds a footer to the sizes that it says, and pyarrow ends the process on some that make no sense, so both are read here. Compressed
-pages become what their headers say. Runs and dictionaries make many values of a few bytes, so the number of values is what counts there. Of
-strings that only say how they differ from the one before, nobody knows: they are read a few at a time.
+Nothing holds a footer to the sizes that it says, and pyarrow ends the process on some that make no
+sense, so both are read here. Compressed pages become what their headers say. Runs and dictionaries
+make many values of a few bytes, so the number of values is what counts there. Of strings that only
+say how they differ from the one before, nobody knows: they are read a few at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from ...wire.thrift import BINARY, I32, I64, Reader, Shape
 
 _DEPTH = 64
 _WIDTHS = (1, 4, 8, 12, 4, 8, 8, 16)
-"""Bytes of a value of each type: boolean, int32, int64, int96, float, double, strings (where each begins), and bytes of one length."""
+"""Bytes of a value of each type: boolean, int32, int64, int96, float, double, strings (where each
+begins), and bytes of one length.
+"""
 _STRINGS = 6
 _LEVELS = 4
 """Bytes that it takes besides, to say which values there are and where lists begin."""
@@ -49,7 +53,9 @@ class Plan:
     """What reading a file takes."""
 
     coded: set[str] = field(default_factory=set)
-    """Paths of string columns that have a dictionary: they are read as such, so that what they become is known before it is made."""
+    """Paths of string columns that have a dictionary: they are read as such, so that what they
+    become is known before it is made.
+    """
     longest: int = 0
     """Bytes of the largest page of strings that only say how they differ; 0 if there is none."""
     size: int = 0
@@ -66,7 +72,8 @@ class Plan:
 def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) -> Plan:
     """Goes through the footer, which begins at `start`, and the pages of all columns.
 
-    What they become is drawn on the budget: all of it, or with `streaming` one group of rows at a time.
+    What they become is drawn on the budget: all of it, or with `streaming` one group of rows at a
+    time.
     """
     footer = Reader(data[start:-8], start).struct(_FOOTER)
     lists = _check_schema(footer.get(2, []), limits, start)
@@ -84,7 +91,9 @@ def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) 
 def _check_schema(elements: list[Any], limits: Limits, base: int) -> bool:
     """That types nest no deeper than anyone's stack can follow; whether there are lists among them."""
     if len(elements) > limits.names:
-        raise LimitError(f"{len(elements)} columns; Limits(names=...) allows {limits.names}", offset=base)
+        raise LimitError(
+            f"{len(elements)} columns; Limits(names=...) allows {limits.names}", offset=base
+        )
     left: list[int] = []
     for element in elements:
         while left and not left[-1]:
@@ -103,11 +112,14 @@ def _column(data: memoryview, column: dict[int, Any], rows: int, lists: bool, fo
     if not 0 <= kind < len(_WIDTHS):
         raise DecodeError(f"a column of the type {kind}", offset=0)
     start = coded if 0 < coded < first else first
-    pages = _pages(data, start, start + column.get(7, 0)) if column.get(5, 0) else []  # else none is looked at
+    # else none is looked at
+    pages = _pages(data, start, start + column.get(7, 0)) if column.get(5, 0) else []
     values = sum(page.values for page in pages if page.kind != _DICTIONARY)
     size = sum(page.size for page in pages)
     if rows > values:
-        raise DecodeError(f"{rows} rows, and a column of {values} values", offset=min(start, len(data)))
+        raise DecodeError(
+            f"{rows} rows, and a column of {values} values", offset=min(start, len(data))
+        )
     found.size += size
     found.grown += max(0, values * (_WIDTHS[kind] + _LEVELS) - size)
     if kind != _STRINGS:
@@ -129,7 +141,10 @@ class _Page(NamedTuple):
 def _pages(data: memoryview, start: int, stop: int) -> list[_Page]:
     """What the headers of a column's pages say."""
     if not 4 <= start <= stop <= len(data):
-        raise TruncatedError(f"the pages of a column lie from {start} to {stop} in {len(data)} bytes", offset=len(data))
+        raise TruncatedError(
+            f"the pages of a column lie from {start} to {stop} in {len(data)} bytes",
+            offset=len(data),
+        )
     found = []
     while start < stop:
         reader = Reader(data[start:stop], start)

@@ -1,4 +1,6 @@
-"""Parquet: groups of rows of some ten megabytes, pages with checksums. pyarrow reads pages after we have looked at their headers."""
+"""Parquet: groups of rows of some ten megabytes, pages with checksums. pyarrow reads pages after we
+have looked at their headers.
+"""
 
 from __future__ import annotations
 
@@ -33,21 +35,29 @@ class _Opened:
 
     def __init__(self, path: str) -> None:
         self.file, plan = _codec.opened(files.map_file(path).view, DEFAULT, streaming=True)
-        self.rows = max(1, min(ROWS, DEFAULT.tensor // (2 * plan.longest))) if plan.longest else ROWS
-        self.groups = [self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)]
+        self.rows = (
+            max(1, min(ROWS, DEFAULT.tensor // (2 * plan.longest))) if plan.longest else ROWS
+        )
+        self.groups = [
+            self.file.metadata.row_group(i).num_rows for i in range(self.file.num_row_groups)
+        ]
 
 
 def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     """From the footer."""
 
     def rows(place: str) -> int:
-        return int(_metadata(place).num_rows) if storage.is_url(place) else sum(_Opened(place).groups)
+        return (
+            int(_metadata(place).num_rows) if storage.is_url(place) else sum(_Opened(place).groups)
+        )
 
     return Counted(columnar.opened_table(path, path, spec, reading, FORMAT, rows) or 0, [])
 
 
 def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec))
+    return columnar.schema_of_files(
+        sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec)
+    )
 
 
 def arrow_schema(path: str) -> Any:
@@ -76,7 +86,9 @@ def blank(path: str, spec: Spec) -> Batch:
 
 
 def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
-    return columnar.bare(names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec)
+    return columnar.bare(
+        names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec
+    )
 
 
 def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
@@ -90,7 +102,9 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
             if at + count > part.first and at < stop:
                 found: Any = iter(())
                 with columnar.guarded(part.path, FORMAT):
-                    found = opened.file.iter_batches(opened.rows, [group], columns=spec.names, use_threads=False)
+                    found = opened.file.iter_batches(
+                        opened.rows, [group], columns=spec.names, use_threads=False
+                    )
                 pieces = columnar.validated(found, spec, FORMAT)
                 total, lost = sum(opened.groups), "the rest of a group of rows "
                 yield from columnar.rows(pieces, part, at, total, spec, reading, FORMAT, lost)
@@ -99,7 +113,10 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
 
 class Writer:
     def __init__(self, file: IO[bytes], spec: Spec) -> None:
-        self._pa, self._parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
+        self._pa, self._parquet = (
+            require("pyarrow", extra="arrow"),
+            require("pyarrow.parquet", extra="arrow"),
+        )
         self._file, self._spec = file, spec
         self._schema: Any = None
         self._writer: Any = None
@@ -129,7 +146,9 @@ class Writer:
         if self._schema is None:
             blank = columnar.empty(self._spec)
             if blank is None:
-                raise EncodeError("no rows, and so no columns, which a Parquet file must have", format=FORMAT)
+                raise EncodeError(
+                    "no rows, and so no columns, which a Parquet file must have", format=FORMAT
+                )
             self._schema = columnar.table_schema(self._pa, self._spec, blank)
         if self._held or self._writer is None:
             self._pass_on()
@@ -137,14 +156,28 @@ class Writer:
 
 
 def _encoded(pa: Any, table: Any) -> dict[str, Any]:
-    """How each column is written. As far as the first rows show, a dictionary where values come again, and differences of other integers:
-    less to compress, and to keep. Statistics not of values in lists, by which no reader skips rows."""
+    """How each column is written. As far as the first rows show, a dictionary where values come
+    again, and differences of other integers: less to compress, and to keep. Statistics not of
+    values in lists, by which no reader skips rows."""
     kinds = _codec.leaves(table.schema)
-    repeated = [path for path, kind in kinds.items() if _codec.repeatable(pa, kind) and _comes_again(table, path)]
+    repeated = [
+        path
+        for path, kind in kinds.items()
+        if _codec.repeatable(pa, kind) and _comes_again(table, path)
+    ]
     return {
         "use_dictionary": repeated or False,
-        "column_encoding": {path: _DELTA for path, kind in kinds.items() if pa.types.is_integer(kind) and path not in repeated} or None,
-        "write_statistics": [path for path in kinds if not path.endswith(_codec.ITEMS)] or not kinds,
+        "column_encoding": (
+            {
+                path: _DELTA
+                for path, kind in kinds.items()
+                if pa.types.is_integer(kind) and path not in repeated
+            }
+            or None
+        ),
+        "write_statistics": (
+            [path for path in kinds if not path.endswith(_codec.ITEMS)] or not kinds
+        ),
     }
 
 
@@ -152,7 +185,8 @@ def _comes_again(table: Any, path: str) -> bool:
     rows = table.column(path.partition(_codec.ITEMS)[0]).slice(0, _LOOK).combine_chunks()
     while hasattr(rows, "storage") or hasattr(rows.type, "value_field"):
         rows = rows.storage if hasattr(rows, "storage") else rows.values[: 8 * _LOOK]
-    return len(set(rows.to_pylist())) <= len(rows) // 2  # pyarrow.compute could count them (and flatten uses it), but is slow to import
+    # pyarrow.compute could count them (and flatten uses it), but is slow to import
+    return len(set(rows.to_pylist())) <= len(rows) // 2
 
 
 def writer(file: IO[bytes], spec: Spec) -> Writer:
@@ -162,7 +196,14 @@ def writer(file: IO[bytes], spec: Spec) -> Writer:
 def check_target(spec: Spec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
-        raise EncodeError(f"Parquet compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}", format=FORMAT)
+        raise EncodeError(
+            f"Parquet compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}",
+            format=FORMAT,
+        )
     columnar.check_level(spec.compression or _USUAL, spec.level, FORMAT)
     if spec.quantize:
-        raise EncodeError("Parquet holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors", format=FORMAT)
+        raise EncodeError(
+            "Parquet holds columns of plain numbers; quantize= is for tfrecord, npz and"
+            " safetensors",
+            format=FORMAT,
+        )

@@ -1,8 +1,10 @@
-"""protobuf: the message of tensor_data.proto, which ships with the package, for programs in other languages.
+"""protobuf: the message of tensor_data.proto, which ships with the package, for programs in other
+languages.
 
-A dense tensor is one flat message. Sparse, ragged, nested values and bundles have their pieces as `parts`; only what protobuf cannot say
-(Python's own values, tied weights, quantized tensors) is JSON, with the spec of `lowering`. Fields are written in the order of their
-numbers and defaults are left out, so the bytes are also those of any protobuf runtime that writes the same message again.
+A dense tensor is one flat message. Sparse, ragged, nested values and bundles have their pieces as
+`parts`; only what protobuf cannot say (Python's own values, tied weights, quantized tensors) is
+JSON, with the spec of `lowering`. Fields are written in the order of their numbers and defaults are
+left out, so the bytes are also those of any protobuf runtime that writes the same message again.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Protobuf:
         texts = (spec.pop("metadata", {}) if isinstance(value, Bundle) else {}) | (metadata or {})
         whole = _Drafts(parts).whole(spec, texts)
         if whole.size > MAX_MESSAGE:
-            why = f"{whole.size} bytes do not fit a protobuf message, which ends at 2 GiB; safetensors has no such limit"
+            why = (
+                f"{whole.size} bytes do not fit a protobuf message, which ends at 2 GiB;"
+                " safetensors has no such limit"
+            )
             raise EncodeError(why, format=FORMAT)
         return list(_joined(_chunks(whole, 0)))
 
@@ -55,10 +60,13 @@ class Protobuf:
             found = read(BytesSource(data), copy, budget)
             return lowering.lift(found.node, [part.read() for part in found.parts], budget)
         except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
+            # what has no place of its own is the message's
+            raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Walks over the message, and reads each tensor when it is asked for. What is said about tensors is its tensor_metadata."""
+        """Walks over the message, and reads each tensor when it is asked for. What is said about
+        tensors is its tensor_metadata.
+        """
         budget = self.limits.call(source.size)
         try:
             node, parts, metadata, about = read(source, copy, budget)
@@ -104,7 +112,8 @@ class _Drafts:
         if isinstance(spec, dict) and len(spec.get("bundle", ())) == 1:
             ((key, node),) = spec["bundle"].items()
             own = spec.get("tensor_metadata", {}).get(key, {})
-            if own.keys() <= {"name", "device"}:  # the message of the tensor has room for all that is said
+            # the message of the tensor has room for all that is said
+            if own.keys() <= {"name", "device"}:
                 spec, about = node, _About(key, own, texts, True)
         return self.draft(spec, about) or _draft("value", about, spec=spec)
 
@@ -122,8 +131,16 @@ class _Drafts:
         if kind == "ragged":
             values = self.inner(node["ragged"], "values")
             splits = [self.tensor(_About(f"row_splits/{i}")) for i in range(node["splits"])]
-            lengths = [-1 if length is None else length for length in node.get("uniform", [None] * len(splits))]
-            return _draft("ragged", about, shape=(splits[0].shape[0] - 1, *lengths, *values.shape[1:]), parts=[values, *splits])
+            lengths = [
+                -1 if length is None else length
+                for length in node.get("uniform", [None] * len(splits))
+            ]
+            return _draft(
+                "ragged",
+                about,
+                shape=(splits[0].shape[0] - 1, *lengths, *values.shape[1:]),
+                parts=[values, *splits],
+            )
         if kind in lowering.CONTAINERS:
             return self.container(node, kind, about)
         names = lowering.names(node, sys.maxsize)
@@ -146,7 +163,10 @@ class _Drafts:
             about = about._replace(texts={**node.get("metadata", {}), **about.texts})
         elif all(part is None for part in parts):
             return None
-        made = [part or _draft("value", _About(key), spec=item) for (key, item), part in zip(items, parts, strict=True)]
+        made = [
+            part or _draft("value", _About(key), spec=item)
+            for (key, item), part in zip(items, parts, strict=True)
+        ]
         return _draft(kind, about, shape=(len(made),), parts=made)
 
     def tensor(self, about: _About, text: bool = False) -> _Draft:
@@ -183,12 +203,19 @@ def _draft(
     if strings is not None:
         head = kernels.string_vals(head, strings.data, strings.offsets)
     rest = b"" if spec is ... else _block(9, jsontext.write(spec))
-    texts = {key: text for key, text in about.own.items() if key not in ("name", "device")} | dict(about.texts)
+    texts = {key: text for key, text in about.own.items() if key not in ("name", "device")} | dict(
+        about.texts
+    )
     rest += b"".join(_block(10, _text(1, key) + _text(2, text)) for key, text in texts.items())
     size = len(head) + len(rest) + len(tail)
     size += sum(1 + len(protobuf.varint(part.size)) + part.size for part in parts or ())
     if data is not None and data.nbytes:
-        size += 1 + len(protobuf.varint(data.nbytes)) + data.nbytes + (5 + _ALIGN + 1 if data.nbytes > memory.TINY else 0)
+        size += (
+            1
+            + len(protobuf.varint(data.nbytes))
+            + data.nbytes
+            + (5 + _ALIGN + 1 if data.nbytes > memory.TINY else 0)
+        )
     return _Draft(head + rest if rest else head, parts or [], tail, data, shape, size)
 
 
@@ -196,7 +223,10 @@ def _text(number: int, text: str) -> bytes:
     try:
         return _block(number, text.encode())
     except UnicodeEncodeError:
-        raise EncodeError(f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold", format=FORMAT) from None
+        raise EncodeError(
+            f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold",
+            format=FORMAT,
+        ) from None
 
 
 def _block(number: int, data: bytes) -> bytes:
@@ -204,7 +234,9 @@ def _block(number: int, data: bytes) -> bytes:
 
 
 def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
-    """A message that begins at byte `at`. Data that could be used in place start at a multiple of 64."""
+    """A message that begins at byte `at`. Data that could be used in place start at a multiple of
+    64.
+    """
     yield draft.head
     at += len(draft.head)
     for part in draft.parts:
@@ -221,7 +253,8 @@ def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
     if draft.data.nbytes <= memory.TINY:
         yield tag + draft.data.tobytes()
         return
-    room = -(at + 2 + len(tag)) % _ALIGN or _ALIGN  # never none: an empty field would be left out by whoever writes the message again
+    # never none: an empty field would be left out by whoever writes the message again
+    room = -(at + 2 + len(tag)) % _ALIGN or _ALIGN
     yield _block(14, bytes(room)) + tag
     yield memory.chunk(draft.data)
     yield _block(16, bytes(_ALIGN + 1 - room))

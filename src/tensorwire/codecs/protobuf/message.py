@@ -1,9 +1,11 @@
-"""The fields of a TensorData message (tensor_data.proto): found by a walk over their tags, which reads no data on the way.
+"""The fields of a TensorData message (tensor_data.proto): found by a walk over their tags, which
+reads no data on the way.
 
-Strict where two readings are possible: a field that may stand once and stands twice is refused (two messages joined are one to protobuf),
-and so are known fields of another wire type, keys that stand twice, text that is not UTF-8, and strings with something else between them.
-Unknown fields are stepped over, as protobuf promises to whoever extends a message. Otherwise the order of fields is free, and `shape` may
-be packed or not.
+Strict where two readings are possible: a field that may stand once and stands twice is refused (two
+messages joined are one to protobuf), and so are known fields of another wire type, keys that stand
+twice, text that is not UTF-8, and strings with something else between them. Unknown fields are
+stepped over, as protobuf promises to whoever extends a message. Otherwise the order of fields is
+free, and `shape` may be packed or not.
 """
 
 from __future__ import annotations
@@ -68,7 +70,10 @@ class Message(NamedTuple):
 
     def said(self) -> set[str]:
         """Which of the fields that make up a value are there; to protobuf an empty one is not."""
-        found = {name for name, (start, stop) in self.spans.items() if stop > start} & {"spec", "data"}
+        found = {name for name, (start, stop) in self.spans.items() if stop > start} & {
+            "spec",
+            "data",
+        }
         if self.texts.get("dtype"):
             found.add("dtype")
         if self.shape:
@@ -108,7 +113,9 @@ class Scanner:
                     at = self._other(found, number, kind, begin, at, stop)
                     continue
             byte = view[at] if at < stop else 0x80
-            size, first = (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
+            size, first = (
+                (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
+            )
             at = first + size
             name = _ONCE.get(number)
             if name is not None:
@@ -152,7 +159,10 @@ class Scanner:
         return wire.skip(self.view, at, stop, number, kind)
 
     def _too_many(self, offset: int) -> LimitError:
-        return LimitError(f"more than {self._limits.names} parts or texts; Limits(names=...) allows more", offset=offset)
+        return LimitError(
+            f"more than {self._limits.names} parts or texts; Limits(names=...) allows more",
+            offset=offset,
+        )
 
     def _packed(self, shape: list[int], at: int, stop: int, begin: int) -> None:
         if stop - at > 10 * RANK:
@@ -179,7 +189,11 @@ class Scanner:
         try:
             return str(self.view[start:stop], "utf-8")
         except UnicodeDecodeError as error:
-            raise DecodeError(f"text that is not UTF-8 ({error.reason})", format=FORMAT, offset=start + error.start) from None
+            raise DecodeError(
+                f"text that is not UTF-8 ({error.reason})",
+                format=FORMAT,
+                offset=start + error.start,
+            ) from None
 
     def _entry(self, metadata: dict[str, str], start: int, stop: int) -> None:
         """One pair of a map."""
@@ -194,7 +208,9 @@ class Scanner:
             pair[number] = self._text(*value)
         key = pair.get(1, "")
         if key in metadata:
-            raise DecodeError(f"the metadata key {key!r:.60} stands twice", format=FORMAT, offset=start)
+            raise DecodeError(
+                f"the metadata key {key!r:.60} stands twice", format=FORMAT, offset=start
+            )
         metadata[key] = pair.get(2, "")
         if len(metadata) > self._limits.names:
             raise self._too_many(start)

@@ -1,4 +1,6 @@
-"""TensorData messages to the spec and parts of `lowering`. What a message says and its kind has no use for is refused."""
+"""TensorData messages to the spec and parts of `lowering`. What a message says and its kind has no
+use for is refused.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +52,20 @@ def read(source: Source, copy: bool | None, limits: Limits) -> Read:
     walk = _Walk(source, copy, limits)
     top = walk.scan(0, source.size)
     if top.texts.get("magic") != MAGIC:
-        raise DecodeError(f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}", offset=0)
+        raise DecodeError(
+            f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}",
+            offset=0,
+        )
     key = top.texts.get("key")
     node = walk.node(top, key, 0)
     if top.int_keys:
-        raise DecodeError("the outermost message has an int_key, which only a part of a dict has", offset=0)
+        raise DecodeError(
+            "the outermost message has an int_key, which only a part of a dict has", offset=0
+        )
     if key is not None:
-        node = {"bundle": {key: node}} | ({"tensor_metadata": {key: top.placed}} if top.placed else {})
+        node = {"bundle": {key: node}} | (
+            {"tensor_metadata": {key: top.placed}} if top.placed else {}
+        )
     if isinstance(node, dict) and "bundle" in node and top.metadata:
         node = {**node, "metadata": top.metadata}
     if top.placed and top.kind not in _CONTAINERS:
@@ -76,13 +85,22 @@ class _Walk:
     def node(self, found: Message, way: str | None, depth: int) -> Any:
         """A node of the spec; the parts that it takes are added to ours."""
         if depth > self._limits.json_depth + 2:
-            raise LimitError(f"a value nested more than {self._limits.json_depth} deep", offset=found.start)
+            raise LimitError(
+                f"a value nested more than {self._limits.json_depth} deep", offset=found.start
+            )
         uses = _USES.get(found.kind)
         if uses is None:
-            raise DecodeError(f"the kind {found.kind!r:.40} is none of {', '.join(_USES)}", offset=found.start)
+            raise DecodeError(
+                f"the kind {found.kind!r:.40} is none of {', '.join(_USES)}", offset=found.start
+            )
         for extra in found.said() - uses:
             raise DecodeError(f"a message of kind {found.kind} has no {extra}", offset=found.start)
-        if depth and way is not None and found.kind not in _CONTAINERS and (about := found.metadata | found.placed):
+        if (
+            depth
+            and way is not None
+            and found.kind not in _CONTAINERS
+            and (about := found.metadata | found.placed)
+        ):
             self.about.setdefault(way, about)
         return _KINDS[found.kind](self, found, way, depth)
 
@@ -103,22 +121,45 @@ class _Walk:
         start, stop = found.spans.get("data", (found.stop, found.stop))
         if stop - start != size:
             error = TruncatedError if stop - start < size else DecodeError
-            raise error(f"{row.name} {found.shape} takes {size} bytes of data, not {stop - start}", offset=start)
-        self.parts.append(StoredPart(self._source, start, row, tuple(found.shape), self._copy, format=FORMAT, name=way or "tensor"))
+            raise error(
+                f"{row.name} {found.shape} takes {size} bytes of data, not {stop - start}",
+                offset=start,
+            )
+        self.parts.append(
+            StoredPart(
+                self._source,
+                start,
+                row,
+                tuple(found.shape),
+                self._copy,
+                format=FORMAT,
+                name=way or "tensor",
+            )
+        )
         return {}
 
     def strings(self, found: Message, way: str | None, depth: int) -> Any:
         dtype = found.texts.get("dtype") or "bytes"
         if dtype not in ("bytes", "text"):
-            raise DecodeError(f"the dtype of strings is bytes or text, not {dtype!r:.40}", offset=found.start)
+            raise DecodeError(
+                f"the dtype of strings is bytes or text, not {dtype!r:.40}", offset=found.start
+            )
         count, start, stop = found.strings
         size = validate.elements(found.shape, DecodeError)
         if size != count:
             error = TruncatedError if count < size else DecodeError
             raise error(f"{count} strings for the shape {found.shape}", offset=found.start)
         if 8 * count > stop - start and 8 * count > self._limits.tensor:
-            raise LimitError(f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes of offsets", offset=start)
-        self.parts.append(_StringsPart(self._source, way or "tensor", tuple(found.shape), found.strings, self._copy))
+            raise LimitError(
+                f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes of"
+                " offsets",
+                offset=start,
+            )
+        self.parts.append(
+            _StringsPart(
+                self._source, way or "tensor", tuple(found.shape), found.strings, self._copy
+            )
+        )
         return {"text": True} if dtype == "text" else {}
 
     def sparse(self, found: Message, way: str | None, depth: int) -> Any:
@@ -132,7 +173,9 @@ class _Walk:
     def ragged(self, found: Message, way: str | None, depth: int) -> Any:
         count = len(found.places) // 2 - 1
         if count < 1:
-            raise DecodeError("a ragged tensor has values and at least one row_splits", offset=found.start)
+            raise DecodeError(
+                "a ragged tensor has values and at least one row_splits", offset=found.start
+            )
         names = [f"row_splits/{i}" for i in range(count)]
         parts = self._named(found, ["values", *names])
         first = len(self.parts)
@@ -142,11 +185,24 @@ class _Walk:
             self._numbers(parts[name])
         if not found.shape:
             return node
-        rows, lengths, rest = found.shape[0], found.shape[1 : count + 1], tuple(found.shape[count + 1 :])
-        fits = self.parts[splits].shape == (rows + 1,) and rest == (self.parts[first].shape[1:] if first < splits else ())
+        rows, lengths, rest = (
+            found.shape[0],
+            found.shape[1 : count + 1],
+            tuple(found.shape[count + 1 :]),
+        )
+        fits = self.parts[splits].shape == (rows + 1,) and rest == (
+            self.parts[first].shape[1:] if first < splits else ()
+        )
         if not fits or len(lengths) < count or min(lengths) < -1:
-            raise DecodeError(f"the shape {found.shape} is not that of the parts of the ragged tensor", offset=found.start)
-        return node | ({"uniform": [None if length < 0 else length for length in lengths]} if max(lengths) >= 0 else {})
+            raise DecodeError(
+                f"the shape {found.shape} is not that of the parts of the ragged tensor",
+                offset=found.start,
+            )
+        return node | (
+            {"uniform": [None if length < 0 else length for length in lengths]}
+            if max(lengths) >= 0
+            else {}
+        )
 
     def sequence(self, found: Message, way: str | None, depth: int) -> Any:
         nodes = [node for _, node in self._inside(found, way, depth)]
@@ -180,16 +236,22 @@ class _Walk:
             raise DecodeError("the parts of a value are not those of its spec", offset=start)
         for part in parts:
             if part.kind not in ("dense", "strings"):
-                raise DecodeError(f"a part of a value is {part.kind!r:.40}, and must be dense or strings", offset=part.start)
+                raise DecodeError(
+                    f"a part of a value is {part.kind!r:.40}, and must be dense or strings",
+                    offset=part.start,
+                )
             self.node(part, None, depth + 1)
         return node
 
     def _inside(self, found: Message, way: str | None, depth: int) -> Iterator[tuple[Message, Any]]:
         """The parts of a message with their nodes, in order."""
         count = len(found.places) // 2
-        if found.shape != [count] and (found.shape or not count):  # one of nothing must say so: it may be one that was cut
+        # one of nothing must say so: it may be one that was cut
+        if found.shape != [count] and (found.shape or not count):
             error = TruncatedError if found.shape > [count] or not found.shape else DecodeError
-            raise error(f"a {found.kind} of the shape {found.shape} has {count} parts", offset=found.start)
+            raise error(
+                f"a {found.kind} of the shape {found.shape} has {count} parts", offset=found.start
+            )
         for i, span in enumerate(found.parts):
             part = self.scan(*span)
             step = str(i if part.key is None else part.key)
@@ -197,17 +259,23 @@ class _Walk:
 
     def _named(self, found: Message, wanted: list[str]) -> dict[str, Message]:
         """The parts of a tensor by their keys, which are all there, once."""
-        parts = {part.texts.get("key", ""): part for part in (self.scan(*span) for span in found.parts)}
+        parts = {
+            part.texts.get("key", ""): part for part in (self.scan(*span) for span in found.parts)
+        }
         if parts.keys() != set(wanted) or len(wanted) != len(found.places) // 2:
             raise DecodeError(
-                f"a {found.kind} tensor has the parts {', '.join(wanted):.80}, not {', '.join(parts):.80}", offset=found.start
+                f"a {found.kind} tensor has the parts {', '.join(wanted):.80}, not"
+                f" {', '.join(parts):.80}",
+                offset=found.start,
             )
         return parts
 
     def _numbers(self, found: Message) -> None:
         """A part that must be dense."""
         if found.kind != "dense":
-            raise DecodeError(f"{found.texts['key']} is {found.kind!r:.40}, and must be dense", offset=found.start)
+            raise DecodeError(
+                f"{found.texts['key']} is {found.kind!r:.40}, and must be dense", offset=found.start
+            )
         self.node(found, None, 0)
 
 
@@ -229,7 +297,9 @@ class _StringsPart:
 
     __slots__ = ("_copy", "_run", "_source", "dtype", "name", "nbytes", "shape")
 
-    def __init__(self, source: Source, name: str, shape: tuple[int, ...], run: list[int], copy: bool | None) -> None:
+    def __init__(
+        self, source: Source, name: str, shape: tuple[int, ...], run: list[int], copy: bool | None
+    ) -> None:
         self.name, self.dtype, self.shape, self.nbytes = name, "bytes", shape, run[2] - run[1]
         self._source, self._run, self._copy = source, run, copy
 
@@ -239,7 +309,9 @@ class _StringsPart:
             why = "copy=False, but strings are always gathered into one buffer; leave copy out"
             raise DecodeError(why, tensor=self.name, format=FORMAT, offset=start)
         view = self._source.read_at(start, self.nbytes)
-        code, at, _, used, data, offsets = kernels.parse_string_vals(view, 0, True, count, len(view))
+        code, at, _, used, data, offsets = kernels.parse_string_vals(
+            view, 0, True, count, len(view)
+        )
         if code:  # only if the file changed since it was opened
             raise problem(code, start + at, FORMAT)
         if not self._copy:

@@ -1,12 +1,14 @@
-"""safetensors: `u64 header size | JSON header | data`, the format of the model hubs, and our default.
+"""safetensors: `u64 header size | JSON header | data`, the format of the model hubs, and our
+default.
 
-What we add stays inside the format, so the safetensors package reads every file, other kinds as their parts. The header is padded so that
-the data starts at a multiple of 64, and tensors are laid out by descending item size, so that each is aligned and can be read in place.
-What the format cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string,
-`__metadata__["tensorwire"]`: `{"version": 1, "spec": ...}` with the spec of `lowering`. It is left out when a plain dict of arrays says
-it all. Elements of F4 and F6 lie side by side in the file; these types are read, and never written.
-With `packing` each tensor is compressed or shuffled alone: U8 in the file, and the spec says what
-it was.
+What we add stays inside the format, so the safetensors package reads every file, other kinds as
+their parts. The header is padded so that the data starts at a multiple of 64, and tensors are laid
+out by descending item size, so that each is aligned and can be read in place. What the format
+cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string,
+`__metadata__["tensorwire"]`: `{"version": 1, "spec": ...}` with the spec of `lowering`. It is left
+out when a plain dict of arrays says it all. Elements of F4 and F6 lie side by side in the file;
+these types are read, and never written. With `packing` each tensor is compressed or shuffled alone:
+U8 in the file, and the spec says what it was.
 """
 
 from __future__ import annotations
@@ -50,9 +52,13 @@ class Safetensors:
     """
 
     checksum: bool = False
-    """Write a CRC32C of every tensor and of the header. Checksums that are there are always checked."""
+    """Write a CRC32C of every tensor and of the header. Checksums that are there are always
+    checked.
+    """
     packing: Packing | None = None
-    """Compress or shuffle each tensor alone: `dumps(..., per_tensor=True)`, `dumps(..., shuffle=True)`."""
+    """Compress or shuffle each tensor alone: `dumps(..., per_tensor=True)`, `dumps(...,
+    shuffle=True)`.
+    """
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
@@ -68,15 +74,28 @@ class Safetensors:
         names, parts = [names[i] for i in order], [found[i] for i in order]
         chunks = [memory.chunk(part) for part in parts]  # type: ignore[arg-type]
         ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
-        head = headers.write(names, parts, texts, ours, [kernels.crc32c(chunk) for chunk in chunks] if self.checksum else None)
+        head = headers.write(
+            names,
+            parts,
+            texts,
+            ours,
+            [kernels.crc32c(chunk) for chunk in chunks] if self.checksum else None,
+        )
         if len(head) - 8 > self.limits.safetensors_header:
-            raise EncodeError(f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}", format=FORMAT)
+            raise EncodeError(
+                f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}",
+                format=FORMAT,
+            )
         return [head, *(chunk for chunk in chunks if len(chunk))]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         budget = self.limits.call(len(data))
         try:
-            plain = kernels.read_named(data, bool(copy)) if copy is not False and self.limits.is_default else None
+            plain = (
+                kernels.read_named(data, bool(copy))
+                if copy is not False and self.limits.is_default
+                else None
+            )
             if plain is None:
                 return self._open(BytesSource(data), copy, budget).value()
             texts = headers.metadata_of(jsontext.parse(plain[0], FORMAT, 8)) if plain[0] else {}
@@ -87,7 +106,8 @@ class Safetensors:
                 return self._open(BytesSource(data), copy, budget).value()
             return lowering.lift(*assign(spec, texts, plain[1]), budget)
         except DecodeError as error:
-            raise error.add(format=FORMAT, offset=8) from None  # what has no place of its own is in the header
+            # what has no place of its own is in the header
+            raise error.add(format=FORMAT, offset=8) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
         """Reads the header, and each tensor when it is asked for."""
@@ -97,8 +117,15 @@ class Safetensors:
         try:
             head = source.read_at(0, min(_FIRST, source.size))
             size = 8 + headers.size(head, source.size, self.limits)
-            header = headers.read(head[:size] if size <= len(head) else source.read_at(0, size), source.size, self.limits)
-            parts = {name: _part(source, name, entry, header.data, copy) for name, entry in header.entries.items()}
+            header = headers.read(
+                head[:size] if size <= len(head) else source.read_at(0, size),
+                source.size,
+                self.limits,
+            )
+            parts = {
+                name: _part(source, name, entry, header.data, copy)
+                for name, entry in header.entries.items()
+            }
             spec, ordered = assign(header.spec, header.metadata, parts)
             return Container(spec, ordered, header.metadata, budget)
         except DecodeError as error:
@@ -114,7 +141,9 @@ def _part(source: Source, name: str, entry: Entry, data: int, copy: bool | None)
     if entry.row.packed == entry.code:
         return BitsPart(source, start, entry.row, entry.shape, copy, format=FORMAT, name=name)
     matches = None if entry.crc is None else partial(_matches, crc=entry.crc)
-    return StoredPart(source, start, entry.row, entry.shape, copy, format=FORMAT, name=name, matches=matches)
+    return StoredPart(
+        source, start, entry.row, entry.shape, copy, format=FORMAT, name=name, matches=matches
+    )
 
 
 def _matches(view: Any, crc: int) -> bool:

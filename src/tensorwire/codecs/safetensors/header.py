@@ -1,7 +1,9 @@
-"""The header of a safetensors file: read from strangers and checked whole, written, and sealed with checksums.
+"""The header of a safetensors file: read from strangers and checked whole, written, and sealed with
+checksums.
 
-A sealed file (`checksum=True`) has a CRC32C of every tensor and of the header itself in `__metadata__["tensorwire"]`. One flipped bit in
-that key could hide it, so the padding of a sealed header also ends in a mark of its own; a flip can hit the one or the other, not both.
+A sealed file (`checksum=True`) has a CRC32C of every tensor and of the header itself in
+`__metadata__["tensorwire"]`. One flipped bit in that key could hide it, so the padding of a sealed
+header also ends in a mark of its own; a flip can hit the one or the other, not both.
 """
 
 from __future__ import annotations
@@ -47,25 +49,37 @@ class Header(NamedTuple):
 
 
 def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Header:
-    """Checks names (each once), sizes (that match), layout (no holes, no overlaps), and the seal. `head` is the file up to its data."""
+    """Checks names (each once), sizes (that match), layout (no holes, no overlaps), and the seal.
+    `head` is the file up to its data.
+    """
     text = head[8:]
     if not text or text[0] != ord("{"):
         raise DecodeError("the header does not begin with '{'", format=FORMAT, offset=8)
     header = jsontext.parse(text, FORMAT, 8)
     metadata = metadata_of(header.pop("__metadata__", {}))
     if len(header) > limits.names:
-        raise LimitError(f"{len(header)} tensors; Limits(names=...) allows {limits.names}", format=FORMAT, offset=8)
+        raise LimitError(
+            f"{len(header)} tensors; Limits(names=...) allows {limits.names}",
+            format=FORMAT,
+            offset=8,
+        )
     entries = {name: _entry(name, fields) for name, fields in header.items()}
     _check_layout(entries, total - len(head), len(head))
     ours = metadata.pop(KEY, None)
     sealed = bytes(text[-len(SEAL) :]) == SEAL
     if ours is None:
         if sealed:
-            raise ChecksumError("the header is marked as sealed, and its checksums are gone", format=FORMAT, offset=8)
+            raise ChecksumError(
+                "the header is marked as sealed, and its checksums are gone",
+                format=FORMAT,
+                offset=8,
+            )
         return Header(entries, metadata, {"dict": {name: {} for name in entries}}, len(head))
     spec, sums = ours_of(ours)
     if sums is None and sealed:
-        raise ChecksumError("the header is marked as sealed, and its checksums are gone", format=FORMAT, offset=8)
+        raise ChecksumError(
+            "the header is marked as sealed, and its checksums are gone", format=FORMAT, offset=8
+        )
     if sums is not None:
         entries = _unseal(entries, metadata, spec, sums)
     return Header(entries, metadata, spec, len(head))
@@ -74,11 +88,17 @@ def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Head
 def size(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> int:
     """The size of the header text, from the first 8 bytes of a file of `total` bytes."""
     if len(head) < 8:
-        raise TruncatedError("shorter than the 8 bytes of the header size", format=FORMAT, offset=len(head))
+        raise TruncatedError(
+            "shorter than the 8 bytes of the header size", format=FORMAT, offset=len(head)
+        )
     count = int.from_bytes(head[:8], "little")
     if count > limits.safetensors_header:
         allowed = limits.safetensors_header
-        raise LimitError(f"a header of {count} bytes; Limits(safetensors_header=...) allows {allowed}", format=FORMAT, offset=0)
+        raise LimitError(
+            f"a header of {count} bytes; Limits(safetensors_header=...) allows {allowed}",
+            format=FORMAT,
+            offset=0,
+        )
     if count > total - 8:
         raise TruncatedError(f"a header of {count} bytes in {total}", format=FORMAT, offset=total)
     return count
@@ -100,12 +120,24 @@ def ours_of(text: str) -> tuple[Any, Any]:
         or not {"version", "spec"} <= found.keys() <= {"version", "spec", "crc32c"}
     ):
         version = found.get("version") if isinstance(found, dict) else None
-        raise DecodeError(f"a tensorwire spec of version {version!r:.20}, which this release does not read", format=FORMAT, offset=8)
+        raise DecodeError(
+            f"a tensorwire spec of version {version!r:.20}, which this release does not read",
+            format=FORMAT,
+            offset=8,
+        )
     return found["spec"], found.get("crc32c")
 
 
-def write(names: list[str], parts: list[Any], metadata: dict[str, str], ours: dict[str, Any] | None, sums: list[int] | None) -> bytes:
-    """The header for tensors that are in the order of the file. `ours` goes into our own entry; `sums`, one a part, seal it."""
+def write(
+    names: list[str],
+    parts: list[Any],
+    metadata: dict[str, str],
+    ours: dict[str, Any] | None,
+    sums: list[int] | None,
+) -> bytes:
+    """The header for tensors that are in the order of the file. `ours` goes into our own entry;
+    `sums`, one a part, seal it.
+    """
     texts = dict(metadata)
     if sums is not None:
         at, entries = 0, {}
@@ -114,7 +146,10 @@ def write(names: list[str], parts: list[Any], metadata: dict[str, str], ours: di
             entries[name] = Entry(str(row.safetensors), row, part.shape, at, at + part.nbytes, crc)
             at += part.nbytes
         ours = ours or {"version": VERSION, "spec": {"dict": {name: {} for name in names}}}
-        crc32c = {"header": _canonical(entries, metadata, ours["spec"]), "tensors": dict(zip(names, sums, strict=True))}
+        crc32c = {
+            "header": _canonical(entries, metadata, ours["spec"]),
+            "tensors": dict(zip(names, sums, strict=True)),
+        }
         ours = {**ours, "crc32c": crc32c}
     if ours is not None:
         texts[KEY] = jsontext.write(ours).decode()
@@ -136,8 +171,14 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
     at = 0
     for name, part in zip(names, parts, strict=True):
         if name == "__metadata__":
-            raise EncodeError("the name '__metadata__' is taken by the format", format=FORMAT, tensor=name)
-        header[name] = {"dtype": dtypes.of(part.dtype).safetensors, "shape": part.shape, "data_offsets": (at, at + part.nbytes)}
+            raise EncodeError(
+                "the name '__metadata__' is taken by the format", format=FORMAT, tensor=name
+            )
+        header[name] = {
+            "dtype": dtypes.of(part.dtype).safetensors,
+            "shape": part.shape,
+            "data_offsets": (at, at + part.nbytes),
+        }
         at += part.nbytes
     text = jsontext.write(header)
     text += b" " * (-(8 + len(text)) % ALIGN)
@@ -146,13 +187,22 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
 
 def _canonical(entries: dict[str, Entry], metadata: dict[str, str], spec: Any) -> int:
     """The CRC32C of everything that the header says, whatever its spelling."""
-    tensors = {name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc] for name, entry in sorted(entries.items())}
+    tensors = {
+        name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc]
+        for name, entry in sorted(entries.items())
+    }
     return kernels.crc32c(jsontext.write([tensors, sorted(metadata.items()), spec]))
 
 
-def _unseal(entries: dict[str, Entry], metadata: dict[str, str], spec: Any, sums: Any) -> dict[str, Entry]:
+def _unseal(
+    entries: dict[str, Entry], metadata: dict[str, str], spec: Any, sums: Any
+) -> dict[str, Entry]:
     tensors = sums.get("tensors") if isinstance(sums, dict) else None
-    if not isinstance(tensors, dict) or tensors.keys() != entries.keys() or not all(type(crc) is int for crc in tensors.values()):
+    if (
+        not isinstance(tensors, dict)
+        or tensors.keys() != entries.keys()
+        or not all(type(crc) is int for crc in tensors.values())
+    ):
         raise ChecksumError("the checksums are not those of these tensors", format=FORMAT, offset=8)
     found = {name: entry._replace(crc=tensors[name]) for name, entry in entries.items()}
     if _canonical(found, metadata, spec) != sums.get("header"):
@@ -195,9 +245,17 @@ def _check_layout(entries: dict[str, Entry], available: int, base: int) -> None:
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
         if entry.start != at:
             why = f"a hole or an overlap: begins at {entry.start}, not at {at}"
-            raise DecodeError(why, format=FORMAT, tensor=name, offset=base + min(at, entry.start, available))
+            raise DecodeError(
+                why, format=FORMAT, tensor=name, offset=base + min(at, entry.start, available)
+            )
         at = entry.stop
     if at > available:
-        raise TruncatedError(f"the tensors take {at} bytes, and there are {available}", format=FORMAT, offset=base + available)
+        raise TruncatedError(
+            f"the tensors take {at} bytes, and there are {available}",
+            format=FORMAT,
+            offset=base + available,
+        )
     if at < available:
-        raise DecodeError(f"{available - at} bytes behind the last tensor", format=FORMAT, offset=base + at)
+        raise DecodeError(
+            f"{available - at} bytes behind the last tensor", format=FORMAT, offset=base + at
+        )

@@ -1,11 +1,13 @@
 """Which inputs of a signature TensorFlow 2 made of one argument of the function behind it.
 
-A signature is a wrapper function that takes plain tensors by name and calls the function that was saved. The call has them in the order of
-that function's arguments. Where the object graph knows the function (it is an attribute of what was saved) its specs stand there, exact:
-three of the tensors are one SparseTensorSpec, and so on. Where it does not, the function itself still knows what its caller had called each
-argument, and tensors of one argument stand in a row. A model that was loaded and saved again has wrappers around wrappers, and one that
-puts sparse tensors together itself calls another function with them: so calls are followed as long as a function hands all that it has on
-to one other.
+A signature is a wrapper function that takes plain tensors by name and calls the function that was
+saved. The call has them in the order of that function's arguments. Where the object graph knows the
+function (it is an attribute of what was saved) its specs stand there, exact: three of the tensors
+are one SparseTensorSpec, and so on. Where it does not, the function itself still knows what its
+caller had called each argument, and tensors of one argument stand in a row. A model that was loaded
+and saved again has wrappers around wrappers, and one that puts sparse tensors together itself calls
+another function with them: so calls are followed as long as a function hands all that it has on to
+one other.
 """
 
 from __future__ import annotations
@@ -52,9 +54,12 @@ class Functions:
                 found[name] = reader.text(function[1]), [reader.text(word) for word in function[2]]
         return found
 
-    def arguments(self, wrapper: str, names: Sequence[str]) -> tuple[list[tuple[Argument, list[str]]] | None, list[list[str]] | None]:
-        """What the function behind a wrapper takes: its arguments with the signature's names for each, or else only rows of names that one
-        argument may have been; (None, None) if neither can be told."""
+    def arguments(
+        self, wrapper: str, names: Sequence[str]
+    ) -> tuple[list[tuple[Argument, list[str]]] | None, list[list[str]] | None]:
+        """What the function behind a wrapper takes: its arguments with the signature's names for
+        each, or else only rows of names that one argument may have been; (None, None) if neither
+        can be told."""
         given, function = list(names), wrapper
         exact: list[tuple[Argument, list[str]]] | None = None
         rows: list[list[str]] | None = None
@@ -94,7 +99,9 @@ class Functions:
 
     def _spec(self, function: str) -> list[Argument] | None:
         if self._specs is None:
-            entries = self._reader.take(self._objects, many=(2,))[2] if self._objects is not None else []
+            entries = (
+                self._reader.take(self._objects, many=(2,))[2] if self._objects is not None else []
+            )
             self._specs = self._reader.entries(entries)
         if function not in self._specs:
             return None
@@ -104,7 +111,9 @@ class Functions:
     def _body(self, function: str) -> Span | None:
         if self._bodies is None:
             self._bodies = {}
-            library = self._reader.take(self._graph, once=(2,))[2] if self._graph is not None else None
+            library = (
+                self._reader.take(self._graph, once=(2,))[2] if self._graph is not None else None
+            )
             for field in self._reader.fields(library) if library is not None else ():
                 if field.number == 1 and isinstance(field.value, tuple):
                     self._bodies[self._name(field.value)] = field.value
@@ -154,12 +163,18 @@ class Functions:
         reader, users = self._reader, {}
         for entry in reader.take(body, many=(7,))[7]:
             about = reader.take(entry, once=(2,), numbers=(1,))
-            attributes = reader.entries(reader.take(about[2], many=(1,))[1]) if about[2] is not None else {}
+            attributes = (
+                reader.entries(reader.take(about[2], many=(1,))[1]) if about[2] is not None else {}
+            )
             if _USER_NAME in attributes:
                 users[about[1]] = reader.text(reader.take(attributes[_USER_NAME], once=(2,))[2])
         rows: list[list[str]] = []
         for number, name in enumerate(given):
-            if number and users.get(number) is not None and users.get(number) == users.get(number - 1):
+            if (
+                number
+                and users.get(number) is not None
+                and users.get(number) == users.get(number - 1)
+            ):
                 rows[-1].append(name)
             else:
                 rows.append([name])
@@ -167,7 +182,9 @@ class Functions:
 
 
 def _first(word: str, same: dict[str, str]) -> str:
-    """What a tensor is the same as, as far as it goes; the nodes stand in any order, and may even stand in a circle."""
+    """What a tensor is the same as, as far as it goes; the nodes stand in any order, and may even
+    stand in a circle.
+    """
     for _ in range(_IDENTITIES):
         if word not in same:
             break

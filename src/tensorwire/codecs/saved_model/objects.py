@@ -1,4 +1,6 @@
-"""The object graph of a SavedModel: which objects were saved, under which names, and what its functions can be called with."""
+"""The object graph of a SavedModel: which objects were saved, under which names, and what its
+functions can be called with.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,28 @@ from ..._errors import DecodeError
 from ...wire.messages import LEN, VARINT, Reader, Span
 from .specs import Shape, dtype, shape, type_spec
 
-_KINDS = {4: "object", 5: "asset", 6: "function", 7: "variable", 8: "function", 9: "constant", 10: "resource", 12: "captured"}
+_KINDS = {
+    4: "object",
+    5: "asset",
+    6: "function",
+    7: "variable",
+    8: "function",
+    9: "constant",
+    10: "resource",
+    12: "captured",
+}
 _FIXED64 = 1
-_FLOAT, _INT, _TEXT, _BOOL, _SHAPE, _DTYPE, _TENSOR, _TYPE, _BOUNDED = 11, 12, 13, 14, 31, 32, 33, 34, 35
+_FLOAT, _INT, _TEXT, _BOOL, _SHAPE, _DTYPE, _TENSOR, _TYPE, _BOUNDED = (
+    11,
+    12,
+    13,
+    14,
+    31,
+    32,
+    33,
+    34,
+    35,
+)
 _LIST, _TUPLE, _DICT, _NAMED = 51, 52, 53, 54
 
 
@@ -26,8 +47,14 @@ class Spec(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        dims = "of any shape" if self.shape is None else f"({', '.join('?' if dim is None else str(dim) for dim in self.shape)})"
-        return f"{'' if self.kind == 'dense' else f'{self.kind} '}{self.dtype} {dims}" + (f" {self.name!r}" if self.name else "")
+        dims = (
+            "of any shape"
+            if self.shape is None
+            else f"({', '.join('?' if dim is None else str(dim) for dim in self.shape)})"
+        )
+        return f"{'' if self.kind == 'dense' else f'{self.kind} '}{self.dtype} {dims}" + (
+            f" {self.name!r}" if self.name else ""
+        )
 
 
 class Variable(NamedTuple):
@@ -53,14 +80,20 @@ class Object(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One way to call a function: its arguments, each a Spec, a value of Python's, or lists, tuples and dicts of them."""
+    """One way to call a function: its arguments, each a Spec, a value of Python's, or lists, tuples
+    and dicts of them.
+    """
 
     arguments: tuple[Any, ...]
     named: dict[str, Any]
     gives: Any = None
 
     def json(self) -> dict[str, Any]:
-        return {"arguments": [plain(one) for one in self.arguments], "named": plain(self.named), "gives": plain(self.gives)}
+        return {
+            "arguments": [plain(one) for one in self.arguments],
+            "named": plain(self.named),
+            "gives": plain(self.gives),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +106,11 @@ class Function:
     calls: list[Call] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
-        return {"name": self.name, "arguments": self.arguments, "calls": [call.json() for call in self.calls]}
+        return {
+            "name": self.name,
+            "arguments": self.arguments,
+            "calls": [call.json() for call in self.calls],
+        }
 
 
 def plain(value: Any) -> Any:
@@ -145,7 +182,12 @@ class Objects:
             return Object(path, "object", "")
         if place == 7:
             said = reader.take(found[7], once=(2, 6), numbers=(1, 3))
-            one = Variable(reader.text(said[6]), dtype(reader, said[1], found[7][0]), shape(reader, said[2]), bool(said[3]))
+            one = Variable(
+                reader.text(said[6]),
+                dtype(reader, said[1], found[7][0]),
+                shape(reader, said[2]),
+                bool(said[3]),
+            )
             return Object(path, "variable", one.name, one)
         about = reader.text(reader.take(found[4], once=(1,))[1]) if place == 4 else ""
         return Object(path, _KINDS[place], about)
@@ -160,7 +202,11 @@ class Objects:
             if function is not None:
                 about = self._reader.take(function, once=(2,), many=(1,))
                 calls = [self._call(self._reader.text(one)) for one in about[1]]
-                found.append(Function(name, self._names(about[2]), [call for call in calls if call is not None]))
+                found.append(
+                    Function(
+                        name, self._names(about[2]), [call for call in calls if call is not None]
+                    )
+                )
         return sorted(found, key=lambda function: function.name)
 
     def _call(self, name: str) -> Call | None:
@@ -170,7 +216,12 @@ class Objects:
         said = self._reader.take(span, once=(3, 4))
         given = structured(self._reader, said[3]) if said[3] is not None else ()
         gives = structured(self._reader, said[4]) if said[4] is not None else None
-        if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], tuple) and isinstance(given[1], dict):
+        if (
+            isinstance(given, tuple)
+            and len(given) == 2
+            and isinstance(given[0], tuple)
+            and isinstance(given[1], dict)
+        ):
             return Call(given[0], given[1], gives)
         return Call(given if isinstance(given, tuple) else (given,), {}, gives)
 
@@ -179,7 +230,11 @@ class Objects:
         inner = self._reader.take(span, once=(1,))[1] if span is not None else None
         said = structured(self._reader, inner) if inner is not None else None
         names = said.get("args") if isinstance(said, dict) else None
-        return [name for name in names if isinstance(name, str) and name != "self"] if isinstance(names, list) else []
+        return (
+            [name for name in names if isinstance(name, str) and name != "self"]
+            if isinstance(names, list)
+            else []
+        )
 
 
 def structured(reader: Reader, span: Span, depth: int = 0) -> Any:
@@ -209,7 +264,9 @@ def _message(reader: Reader, number: int, span: Span, depth: int, otherwise: Any
         return shape(reader, span)
     if number in (_TENSOR, _BOUNDED):
         spec = reader.take(span, once=(1, 2), numbers=(3,))
-        return Spec("dense", dtype(reader, spec[3], span[0]), shape(reader, spec[2]), reader.text(spec[1]))
+        return Spec(
+            "dense", dtype(reader, spec[3], span[0]), shape(reader, spec[2]), reader.text(spec[1])
+        )
     if number == _TYPE:
         one = type_spec(reader, span, depth)
         return Spec(one.kind, one.dtype, one.shape)
@@ -217,8 +274,14 @@ def _message(reader: Reader, number: int, span: Span, depth: int, otherwise: Any
         items = [structured(reader, item, depth) for item in reader.take(span, many=(1,))[1]]
         return items if number == _LIST else tuple(items)
     if number == _DICT:
-        return {key: structured(reader, item, depth) for key, item in reader.entries(reader.take(span, many=(1,))[1]).items()}
+        return {
+            key: structured(reader, item, depth)
+            for key, item in reader.entries(reader.take(span, many=(1,))[1]).items()
+        }
     if number == _NAMED:
         pairs = [reader.take(pair, once=(1, 2)) for pair in reader.take(span, many=(2,))[2]]
-        return {reader.text(pair[1]): None if pair[2] is None else structured(reader, pair[2], depth) for pair in pairs}
+        return {
+            reader.text(pair[1]): None if pair[2] is None else structured(reader, pair[2], depth)
+            for pair in pairs
+        }
     return otherwise

@@ -1,6 +1,8 @@
-"""Signatures of a SavedModel, from saved_model.pb alone: neither TensorFlow nor the protobuf runtime is needed.
+"""Signatures of a SavedModel, from saved_model.pb alone: neither TensorFlow nor the protobuf
+runtime is needed.
 
-Only what signatures need is looked at. Messages must be valid where they are, and what is not of interest is skipped by its length.
+Only what signatures need is looked at. Messages must be valid where they are, and what is not of
+interest is skipped by its length.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ _METHOD = "tensorflow/serving/"
 
 @dataclass(frozen=True, slots=True)
 class Composite:
-    """Inputs that are one sparse or ragged tensor, in TensorFlow's order: indices, values, dense_shape; or values and the row_splits."""
+    """Inputs that are one sparse or ragged tensor, in TensorFlow's order: indices, values,
+    dense_shape; or values and the row_splits.
+    """
 
     kind: str
     dtype: str
@@ -44,16 +48,23 @@ class SignatureDef:
     method: str
     """"predict", "classify" or "regress"."""
     composites: tuple[Composite, ...] | None = None
-    """The inputs that are parts of one tensor, as the function that was saved says; None if it does not."""
+    """The inputs that are parts of one tensor, as the function that was saved says; None if it does
+    not.
+    """
     arguments: tuple[tuple[str, ...], ...] | None = None
-    """If it does not: the inputs by the argument that they came of. An argument may be one ragged tensor, or a dict of two vectors."""
+    """If it does not: the inputs by the argument that they came of. An argument may be one ragged
+    tensor, or a dict of two vectors.
+    """
 
 
-def signatures(where: Any, tags: Sequence[str] | None = ("serve",), limits: Limits = DEFAULT) -> dict[str, SignatureDef]:
+def signatures(
+    where: Any, tags: Sequence[str] | None = ("serve",), limits: Limits = DEFAULT
+) -> dict[str, SignatureDef]:
     """The signatures of a SavedModel, by name.
 
-    `where` is its folder, a folder of versions (the latest counts), its saved_model.pb, or the bytes of that. A SavedModel may hold several
-    MetaGraphs, told apart by their tags; `tags=None` takes the only one.
+    `where` is its folder, a folder of versions (the latest counts), its saved_model.pb, or the
+    bytes of that. A SavedModel may hold several MetaGraphs, told apart by their tags; `tags=None`
+    takes the only one.
     """
     path = locate(where) if isinstance(where, (str, os.PathLike)) else None
     source = files.source(path if path is not None else where)
@@ -67,15 +78,22 @@ def signatures(where: Any, tags: Sequence[str] | None = ("serve",), limits: Limi
 
 
 def locate(path: str | os.PathLike[str]) -> str:
-    """The saved_model.pb that a path means; DecodeError if there is a SavedModel of a form that is not read here."""
+    """The saved_model.pb that a path means; DecodeError if there is a SavedModel of a form that is
+    not read here.
+    """
     name = os.fspath(path)
     if not os.path.isdir(name):
         return name
     found = _folder(name)
     for other, what in (("saved_model.pbtxt", "as text"), ("saved_model.cpb", "in chunks")):
-        if os.path.exists(os.path.join(found, other)) and not os.path.exists(os.path.join(found, FILE)):
+        if os.path.exists(os.path.join(found, other)) and not os.path.exists(
+            os.path.join(found, FILE)
+        ):
             raise DecodeError(
-                f"a SavedModel {what} ({other}); load and save it with TensorFlow to have {FILE}", format=FORMAT, path=found, offset=0
+                f"a SavedModel {what} ({other}); load and save it with TensorFlow to have {FILE}",
+                format=FORMAT,
+                path=found,
+                offset=0,
             )
     return os.path.join(found, FILE)
 
@@ -103,7 +121,9 @@ def order(name: str) -> tuple[tuple[int, int, str], ...]:
     ['x', 'x_2', 'x_10']
     """
     words = re.split(r"(\d{1,18})", name, flags=re.A)
-    return tuple((0, int(word), "") if number % 2 else (1, 0, word) for number, word in enumerate(words))
+    return tuple(
+        (0, int(word), "") if number % 2 else (1, 0, word) for number, word in enumerate(words)
+    )
 
 
 def _chosen(reader: Reader, tags: Sequence[str] | None) -> dict[int, Any]:
@@ -122,7 +142,11 @@ def _chosen(reader: Reader, tags: Sequence[str] | None) -> dict[int, Any]:
         raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
     if len(chosen) != 1:
         there = ", ".join("{" + ", ".join(sorted(one)) + "}" for one in known)
-        asked = "no tags were asked for" if wanted is None else f"tags={tuple(sorted(wanted))} fit {len(chosen)} of them"
+        asked = (
+            "no tags were asked for"
+            if wanted is None
+            else f"tags={tuple(sorted(wanted))} fit {len(chosen)} of them"
+        )
         raise SchemaError(f"a SavedModel of MetaGraphs tagged {there}, and {asked}")
     return chosen[0]
 
@@ -142,7 +166,9 @@ def _signatures(reader: Reader, graph: dict[int, Any]) -> dict[str, SignatureDef
         if any(_may_be_splits(info) for info in inputs.values()):
             wrappers = functions.wrappers() if wrappers is None else wrappers
             composites, arguments = _composites(functions, wrappers.get(name), inputs)
-        found[name] = SignatureDef(inputs, outputs, method(reader.text(about[3])), composites, arguments)
+        found[name] = SignatureDef(
+            inputs, outputs, method(reader.text(about[3])), composites, arguments
+        )
     return found
 
 
@@ -152,7 +178,9 @@ def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
 
 
 def _may_be_splits(info: TensorInfo) -> bool:
-    """Every sparse or ragged tensor has a part like this, so the functions of models without one need not be looked at."""
+    """Every sparse or ragged tensor has a part like this, so the functions of models without one
+    need not be looked at.
+    """
     return info.dtype in ("int64", "int32") and (info.shape is None or len(info.shape) == 1)
 
 
@@ -163,6 +191,10 @@ def _composites(
         return None, None
     exact, rows = functions.arguments(*wrapper)
     if exact is not None:
-        composites = [Composite(one.kind, one.dtype, one.shape, tuple(names)) for one, names in exact if one.kind in ("sparse", "ragged")]
+        composites = [
+            Composite(one.kind, one.dtype, one.shape, tuple(names))
+            for one, names in exact
+            if one.kind in ("sparse", "ragged")
+        ]
         return tuple(composites), None
     return None, None if rows is None else tuple(map(tuple, rows))

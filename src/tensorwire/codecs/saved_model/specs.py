@@ -1,4 +1,6 @@
-"""Tensors as TensorFlow's messages describe them: TensorInfo of a signature, and the type specs of a function's arguments."""
+"""Tensors as TensorFlow's messages describe them: TensorInfo of a signature, and the type specs of
+a function's arguments.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,13 @@ class TensorInfo:
     """A name of `dtypes`, "string", "variant" or "resource"; "invalid" where nothing is said."""
     shape: Shape
     kind: str = "dense"
-    """"sparse", "ragged" or (what else TensorFlow may have) "composite" where several tensors stand behind the name."""
+    """"sparse", "ragged" or (what else TensorFlow may have) "composite" where several tensors stand
+    behind the name.
+    """
     tensors: tuple[str, ...] = ()
-    """Their names in the graph: one; or indices, values, dense_shape; or values, then row_splits from the outermost to the innermost."""
+    """Their names in the graph: one; or indices, values, dense_shape; or values, then row_splits
+    from the outermost to the innermost.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +81,32 @@ def tensor_info(reader: Reader, span: Span, depth: int = 0) -> TensorInfo:
     found = reader.take(span, once=(1, 3, 4, 5), numbers=(2,))
     said = dtype(reader, found[2], span[0]), shape(reader, found[3])
     if sum(found[number] is not None for number in (1, 4, 5)) > 1:
-        raise DecodeError("a tensor is a name, or sparse, or composite, and not two of them", format=reader.format, offset=span[0])
+        raise DecodeError(
+            "a tensor is a name, or sparse, or composite, and not two of them",
+            format=reader.format,
+            offset=span[0],
+        )
     if found[4] is not None:
         names = reader.take(found[4], once=(1, 2, 3))
-        return TensorInfo(*said, "sparse", tuple(reader.text(names[number]) for number in (2, 1, 3)))
+        return TensorInfo(
+            *said, "sparse", tuple(reader.text(names[number]) for number in (2, 1, 3))
+        )
     if found[5] is not None:
         parts = reader.take(found[5], once=(1,), many=(2,))
         if parts[1] is None:
             raise DecodeError("a composite tensor of no type", format=reader.format, offset=span[0])
         spec = type_spec(reader, parts[1], depth)
-        tensors = tuple(name for part in parts[2] for name in tensor_info(reader, part, depth).tensors)
+        tensors = tuple(
+            name for part in parts[2] for name in tensor_info(reader, part, depth).tensors
+        )
         return TensorInfo(spec.dtype, spec.shape, spec.kind, tensors)
     return TensorInfo(*said, "dense", (reader.text(found[1]),))
 
 
 def type_spec(reader: Reader, span: Span, depth: int) -> Argument:
-    """A TypeSpecProto: for sparse tensors its state is (shape, dtype), for ragged ones (shape, dtype, ragged_rank, ...)."""
+    """A TypeSpecProto: for sparse tensors its state is (shape, dtype), for ragged ones (shape,
+    dtype, ragged_rank, ...).
+    """
     found = reader.take(span, once=(2,), numbers=(1, 4))
     kind = _CLASSES.get(found[1], "composite")
     if kind == "composite":
@@ -98,26 +114,41 @@ def type_spec(reader: Reader, span: Span, depth: int) -> Argument:
     values = reader.take(found[2], once=(52,))[52] if found[2] is not None else None
     state = reader.take(values, many=(1,))[1] if values is not None else []
     if len(state) < (2 if kind == "sparse" else 3):
-        raise DecodeError(f"a {kind} spec without shape and dtype", format=reader.format, offset=span[0])
+        raise DecodeError(
+            f"a {kind} spec without shape and dtype", format=reader.format, offset=span[0]
+        )
     dims = reader.take(state[0], once=(31,))[31]
-    known = dtype(reader, reader.take(state[1], numbers=(32,))[32], state[1][0]), shape(reader, dims) if dims is not None else None
+    known = (
+        dtype(reader, reader.take(state[1], numbers=(32,))[32], state[1][0]),
+        shape(reader, dims) if dims is not None else None,
+    )
     if kind == "sparse":
         return Argument(kind, *known, 3)
     rank = reader.take(state[2], numbers=(12,))[12]  # zigzag
     if rank & 1 or not 0 <= rank // 2 <= _DIMS:
-        raise DecodeError("the ragged rank of a spec is no number of dimensions", format=reader.format, offset=span[0])
+        raise DecodeError(
+            "the ragged rank of a spec is no number of dimensions",
+            format=reader.format,
+            offset=span[0],
+        )
     return Argument(kind if rank else "dense", *known, 1 + rank // 2)
 
 
 def arguments(reader: Reader, span: Span, depth: int = 0) -> list[Argument]:
-    """The tensors in a StructuredValue, in the order in which TensorFlow flattens it: dicts by their sorted keys."""
+    """The tensors in a StructuredValue, in the order in which TensorFlow flattens it: dicts by
+    their sorted keys.
+    """
     depth = reader.deeper(depth, span)
     found = reader.take(span, once=(33, 34, 35, 51, 52, 53, 54))
     out: list[Argument] = []
     for number in (33, 35):
         if found[number] is not None:
             spec = reader.take(found[number], once=(2,), numbers=(3,))
-            out.append(Argument("dense", dtype(reader, spec[3], found[number][0]), shape(reader, spec[2]), 1))
+            out.append(
+                Argument(
+                    "dense", dtype(reader, spec[3], found[number][0]), shape(reader, spec[2]), 1
+                )
+            )
     if found[34] is not None:
         out.append(type_spec(reader, found[34], depth))
     inner: list[Span] = []

@@ -1,4 +1,6 @@
-"""What is in a SavedModel: what `saved_model_cli show --all` shows, its variables and its assets, without TensorFlow."""
+"""What is in a SavedModel: what `saved_model_cli show --all` shows, its variables and its assets,
+without TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from .specs import TensorInfo, tensor_info
 from .variables import FILE, FORMAT, folder_of, open_saved_model
 
 _WHOLE = 64 << 20
-"""Bytes of a saved_model.pb that is read at once; of a larger one only what is needed, and its ops are not counted."""
+"""Bytes of a saved_model.pb that is read at once; of a larger one only what is needed, and its ops
+are not counted.
+"""
 _HASHES = {
     1: "saved_model_checksum",
     2: "graph_def_program_hash",
@@ -37,7 +41,11 @@ class SignatureSummary:
     method: str
 
     def json(self) -> dict[str, Any]:
-        return {"inputs": _infos(self.inputs), "outputs": _infos(self.outputs), "method": self.method}
+        return {
+            "inputs": _infos(self.inputs),
+            "outputs": _infos(self.outputs),
+            "method": self.method,
+        }
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,10 @@ class SavedModelSummary:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: SavedModel, {self.size:,} bytes, {len(self.variables)} variables, {len(self.assets)} assets"]
+        lines = [
+            f"{self.path}: SavedModel, {self.size:,} bytes, {len(self.variables)} variables,"
+            f" {len(self.assets)} assets"
+        ]
         for graph in self.graphs:
             lines += _graph_lines(graph)
         if self.variables:
@@ -104,8 +115,12 @@ class SavedModelSummary:
             width = max(len(one.name) for one in self.variables)
             for one in self.variables:
                 dims = ", ".join(map(str, one.shape))
-                notes = ("" if one.trainable is None or one.trainable else ", not trainable") + (f"  {one.called}" if one.called else "")
-                lines.append(f"    {one.name:{width}}  {one.dtype} ({dims})  {one.nbytes:,} bytes{notes}")
+                notes = ("" if one.trainable is None or one.trainable else ", not trainable") + (
+                    f"  {one.called}" if one.called else ""
+                )
+                lines.append(
+                    f"    {one.name:{width}}  {one.dtype} ({dims})  {one.nbytes:,} bytes{notes}"
+                )
         if self.assets:
             lines.append("  assets")
             lines += [f"    {name}  {size:,} bytes" for name, size in self.assets.items()]
@@ -130,7 +145,12 @@ def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> Sav
             raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
         graphs = [_graph(reader, span, source.size <= _WHOLE) for span in spans]
         return SavedModelSummary(
-            folder, _size(folder), graphs, _variables(folder, graphs, limits), _assets(folder), _fingerprint(folder, limits)
+            folder,
+            _size(folder),
+            graphs,
+            _variables(folder, graphs, limits),
+            _assets(folder),
+            _fingerprint(folder, limits),
         )
     except DecodeError as error:
         raise error.add(format=FORMAT, path=path, offset=0) from None
@@ -158,7 +178,9 @@ def _graph(reader: Reader, span: Span, small: bool) -> MetaGraphSummary:
 
 def _signature(reader: Reader, span: Span) -> SignatureSummary:
     about = reader.take(span, once=(3,), many=(1, 2))
-    return SignatureSummary(_tensors(reader, about[1]), _tensors(reader, about[2]), reader.text(about[3]))
+    return SignatureSummary(
+        _tensors(reader, about[1]), _tensors(reader, about[2]), reader.text(about[3])
+    )
 
 
 def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
@@ -167,7 +189,9 @@ def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
 
 
 def _body(reader: Reader, span: Span | None, small: bool) -> tuple[int, int, list[str] | None]:
-    """(producer, min_consumer, ops) of a graph. Of a node only what stands before its op is looked at."""
+    """(producer, min_consumer, ops) of a graph. Of a node only what stands before its op is looked
+    at.
+    """
     if span is None:
         return 0, 0, []
     if not small:
@@ -189,8 +213,15 @@ def _op(reader: Reader, node: Span) -> str:
     return ""
 
 
-def _variables(folder: str, graphs: list[MetaGraphSummary], limits: Limits) -> list[VariableSummary]:
-    known = {one.path: one.variable for graph in graphs for one in graph.objects if one.variable is not None}
+def _variables(
+    folder: str, graphs: list[MetaGraphSummary], limits: Limits
+) -> list[VariableSummary]:
+    known = {
+        one.path: one.variable
+        for graph in graphs
+        for one in graph.objects
+        if one.variable is not None
+    }
     source, container = open_saved_model(folder, limits=limits)
     try:
         found = []
@@ -214,7 +245,11 @@ def _assets(folder: str) -> dict[str, int]:
 
 
 def _size(folder: str) -> int:
-    return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in os.walk(folder) for name in names)
+    return sum(
+        os.lstat(os.path.join(place, name)).st_size
+        for place, _, names in os.walk(folder)
+        for name in names
+    )
 
 
 def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
@@ -226,7 +261,9 @@ def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
     try:
         reader = Reader(source, FORMAT, limits)
         said = reader.take((0, reader.size), once=(7,), numbers=tuple(_HASHES))
-        return {name: said[number] for number, name in _HASHES.items()} | ({"uuid": reader.text(said[7])} if said[7] is not None else {})
+        return {name: said[number] for number, name in _HASHES.items()} | (
+            {"uuid": reader.text(said[7])} if said[7] is not None else {}
+        )
     except DecodeError as error:
         raise error.add(format=FORMAT, path=path, offset=0) from None
     finally:
@@ -235,7 +272,12 @@ def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
 
 def _infos(tensors: dict[str, TensorInfo]) -> dict[str, Any]:
     return {
-        name: {"dtype": one.dtype, "shape": None if one.shape is None else list(one.shape), "kind": one.kind, "tensors": list(one.tensors)}
+        name: {
+            "dtype": one.dtype,
+            "shape": None if one.shape is None else list(one.shape),
+            "kind": one.kind,
+            "tensors": list(one.tensors),
+        }
         for name, one in tensors.items()
     }
 
@@ -245,34 +287,60 @@ def _graph_json(graph: MetaGraphSummary) -> dict[str, Any]:
         **vars(graph),
         "signatures": {name: one.json() for name, one in graph.signatures.items()},
         "functions": [one.json() for one in graph.functions],
-        "objects": [{"path": one.path, "kind": one.kind, "about": one.about} for one in graph.objects],
+        "objects": [
+            {"path": one.path, "kind": one.kind, "about": one.about} for one in graph.objects
+        ],
     }
 
 
 def _graph_lines(graph: MetaGraphSummary) -> list[str]:
-    version = f"TensorFlow {graph.tensorflow_version}" if graph.tensorflow_version else "an unknown TensorFlow"
-    lines = [f"  tags {', '.join(graph.tags) or 'none'}: saved by {version}, graph version {graph.producer}"]
+    version = (
+        f"TensorFlow {graph.tensorflow_version}"
+        if graph.tensorflow_version
+        else "an unknown TensorFlow"
+    )
+    lines = [
+        f"  tags {', '.join(graph.tags) or 'none'}: saved by {version}, graph version"
+        f" {graph.producer}"
+    ]
     for name, signature in graph.signatures.items():
         lines.append(f"    signature {name}: {signature.method or 'no method'}")
         for what, tensors in (("input", signature.inputs), ("output", signature.outputs)):
             for alias, info in tensors.items():
-                dims = "of any shape" if info.shape is None else f"({', '.join('?' if dim is None else str(dim) for dim in info.shape)})"
+                dims = (
+                    "of any shape"
+                    if info.shape is None
+                    else f"({', '.join('?' if dim is None else str(dim) for dim in info.shape)})"
+                )
                 kind = "" if info.kind == "dense" else f"{info.kind} "
-                lines.append(f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}")
+                lines.append(
+                    f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}"
+                )
     for function in graph.functions:
         for call in function.calls:
             names = [*function.arguments, *[""] * len(call.arguments)]
-            words = [f"{name}: {shown(one)}" if name else shown(one) for name, one in zip(names, call.arguments, strict=False)]
+            words = [
+                f"{name}: {shown(one)}" if name else shown(one)
+                for name, one in zip(names, call.arguments, strict=False)
+            ]
             words += [f"{name}={shown(one)}" for name, one in call.named.items()]
             lines.append(f"    function {function.name}({', '.join(words)}) -> {shown(call.gives)}")
     kinds: dict[str, int] = {}
     for one in graph.objects:
         kinds[one.kind] = kinds.get(one.kind, 0) + 1
     if kinds:
-        lines.append(f"    objects: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}")
+        lines.append(
+            f"    objects: {', '.join(f'{count} {kind}' for kind, count in sorted(kinds.items()))}"
+        )
     if graph.ops:
         lines.append(f"    ops: {', '.join(graph.ops)}")
     return lines
 
 
-__all__ = ["MetaGraphSummary", "SavedModelSummary", "SignatureSummary", "VariableSummary", "describe"]
+__all__ = [
+    "MetaGraphSummary",
+    "SavedModelSummary",
+    "SignatureSummary",
+    "VariableSummary",
+    "describe",
+]

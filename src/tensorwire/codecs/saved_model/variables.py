@@ -1,4 +1,6 @@
-"""A SavedModel as something to open: its variables, by the names of the object graph, with what it says of itself as metadata."""
+"""A SavedModel as something to open: its variables, by the names of the object graph, with what it
+says of itself as metadata.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _FORMS = (FILE, "saved_model.pbtxt", "saved_model.cpb")
 
 
 def is_saved_model(where: Any, format: str | tuple[str, ...] | None = None) -> bool:
-    """Whether a path means a SavedModel: its folder, one with folders of versions, or its saved_model.pb."""
+    """Whether a path means a SavedModel: its folder, one with folders of versions, or its
+    saved_model.pb.
+    """
     if format is not None and format != FORMAT and FORMAT not in format:
         return False
     if not isinstance(where, (str, os.PathLike)):
@@ -46,7 +50,9 @@ def folder_of(path: str | os.PathLike[str]) -> str:
     return os.path.dirname(locate(path)) or "."
 
 
-def open_saved_model(path: str | os.PathLike[str], mmap: bool = False, limits: Limits | None = None) -> tuple[Source, Container]:
+def open_saved_model(
+    path: str | os.PathLike[str], mmap: bool = False, limits: Limits | None = None
+) -> tuple[Source, Container]:
     """Its variables, each read when it is asked for. A model without any is an empty container."""
     from ..checkpoint import bundle
     from ..checkpoint.data import index_path
@@ -92,7 +98,9 @@ class _Folder:
         self.size = os.path.getsize(os.path.join(path, FILE))
 
     def read_at(self, offset: int, count: int) -> memoryview:
-        raise DecodeError("a SavedModel is not one run of bytes", format=FORMAT, path=self.path, offset=offset)
+        raise DecodeError(
+            "a SavedModel is not one run of bytes", format=FORMAT, path=self.path, offset=offset
+        )
 
     def close(self) -> None:
         """Nothing is open."""

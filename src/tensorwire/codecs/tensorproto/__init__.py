@@ -1,7 +1,8 @@
 """tensorproto: one dense or string tensor is exactly what `tf.io.serialize_tensor` writes.
 
-Any other value is a DT_STRING vector whose dim is named "tensorwire/1": element 0 is the JSON spec of `lowering`, the others are the
-TensorProtos of its parts. `tf.io.parse_tensor(..., tf.string)` reads it as strings.
+Any other value is a DT_STRING vector whose dim is named "tensorwire/1": element 0 is the JSON spec
+of `lowering`, the others are the TensorProtos of its parts. `tf.io.parse_tensor(..., tf.string)`
+reads it as strings.
 """
 
 from __future__ import annotations
@@ -36,29 +37,57 @@ class TensorProto:
     """
 
     tf_compat: bool = False
-    """Read what TensorFlow would read: missing values repeat, too many are cut, wrong fields are ignored."""
+    """Read what TensorFlow would read: missing values repeat, too many are cut, wrong fields are
+    ignored.
+    """
     text: bool = False
-    """Whether a string tensor holds text. The format cannot say, so a lone string tensor comes back as bytes."""
+    """Whether a string tensor holds text. The format cannot say, so a lone string tensor comes back
+    as bytes.
+    """
     variant: bool = False
-    """Write a ragged tensor as TensorFlow's RaggedTensorVariant, and nothing else. When reading, the bytes say so themselves."""
+    """Write a ragged tensor as TensorFlow's RaggedTensorVariant, and nothing else. When reading,
+    the bytes say so themselves.
+    """
     limits: Limits = DEFAULT
 
     def encode(self, value: Any) -> list[Any]:
-        tensor = value if type(value) is np.ndarray else None if frameworks.is_python(value) else frameworks.leaf(value)
+        tensor = (
+            value
+            if type(value) is np.ndarray
+            else None
+            if frameworks.is_python(value)
+            else frameworks.leaf(value)
+        )
         if type(tensor) is np.ndarray and tensor.dtype.kind in "OSUT":
             tensor = frameworks.leaf(tensor)
         if self.variant:
             if not isinstance(tensor, Ragged):
                 what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__
-                raise EncodeError(f"variant=True writes one ragged tensor, not {what}; leave it out", format=FORMAT)
+                raise EncodeError(
+                    f"variant=True writes one ragged tensor, not {what}; leave it out",
+                    format=FORMAT,
+                )
             return variant.write(tensor)
-        if isinstance(tensor, Strings) or (isinstance(tensor, np.ndarray) and _holds(dtypes.of(tensor.dtype))):
+        if isinstance(tensor, Strings) or (
+            isinstance(tensor, np.ndarray) and _holds(dtypes.of(tensor.dtype))
+        ):
             return write(tensor)
-        spec, parts = lowering.lower(value if tensor is None else tensor, holds=_holds, strings=True)
+        spec, parts = lowering.lower(
+            value if tensor is None else tensor, holds=_holds, strings=True
+        )
         text = jsontext.write(spec)
-        dim = b"\x08" + protobuf.varint(len(parts) + 1) + b"\x12" + protobuf.varint(len(CONTAINER)) + CONTAINER
+        dim = (
+            b"\x08"
+            + protobuf.varint(len(parts) + 1)
+            + b"\x12"
+            + protobuf.varint(len(CONTAINER))
+            + CONTAINER
+        )
         shape = b"\x12" + protobuf.varint(len(dim)) + dim
-        chunks: list[Any] = [b"\x08\x07\x12" + protobuf.varint(len(shape)) + shape, *_element([text])]
+        chunks: list[Any] = [
+            b"\x08\x07\x12" + protobuf.varint(len(shape)) + shape,
+            *_element([text]),
+        ]
         for part in parts:
             chunks += _element(write(part))
         wire.check_size(sum(map(len, chunks)))
@@ -69,7 +98,8 @@ class TensorProto:
             array = None if copy is False else kernels.decode_dense(data, bool(copy))
             return self.of_call(len(data))._decode(data, copy) if array is None else array
         except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None  # what has no place of its own is the message's
+            # what has no place of its own is the message's
+            raise error.add(format=FORMAT, offset=0) from None
 
     def of_call(self, size: int) -> TensorProto:
         """The codec whose tensors draw on one budget, that of a call with `size` bytes of input."""
@@ -82,7 +112,9 @@ class TensorProto:
         return self._tensor(data, message, copy)
 
     def scan(self, data: memoryview) -> wire.Message:
-        """The whole message, or up to the first string where all that matters comes before it, as everyone writes it."""
+        """The whole message, or up to the first string where all that matters comes before it, as
+        everyone writes it.
+        """
         message = wire.scan(data, not self.tf_compat)
         if message.strings_at is not None and (message.dtype != dtypes.STRING or not message.shape):
             return wire.scan(data, not self.tf_compat, stop_at_strings=False)
@@ -93,7 +125,9 @@ class TensorProto:
         if message.dtype == dtypes.STRING:
             return self._strings(data, message, copy)
         if message.dtype == dtypes.VARIANT:
-            return variant.read(data, message, strict, copy, lambda start, stop: self.part(data, start, stop, copy))
+            return variant.read(
+                data, message, strict, copy, lambda start, stop: self.part(data, start, stop, copy)
+            )
         row = dtypes.BY_TF.get(message.dtype)
         if row is None:
             raise DecodeError(f"dtype {message.dtype} is none that carries data")
@@ -101,7 +135,9 @@ class TensorProto:
 
     def _strings(self, data: memoryview, message: wire.Message, copy: bool | None) -> Strings:
         if copy is False:
-            raise DecodeError("copy=False, but strings are always gathered into one buffer; leave copy out")
+            raise DecodeError(
+                "copy=False, but strings are always gathered into one buffer; leave copy out"
+            )
         shape, values, offsets = wire.strings(data, message, not self.tf_compat, self.limits)
         if self.text:
             validate.utf8(values, offsets, DecodeError)
@@ -127,12 +163,21 @@ class TensorProto:
         count = message.counts[8]
         if count > self.limits.names + 1:
             raise LimitError(f"{count} parts; Limits(names=...) allows {self.limits.names}")
-        if message.shape != (count,) or count == 0 or message.content is not None or any(message.counts[:8]) or any(message.counts[9:]):
+        if (
+            message.shape != (count,)
+            or count == 0
+            or message.content is not None
+            or any(message.counts[:8])
+            or any(message.counts[9:])
+        ):
             raise DecodeError(f"a container of {message.shape} elements holds {count}")
         code, at, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
         if code:
             raise problem(code, at, FORMAT)
-        spans = [(start, start + size) for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        spans = [
+            (start, start + size)
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        ]
         spec = jsontext.parse(data[slice(*spans[0])], FORMAT, spans[0][0])
         parts = [self.part(data, start, stop, copy) for start, stop in spans[1:]]
         try:

@@ -1,8 +1,9 @@
 """TensorFlow's RaggedTensorVariant: a ragged tensor inside a TensorProto of dtype DT_VARIANT.
 
-The content is, for each element of the proto's shape, the length of a VariantTensorDataProto, and then these messages: the type's name and
-TensorProtos, the row_splits from the outermost to the innermost and then the values, all in typed fields and not in tensor_content. What it
-cannot say is lost in TensorFlow too: uniform row lengths, and that strings are text.
+The content is, for each element of the proto's shape, the length of a VariantTensorDataProto, and
+then these messages: the type's name and TensorProtos, the row_splits from the outermost to the
+innermost and then the values, all in typed fields and not in tensor_content. What it cannot say is
+lost in TensorFlow too: uniform row lengths, and that strings are text.
 """
 
 from __future__ import annotations
@@ -66,20 +67,38 @@ def _integers(row: dtypes.DType, values: Array) -> Array:
     return values.view(np.int64) if row.name == "uint64" else values.astype(np.int64)
 
 
-def read(data: memoryview, message: wire.Message, strict: bool, copy: bool | None, part: Callable[[int, int], Array | Strings]) -> Ragged:
-    """The ragged tensor of a scalar variant; a vector of variants is one with one more dimension. `part` reads a TensorProto of `data`."""
+def read(
+    data: memoryview,
+    message: wire.Message,
+    strict: bool,
+    copy: bool | None,
+    part: Callable[[int, int], Array | Strings],
+) -> Ragged:
+    """The ragged tensor of a scalar variant; a vector of variants is one with one more dimension.
+    `part` reads a TensorProto of `data`.
+    """
     count = wire.check_shape(message, strict, 1)
-    if message.content is None or len(message.shape) > 1 or count == 0 or count > message.content[1]:
+    if (
+        message.content is None
+        or len(message.shape) > 1
+        or count == 0
+        or count > message.content[1]
+    ):
         raise DecodeError("a variant that is not a ragged tensor in tensor_content")
     offset, size = message.content
     code, at, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
     if code:
         raise problem(code, offset + at, FORMAT)
     bounds = (offset + at + offsets).tolist()
-    rows = [_parts(data, start, stop, part) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    rows = [
+        _parts(data, start, stop, part) for start, stop in zip(bounds, bounds[1:], strict=False)
+    ]
     splits, values = _stack(rows) if message.shape else (rows[0][:-1], rows[0][-1])
     if not copy:
-        for array in (*splits, *((values.data, values.offsets) if isinstance(values, Strings) else (values,))):
+        for array in (
+            *splits,
+            *((values.data, values.offsets) if isinstance(values, Strings) else (values,)),
+        ):
             memory.read_only(array)
     if not values.ndim:
         raise DecodeError("the values of a ragged variant are a scalar", offset=offset)
@@ -87,7 +106,9 @@ def read(data: memoryview, message: wire.Message, strict: bool, copy: bool | Non
     return trusted(Ragged, values, tuple(splits), (None,) * len(splits))
 
 
-def _parts(data: memoryview, start: int, stop: int, part: Callable[[int, int], Array | Strings]) -> list[Any]:
+def _parts(
+    data: memoryview, start: int, stop: int, part: Callable[[int, int], Array | Strings]
+) -> list[Any]:
     name, parts = None, []
     for field in protobuf.fields(data, FORMAT, start, stop):
         if field.number == 1 and isinstance(field.value, tuple) and name is None:
@@ -95,7 +116,9 @@ def _parts(data: memoryview, start: int, stop: int, part: Callable[[int, int], A
         elif field.number == 3 and isinstance(field.value, tuple):
             parts.append(part(*field.value))
         else:
-            raise DecodeError("a variant with a field that ragged tensors do not have", offset=field.offset)
+            raise DecodeError(
+                "a variant with a field that ragged tensors do not have", offset=field.offset
+            )
     if name != TYPE or not parts:
         raise DecodeError(f"a variant of type {name!r:.60}, not a ragged tensor", offset=start)
     if any(not isinstance(splits, np.ndarray) or splits.ndim != 1 for splits in parts[:-1]):
@@ -126,5 +149,11 @@ def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
     if isinstance(values[0], Strings):
         lengths = np.concatenate([np.diff(part.offsets) for part in values])
         data = np.concatenate([part.data for part in values])
-        return splits, trusted(Strings, data, np.concatenate([[0], np.cumsum(lengths)]), (len(lengths),), values[0].text)
+        return splits, trusted(
+            Strings,
+            data,
+            np.concatenate([[0], np.cumsum(lengths)]),
+            (len(lengths),),
+            values[0].text,
+        )
     return splits, np.concatenate(values)

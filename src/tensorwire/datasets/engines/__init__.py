@@ -1,12 +1,15 @@
 """Who runs the tasks: processes on this machine, or a Ray cluster.
 
-    engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is room for them
+    engine.run(spec, tasks)   outcomes, in any order, as they come; tasks are asked for as there is
+                              room for them
     engine.close()
-    engine.prepare(tasks, formats)   if it has this, it is told early how many tasks there will be, and of what
-    engine.watch              if it has this, it calls it now and then with a task and how far that is: share, records, bytes
+    engine.prepare(tasks, formats)   if it has this, it is told early how many tasks there will be,
+                                     and of what
+    engine.watch              if it has this, it calls it now and then with a task and how far that
+                              is: share, records, bytes
 
-An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again if a worker dies or the way to a store
-breaks, and never looks at the data.
+An engine calls `answer(task, spec)` somewhere, makes an `outcome` of what comes back, tries again
+if a worker dies or the way to a store breaks, and never looks at the data.
 """
 
 from __future__ import annotations
@@ -36,10 +39,16 @@ class Outcome(NamedTuple):
 def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -> Outcome:
     """What an answer says.
 
-    >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record": 7}}).error.record
+    >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record":
+    7}}).error.record
     7
     """
-    return Outcome(task, answered.get("report"), errors_as_json.unpacked(answered["error"]) if "error" in answered else None, attempts)
+    return Outcome(
+        task,
+        answered.get("report"),
+        errors_as_json.unpacked(answered["error"]) if "error" in answered else None,
+        attempts,
+    )
 
 
 Watch = Callable[[dict[str, Any], float, int, int], None]
@@ -64,7 +73,9 @@ def watched(engine: Engine, watch: Watch) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def using(engine: Any, workers: int | None = None, options: Mapping[str, Any] | None = None) -> Iterator[Engine]:
+def using(
+    engine: Any, workers: int | None = None, options: Mapping[str, Any] | None = None
+) -> Iterator[Engine]:
     """An engine by its name, which is closed afterwards; or the one that was given, which is not."""
     if not isinstance(engine, str):
         yield engine

@@ -1,6 +1,7 @@
 """Processes on this machine. One that dies takes nothing with it: its task is given to another.
 
-Workers are no forks of ours, so they hold no lock and no connection of ours, and need no guard in your script.
+Workers are no forks of ours, so they hold no lock and no connection of ours, and need no guard in
+your script.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from .processes import PATIENCE, Process, Processes
 
 
 class LocalEngine:
-    """`workers` processes (one a core if not said; 0 does all in this one). A task is tried `retries` times more if its worker dies.
+    """`workers` processes (one a core if not said; 0 does all in this one). A task is tried
+    `retries` times more if its worker dies.
 
-    Threads may share one: each run has workers of its own. A fork of the process starts its own, too.
+    Threads may share one: each run has workers of its own. A fork of the process starts its own,
+    too.
 
     >>> LocalEngine(workers=2).workers
     2
@@ -66,7 +69,9 @@ class LocalEngine:
         self._watches.watch = watch
 
     def prepare(self, tasks: int, formats: Iterable[str]) -> None:
-        """Starts processes for so many tasks, and has them load what they will need, while it is still being found out what to do."""
+        """Starts processes for so many tasks, and has them load what they will need, while it is
+        still being found out what to do.
+        """
         if not self.workers:
             return
         self._here()
@@ -77,7 +82,9 @@ class LocalEngine:
             self._idle.append(process)
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
-        """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they wait for the next run or for `close`."""
+        """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they
+        wait for the next run or for `close`.
+        """
         if not self.workers:
             for task in tasks:
                 tell = functools.partial(self.watch, task) if self.watch is not None else None
@@ -86,7 +93,12 @@ class LocalEngine:
         self._here()
         outcomes: queue.Queue[_Found] = queue.Queue(4 * self.workers)
         source, orders = _Source(tasks), {"spec": spec.json(), "folder": _folder()}
-        crew = _Crew([_Worker(orders, source, outcomes, self.retries, self._idle, self._processes) for _ in range(self.workers)])
+        crew = _Crew(
+            [
+                _Worker(orders, source, outcomes, self.retries, self._idle, self._processes)
+                for _ in range(self.workers)
+            ]
+        )
         left = self.workers
         try:
             with self._lock:
@@ -105,7 +117,8 @@ class LocalEngine:
                     raise found
         finally:
             source.stop()
-            if crew.pid == os.getpid():  # a fork in the middle of a run leaves it, too, and has none of its threads
+            # a fork in the middle of a run leaves it, too, and has none of its threads
+            if crew.pid == os.getpid():
                 self._leave(crew, outcomes, early=left > 0)
 
     def _leave(self, crew: _Crew, outcomes: queue.Queue[_Found], early: bool) -> None:
@@ -175,7 +188,12 @@ class _Worker:
         idle: list[Process],
         processes: Processes,
     ) -> None:
-        self._orders, self._source, self._outcomes, self._retries = orders, source, outcomes, retries
+        self._orders, self._source, self._outcomes, self._retries = (
+            orders,
+            source,
+            outcomes,
+            retries,
+        )
         self._idle, self._processes = idle, processes
         self._process: Process | None = None
         self._over = False
@@ -223,7 +241,8 @@ class _Worker:
                 self._outcomes.put(self._done(task))
             self._rest()
         except _Over:
-            # Its task is not done, and the others may be: a run that is left hears it no more, any other must not end as if all were there.
+            # Its task is not done, and the others may be: a run that is left hears it no more, any
+            # other must not end as if all were there.
             self._outcomes.put(TensorwireError("the engine was closed while it worked"))
         except BaseException as error:  # of the iterator of tasks: it is the driver's
             self._outcomes.put(error)
@@ -236,8 +255,14 @@ class _Worker:
         while True:
             attempts += 1
             found, status = self._asked(task)
-            made = outcome(task, found, attempts) if found is not None else Outcome(task, None, _died(task, status, attempts), attempts)
-            passing = found is None or (made.error is not None and errors_as_json.passing(made.error))
+            made = (
+                outcome(task, found, attempts)
+                if found is not None
+                else Outcome(task, None, _died(task, status, attempts), attempts)
+            )
+            passing = found is None or (
+                made.error is not None and errors_as_json.passing(made.error)
+            )
             if not passing or attempts > self._retries:
                 return made
 
@@ -293,7 +318,9 @@ class _Crew:
 
 
 def _folder() -> str | None:
-    """Where the paths of tasks start from, which is not where workers were started; None if it is gone."""
+    """Where the paths of tasks start from, which is not where workers were started; None if it is
+    gone.
+    """
     with contextlib.suppress(FileNotFoundError):
         return os.getcwd()
     return None
@@ -313,6 +340,14 @@ class _Over(Exception):
 
 
 def _died(task: dict[str, Any], status: int | None, attempts: int) -> TensorwireError:
-    how = "early" if status is None else f"by signal {-status}" if status < 0 else f"with status {status}"
+    how = (
+        "early"
+        if status is None
+        else f"by signal {-status}"
+        if status < 0
+        else f"with status {status}"
+    )
     path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
-    return TensorwireError(f"the worker ended {how}, {attempts} times; is there enough memory for it?", path=path)
+    return TensorwireError(
+        f"the worker ended {how}, {attempts} times; is there enough memory for it?", path=path
+    )

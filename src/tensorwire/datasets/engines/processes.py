@@ -1,8 +1,10 @@
-"""The processes of the local engine, as the driver sees them: pipes to each, its number, and how it ended.
+"""The processes of the local engine, as the driver sees them: pipes to each, its number, and how it
+ended.
 
-On Linux they are copies of one process, the nursery (`worker.nursery`): a new interpreter that loads what workers need, has no threads and
-touches no data, so that a copy of it is safe, and ready at once. Loading takes a fifth of a second, which else each would take for itself.
-Elsewhere, and whenever the nursery is gone or declines, a worker is a new interpreter of its own.
+On Linux they are copies of one process, the nursery (`worker.nursery`): a new interpreter that
+loads what workers need, has no threads and touches no data, so that a copy of it is safe, and ready
+at once. Loading takes a fifth of a second, which else each would take for itself. Elsewhere, and
+whenever the nursery is gone or declines, a worker is a new interpreter of its own.
 """
 
 from __future__ import annotations
@@ -20,26 +22,40 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_START = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines import worker; worker."
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from tensorwire.datasets.engines"
+    " import worker; worker."
+)
 
 _ONE_CORE = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""A worker is one core's work. NumPy would start a thread for each core, which takes as long as its own import."""
+"""A worker is one core's work. NumPy would start a thread for each core, which takes as long as its
+own import.
+"""
 
 
 _NOTHING = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
 
 PATIENCE = 2.0
-"""Seconds for a nursery to answer, or to end by itself. It may be loading from a slow disk, and whoever leaves shall not wait for that."""
+"""Seconds for a nursery to answer, or to end by itself. It may be loading from a slow disk, and
+whoever leaves shall not wait for that.
+"""
 
 
 class Process:
     """A worker. Its first word is its number; a process that never says it has never begun.
 
-    It belongs to the process that started it. A fork of that has the same pipes, and only lets go of them.
+    It belongs to the process that started it. A fork of that has the same pipes, and only lets go
+    of them.
     """
 
     def __init__(
-        self, tasks: io.BufferedWriter, answers: io.BufferedReader, wait: Callable[[int], int | None], *, copy: bool, pid: int = 0
+        self,
+        tasks: io.BufferedWriter,
+        answers: io.BufferedReader,
+        wait: Callable[[int], int | None],
+        *,
+        copy: bool,
+        pid: int = 0,
     ) -> None:
         self._tasks, self._answers, self._wait, self.copy = tasks, answers, wait, copy
         self._owner, self._begun = os.getpid(), False
@@ -70,7 +86,9 @@ class Process:
         return not ended.poll(0)
 
     def kill(self) -> None:
-        """Whatever it is at. A copy that has not begun is not known yet: it must be killed when it has, or left without its pipes."""
+        """Whatever it is at. A copy that has not begun is not known yet: it must be killed when it
+        has, or left without its pipes.
+        """
         if self.pid and self._owner == os.getpid():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -89,7 +107,9 @@ class Process:
         return self._wait(self.pid)
 
     def _let_go(self) -> None:
-        """Closes our ends, without the word that may be half written: that is for the owner to finish."""
+        """Closes our ends, without the word that may be half written: that is for the owner to
+        finish.
+        """
         for pipe in (self._tasks, self._answers):
             pipe.raw.close()
 
@@ -112,7 +132,9 @@ class Processes:
                 self._say({"load": list(formats)})
 
     def start(self) -> Process:
-        """A worker. It may still be on its way when this returns, or never come: then ask for a `new` one."""
+        """A worker. It may still be on its way when this returns, or never come: then ask for a
+        `new` one.
+        """
         with self._lock:
             return self._copied() if self.copies else self.new()
 
@@ -120,8 +142,12 @@ class Processes:
         """An interpreter of its own; and so are all from now on."""
         self.copies = False
         process = _started("main()", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert isinstance(process.stdin, io.BufferedWriter) and isinstance(process.stdout, io.BufferedReader)
-        return Process(process.stdin, process.stdout, lambda _: _killed(process), copy=False, pid=process.pid)
+        assert isinstance(process.stdin, io.BufferedWriter) and isinstance(
+            process.stdout, io.BufferedReader
+        )
+        return Process(
+            process.stdin, process.stdout, lambda _: _killed(process), copy=False, pid=process.pid
+        )
 
     def _copied(self) -> Process:
         with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
@@ -139,7 +165,9 @@ class Processes:
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                self._nursery = _started(f"nursery({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING)
+                self._nursery = _started(
+                    f"nursery({theirs.fileno()})", pass_fds=[theirs.fileno()], **_NOTHING
+                )
             self._control = ours
         with contextlib.suppress(OSError):  # it is dead, which whoever waits for the copy will see
             socket.send_fds(self._control, [json.dumps(message).encode()], list(descriptors))
@@ -158,14 +186,17 @@ class Processes:
         return None
 
     def interrupt(self) -> None:
-        """Ends the nursery at once. Copies that have begun go on; the others never will, and whoever waits for them sees it."""
+        """Ends the nursery at once. Copies that have begun go on; the others never will, and
+        whoever waits for them sees it.
+        """
         self._kill()  # first: who holds the lock may be waiting for the nursery
         with self._lock:
             self._end()
 
     def close(self) -> None:
         """Ends the nursery, and all copies that there still are."""
-        if self._owner != os.getpid():  # the nursery is another's, and the lock may be held by a thread that is not here
+        # the nursery is another's, and the lock may be held by a thread that is not here
+        if self._owner != os.getpid():
             if self._control is not None:
                 self._control.close()
             return
@@ -180,7 +211,8 @@ class Processes:
         control, nursery, self._control, self._nursery = self._control, self._nursery, None, None
         if control is not None:
             with contextlib.suppress(OSError):
-                control.shutdown(socket.SHUT_RDWR)  # to close it is not enough: a fork of ours holds it, too
+                # to close it is not enough: a fork of ours holds it, too
+                control.shutdown(socket.SHUT_RDWR)
             control.close()
         if nursery is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -189,7 +221,9 @@ class Processes:
 
 
 def _is_heard(source: io.BufferedReader | socket.socket, seconds: float = 0.0) -> bool:
-    """Whether there is something to read, or the end. Not by `select.select`, which knows no descriptors from 1024 on."""
+    """Whether there is something to read, or the end. Not by `select.select`, which knows no
+    descriptors from 1024 on.
+    """
     asked = select.poll()
     asked.register(source, select.POLLIN)
     return bool(asked.poll(1000 * seconds))
@@ -202,5 +236,11 @@ def _killed(process: subprocess.Popen[bytes]) -> int:
 
 def _started(call: str, **pipes: Any) -> subprocess.Popen[bytes]:
     # A session of its own: Ctrl-C in a terminal comes to us alone, and we end the workers.
-    command = [sys.executable, "-c", _START + call, json.dumps([place for place in sys.path if isinstance(place, str)])]  # as Python does
+    # as Python does
+    command = [
+        sys.executable,
+        "-c",
+        _START + call,
+        json.dumps([place for place in sys.path if isinstance(place, str)]),
+    ]
     return subprocess.Popen(command, env=_ONE_CORE | os.environ, start_new_session=True, **pipes)

@@ -1,4 +1,5 @@
-"""A Ray cluster: the one at `address`, or an embedded one on this machine. Data goes between the stores and the workers alone.
+"""A Ray cluster: the one at `address`, or an embedded one on this machine. Data goes between the
+stores and the workers alone.
 
 An embedded cluster listens on 127.0.0.1, has no dashboard, and sends no statistics to anyone.
 """
@@ -30,12 +31,19 @@ def _check_address(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), _PATIENCE).close()
     except OSError as error:
-        raise TransportError(f"no Ray cluster answers at {address}: {error.strerror or error}") from None
+        raise TransportError(
+            f"no Ray cluster answers at {address}: {error.strerror or error}"
+        ) from None
 
 
 def _from_here(task: dict[str, Any]) -> dict[str, Any]:
-    """A task whose paths do not hang on the folder in which a worker is: that is the one where Ray was started."""
-    found = {name: storage.absolute(value) if name in ("path", "runs") else value for name, value in task.items()}
+    """A task whose paths do not hang on the folder in which a worker is: that is the one where Ray
+    was started.
+    """
+    found = {
+        name: storage.absolute(value) if name in ("path", "runs") else value
+        for name, value in task.items()
+    }
     for name in ("parts", "like"):
         if name in task:
             parts = task[name] if name == "parts" else [task[name]]
@@ -54,14 +62,27 @@ class RayEngine:
     """Tasks on Ray. `options` are those of ray.remote: num_cpus, memory, resources ... of one task."""
 
     def __init__(
-        self, address: str | None = None, *, workers: int | None = None, retries: int = RETRIES, options: dict[str, Any] | None = None
+        self,
+        address: str | None = None,
+        *,
+        workers: int | None = None,
+        retries: int = RETRIES,
+        options: dict[str, Any] | None = None,
     ) -> None:
         if workers is not None and workers < 1:
-            raise EncodeError(f'workers={workers}: Ray has one at least; engine="local" with workers=0 works in this process')
-        self.retries, self._workers, self._options = retries, workers, {"num_cpus": 1, **(options or {})}
+            raise EncodeError(
+                f'workers={workers}: Ray has one at least; engine="local" with workers=0 works in'
+                " this process"
+            )
+        self.retries, self._workers, self._options = (
+            retries,
+            workers,
+            {"num_cpus": 1, **(options or {})},
+        )
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        # Else Ray makes an address of 127.0.0.1 that others can reach. It reads this when it is imported.
+        # Else Ray makes an address of 127.0.0.1 that others can reach. It reads this when it is
+        # imported.
         if address is None or "127.0.0.1" in address:
             os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         self._ray = require("ray", extra="ray")
@@ -78,13 +99,20 @@ class RayEngine:
 
     def _check_room(self) -> None:
         """That a node could run a task: Ray itself waits for one that can, for ever."""
-        wanted = {"CPU": self._options.get("num_cpus"), "GPU": self._options.get("num_gpus"), "memory": self._options.get("memory")}
+        wanted = {
+            "CPU": self._options.get("num_cpus"),
+            "GPU": self._options.get("num_gpus"),
+            "memory": self._options.get("memory"),
+        }
         wanted |= self._options.get("resources") or {}
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         for name, amount in wanted.items():
             most = max((node.get(name, 0) for node in nodes), default=0)
             if amount and amount > most:
-                why = f"a task wants {amount:,} of {name}, and no node of the cluster has more than {most:,.0f}"
+                why = (
+                    f"a task wants {amount:,} of {name}, and no node of the cluster has more than"
+                    f" {most:,.0f}"
+                )
                 if self._embedded:
                     raise EncodeError(f"{why}; options= says what a task needs")
                 warnings.warn(f"{why}: it waits until one comes", stacklevel=2)
@@ -93,7 +121,13 @@ class RayEngine:
         """Tasks under way at once: two for each that can run, so that no worker waits for us."""
         if self._workers is not None:
             return self._workers
-        return max(1, 2 * int(self._ray.cluster_resources().get("CPU", 1) / max(0.01, self._options["num_cpus"])))
+        return max(
+            1,
+            2
+            * int(
+                self._ray.cluster_resources().get("CPU", 1) / max(0.01, self._options["num_cpus"])
+            ),
+        )
 
     def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early cancels what is under way."""
@@ -110,11 +144,17 @@ class RayEngine:
                 if not under_way:
                     return
                 # Of many tasks, many at once: each wait goes over all of them.
-                ready, _ = ray.wait(list(under_way), num_returns=max(1, len(under_way) // 64), timeout=5)
+                ready, _ = ray.wait(
+                    list(under_way), num_returns=max(1, len(under_way) // 64), timeout=5
+                )
                 for ref in ready:
                     task, attempts = under_way.pop(ref)
                     found = self._got(ref, task)
-                    if found.error is not None and errors_as_json.passing(found.error) and attempts <= self.retries:
+                    if (
+                        found.error is not None
+                        and errors_as_json.passing(found.error)
+                        and attempts <= self.retries
+                    ):
                         under_way[asked.remote(_from_here(task), *shared)] = task, attempts + 1
                     else:
                         yield found._replace(attempts=attempts)
@@ -130,7 +170,13 @@ class RayEngine:
         except self._ray.exceptions.RayError as error:
             path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            return Outcome(task, None, TensorwireError(f"Ray gave the task up after {self.retries + 1} tries: {why:.300}", path=path))
+            return Outcome(
+                task,
+                None,
+                TensorwireError(
+                    f"Ray gave the task up after {self.retries + 1} tries: {why:.300}", path=path
+                ),
+            )
         return outcome(task, found)
 
     def close(self) -> None:

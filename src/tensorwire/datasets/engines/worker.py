@@ -1,9 +1,10 @@
-"""A worker process of the local engine: specs and tasks in on standard input, answers out on standard output, each a line of JSON.
+"""A worker process of the local engine: specs and tasks in on standard input, answers out on
+standard output, each a line of JSON.
 
 While it works it says now and then how far it is: {"so_far": [share, records, bytes]}.
 
-It ends when its input does, in the middle of a task too: then whoever started it is gone. What it was writing is a temporary file, which
-the next run sweeps away.
+It ends when its input does, in the middle of a task too: then whoever started it is gone. What it
+was writing is a temporary file, which the next run sweeps away.
 """
 
 from __future__ import annotations
@@ -39,12 +40,16 @@ def _listen(source: IO[bytes], tasks: queue.Queue[bytes]) -> None:
 
 
 def answer(task: dict[str, Any], spec: Spec, tell: Tell | None = None) -> dict[str, Any]:
-    """What came of a task, as JSON. `tell` is told how far it is; see `tensorwire.datasets.task.run`."""
+    """What came of a task, as JSON. `tell` is told how far it is; see
+    `tensorwire.datasets.task.run`.
+    """
     try:
         return {"report": _task.run(task, spec, tell)}
     except Exception as error:
         found = errors_as_json.packed(error)
-        found.setdefault("path", next((part["path"] for part in task.get("parts", ())), task.get("path")))
+        found.setdefault(
+            "path", next((part["path"] for part in task.get("parts", ())), task.get("path"))
+        )
         return {"error": found}
 
 
@@ -84,8 +89,8 @@ def main() -> None:
 
 
 def _moved(folder: str | None) -> dict[str, Any] | None:
-    """Goes to the folder that the paths of tasks start from. If it cannot, that is the answer to all of them: elsewhere they would name
-    other files."""
+    """Goes to the folder that the paths of tasks start from. If it cannot, that is the answer to
+    all of them: elsewhere they would name other files."""
     if folder is None or _is_in(folder):
         return None
     try:
@@ -108,8 +113,11 @@ def _load(names: list[str]) -> None:
 
 
 def nursery(control: int) -> None:
-    """Loads what workers need, and becomes one as often as it is asked to. Requests come over a socket, a copy's pipes with them."""
-    warnings.simplefilter("ignore", DeprecationWarning)  # of copies of a process with threads; see _is_alone
+    """Loads what workers need, and becomes one as often as it is asked to. Requests come over a
+    socket, a copy's pipes with them.
+    """
+    # of copies of a process with threads; see _is_alone
+    warnings.simplefilter("ignore", DeprecationWarning)
     channel = socket.socket(fileno=control)
     copies: set[int] = set()
     while True:
@@ -123,7 +131,8 @@ def nursery(control: int) -> None:
         elif "wait" in asked:
             status = _waited(asked["wait"])
             copies.discard(asked["wait"])
-            with contextlib.suppress(OSError):  # whoever asked is gone, which the next request shows
+            # whoever asked is gone, which the next request shows
+            with contextlib.suppress(OSError):
                 channel.send(json.dumps(status).encode())
         elif _is_alone():
             copies.add(_copied(channel, *pipes))
@@ -143,10 +152,14 @@ def _request(channel: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def _is_alone() -> bool:
-    """Whether this process has no threads, which a copy would lose in the middle of something. jemalloc's own, which pyarrow brings, is
-    made for that."""
+    """Whether this process has no threads, which a copy would lose in the middle of something.
+    jemalloc's own, which pyarrow brings, is made for that."""
     tasks = "/proc/self/task"
-    names = {Path(tasks, number, "comm").read_text().strip() for number in os.listdir(tasks) if int(number) != os.getpid()}
+    names = {
+        Path(tasks, number, "comm").read_text().strip()
+        for number in os.listdir(tasks)
+        if int(number) != os.getpid()
+    }
     return names <= {"jemalloc_bg_thd"}
 
 

@@ -1,13 +1,15 @@
-"""`convert`: any tensor file to any other, one tensor after the other, with names, dtypes and choice as asked for.
+"""`convert`: any tensor file to any other, one tensor after the other, with names, dtypes and
+choice as asked for.
 
     rules       names: sed's rules, patterns, sizes
     parts       what is written of one tensor, known before it is read
     plan        the new spec and all its parts
-    safetensors npz sharded writing   the formats that are written as the tensors come, and the others
+    safetensors npz sharded writing   the formats that are written as the tensors come, and the
+                                      others
     report      what was done
 
-safetensors, npz and checkpoints are written as they are read, so the largest tensor is what is in memory. The other formats need the
-whole value first.
+safetensors, npz and checkpoints are written as they are read, so the largest tensor is what is in
+memory. The other formats need the whole value first.
 """
 
 from __future__ import annotations
@@ -55,13 +57,16 @@ def convert(
     limits: Limits | None = None,
     **options: Any,
 ) -> Report:
-    """Writes the tensors of one file to another, of any format: what `tw.open` reads to what `to`, or the name of `dst`, asks for.
+    """Writes the tensors of one file to another, of any format: what `tw.open` reads to what `to`,
+    or the name of `dst`, asks for.
 
-    Tensors are taken one after the other, so the largest must fit into memory, and not the model (docs/conversion.md says where not).
-    `rename` has rules like sed's (`"s/^model\\\\.//"`, several in a list) or a dict of names. `dtype` casts floats (`"bfloat16"`), or
-    by pattern (`{"*.weight": "float16"}`); integers only where a tensor is named. `include` and `exclude` are patterns of names.
-    `shard_size="5GB"` writes safetensors in several files with an index, as the hubs have them. `quantize`, `compression` and what else
-    `tw.save` takes for the format are passed on. Nothing is visible before all is written; `overwrite` allows to replace what is there.
+    Tensors are taken one after the other, so the largest must fit into memory, and not the model
+    (docs/conversion.md says where not). `rename` has rules like sed's (`"s/^model\\\\.//"`, several
+    in a list) or a dict of names. `dtype` casts floats (`"bfloat16"`), or by pattern (`{"*.weight":
+    "float16"}`); integers only where a tensor is named. `include` and `exclude` are patterns of
+    names. `shard_size="5GB"` writes safetensors in several files with an index, as the hubs have
+    them. `quantize`, `compression` and what else `tw.save` takes for the format are passed on.
+    Nothing is visible before all is written; `overwrite` allows to replace what is there.
 
     >>> import tempfile, numpy as np
     >>> import tensorwire as tw
@@ -69,14 +74,17 @@ def convert(
     ...     tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32), "model.step": np.int64(3)})
     ...     report = convert(f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model\\\\.//", dtype="bfloat16")
     ...     [str(entry) for entry in report.entries]
-    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8 bytes  (was model.step)']
+    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8
+         bytes  (was model.step)']
     """
     start, target = time.perf_counter(), os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
     if isinstance(src, (str, os.PathLike)) and is_record_file(src, format):
         raise SchemaError(
-            "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save its columns", path=os.fspath(src)
+            "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save"
+            " its columns",
+            path=os.fspath(src),
         )
 
     def write(path: str, durable: bool) -> Report:
@@ -103,7 +111,9 @@ def convert(
         except EncodeError as error:
             raise error.add(path=target, format=way.format) from None
         except TensorwireError as error:
-            raise error.add(path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None) from None
+            raise error.add(
+                path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None
+            ) from None
 
     return _uploaded(target, write, overwrite) if storage.is_url(target) else write(target, durable)
 
@@ -145,12 +155,16 @@ def _upload(members: list[str], index: str, places: dict[str, str]) -> None:
             _copy(path, places[path])
         lost = set(sent) - storage.stats(sent).keys()
         if lost:
-            raise EncodeError("another writer has removed a file of this model; convert it again", path=storage.shown(min(lost)))
+            raise EncodeError(
+                "another writer has removed a file of this model; convert it again",
+                path=storage.shown(min(lost)),
+            )
         _copy(index, places[index])
     except BaseException:
         if sent and not _is_copy(index, places[index]):
             for place in sent:
-                with contextlib.suppress(OSError, TensorwireError):  # the first error is the one to report
+                # the first error is the one to report
+                with contextlib.suppress(OSError, TensorwireError):
                     storage.delete(place)
         raise
 
@@ -164,7 +178,9 @@ def _is_copy(path: str, place: str) -> bool:
     """Whether an upload that failed has succeeded after all; if nobody can say, it may have."""
     try:
         with open(path, "rb") as file:
-            return storage.stat(place) is not None and bytes(storage.read_whole(place)) == file.read()
+            return (
+                storage.stat(place) is not None and bytes(storage.read_whole(place)) == file.read()
+            )
     except (OSError, TensorwireError):
         return True
 
@@ -186,6 +202,8 @@ def _check_paths(file: lazy.File, work: writing.Work, overwrite: bool) -> None:
     read = writing.files_of(file)
     for path in [*work.paths, *work.stale()]:
         if any(os.path.exists(path) and os.path.samefile(path, source) for source in read):
-            raise SchemaError("a file cannot be converted to itself; write another one, and rename it", path=path)
+            raise SchemaError(
+                "a file cannot be converted to itself; write another one, and rename it", path=path
+            )
     for path in work.paths:
         storage.check_replaceable(path, overwrite)

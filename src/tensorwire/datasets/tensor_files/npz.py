@@ -1,4 +1,6 @@
-"""npz, written one tensor after the other: each member's header is filled in once its checksum is known."""
+"""npz, written one tensor after the other: each member's header is filled in once its checksum is
+known.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +29,28 @@ TARGET = Target(lambda row: row.name in DESCRS, False)
 _SUFFIX = ".npy"
 
 
-def write(fd: int, plan: Plan, step: Step, compression: str | None = None, level: int | None = None) -> None:
+def write(
+    fd: int, plan: Plan, step: Step, compression: str | None = None, level: int | None = None
+) -> None:
     """The file, through a descriptor that can seek."""
     if compression not in (None, "zlib", "gzip"):
         raise EncodeError(
-            f"npz has deflate, by the name of 'zlib' or 'gzip', and not {compression!r}; safetensors takes any", format=FORMAT
+            f"npz has deflate, by the name of 'zlib' or 'gzip', and not {compression!r};"
+            " safetensors takes any",
+            format=FORMAT,
         )
     spec = plan.spec
     if isinstance(spec, dict) and "bundle" in spec:
-        spec = {key: item for key, item in spec.items() if key != "metadata"}  # they stand beside the spec
+        # they stand beside the spec
+        spec = {key: item for key, item in spec.items() if key != "metadata"}
     names = [stem(name) for name in lowering.names(spec, len(plan.parts))]
     writer = _Writer(fd, compression is not None, level)
     for name, part in zip(names, plan.parts, strict=True):
         writer.add(name, part, step)
     if plan.metadata or not says_it_all(spec, names):
-        ours = {"version": VERSION, "spec": spec} | ({"metadata": plan.metadata} if plan.metadata else {})
+        ours = {"version": VERSION, "spec": spec} | (
+            {"metadata": plan.metadata} if plan.metadata else {}
+        )
         writer.add_text(SPEC, jsontext.write(ours))
     writer.finish()
 
@@ -81,8 +90,14 @@ class _Writer:
     def _member(self, name: str, size: int) -> Member:
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
-            raise EncodeError(f"a name of {len(encoded)} bytes; zip ends at 65535", format=FORMAT, tensor=name[:60])
-        return Member(encoded, STORED, 0, size, size, self._at, 0 if encoded.isascii() else archive.UTF8)
+            raise EncodeError(
+                f"a name of {len(encoded)} bytes; zip ends at 65535",
+                format=FORMAT,
+                tensor=name[:60],
+            )
+        return Member(
+            encoded, STORED, 0, size, size, self._at, 0 if encoded.isascii() else archive.UTF8
+        )
 
     def _packed(self, member: Member, data: list[Any]) -> None:
         """Deflated, unless that makes it smaller by less than 1/64."""

@@ -1,7 +1,9 @@
-"""What is written of one tensor: its node in the new spec, and its parts, whose sizes are known before they are made.
+"""What is written of one tensor: its node in the new spec, and its parts, whose sizes are known
+before they are made.
 
-Dense tensors are read, cast and written in blocks where the file has no checksum of them; else whole, since only so it can be checked.
-Other kinds are read twice, one tensor at a time: first for the sizes of their parts, then to be written.
+Dense tensors are read, cast and written in blocks where the file has no checksum of them; else
+whole, since only so it can be checked. Other kinds are read twice, one tensor at a time: first for
+the sizes of their parts, then to be written.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Change(NamedTuple):
 
     dtype: str | None = None
     named: bool = False
-    """Whether the tensor was named for the dtype; a pattern casts floats only to floats, and integers to integers."""
+    """Whether the tensor was named for the dtype; a pattern casts floats only to floats, and
+    integers to integers.
+    """
     scheme: str | None = None
     """To be quantized by."""
     axis: int | None = None
@@ -90,7 +94,9 @@ class Converted(NamedTuple):
 
 
 class Held:
-    """The parts of the tensor that was made last: they are often written one after the other. No more than one tensor is held."""
+    """The parts of the tensor that was made last: they are often written one after the other. No
+    more than one tensor is held.
+    """
 
     def __init__(self) -> None:
         self._name: str | None = None
@@ -117,7 +123,9 @@ class Leaf(NamedTuple):
     budget: Budget
 
     def array(self, rows: Rows = None) -> Array:
-        """A dense tensor, or some rows of it. One tensor is in memory at a time, so each read has a budget of its own."""
+        """A dense tensor, or some rows of it. One tensor is in memory at a time, so each read has a
+        budget of its own.
+        """
         self.budget.start()
         array: Array = lowering.lift(self.node, [self.parts[0].read(rows)])
         return array
@@ -142,11 +150,15 @@ def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
         array = leaf.array()
         return array if node == {} else stored(array)
 
-    return Converted(node, [Out(*kept, chunks, None if goal is not row else whole)], goal.name, row.name)
+    return Converted(
+        node, [Out(*kept, chunks, None if goal is not row else whole)], goal.name, row.name
+    )
 
 
 def blocks(leaf: Leaf) -> Iterator[Array]:
-    """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a checksum to be checked."""
+    """A dense tensor as arrays that follow each other; in memory a block at a time, unless it has a
+    checksum to be checked.
+    """
     part, shape = leaf.parts[0], leaf.parts[0].shape
     by_rows = isinstance(part, (StoredPart, BitsPart)) and not part.checksum
     if not by_rows or not shape or part.nbytes <= BLOCK:
@@ -173,14 +185,17 @@ def _dense_row(leaf: Leaf) -> dtypes.DType | None:
     if kind not in (None, "dtype") or part.dtype in ("bytes", "text"):
         return None
     row = dtypes.BY_NAME[leaf.node["dtype"] if kind else part.dtype]
-    return dtypes.of(row.numpy) if row.reading_only else row  # TensorFlow's quantized types are the integers that they are
+    # TensorFlow's quantized types are the integers that they are
+    return dtypes.of(row.numpy) if row.reading_only else row
 
 
 def _shape(leaf: Leaf, row: dtypes.DType) -> tuple[int, ...]:
     return leaf.parts[0].shape[:-1] if leaf.node and row.numpy.kind == "c" else leaf.parts[0].shape
 
 
-def _form(row: dtypes.DType, shape: tuple[int, ...], target: Target) -> tuple[Any, tuple[str, tuple[int, ...]]]:
+def _form(
+    row: dtypes.DType, shape: tuple[int, ...], target: Target
+) -> tuple[Any, tuple[str, tuple[int, ...]]]:
     """The node of a dense tensor, and the dtype and shape of its part."""
     if target.holds(row):
         return {}, (row.name, shape)
@@ -213,26 +228,41 @@ def cast(array: Array, goal: dtypes.DType, name: str) -> Array:
     dtype('float16')
     """
     if array.dtype.kind == "c" and goal.numpy.kind != "c":
-        raise EncodeError(f"{array.dtype} has an imaginary part, and {goal.name} has no room for it", tensor=name)
+        raise EncodeError(
+            f"{array.dtype} has an imaginary part, and {goal.name} has no room for it", tensor=name
+        )
     with np.errstate(all="ignore"):
         made = array.astype(goal.numpy)
-        if _family(goal) == "float" or goal.numpy.kind == "c" or np.array_equal(made.astype(array.dtype), array):
+        if (
+            _family(goal) == "float"
+            or goal.numpy.kind == "c"
+            or np.array_equal(made.astype(array.dtype), array)
+        ):
             return made
-    raise EncodeError(f"numbers that {goal.name} cannot hold; only floats may lose digits in a cast", tensor=name)
+    raise EncodeError(
+        f"numbers that {goal.name} cannot hold; only floats may lose digits in a cast", tensor=name
+    )
 
 
 def _is_to_quantize(row: dtypes.DType, change: Change) -> bool:
     """Only floats are, and nothing is saved by a cast to what it is already."""
     if change.scheme is None or row.name not in FLOATS:
         return False
-    return change.scheme not in SCHEMES or SCHEMES[change.scheme].affine or SCHEMES[change.scheme].dtype != row.numpy
+    return (
+        change.scheme not in SCHEMES
+        or SCHEMES[change.scheme].affine
+        or SCHEMES[change.scheme].dtype != row.numpy
+    )
 
 
-def _quantized(leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target, change: Change) -> Converted:
+def _quantized(
+    leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target, change: Change
+) -> Converted:
     """A dense tensor to be stored in fewer bits: the sizes of its parts follow from its shape."""
     shape = _shape(leaf, row)
     axis = change.axis if len(shape) > 1 else None
-    pattern = quantize(np.zeros((0,) * len(shape), goal.numpy), change.scheme or "", axis)  # which says what is wrong, if anything is
+    # which says what is wrong, if anything is
+    pattern = quantize(np.zeros((0,) * len(shape), goal.numpy), change.scheme or "", axis)
     inner, kept = _form(dtypes.of(pattern.codes.dtype), shape, target)
     node: dict[str, Any] = {"quantized": inner, "scheme": pattern.scheme, "dtype": goal.name}
     kinds = [kept]
@@ -243,7 +273,9 @@ def _quantized(leaf: Leaf, row: dtypes.DType, goal: dtypes.DType, target: Target
 
     def make() -> Quantized:
         array = leaf.array()
-        return quantize(cast(array, goal, leaf.name) if goal is not row else array, pattern.scheme, axis)
+        return quantize(
+            cast(array, goal, leaf.name) if goal is not row else array, pattern.scheme, axis
+        )
 
     return Converted(node, _outs(kinds, make, target, leaf), goal.name, row.name)
 
@@ -259,23 +291,36 @@ def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
         if isinstance(inner, Strings):
             was[:] = now[:] = ["text" if inner.text else "bytes"]
             return value
-        row = dtypes.named(inner.original) if isinstance(inner, Quantized) else dtypes.of(inner.dtype)
+        row = (
+            dtypes.named(inner.original) if isinstance(inner, Quantized) else dtypes.of(inner.dtype)
+        )
         goal = cast_to(row, change, leaf.name)
         was[:], now[:] = [row.name], [goal.name]
         if goal is not row:
-            inner = cast(dequantize(inner) if isinstance(inner, Quantized) else inner, goal, leaf.name)
+            inner = cast(
+                dequantize(inner) if isinstance(inner, Quantized) else inner, goal, leaf.name
+            )
         if not isinstance(inner, Quantized) and _is_to_quantize(goal, change):
             inner = quantize(inner, change.scheme or "")
         if isinstance(value, Sparse):
             return trusted(Sparse, value.indices, inner, value.dense_shape)
-        return trusted(Ragged, inner, value.row_splits, value.uniform) if isinstance(value, Ragged) else inner
+        return (
+            trusted(Ragged, inner, value.row_splits, value.uniform)
+            if isinstance(value, Ragged)
+            else inner
+        )
 
     lowered = lowering.lower(make(), holds=target.holds, strings=target.strings)
-    kinds = [(STRINGS if isinstance(part, Strings) else dtypes.of(part.dtype).name, part.shape) for part in lowered.parts]
+    kinds = [
+        (STRINGS if isinstance(part, Strings) else dtypes.of(part.dtype).name, part.shape)
+        for part in lowered.parts
+    ]
     return Converted(lowered.spec, _outs(kinds, make, target, leaf), now[0], was[0])
 
 
-def _outs(kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], target: Target, leaf: Leaf) -> list[Out]:
+def _outs(
+    kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], target: Target, leaf: Leaf
+) -> list[Out]:
     """The parts of a tensor that is made whole."""
 
     def parts() -> list[Any]:
@@ -289,7 +334,10 @@ def _outs(kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], tar
         found = leaf.held.take(leaf.name, number, parts)
         said = STRINGS if isinstance(found, Strings) else dtypes.of(found.dtype).name
         if (said, found.shape) != (dtype, shape):
-            why = f"it was {dtype} {list(shape)} and is {said} {list(found.shape)}: the file changes while it is read"
+            why = (
+                f"it was {dtype} {list(shape)} and is {said} {list(found.shape)}: the file changes"
+                " while it is read"
+            )
             raise DecodeError(why, tensor=leaf.name)
         return found
 
@@ -297,4 +345,7 @@ def _outs(kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], tar
         found = whole(number)
         yield from (found,) if isinstance(found, Strings) else sliced(found)
 
-    return [Out(*kind, partial(chunks, number), partial(whole, number)) for number, kind in enumerate(kinds)]
+    return [
+        Out(*kind, partial(chunks, number), partial(whole, number))
+        for number, kind in enumerate(kinds)
+    ]

@@ -1,7 +1,9 @@
-"""What a conversion will do, known before anything is written: the new spec, and each tensor's name, dtype, shape and parts.
+"""What a conversion will do, known before anything is written: the new spec, and each tensor's
+name, dtype, shape and parts.
 
-The value keeps its structure: a dict stays a dict, a Bundle a Bundle, nested values stay nested, and tied tensors tied. Names that are
-changed or left out are those of tensors ("layers/2/kernel"), so then a nested value becomes a flat dict of them.
+The value keeps its structure: a dict stays a dict, a Bundle a Bundle, nested values stay nested,
+and tied tensors tied. Names that are changed or left out are those of tensors ("layers/2/kernel"),
+so then a nested value becomes a flat dict of them.
 """
 
 from __future__ import annotations
@@ -32,12 +34,17 @@ class Entry(NamedTuple):
     was: str
     shape: tuple[int | None, ...]
     nbytes: int
-    """Of its parts in the new file, before compression; strings count what they take in the old one."""
+    """Of its parts in the new file, before compression; strings count what they take in the old
+    one.
+    """
 
     def __str__(self) -> str:
         renamed = f"  (was {self.source})" if self.source != self.name else ""
         cast = f" (was {self.was})" if self.was != self.dtype else ""
-        return f"{self.name}  {self.kind}  {self.dtype}{cast} ({', '.join(map(str, self.shape))})  {self.nbytes:,} bytes{renamed}"
+        return (
+            f"{self.name}  {self.kind}  {self.dtype}{cast} ({', '.join(map(str, self.shape))}) "
+            f" {self.nbytes:,} bytes{renamed}"
+        )
 
 
 class Plan(NamedTuple):
@@ -60,7 +67,9 @@ def make(
     exclude: Any = None,
     ties: bool = True,
 ) -> Plan:
-    """Looks at every tensor, and reads only those whose sizes it cannot know. Without `ties` tied tensors are written each by itself."""
+    """Looks at every tensor, and reads only those whose sizes it cannot know. Without `ties` tied
+    tensors are written each by itself.
+    """
     tree = tree_of(container)
     items = list(tree_items(container, tree))
     tensors = [item.name for item in items if item.at is not None]
@@ -69,21 +78,36 @@ def make(
         raise SchemaError(f"include= and exclude= leave none of {len(tensors)} tensors")
     names = rename_rules.renamed(kept, rename)
     work = _Work(
-        container, target, rename_rules.Asked(dtype, tensors, "dtype"), rename_rules.Asked(quantize, tensors, "quantize"), axis, ties
+        container,
+        target,
+        rename_rules.Asked(dtype, tensors, "dtype"),
+        rename_rules.Asked(quantize, tensors, "quantize"),
+        axis,
+        ties,
     )
     chosen = [item for item in items if item.name in names]
     if len(chosen) == len(items) and all(old == new for old, new in names.items()):
         nodes = iter([work.add(item, item.name) for item in chosen])
         spec = _rebuilt(tree, nodes)
     else:
-        spec = _flat(tree, {names[item.name]: work.add(item, names[item.name]) for item in chosen}, names)
+        spec = _flat(
+            tree, {names[item.name]: work.add(item, names[item.name]) for item in chosen}, names
+        )
     if quantize is not None and tensors and not work.quantized:
         raise SchemaError("there is nothing to quantize: no tensor of floats; leave quantize= out")
     return Plan(spec, work.parts, work.entries, metadata)
 
 
 class _Work:
-    def __init__(self, container: Container, target: Target, dtype: Any, quantize: Any, axis: int | None, ties: bool) -> None:
+    def __init__(
+        self,
+        container: Container,
+        target: Target,
+        dtype: Any,
+        quantize: Any,
+        axis: int | None,
+        ties: bool,
+    ) -> None:
         self.container, self.target, self.dtype, self.quantize = container, target, dtype, quantize
         self.axis, self.ties = axis, ties
         self.old = container.parts  # which some make when they are asked for
@@ -104,17 +128,28 @@ class _Work:
         dtype, named = self.dtype.of(item.name)
         change = Change(dtype, named, self.quantize.of(item.name)[0], self.axis)
         parts = list(self.old[item.at : item.at + item.size])
-        leaf = Leaf(item.name, item.node, parts, partial(self.container.read, item.name), self._held, self.container.budget)
+        leaf = Leaf(
+            item.name,
+            item.node,
+            parts,
+            partial(self.container.read, item.name),
+            self._held,
+            self.container.budget,
+        )
         key, at = (item.at, change), len(self.parts)
         made = convert(leaf, self.target, change)
         self.quantized = self.quantized or "quantized" in str(made.node)
         if self.ties and item.same and key in self._made:
-            self.entries.append(Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, 0))
+            self.entries.append(
+                Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, 0)
+            )
             return {"same": self._made[key]}
         self._made[key] = at
         self.parts += made.parts
         size = sum(spec.nbytes if part.dtype == "strings" else part.nbytes for part in made.parts)
-        self.entries.append(Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, size))
+        self.entries.append(
+            Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, size)
+        )
         return made.node
 
 
@@ -126,7 +161,10 @@ def _rebuilt(node: Any, leaves: Iterator[Any]) -> Any:
     if kind in ("dict", "bundle"):
         return node | {kind: {key: _rebuilt(item, leaves) for key, item in node[kind].items()}}
     if kind in ("list", "tuple"):
-        items = [_rebuilt(item, leaves) for item in ([{}] * node[kind] if type(node[kind]) is int else node[kind])]
+        items = [
+            _rebuilt(item, leaves)
+            for item in ([{}] * node[kind] if type(node[kind]) is int else node[kind])
+        ]
         return {kind: len(items) if all(item == {} for item in items) else items}
     return next(leaves)
 
@@ -135,6 +173,10 @@ def _flat(tree: Any, nodes: dict[str, Any], names: dict[str, str]) -> Any:
     """A dict of leaves by their names, or a Bundle if it was one."""
     if not isinstance(tree, dict) or "bundle" not in tree:
         return {"dict": nodes}
-    about = {names[name]: texts for name, texts in tree.get("tensor_metadata", {}).items() if name in names}
+    about = {
+        names[name]: texts
+        for name, texts in tree.get("tensor_metadata", {}).items()
+        if name in names
+    }
     rest = {key: texts for key, texts in tree.items() if key == "metadata"}
     return {"bundle": nodes} | rest | ({"tensor_metadata": about} if about else {})

@@ -45,15 +45,25 @@ class Report:
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists."""
         found = asdict(self)
-        found["entries"] = [{**entry._asdict(), "shape": list(entry.shape)} for entry in self.entries]
+        found["entries"] = [
+            {**entry._asdict(), "shape": list(entry.shape)} for entry in self.entries
+        ]
         return {**found, "tensors": self.tensors, "renamed": self.renamed, "cast": self.cast}
 
     def __str__(self) -> str:
         done = "would become" if self.dry_run else "became"
         lines = [f"{self.source or 'bytes'}: {self.format}, {self.bytes_in:,} bytes, {done}"]
         sizes = f"about {self.bytes_out:,}" if self.dry_run else f"{self.bytes_out:,}"
-        lines.append(f"{self.target}: {self.to}, {sizes} bytes" + (f" in {len(self.files)} files" if len(self.files) > 1 else ""))
-        said = [f"{self.tensors:,} tensors", f"{self.renamed:,} renamed", f"{self.cast:,} cast", f"{self.left_out:,} left out"]
+        lines.append(
+            f"{self.target}: {self.to}, {sizes} bytes"
+            + (f" in {len(self.files)} files" if len(self.files) > 1 else "")
+        )
+        said = [
+            f"{self.tensors:,} tensors",
+            f"{self.renamed:,} renamed",
+            f"{self.cast:,} cast",
+            f"{self.left_out:,} left out",
+        ]
         lines.append(f"  {', '.join(said)}" + ("" if self.dry_run else f", {self.seconds:.2f} s"))
         if self.dry_run:
             lines += [f"  {entry}" for entry in self.entries]

@@ -1,7 +1,9 @@
-"""safetensors, written one tensor after the other: the header can be written first, since all sizes are known.
+"""safetensors, written one tensor after the other: the header can be written first, since all sizes
+are known.
 
-What the header cannot know before (checksums, and the sizes of tensors that are compressed each alone) needs the data first: they wait in
-a temporary file without a name, in the folder of the target.
+What the header cannot know before (checksums, and the sizes of tensors that are compressed each
+alone) needs the data first: they wait in a temporary file without a name, in the folder of the
+target.
 """
 
 from __future__ import annotations
@@ -29,13 +31,16 @@ from .plan import Plan, Step
 TARGET = Target(lambda row: row.safetensors is not None, False)
 
 
-def chunks(plan: Plan, step: Step, folder: str, checksum: bool = False, packing: Packing | None = None) -> Iterator[Any]:
+def chunks(
+    plan: Plan, step: Step, folder: str, checksum: bool = False, packing: Packing | None = None
+) -> Iterator[Any]:
     """The bytes of the file. Whoever takes them writes each before the next is made."""
     spec, texts = plan.spec, dict(plan.metadata)
     if KEY in texts:
         raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
     if isinstance(spec, dict) and "bundle" in spec:
-        spec = {key: item for key, item in spec.items() if key != "metadata"}  # they stand in the format's own place
+        # they stand in the format's own place
+        spec = {key: item for key, item in spec.items() if key != "metadata"}
     names = lowering.names(spec, len(plan.parts))
     if not checksum and packing is None:
         yield from _straight(spec, names, plan.parts, texts, step)
@@ -50,14 +55,18 @@ def chunks(plan: Plan, step: Step, folder: str, checksum: bool = False, packing:
             spec = {"packed": spec, "parts": entries}
         order = _order([one.like for one in waiting])
         sums = [waiting[i].crc for i in order] if checksum else None
-        yield _header(spec, [names[i] for i in order], [waiting[i].like for i in order], texts, sums)
+        yield _header(
+            spec, [names[i] for i in order], [waiting[i].like for i in order], texts, sums
+        )
         for i in order:
             spool.seek(waiting[i].at)
             for start in range(0, waiting[i].like.nbytes, BLOCK):
                 yield spool.read(min(BLOCK, waiting[i].like.nbytes - start))
 
 
-def _straight(spec: Any, names: list[str], parts: list[Out], texts: dict[str, str], step: Step) -> Iterator[Any]:
+def _straight(
+    spec: Any, names: list[str], parts: list[Out], texts: dict[str, str], step: Step
+) -> Iterator[Any]:
     empty = [part.empty() for part in parts]
     order = _order(empty)
     yield _header(spec, [names[i] for i in order], [empty[i] for i in order], texts, None)
@@ -75,11 +84,16 @@ def _order(parts: list[Any]) -> list[int]:
     return sorted(range(len(parts)), key=lambda i: -parts[i].dtype.itemsize)
 
 
-def _header(spec: Any, names: list[str], parts: list[Any], texts: dict[str, str], sums: list[int] | None) -> bytes:
+def _header(
+    spec: Any, names: list[str], parts: list[Any], texts: dict[str, str], sums: list[int] | None
+) -> bytes:
     ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
     head = headers.write(names, parts, texts, ours, sums)
     if len(head) - 8 > DEFAULT.safetensors_header:
-        raise EncodeError(f"a header of {len(head)} bytes; readers stop at {DEFAULT.safetensors_header}", format=FORMAT)
+        raise EncodeError(
+            f"a header of {len(head)} bytes; readers stop at {DEFAULT.safetensors_header}",
+            format=FORMAT,
+        )
     return head
 
 
@@ -90,7 +104,9 @@ class _Waiting(NamedTuple):
     crc: int
 
 
-def _spooled(spool: Any, name: str, part: Out, packing: Packing | None, step: Step) -> tuple[_Waiting, dict[str, Any] | None]:
+def _spooled(
+    spool: Any, name: str, part: Out, packing: Packing | None, step: Step
+) -> tuple[_Waiting, dict[str, Any] | None]:
     """Writes one part to where it waits; what the spec says of it, if it is packed."""
     at, crc = spool.tell(), 0
     if packing is not None and part.nbytes > SMALL:

@@ -1,13 +1,15 @@
 """A model in several safetensors files with an index, as the Hugging Face hub has them.
 
-    model-00001-of-00002.safetensors   model-00002-of-00002.safetensors   model.safetensors.index.json
+    model-00001-of-00002.safetensors   model-00002-of-00002.safetensors
+                                       model.safetensors.index.json
 
-Tensors stay in their order; a new file begins where the next tensor would make it larger than asked for, and a tensor that is larger than
-that has a file of its own. A model that fits one file is `model.safetensors`, without an index. All appear at the end, the index last.
+Tensors stay in their order; a new file begins where the next tensor would make it larger than asked
+for, and a tensor that is larger than that has a file of its own. A model that fits one file is
+`model.safetensors`, without an index. All appear at the end, the index last.
 
-A model that replaces another never reuses the names of its files: where those of the hub are
-taken, the next free number tells the
-generations apart (`model-g1-00001-of-00002.safetensors`). Readers follow the index, so a crash leaves the old model or the new one.
+A model that replaces another never reuses the names of its files: where those of the hub are taken,
+the next free number tells the generations apart (`model-g1-00001-of-00002.safetensors`). Readers
+follow the index, so a crash leaves the old model or the new one.
 """
 
 from __future__ import annotations
@@ -64,15 +66,27 @@ def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layo
         raise EncodeError("shards are safetensors files: call it NAME.safetensors", path=path)
     names = lowering.names(_plain(plan), len(plan.parts))
     groups = _groups(list(zip(names, plan.parts, strict=True)), most)
-    texts = _FORMAT | {key: text for key, text in plan.metadata.items() if key not in ("total_size", "total_parameters")}
+    texts = _FORMAT | {
+        key: text
+        for key, text in plan.metadata.items()
+        if key not in ("total_size", "total_parameters")
+    }
     size = sum(part.nbytes for part in plan.parts)
     if len(groups) <= 1 and not is_index(path):
         return Layout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
     endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
     bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))
-    base = next(base for base in bases if not any(os.path.basename(base + ending) in taken for ending in endings))
-    files = [_shard(base + ending, group, texts) for ending, group in zip(endings, groups, strict=True)]
-    weights = {name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]}
+    base = next(
+        base
+        for base in bases
+        if not any(os.path.basename(base + ending) in taken for ending in endings)
+    )
+    files = [
+        _shard(base + ending, group, texts) for ending, group in zip(endings, groups, strict=True)
+    ]
+    weights = {
+        name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]
+    }
     return Layout(files, f"{stem}{sharded.SUFFIX}", weights, size)
 
 
@@ -83,12 +97,15 @@ def _stem(path: str) -> str:
 def shards_of(path: str) -> list[str]:
     """The files beside `path`, a path or URL, that are shards of this model, of any generation."""
     folder, slash, stem = _stem(path).rpartition("/")
-    shard = re.compile(re.escape(stem) + r"(-g[0-9]+)?-\d{5,}-of-\d{5,}" + re.escape(SUFFIX), re.ASCII)
+    shard = re.compile(
+        re.escape(stem) + r"(-g[0-9]+)?-\d{5,}-of-\d{5,}" + re.escape(SUFFIX), re.ASCII
+    )
     names = storage.names_within(folder + slash, "")
     found = []
     for name in sorted(names):
         match = shard.fullmatch(name)
-        if match and not (match[1] and f"{stem}{match[1]}{sharded.SUFFIX}" in names):  # a model of its own
+        # a model of its own
+        if match and not (match[1] and f"{stem}{match[1]}{sharded.SUFFIX}" in names):
             found.append(f"{folder}{slash}{name}")
     return found
 
@@ -98,12 +115,18 @@ def _plain(plan: Plan) -> Any:
     spec = plan.spec if isinstance(plan.spec, dict) else {}
     inner = spec.get("dict", spec.get("bundle"))
     if not isinstance(inner, dict):
-        raise EncodeError("shards hold tensors by name: a dict of dense tensors, and not another value; leave shard_size= out")
+        raise EncodeError(
+            "shards hold tensors by name: a dict of dense tensors, and not another value; leave"
+            " shard_size= out"
+        )
     for name, node in inner.items():
         if node != {}:
             what = next(iter(node)) if isinstance(node, dict) else "a value of Python's"
             what = f"of {node['dtype']}" if what == "dtype" else what
-            raise EncodeError(f"shards hold plain dense tensors, and this one is {what}; leave shard_size= out", tensor=name)
+            raise EncodeError(
+                f"shards hold plain dense tensors, and this one is {what}; leave shard_size= out",
+                tensor=name,
+            )
     return {"dict": inner}
 
 
@@ -125,7 +148,10 @@ def _groups(parts: list[tuple[str, Out]], most: int) -> list[list[tuple[str, Out
 
 
 def _shard(path: str, group: list[tuple[str, Out]], texts: dict[str, str]) -> Shard:
-    return Shard(path, Plan({"dict": {name: {} for name, _ in group}}, [part for _, part in group], [], texts))
+    return Shard(
+        path,
+        Plan({"dict": {name: {} for name, _ in group}}, [part for _, part in group], [], texts),
+    )
 
 
 def write(

@@ -48,7 +48,13 @@ class Way(NamedTuple):
         return self.shard_size is None and self.format != "checkpoint"
 
 
-def way(path: str, to: str | None, compression: str | None, shard_size: str | int | None, options: dict[str, Any]) -> Way:
+def way(
+    path: str,
+    to: str | None,
+    compression: str | None,
+    shard_size: str | int | None,
+    options: dict[str, Any],
+) -> Way:
     """The format that is asked for, and whether it can have what else is."""
     name = to or _named(path)
     if name in FORMATS and not FORMATS[name].writes:
@@ -58,7 +64,9 @@ def way(path: str, to: str | None, compression: str | None, shard_size: str | in
         raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
     sharding = shard_size is not None or sharded.is_index(path)
     if sharding and name != "safetensors":
-        raise EncodeError("only safetensors is written in shards; leave shard_size= out", format=name, path=path)
+        raise EncodeError(
+            "only safetensors is written in shards; leave shard_size= out", format=name, path=path
+        )
     said = dict(options) if compression is None else {**options, "compression": compression}
     if not sharding and name != "checkpoint":
         said = api.as_named(path, name, said)
@@ -66,15 +74,27 @@ def way(path: str, to: str | None, compression: str | None, shard_size: str | in
     packing = {key: said.get(key, empty) for key, empty in _PACKING.items()}
     own, stream = api.compressing(name, **packing)
     if sharding and (own or stream):
-        raise EncodeError("the hubs' files are not compressed; leave compression= and shuffle= out, or shard_size=", path=path)
+        raise EncodeError(
+            "the hubs' files are not compressed; leave compression= and shuffle= out, or"
+            " shard_size=",
+            path=path,
+        )
     if name == "checkpoint" and (strange := said.keys() - {"graph"}):
-        raise TypeError(f"a checkpoint is converted to without {sorted(strange)[0]}=; tw.save may have it")
+        raise TypeError(
+            f"a checkpoint is converted to without {sorted(strange)[0]}=; tw.save may have it"
+        )
     codec(name, rest | own)  # which knows its options
     size = rename_rules.size(HUB if shard_size is None else shard_size) if sharding else None
     return Way(name, _target(name), said, rest | own, stream, size)
 
 
-_PACKING: dict[str, Any] = {"compression": None, "level": None, "threads": None, "per_tensor": False, "shuffle": False}
+_PACKING: dict[str, Any] = {
+    "compression": None,
+    "level": None,
+    "threads": None,
+    "per_tensor": False,
+    "shuffle": False,
+}
 
 
 def _named(path: str) -> str:
@@ -112,11 +132,19 @@ class Work:
 
         `place` is where the files go in the end, which is a URL if they are uploaded from `path`.
         """
-        self._way, self._plan, self._path, self._told, self._durable = way, plan, path, told, durable
+        self._way, self._plan, self._path, self._told, self._durable = (
+            way,
+            plan,
+            path,
+            told,
+            durable,
+        )
         self._place, self._overwrite = place, overwrite
         self._layout = None
         if way.shard_size is not None:
-            taken = storage.names_within("".join(place.rpartition("/")[:2]), "") if overwrite else set()
+            taken = (
+                storage.names_within("".join(place.rpartition("/")[:2]), "") if overwrite else set()
+            )
             self._layout = sharded.layout(path, plan, way.shard_size, taken)
         self.paths = [path] if self._layout is None else self._layout.paths
         if way.format == "checkpoint":
@@ -124,18 +152,29 @@ class Work:
 
     def stale(self) -> list[str]:
         """The shards at `place` that the new files replace, if they may."""
-        return stale(self._place, self._way.format, self.paths) if self._overwrite and self._layout else []
+        return (
+            stale(self._place, self._way.format, self.paths)
+            if self._overwrite and self._layout
+            else []
+        )
 
     def write(self, step: Step) -> None:
         way, plan = self._way, self._plan
         if self._layout is not None:
-            sharded.write(self._layout, lambda fd, one: self._put(fd, self._safetensors(one, step)), self._durable, self.stale)
+            sharded.write(
+                self._layout,
+                lambda fd, one: self._put(fd, self._safetensors(one, step)),
+                self._durable,
+                self.stale,
+            )
         elif way.format == "safetensors":
             with files.replacing(self._path, self._durable) as fd:
                 self._put(fd, self._safetensors(plan, step))
         elif way.format == "npz":
             with files.replacing(self._path, self._durable) as fd:
-                npz.write(fd, plan, step, **{key: way.own.get(key) for key in ("compression", "level")})
+                npz.write(
+                    fd, plan, step, **{key: way.own.get(key) for key in ("compression", "level")}
+                )
         elif way.format == "checkpoint":
             self._checkpoint(step)
         else:
@@ -143,7 +182,9 @@ class Work:
 
     def _safetensors(self, plan: Plan, step: Step) -> Iterator[Any]:
         folder = os.path.dirname(os.path.realpath(self._path))
-        return safetensors.chunks(plan, step, folder, self._way.own.get("checksum", False), self._way.own.get("packing"))
+        return safetensors.chunks(
+            plan, step, folder, self._way.own.get("checksum", False), self._way.own.get("packing")
+        )
 
     def _put(self, fd: int, chunks: Iterable[Any]) -> None:
         """Each buffer as it comes, compressed if that was asked for."""
@@ -152,14 +193,18 @@ class Work:
                 files.write_vector(fd, [chunk])
                 del chunk  # or it would stay until the next one is read
             return
-        stream = compressions.compressor(self._way.stream, self._way.options.get("level"), self._way.options.get("threads"))
+        stream = compressions.compressor(
+            self._way.stream, self._way.options.get("level"), self._way.options.get("threads")
+        )
         for chunk in chunks:
             files.write_vector(fd, [part for part in stream.write(chunk) if len(part)])
             del chunk
         files.write_vector(fd, [part for part in stream.finish() if len(part)])
 
     def _checkpoint(self, step: Step) -> None:
-        """Tensors by name are what TensorFlow has; the spec says the rest, and is left out where there is none."""
+        """Tensors by name are what TensorFlow has; the spec says the rest, and is left out where
+        there is none.
+        """
         plan, spec = self._plan, self._plan.spec
         inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
         plain = isinstance(inner, dict) and all(node == {} for node in inner.values())
@@ -170,7 +215,11 @@ class Work:
                 writer.add(name, part.read())
                 step(0 if part.dtype == "strings" else part.nbytes, name)
             if plan.metadata or not plain:
-                bare = {key: item for key, item in spec.items() if key != "metadata"} if isinstance(spec, dict) else spec
+                bare = (
+                    {key: item for key, item in spec.items() if key != "metadata"}
+                    if isinstance(spec, dict)
+                    else spec
+                )
                 writer.spec = spec_of(bare, plan.metadata, graph)
         self.paths = writer.paths
 
@@ -183,7 +232,14 @@ class Work:
             step(read[-1].nbytes, entry)
         value = lowering.lift(_alone(plan.spec, way.format), read)
         texts = plan.metadata if FORMATS[way.format].metadata or self._told else {}
-        api.save(self._path, value, way.format, durable=self._durable, metadata=texts or None, **way.options)
+        api.save(
+            self._path,
+            value,
+            way.format,
+            durable=self._durable,
+            metadata=texts or None,
+            **way.options,
+        )
 
 
 def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
@@ -203,7 +259,9 @@ def _with_names(plan: Plan) -> Iterator[tuple[str, Any]]:
 
 
 def _alone(spec: Any, format: str) -> Any:
-    """npy and raw hold one array: a dict of one dense tensor is that tensor to them, and npy knows its name."""
+    """npy and raw hold one array: a dict of one dense tensor is that tensor to them, and npy knows
+    its name.
+    """
     inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
     if format not in ("npy", "raw") or not isinstance(inner, dict) or len(inner) != 1:
         return spec
@@ -212,14 +270,20 @@ def _alone(spec: Any, format: str) -> Any:
         return spec
     if format == "raw":
         return node
-    return {"bundle": {name: node}} | {key: item for key, item in spec.items() if key not in ("dict", "bundle")}
+    return {"bundle": {name: node}} | {
+        key: item for key, item in spec.items() if key not in ("dict", "bundle")
+    }
 
 
 def carried(file: lazy.File) -> dict[str, str]:
     """The metadata that go along: what an index says of its files is not true of others."""
     texts = file.metadata
     if file.path is not None and shards.is_index(file.path):
-        return {key: text for key, text in texts.items() if key not in ("total_size", "total_parameters")}
+        return {
+            key: text
+            for key, text in texts.items()
+            if key not in ("total_size", "total_parameters")
+        }
     return texts
 
 
@@ -227,7 +291,9 @@ def files_of(file: lazy.File) -> list[str]:
     """The files that are read from."""
     if file.path is None:
         return []
-    variables = os.path.join(file.path, "variables", "variables") if os.path.isdir(file.path) else file.path
+    variables = (
+        os.path.join(file.path, "variables", "variables") if os.path.isdir(file.path) else file.path
+    )
     if os.path.exists(index_path(variables)):
         return [index_path(variables)]
     if not os.path.isfile(file.path):
@@ -235,4 +301,7 @@ def files_of(file: lazy.File) -> list[str]:
     if not shards.is_index(file.path):
         return [file.path]
     folder = os.path.dirname(file.path)
-    return [file.path, *(os.path.join(folder, name) for name in set(shards.read_index(file.path)[0].values()))]
+    return [
+        file.path,
+        *(os.path.join(folder, name) for name in set(shards.read_index(file.path)[0].values())),
+    ]

@@ -52,13 +52,20 @@ class Address:
         if model is None and isinstance(url, str):
             said = _said(url)
             url, model, protocol = said["url"], said["model"], protocol or said["protocol"]
-            version, label = (said["version"], said["label"]) if version is None and label is None else (version, label)
+            version, label = (
+                (said["version"], said["label"])
+                if version is None and label is None
+                else (version, label)
+            )
         try:
             scheme = urlsplit(url).scheme if isinstance(url, str) else ""
         except ValueError as error:
             raise EncodeError(f"{url!r:.100} is not a URL: {error}") from None
         if scheme not in SCHEMES:
-            raise EncodeError(f"the server's address {url!r:.100} is no URL that begins with {', '.join(f'{each}://' for each in SCHEMES)}")
+            raise EncodeError(
+                f"the server's address {url!r:.100} is no URL that begins with"
+                f" {', '.join(f'{each}://' for each in SCHEMES)}"
+            )
         protocol = "tensorflow" if protocol is None else protocol
         if protocol not in PROTOCOLS:
             raise EncodeError(f"no protocol {protocol!r}{choices(protocol, PROTOCOLS)}")
@@ -68,14 +75,22 @@ class Address:
             raise EncodeError(f"a model's name is text, not {model!r:.60}; pass model=")
         for text in (model, label, version):
             if isinstance(text, str) and not is_utf8(text):
-                raise EncodeError(f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold")
+                raise EncodeError(
+                    f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold"
+                )
         if version is not None and label is not None:
-            raise EncodeError(f"version={version} and label={label!r} at once; a label stands for a version")
+            raise EncodeError(
+                f"version={version} and label={label!r} at once; a label stands for a version"
+            )
         if version is not None and not _is_version(version, protocol):
             what = "text or a number" if protocol == "kserve" else "a number"
             raise EncodeError(f"a version is {what}, not {version!r:.60}")
         if label is not None and (not isinstance(label, str) or not label or protocol == "kserve"):
-            raise EncodeError(f"no label {label!r:.60}" if protocol == "tensorflow" else "KServe has versions and no labels")
+            raise EncodeError(
+                f"no label {label!r:.60}"
+                if protocol == "tensorflow"
+                else "KServe has versions and no labels"
+            )
         return cls(url, model, version, label, protocol)
 
     @property
@@ -90,7 +105,13 @@ class Address:
         return f"{where}/labels/{quote(self.label, safe='')}" if self.label is not None else where
 
     def __str__(self) -> str:
-        which = f" version {self.version}" if self.version is not None else f" label {self.label!r}" if self.label is not None else ""
+        which = (
+            f" version {self.version}"
+            if self.version is not None
+            else f" label {self.label!r}"
+            if self.label is not None
+            else ""
+        )
         return f"{self.model!r}{which} at {self.url}"
 
 
@@ -127,9 +148,20 @@ def _said(url: str) -> dict[str, Any]:
     scheme, _, rest = url.partition("://")
     if scheme.startswith("grpc") and rest.count("/") == 1:
         server, _, model = rest.partition("/")
-        return {"url": f"{scheme}://{server}", "model": unquote(model) or None, "version": None, "label": None, "protocol": None}
+        return {
+            "url": f"{scheme}://{server}",
+            "model": unquote(model) or None,
+            "version": None,
+            "label": None,
+            "protocol": None,
+        }
     found = _MODEL.fullmatch(url)
-    if found is not None and found["version"] and found["api"] == "v1" and not _NUMBER.fullmatch(found["version"]):
+    if (
+        found is not None
+        and found["version"]
+        and found["api"] == "v1"
+        and not _NUMBER.fullmatch(found["version"])
+    ):
         found = None
     if found is None:
         return {"url": url, "model": None, "version": None, "label": None, "protocol": None}
@@ -137,4 +169,10 @@ def _said(url: str) -> dict[str, Any]:
     if version is not None and _NUMBER.fullmatch(str(version)):
         version = int(version)
     label = unquote(found["label"]) if found["label"] else None
-    return {"url": found["base"], "model": unquote(found["model"]), "version": version, "label": label, "protocol": _APIS[found["api"]]}
+    return {
+        "url": found["base"],
+        "model": unquote(found["model"]),
+        "version": version,
+        "label": label,
+        "protocol": _APIS[found["api"]],
+    }

@@ -22,7 +22,8 @@ HEAVY = 1 << 18
 
 
 class AsyncClient(Base):
-    """`Client` for asyncio: the same arguments, the same methods, each of which is awaited. `async with` closes it.
+    """`Client` for asyncio: the same arguments, the same methods, each of which is awaited. `async
+    with` closes it.
 
     >>> import asyncio
     >>> from tensorwire.serving import MockTransport, Signature
@@ -48,14 +49,30 @@ class AsyncClient(Base):
     ) -> dict[str, Any]:
         """As `Client` does."""
         end = self._deadline(deadline)
-        talk = self._conversation.predict(inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast)
+        talk = self._conversation.predict(
+            inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast
+        )
         return self._converted(await self._drive(talk, end, _weight(inputs)), to)
 
-    async def classify(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+    async def classify(
+        self,
+        examples: Any,
+        *,
+        context: Any = None,
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """As `Client` does."""
         return await self._examples("classify", examples, context, to, deadline)
 
-    async def regress(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+    async def regress(
+        self,
+        examples: Any,
+        *,
+        context: Any = None,
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """As `Client` does."""
         return await self._examples("regress", examples, context, to, deadline)
 
@@ -98,7 +115,14 @@ class AsyncClient(Base):
             return self._conversation.build_examples(verb, inputs, context)
         return (await self._planned(inputs, prefer, layout, cast, deadline))[1]
 
-    async def send(self, body: bytes, *, verb: str = "predict", to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+    async def send(
+        self,
+        body: bytes,
+        *,
+        verb: str = "predict",
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """As `Client` does."""
         end = self._deadline(deadline)
         return self._converted(await self._drive(self._conversation.raw(body, verb, end), end), to)
@@ -127,17 +151,25 @@ class AsyncClient(Base):
 
         return AsyncHttpTransport(self.address.url, **options)
 
-    async def _planned(self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None) -> tuple[Any, Call]:
+    async def _planned(
+        self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None
+    ) -> tuple[Any, Call]:
         end, talk = self._deadline(deadline), self._conversation
         planned = await self._drive(talk.plan(inputs, end, prefer=prefer, cast=cast), end)
         return planned, talk.build(planned, (), layout)
 
-    async def _examples(self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None) -> dict[str, Any]:
+    async def _examples(
+        self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None
+    ) -> dict[str, Any]:
         end = self._deadline(deadline)
-        return self._converted(await self._drive(self._conversation.examples(verb, examples, context, end), end), to)
+        return self._converted(
+            await self._drive(self._conversation.examples(verb, examples, context, end), end), to
+        )
 
     async def _drive(self, talk: Talk[T], deadline: Deadline, weight: int = 0) -> T:
-        """Sends what the conversation says, and tells it what comes back. A thread writes and reads large tensors, beside the loop."""
+        """Sends what the conversation says, and tells it what comes back. A thread writes and reads
+        large tensors, beside the loop.
+        """
         done, wish = await _step(weight, talk.send, None)
         while not done:
             try:

@@ -53,21 +53,33 @@ class Base(ABC):
         self.address = Address.of(url, model, version, label, protocol)
         self._seconds, self._to, self._device = _checked(deadline), to, device
         if compression not in (None, "gzip"):
-            raise EncodeError(f"no compression {compression!r} of requests{choices(compression, ['gzip'])}")
+            raise EncodeError(
+                f"no compression {compression!r} of requests{choices(compression, ['gzip'])}"
+            )
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             raise EncodeError(f"attempts={attempts!r}; at least one is needed")
         talk = _spoken(self.address, compression, binary)
-        self._conversation = Conversation(talk, DEFAULT_NAME if signature is None else signature, limits, attempts)
+        self._conversation = Conversation(
+            talk, DEFAULT_NAME if signature is None else signature, limits, attempts
+        )
         options: dict[str, Any] = {"connect": connect, "headers": headers, "limits": limits}
         if self.address.by_rpc:
             if proxy is not None or context is not None:
-                raise EncodeError("proxy= and context= are for http:// and https://; grpcs:// takes certificates=")
+                raise EncodeError(
+                    "proxy= and context= are for http:// and https://; grpcs:// takes certificates="
+                )
             if connections is not None:
-                raise EncodeError("connections= is for http:// and https://; all calls by gRPC share one connection")
+                raise EncodeError(
+                    "connections= is for http:// and https://; all calls by gRPC share one"
+                    " connection"
+                )
             options |= {"compression": compression, "certificates": certificates}
         else:
             if certificates is not None:
-                raise EncodeError("certificates= is for grpcs://; https:// takes context=ssl.create_default_context(cafile=...)")
+                raise EncodeError(
+                    "certificates= is for grpcs://; https:// takes"
+                    " context=ssl.create_default_context(cafile=...)"
+                )
             options |= {"proxy": proxy, "context": context}
             options |= {} if connections is None else {"connections": connections}
         self._transport = transport if transport is not None else self._opened(options)
@@ -81,14 +93,20 @@ class Base(ABC):
 
     def _converted(self, found: Mapping[str, Any], to: str | None) -> dict[str, Any]:
         framework = self._to if to is None else to
-        return {name: frameworks.to(tensor, framework, self._device) for name, tensor in found.items()}
+        return {
+            name: frameworks.to(tensor, framework, self._device) for name, tensor in found.items()
+        }
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
 
 
 def _checked(seconds: Any) -> float:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, (int, float))
+        or not 0 < seconds < float("inf")
+    ):
         raise EncodeError(f"a deadline is a number of seconds, and not {seconds!r:.60}")
     return float(seconds)
 
@@ -96,4 +114,8 @@ def _checked(seconds: Any) -> float:
 def _spoken(address: Address, compression: str | None, binary: bool) -> Spoken:
     if address.by_rpc:
         return Rpc(address)
-    return KServe(address, compression, binary) if address.protocol == "kserve" else Rest(address, compression)
+    return (
+        KServe(address, compression, binary)
+        if address.protocol == "kserve"
+        else Rest(address, compression)
+    )

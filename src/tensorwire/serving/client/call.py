@@ -1,7 +1,9 @@
-"""What is said when, without I/O: a conversation yields a Call to send or a Pause to wait for, and gets the Answer.
+"""What is said when, without I/O: a conversation yields a Call to send or a Pause to wait for, and
+gets the Answer.
 
-Tried again, at most three times in all: a server that could not be reached, and 429 and 503 (by gRPC RESOURCE_EXHAUSTED and UNAVAILABLE).
-In between passes a time of chance ("full jitter") that grows, or what Retry-After says, if there is time for it.
+Tried again, at most three times in all: a server that could not be reached, and 429 and 503 (by
+gRPC RESOURCE_EXHAUSTED and UNAVAILABLE). In between passes a time of chance ("full jitter") that
+grows, or what Retry-After says, if there is time for it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,15 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple, TypeVar
 
-from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError, choices
+from ..._errors import (
+    DecodeError,
+    EncodeError,
+    LimitError,
+    ModelError,
+    SchemaError,
+    TensorwireError,
+    choices,
+)
 from ..._limits import DEFAULT, Limits
 from .. import composite
 from ..lower import Plan, as_given, plan
@@ -89,13 +99,21 @@ class Conversation:
         try:
             whole = self._read(answer, spoken, planned, wanted, layout, deadline)
         except (SchemaError, DecodeError) as error:
-            changed = None if isinstance(error, LimitError) else (yield from self._changed(cached, deadline))
+            changed = (
+                None
+                if isinstance(error, LimitError)
+                else (yield from self._changed(cached, deadline))
+            )
             if changed is None:
                 raise
             # The model has answered: the request is not sent again, but its answer is read again.
             planned, wanted = replace(planned, signature=changed), _wanted(outputs, changed)
             whole = self._read(answer, spoken, planned, wanted, layout, deadline)
-        return {name: whole[name] for name in outputs} if outputs and set(outputs) <= whole.keys() else whole
+        return (
+            {name: whole[name] for name in outputs}
+            if outputs and set(outputs) <= whole.keys()
+            else whole
+        )
 
     def _read(
         self,
@@ -111,14 +129,18 @@ class Conversation:
             found = spoken.read_predict(answer, signature, self.limits, deadline.left)
         except ModelError as error:
             advice = spoken.advice(planned, layout) if error.status in MISFITS else ""
-            raise ModelError(error.status, f"{error.args[1]}; {advice}") if advice else error from None
+            raise (
+                ModelError(error.status, f"{error.args[1]}; {advice}") if advice else error
+            ) from None
         return outputs_together(_chosen(found, wanted or tuple(signature.outputs)), signature)
 
-    def _infer(self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline) -> Talk[tuple[Answer, Spoken]]:
+    def _infer(
+        self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline
+    ) -> Talk[tuple[Answer, Spoken]]:
         """The answer to a request, and how it was asked for.
 
-        A KServe server without the binary extension is asked once more, in JSON, and from then on in
-        JSON only.
+        A KServe server without the binary extension is asked once more, in JSON, and from then on
+        in JSON only.
         """
         spoken = self.spoken  # another thread may change it
         answer = yield from self.ask(self.build(planned, wanted, layout, spoken), deadline)
@@ -126,7 +148,9 @@ class Conversation:
             return answer, spoken
         if answer.status == 200:
             self.spoken = replace(spoken, confirmed=True)
-        if answer.status not in NOT_BINARY or spoken.lists_binary((yield from self.ask(spoken.server(), deadline))):
+        if answer.status not in NOT_BINARY or spoken.lists_binary(
+            (yield from self.ask(spoken.server(), deadline))
+        ):
             return answer, spoken
         plain = replace(spoken, binary=False)
         try:
@@ -154,12 +178,21 @@ class Conversation:
             return None
         return None if self.cached == cached else self.cached
 
-    def fit(self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool) -> Plan:
+    def fit(
+        self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool
+    ) -> Plan:
         if self.spoken.open_inputs and not signature.inputs:
             return as_given(inputs, signature)
         return plan(inputs, signature, prefer, cast=cast, partial=self.spoken.open_inputs)
 
-    def plan(self, inputs: Any, deadline: Deadline, *, prefer: str | Mapping[str, str] | None = None, cast: bool = False) -> Talk[Plan]:
+    def plan(
+        self,
+        inputs: Any,
+        deadline: Deadline,
+        *,
+        prefer: str | Mapping[str, str] | None = None,
+        cast: bool = False,
+    ) -> Talk[Plan]:
         cached = self.cached
         try:
             return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
@@ -191,7 +224,9 @@ class Conversation:
     def raw(self, body: Any, verb: str, deadline: Deadline) -> Talk[Tensors]:
         """A body that somebody else made, as it is."""
         if not isinstance(self.spoken, Rest):
-            raise EncodeError("a body of your own goes to TensorFlow Serving by REST: Client('http://...')")
+            raise EncodeError(
+                "a body of your own goes to TensorFlow Serving by REST: Client('http://...')"
+            )
         if verb not in VERBS:
             raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}")
         signature = (yield from self.find(deadline)) if verb == "predict" else None
@@ -217,7 +252,10 @@ class Conversation:
         if self.signature not in self.known:
             yield from self.metadata(deadline)
         if self.signature not in self.known:
-            raise SchemaError(f"the model has no signature {self.signature!r}{choices(self.signature, self.known)}; pass signature=")
+            raise SchemaError(
+                "the model has no signature"
+                f" {self.signature!r}{choices(self.signature, self.known)}; pass signature="
+            )
         return self.known[self.signature]
 
     def ask(self, call: Call, deadline: Deadline) -> Talk[Answer]:
@@ -230,13 +268,19 @@ class Conversation:
                 if attempt == self.attempts or not (pause := self._pause(attempt, None, deadline)):
                     raise
             else:
-                if answer.status not in BUSY or attempt == self.attempts or not (pause := self._pause(attempt, answer, deadline)):
+                if (
+                    answer.status not in BUSY
+                    or attempt == self.attempts
+                    or not (pause := self._pause(attempt, answer, deadline))
+                ):
                     return check_redirect(answer)
             yield pause
         raise EncodeError(f"attempts={self.attempts}; at least one is needed")
 
     def _pause(self, attempt: int, answer: Answer | None, deadline: Deadline) -> Pause | None:
-        """How long to wait before the next attempt; None if there is no time for that, so that what is known now is the end of it."""
+        """How long to wait before the next attempt; None if there is no time for that, so that what
+        is known now is the end of it.
+        """
         seconds = self.chance() * min(_MOST, _FIRST * 2 ** (attempt - 1))
         if answer is not None and (asked := _retry_after(answer.headers)) is not None:
             seconds = max(seconds, asked)
@@ -244,14 +288,18 @@ class Conversation:
 
 
 def _wanted(outputs: tuple[str, ...], signature: Signature) -> tuple[str, ...]:
-    """The signature's outputs that are asked for: those of that name, or the parts of the tensor of that name."""
+    """The signature's outputs that are asked for: those of that name, or the parts of the tensor of
+    that name.
+    """
     if not signature.outputs:
         return outputs
     found = []
     for name in outputs:
         parts = [name] if name in signature.outputs else _parts(name, signature)
         if not parts:
-            raise EncodeError(f"the signature has no output {name!r}{choices(name, signature.outputs)}")
+            raise EncodeError(
+                f"the signature has no output {name!r}{choices(name, signature.outputs)}"
+            )
         found += parts
     return tuple(found)
 
@@ -262,7 +310,9 @@ def _parts(name: str, signature: Signature) -> list[str]:
 
 
 def _chosen(found: Tensors, wanted: tuple[str, ...]) -> Tensors:
-    """The outputs in the order of the signature or of the wish: REST cannot be told which to leave out, and gRPC knows no order."""
+    """The outputs in the order of the signature or of the wish: REST cannot be told which to leave
+    out, and gRPC knows no order.
+    """
     missing = [name for name in wanted if name not in found]
     if missing:
         raise SchemaError(f"the answer has no output {missing[0]!r}{choices(missing[0], found)}")
@@ -270,7 +320,9 @@ def _chosen(found: Tensors, wanted: tuple[str, ...]) -> Tensors:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the server asks for: a number, or a date; None if it says nothing that can be understood."""
+    """Seconds that the server asks for: a number, or a date; None if it says nothing that can be
+    understood.
+    """
     said = headers.get("retry-after", "").strip()
     if said.isascii() and said.isdigit():
         return float(said[:9])

@@ -19,18 +19,20 @@ T = TypeVar("T")
 
 
 class Client(Base):
-    """A model at a server: TensorFlow Serving by REST (`http://`, `https://`) or gRPC (`grpc://`, `grpcs://`), or a KServe v2 server such
-    as Triton (`protocol="kserve"`).
+    """A model at a server: TensorFlow Serving by REST (`http://`, `https://`) or gRPC (`grpc://`,
+    `grpcs://`), or a KServe v2 server such as Triton (`protocol="kserve"`).
 
-    `model`, and `version` or `label`, say which; the model's own URL, as curl takes it, says it, too. `signature` is the name of one of
-    the model's signatures (the server is asked for it once), or a `Signature`: from a SavedModel on disk, or in your own words.
-    `deadline` is how many seconds a call may take in all.
+    `model`, and `version` or `label`, say which; the model's own URL, as curl takes it, says it,
+    too. `signature` is the name of one of the model's signatures (the server is asked for it once),
+    or a `Signature`: from a SavedModel on disk, or in your own words. `deadline` is how many
+    seconds a call may take in all.
 
-    `compression="gzip"` packs requests, `headers` go with each of them, `to` is what answers come as. `connect` is how many seconds a
-    connection may take, `connections` how many there may be at once by HTTP (32; more calls wait for their turn), `attempts` how often
-    a server is asked that cannot be reached or is busy, `limits.answer` how large an answer may be. `proxy` is never taken from the
-    environment. `context` and `certificates` say whom to trust, by https and by grpcs. `transport` replaces what sends the bytes, for
-    tests: see `MockTransport`.
+    `compression="gzip"` packs requests, `headers` go with each of them, `to` is what answers come
+    as. `connect` is how many seconds a connection may take, `connections` how many there may be at
+    once by HTTP (32; more calls wait for their turn), `attempts` how often a server is asked that
+    cannot be reached or is busy, `limits.answer` how large an answer may be. `proxy` is never taken
+    from the environment. `context` and `certificates` say whom to trust, by https and by grpcs.
+    `transport` replaces what sends the bytes, for tests: see `MockTransport`.
 
     Threads can share a client. It keeps connections open; `close()` ends them.
 
@@ -56,21 +58,40 @@ class Client(Base):
     ) -> dict[str, Any]:
         """The model's outputs, by name.
 
-        `inputs` are tensors of any framework by name, or nested lists, which the signature types; one alone if the model has one input.
-        Sparse and ragged tensors go in the form that the signature has for them; `prefer` chooses another, and `explain` says which it is.
-        `layout` is "rows" or "columns", by REST. `outputs` are the names of those that are wanted. `cast=True` allows floats to be rounded
-        to the signature's dtype. Outputs that are the parts of a sparse or ragged tensor come back as that tensor.
+        `inputs` are tensors of any framework by name, or nested lists, which the signature types;
+        one alone if the model has one input. Sparse and ragged tensors go in the form that the
+        signature has for them; `prefer` chooses another, and `explain` says which it is. `layout`
+        is "rows" or "columns", by REST. `outputs` are the names of those that are wanted.
+        `cast=True` allows floats to be rounded to the signature's dtype. Outputs that are the parts
+        of a sparse or ragged tensor come back as that tensor.
         """
         end = self._deadline(deadline)
-        talk = self._conversation.predict(inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast)
+        talk = self._conversation.predict(
+            inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast
+        )
         return self._converted(self._drive(talk, end), to)
 
-    def classify(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
-        """Labels and scores, {"classes": strings [N, C], "scores": float32 [N, C]}, for examples: a list of dicts of features, or a dict of
-        columns. `context` has features that belong to every example."""
+    def classify(
+        self,
+        examples: Any,
+        *,
+        context: Any = None,
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
+        """Labels and scores, {"classes": strings [N, C], "scores": float32 [N, C]}, for examples: a
+        list of dicts of features, or a dict of columns. `context` has features that belong to every
+        example."""
         return self._examples("classify", examples, context, to, deadline)
 
-    def regress(self, examples: Any, *, context: Any = None, to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+    def regress(
+        self,
+        examples: Any,
+        *,
+        context: Any = None,
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """One number for each example, {"outputs": float32 [N]}; examples as for `classify`."""
         return self._examples("regress", examples, context, to, deadline)
 
@@ -93,7 +114,9 @@ class Client(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> str:
-        """How these inputs would be sent, and why so, in words. Nothing is sent, but for the question for the signature."""
+        """How these inputs would be sent, and why so, in words. Nothing is sent, but for the
+        question for the signature.
+        """
         planned, call = self._planned(inputs, prefer, layout, cast, deadline)
         return explain(planned, call, self.address)
 
@@ -108,18 +131,29 @@ class Client(Base):
         cast: bool = False,
         deadline: float | None = None,
     ) -> Call:
-        """The request that `predict` (or another verb) would send: method, path, headers, and the body's buffers."""
+        """The request that `predict` (or another verb) would send: method, path, headers, and the
+        body's buffers.
+        """
         if verb != "predict":
             return self._conversation.build_examples(verb, inputs, context)
         return self._planned(inputs, prefer, layout, cast, deadline)[1]
 
-    def send(self, body: bytes, *, verb: str = "predict", to: str | None = None, deadline: float | None = None) -> dict[str, Any]:
+    def send(
+        self,
+        body: bytes,
+        *,
+        verb: str = "predict",
+        to: str | None = None,
+        deadline: float | None = None,
+    ) -> dict[str, Any]:
         """Sends a JSON body that you made yourself, as it is, and gives the tensors of the answer."""
         end = self._deadline(deadline)
         return self._converted(self._drive(self._conversation.raw(body, verb, end), end), to)
 
     def signature(self, *, deadline: float | None = None) -> Signature:
-        """What the model takes and gives, by the signature that this client uses; the server is asked once."""
+        """What the model takes and gives, by the signature that this client uses; the server is
+        asked once.
+        """
         end = self._deadline(deadline)
         return self._drive(self._conversation.find(end), end)
 
@@ -142,14 +176,20 @@ class Client(Base):
 
         return HttpTransport(self.address.url, **options)
 
-    def _planned(self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None) -> tuple[Any, Call]:
+    def _planned(
+        self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None
+    ) -> tuple[Any, Call]:
         end, talk = self._deadline(deadline), self._conversation
         planned = self._drive(talk.plan(inputs, end, prefer=prefer, cast=cast), end)
         return planned, talk.build(planned, (), layout)
 
-    def _examples(self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None) -> dict[str, Any]:
+    def _examples(
+        self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None
+    ) -> dict[str, Any]:
         end = self._deadline(deadline)
-        return self._converted(self._drive(self._conversation.examples(verb, examples, context, end), end), to)
+        return self._converted(
+            self._drive(self._conversation.examples(verb, examples, context, end), end), to
+        )
 
     def _drive(self, talk: Talk[T], deadline: Deadline) -> T:
         """Sends what the conversation says, and tells it what comes back."""

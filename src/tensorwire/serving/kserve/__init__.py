@@ -1,12 +1,17 @@
 """KServe's v2 protocol, which Triton and others speak too: its bodies, both ways, without any I/O.
 
-    POST /v2/models/NAME[/versions/V]/infer    {"id": ..., "inputs": [TENSOR, ...], "outputs": [{"name": ...}, ...]}
-    the answer                                 {"model_name": ..., "outputs": [TENSOR, ...]}, or {"error": MESSAGE} and a status
-    TENSOR                                     {"name": ..., "shape": [2, 3], "datatype": "FP32", "data": [...]}
+    POST /v2/models/NAME[/versions/V]/infer    {"id": ..., "inputs": [TENSOR, ...], "outputs":
+                                               [{"name": ...}, ...]}
+    the answer                                 {"model_name": ..., "outputs": [TENSOR, ...]}, or
+                                               {"error": MESSAGE} and a status
+    TENSOR                                     {"name": ..., "shape": [2, 3], "datatype": "FP32",
+                                               "data": [...]}
 
-With the binary extension a tensor has `"parameters": {"binary_data_size": N}` instead of data, and its bytes stand behind the JSON, in the
-order of the tensors; the header `Inference-Header-Content-Length` says where the JSON ends. Numbers are little-endian; of BYTES each is a
-u32 length and the bytes. FP16 and BF16 exist in binary only. JSON has no place for bytes that are not UTF-8.
+With the binary extension a tensor has `"parameters": {"binary_data_size": N}` instead of data, and
+its bytes stand behind the JSON, in the order of the tensors; the header
+`Inference-Header-Content-Length` says where the JSON ends. Numbers are little-endian; of BYTES each
+is a u32 length and the bytes. FP16 and BF16 exist in binary only. JSON has no place for bytes that
+are not UTF-8.
 """
 
 from __future__ import annotations
@@ -50,32 +55,51 @@ def build(
     id: str | None = None,
     outputs: Sequence[str] | None = None,
 ) -> Body:
-    """A request. `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without one they are sent as they are.
+    """A request. `inputs` is a Plan, or tensors by name, which the signature types and takes apart;
+    without one they are sent as they are.
 
-    `binary` sends the tensors as bytes, and asks for the outputs as bytes, too. `outputs` are the names of those that are wanted.
+    `binary` sends the tensors as bytes, and asks for the outputs as bytes, too. `outputs` are the
+    names of those that are wanted.
 
     >>> body = build({"x": np.float32([[1, 2]])}, binary=False)
     >>> body.joined(), body.headers
-    (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.0,2.0]}]}', {'Content-Type': 'application/json'})
+    (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.0,2.0]}]}', {'Content-Type':
+    'application/json'})
     """
     if not isinstance(inputs, Plan) and signature is not None:
         inputs = plan(inputs, signature)
     tensors = inputs.inputs if isinstance(inputs, Plan) else inputs
     if not isinstance(tensors, Mapping) or not tensors:
-        raise EncodeError(f"inputs are tensors by name, not {type(tensors).__name__}" if tensors else "no inputs", format=FORMAT)
-    more: dict[str, Any] = {} if outputs is None else {"outputs": [_asked(name, binary) for name in outputs]}
+        raise EncodeError(
+            f"inputs are tensors by name, not {type(tensors).__name__}" if tensors else "no inputs",
+            format=FORMAT,
+        )
+    more: dict[str, Any] = (
+        {} if outputs is None else {"outputs": [_asked(name, binary) for name in outputs]}
+    )
     if binary and outputs is None:
         more["parameters"] = {"binary_data_output": True}
     return _body({} if id is None else {"id": id}, "inputs", tensors, more, binary)
 
 
-def build_answer(outputs: Mapping[str, Any], *, binary: bool = True, model: str = "", version: str = "", id: str | None = None) -> Body:
+def build_answer(
+    outputs: Mapping[str, Any],
+    *,
+    binary: bool = True,
+    model: str = "",
+    version: str = "",
+    id: str | None = None,
+) -> Body:
     """An answer, for servers and for tests of clients.
 
     >>> build_answer({"y": np.float32([0.5])}, model="m").headers["Inference-Header-Content-Length"]
     '109'
     """
-    head = {"model_name": model} | ({"model_version": version} if version else {}) | ({} if id is None else {"id": id})
+    head = (
+        {"model_name": model}
+        | ({"model_version": version} if version else {})
+        | ({} if id is None else {"id": id})
+    )
     return _body(head, "outputs", outputs, {}, binary)
 
 
@@ -88,8 +112,9 @@ def parse_answer(
     limits: Limits = DEFAULT,
     watch: Callable[[], object] | None = None,
 ) -> dict[str, Array | Strings]:
-    """The outputs of an answer in either form, by name; ModelError if it is an error. `copy` as for `tw.loads`: binary arrays can be views.
-    `watch` is called now and then, and may end it by raising an error.
+    """The outputs of an answer in either form, by name; ModelError if it is an error. `copy` as for
+    `tw.loads`: binary arrays can be views. `watch` is called now and then, and may end it by
+    raising an error.
 
     >>> sent = build_answer({"y": np.float32([0.5])}, model="m")
     >>> parse_answer(sent.joined(), sent.headers)
@@ -99,7 +124,11 @@ def parse_answer(
 
 
 def parse_request(
-    body: Any, headers: Mapping[str, str] | None = None, *, copy: bool | None = None, limits: Limits = DEFAULT
+    body: Any,
+    headers: Mapping[str, str] | None = None,
+    *,
+    copy: bool | None = None,
+    limits: Limits = DEFAULT,
 ) -> dict[str, Array | Strings]:
     """The inputs of a request in either form, by name.
 
@@ -113,7 +142,8 @@ def parse_request(
 def signature(metadata: Any) -> Signature:
     """What a model takes and gives, by the JSON that `GET /v2/models/NAME` answers.
 
-    >>> print(signature({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 3]}], "outputs": []}).inputs["x"])
+    >>> print(signature({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1,
+    3]}], "outputs": []}).inputs["x"])
     x: float32 [?, 3]
     """
     if not isinstance(metadata, Mapping):
@@ -125,20 +155,39 @@ def signature(metadata: Any) -> Signature:
     return Signature(str(metadata.get("name", "")), known["inputs"], known["outputs"])
 
 
-def described(signature: Signature, name: str = "", versions: Sequence[str] = (), platform: str = "") -> dict[str, Any]:
+def described(
+    signature: Signature, name: str = "", versions: Sequence[str] = (), platform: str = ""
+) -> dict[str, Any]:
     """The other way: what a server answers to `GET /v2/models/NAME`.
 
     >>> described(Signature.given({"x": ("float32", [None, 3])}), "m")["inputs"]
     [{'name': 'x', 'datatype': 'FP32', 'shape': [-1, 3]}]
     """
-    inputs, outputs = ([_described(part) for part in known.values()] for known in (signature.inputs, signature.outputs))
-    return {"name": name, "versions": list(versions), "platform": platform, "inputs": inputs, "outputs": outputs}
+    inputs, outputs = (
+        [_described(part) for part in known.values()]
+        for known in (signature.inputs, signature.outputs)
+    )
+    return {
+        "name": name,
+        "versions": list(versions),
+        "platform": platform,
+        "inputs": inputs,
+        "outputs": outputs,
+    }
 
 
 def _described(part: Input) -> dict[str, Any]:
-    kind = BYTES if part.dtype == "string" else dtypes.BY_NAME[part.dtype].kserve if part.dtype in dtypes.BY_NAME else None
+    kind = (
+        BYTES
+        if part.dtype == "string"
+        else dtypes.BY_NAME[part.dtype].kserve
+        if part.dtype in dtypes.BY_NAME
+        else None
+    )
     if kind is None:
-        raise EncodeError(f"KServe has no datatype for {part.dtype}", tensor=part.name, format=FORMAT)
+        raise EncodeError(
+            f"KServe has no datatype for {part.dtype}", tensor=part.name, format=FORMAT
+        )
     return {
         "name": part.name,
         "datatype": kind,
@@ -152,7 +201,9 @@ def has_odd_floats(tensors: Mapping[str, Any]) -> bool:
     >>> has_odd_floats({"x": np.float32([1, np.nan])}), has_odd_floats({"x": np.int8([1])})
     (True, False)
     """
-    floats = [each for each in tensors.values() if isinstance(each, np.ndarray) and each.dtype.kind == "f"]
+    floats = [
+        each for each in tensors.values() if isinstance(each, np.ndarray) and each.dtype.kind == "f"
+    ]
     return any(not np.isfinite(each).all() for each in floats)
 
 
@@ -178,7 +229,13 @@ def _asked(name: str, binary: bool) -> dict[str, Any]:
     return {"name": name} | ({"parameters": {"binary_data": True}} if binary else {})
 
 
-def _body(head: Mapping[str, Any], key: str, tensors: Mapping[str, Any], more: Mapping[str, Any], binary: bool) -> Body:
+def _body(
+    head: Mapping[str, Any],
+    key: str,
+    tensors: Mapping[str, Any],
+    more: Mapping[str, Any],
+    binary: bool,
+) -> Body:
     """The members of `head`, the tensors, the members of `more`; then the bytes of the tensors."""
     texts, raw = [], []
     for name, value in tensors.items():
@@ -196,7 +253,9 @@ def _body(head: Mapping[str, Any], key: str, tensors: Mapping[str, Any], more: M
     document = b"{%b}" % b",".join(members)
     if not binary:
         return Body([document], {"Content-Type": "application/json"})
-    return Body([document, *raw], {"Content-Type": "application/octet-stream", LENGTH: str(len(document))})
+    return Body(
+        [document, *raw], {"Content-Type": "application/octet-stream", LENGTH: str(len(document))}
+    )
 
 
 def _member(name: str, value: Any) -> bytes:
@@ -208,16 +267,26 @@ def _written(name: str, tensor: Any, binary: bool) -> tuple[bytes, list[Any]]:
     if not isinstance(name, str):
         raise EncodeError(f"names are text, not {name!r:.60}")
     if not isinstance(tensor, (np.ndarray, Strings)):
-        raise EncodeError(f"{describe(tensor)} is no dense tensor; with the model's signature it is taken apart")
+        raise EncodeError(
+            f"{describe(tensor)} is no dense tensor; with the model's signature it is taken apart"
+        )
     kind = BYTES if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).kserve
     if kind is None:
         raise EncodeError(f"KServe has no datatype for {describe(tensor)}")
-    head = _member("name", name) + b"," + _member("shape", list(tensor.shape)) + b"," + _member("datatype", kind)
+    head = (
+        _member("name", name)
+        + b","
+        + _member("shape", list(tensor.shape))
+        + b","
+        + _member("datatype", kind)
+    )
     if binary:
         data = _counted(tensor) if isinstance(tensor, Strings) else [memory.chunk(tensor)]
         return b'{%b,"parameters":{"binary_data_size":%d}}' % (head, sum(map(len, data))), data
     if kind in _BINARY_ONLY:
-        raise EncodeError(f"{kind} has no form in JSON; servers with the binary extension take it, by binary=True")
+        raise EncodeError(
+            f"{kind} has no form in JSON; servers with the binary extension take it, by binary=True"
+        )
     return b'{%b,"data":%b}' % (head, _text(tensor)), []
 
 
@@ -232,7 +301,9 @@ def _text(tensor: Array | Strings) -> bytes:
 
 
 def _counted(strings: Strings) -> list[Any]:
-    """Each string behind its length, in one buffer: the lengths go where the offsets are moved to by the lengths before them."""
+    """Each string behind its length, in one buffer: the lengths go where the offsets are moved to
+    by the lengths before them.
+    """
     lengths = np.diff(strings.offsets)
     if len(lengths) and lengths.max() >= 1 << 32:
         raise EncodeError("a string of 4 GiB or more, whose length BYTES cannot say")

@@ -1,4 +1,6 @@
-"""KServe's tensors out of a body: JSON text, or bytes behind it. Sizes are checked before anything is made of them."""
+"""KServe's tensors out of a body: JSON text, or bytes behind it. Sizes are checked before anything
+is made of them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def dtype_of(name: Any, at: int) -> str:
     if name == BYTES:
         return "string"
     if not isinstance(name, str) or name not in _ROWS:
-        raise DecodeError(f"the datatype {name!r:.40}, which is not known", format=FORMAT, offset=at)
+        raise DecodeError(
+            f"the datatype {name!r:.40}, which is not known", format=FORMAT, offset=at
+        )
     return _ROWS[name].name
 
 
@@ -77,7 +81,9 @@ def parse(
 
 
 def _json_length(data: memoryview, headers: Mapping[str, str] | None) -> int:
-    said = next((value for name, value in (headers or {}).items() if name.lower() == LENGTH.lower()), None)
+    said = next(
+        (value for name, value in (headers or {}).items() if name.lower() == LENGTH.lower()), None
+    )
     if said is None:
         return len(data)
     if not said.isascii() or not said.isdigit() or len(said) > 18 or int(said) > len(data):
@@ -86,7 +92,12 @@ def _json_length(data: memoryview, headers: Mapping[str, str] | None) -> int:
 
 
 def _read(
-    data: memoryview, end: int, key: str, copy: bool | None, limits: Limits, watch: Callable[[], object] | None
+    data: memoryview,
+    end: int,
+    key: str,
+    copy: bool | None,
+    limits: Limits,
+    watch: Callable[[], object] | None,
 ) -> dict[str, Array | Strings]:
     text = Text(data[:end], limits, exact=False)
     text.watch = watch
@@ -117,7 +128,11 @@ def _read(
         if one.name in found:
             text.fail(f"the tensor {one.name!r:.60} stands twice", one.at)
         try:
-            found[one.name] = _from_text(text, one) if one.size is None else _from_bytes(data, at, one, copy, limits)
+            found[one.name] = (
+                _from_text(text, one)
+                if one.size is None
+                else _from_bytes(data, at, one, copy, limits)
+            )
         except DecodeError as error:
             raise error.add(tensor=one.name) from None
         at += one.size or 0
@@ -156,7 +171,9 @@ def _said(text: Text, at: int) -> tuple[_Said, int]:
         text.fail("a tensor has either data or a binary_data_size", at)
     dtype = dtype_of(found.get("datatype"), at)
     try:
-        validate.elements(shape, DecodeError, 1 if dtype == "string" else dtypes.named(dtype).numpy.itemsize)
+        validate.elements(
+            shape, DecodeError, 1 if dtype == "string" else dtypes.named(dtype).numpy.itemsize
+        )
     except DecodeError as error:
         raise error.add(format=FORMAT, offset=at, tensor=name) from None
     return _Said(at, name, dtype, tuple(shape), size, places.get("data")), stop
@@ -170,16 +187,22 @@ def _from_text(text: Text, one: _Said) -> Array | Strings:
     return tensor.reshape(one.shape)
 
 
-def _from_bytes(data: memoryview, at: int, one: _Said, copy: bool | None, limits: Limits) -> Array | Strings:
+def _from_bytes(
+    data: memoryview, at: int, one: _Said, copy: bool | None, limits: Limits
+) -> Array | Strings:
     count, size = validate.elements(one.shape, DecodeError), one.size or 0
     if size > len(data) - at:
-        raise DecodeError(f"binary_data_size is {size}, and {len(data) - at} bytes are left", offset=one.at)
+        raise DecodeError(
+            f"binary_data_size is {size}, and {len(data) - at} bytes are left", offset=one.at
+        )
     if one.dtype == "string":
         return _uncounted(data[at : at + size], at, count, one.shape, limits)
     row = dtypes.named(one.dtype)
     if size != count * row.numpy.itemsize:
         raise DecodeError(
-            f"binary_data_size is {size}, and {one.dtype} {list(one.shape)} takes {count * row.numpy.itemsize}", offset=one.at
+            f"binary_data_size is {size}, and {one.dtype} {list(one.shape)} takes"
+            f" {count * row.numpy.itemsize}",
+            offset=one.at,
         )
     if row.name == "bool":
         odd = dtypes.noncanonical(row, np.frombuffer(data, np.uint8, size, at))
@@ -188,12 +211,17 @@ def _from_bytes(data: memoryview, at: int, one: _Said, copy: bool | None, limits
     return memory.dense(data, at, row.numpy, one.shape, copy)
 
 
-def _uncounted(data: memoryview, base: int, count: int, shape: tuple[int, ...], limits: Limits) -> Strings:
+def _uncounted(
+    data: memoryview, base: int, count: int, shape: tuple[int, ...], limits: Limits
+) -> Strings:
     """Strings out of their lengths and bytes, one after the other."""
     if 4 * count > len(data):
         raise DecodeError(f"{len(data)} bytes cannot hold {count} lengths", offset=base)
     if 8 * count > limits.tensor:
-        raise LimitError(f"{count} strings; Limits(tensor=...) allows {limits.tensor} bytes of offsets", offset=base)
+        raise LimitError(
+            f"{count} strings; Limits(tensor=...) allows {limits.tensor} bytes of offsets",
+            offset=base,
+        )
     starts = _starts(data, base, count)
     text = np.frombuffer(data, np.uint8)
     is_text = np.ones(len(text), np.bool_)
@@ -213,10 +241,16 @@ def _starts(data: memoryview, base: int, count: int) -> Array:
     at, length = 0, struct.Struct("<I").unpack_from
     for number in range(1, count + 1):
         if at + 4 > len(data):
-            raise DecodeError("a string runs past the end of its tensor", offset=base + min(at, len(data)))
+            raise DecodeError(
+                "a string runs past the end of its tensor", offset=base + min(at, len(data))
+            )
         at += 4 + length(data, at)[0]
         starts[number] = at
     if at != len(data):
-        what = "a string runs past the end of its tensor" if at > len(data) else f"{len(data) - at} bytes stand behind the last string"
+        what = (
+            "a string runs past the end of its tensor"
+            if at > len(data)
+            else f"{len(data) - at} bytes stand behind the last string"
+        )
         raise DecodeError(what, offset=base + min(at, len(data)))
     return starts

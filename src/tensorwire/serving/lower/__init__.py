@@ -1,15 +1,21 @@
 """Your tensors as the named inputs that a signature has, and an account of how.
 
-TensorFlow Serving knows dense tensors only. What else there is goes in one of these forms, by what the signature offers:
+TensorFlow Serving knows dense tensors only. What else there is goes in one of these forms, by what
+the signature offers:
 
     dense        an input of the same name
-    flattened    x, x_1, x_2: what TensorFlow makes of a sparse argument (indices, values, dense_shape); x, x_1, ...: of a ragged one
-    parts        x_indices, x_values, x_dense_shape, or x_values, x_row_splits_0, ...: the same with names that say what they are
-    serialized   one string input of the same name. sparse, [N, 3]: each row as the three TensorProtos that tf.io.serialize_many_sparse
-                 writes ([3]: all of it at once). ragged, [N]: each row as a TensorProto; [N, ragged_rank] if it nests
+    flattened    x, x_1, x_2: what TensorFlow makes of a sparse argument (indices, values,
+                 dense_shape); x, x_1, ...: of a ragged one
+    parts        x_indices, x_values, x_dense_shape, or x_values, x_row_splits_0, ...: the same with
+                 names that say what they are
+    serialized   one string input of the same name. sparse, [N, 3]: each row as the three
+                 TensorProtos that tf.io.serialize_many_sparse
+                 writes ([3]: all of it at once). ragged, [N]: each row as a TensorProto; [N,
+                 ragged_rank] if it nests
     example      one string input [N]: each row of all your tensors as one tf.train.Example
 
-A nested dict {"indices": ..., "values": ..., "dense_shape": ...} is taken for the sparse tensor that it is.
+A nested dict {"indices": ..., "values": ..., "dense_shape": ...} is taken for the sparse tensor
+that it is.
 """
 
 from __future__ import annotations
@@ -77,7 +83,11 @@ class Plan:
                     lines.append(f"    {name}: {describe(self.inputs[name])}")
             lines += [f"    {note}" for note in step.notes]
         unequal = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in self.inputs.items())
-        can = "rows or columns" if self.has_rows else f"columns only, because these are no rows: {unequal}"
+        can = (
+            "rows or columns"
+            if self.has_rows
+            else f"columns only, because these are no rows: {unequal}"
+        )
         return "\n".join([*lines, f"  by REST in {can}"])
 
     def __str__(self) -> str:
@@ -92,7 +102,9 @@ def as_given(inputs: Any, signature: Signature) -> Plan:
     {'x': array([1.], dtype=float32)}
     """
     if not isinstance(inputs, (Mapping, Bundle)) or _is_sparse(inputs):
-        why = "the server does not say what the model takes; pass a dict with a tensor for each input"
+        why = (
+            "the server does not say what the model takes; pass a dict with a tensor for each input"
+        )
         raise EncodeError(why, format=FORMAT)
     found: Tensors = {}
     for name, value in inputs.items():
@@ -108,7 +120,10 @@ def as_given(inputs: Any, signature: Signature) -> Plan:
 def _dense(tensor: Any) -> Array | Strings:
     if isinstance(tensor, (np.ndarray, Strings)):
         return tensor
-    raise EncodeError(f"{_shown(tensor)} is not a dense tensor, and the server does not say which parts it takes; pass them by name")
+    raise EncodeError(
+        f"{_shown(tensor)} is not a dense tensor, and the server does not say which parts it takes;"
+        " pass them by name"
+    )
 
 
 def plan(
@@ -121,36 +136,48 @@ def plan(
 ) -> Plan:
     """Which of the signature's inputs gets what of your tensors.
 
-    `inputs` are tensors of any framework by name, or nested lists, which the signature types; one tensor alone if it has one input.
-    `prefer` chooses a form, for all or by name. `cast=True` allows floats to be rounded to the signature's dtype.
-    `partial=True` leaves out inputs that are not given, which a server may know to be optional.
+    `inputs` are tensors of any framework by name, or nested lists, which the signature types; one
+    tensor alone if it has one input. `prefer` chooses a form, for all or by name. `cast=True`
+    allows floats to be rounded to the signature's dtype. `partial=True` leaves out inputs that are
+    not given, which a server may know to be optional.
 
     >>> from tensorwire.serving.signature import Signature
-    >>> signature = Signature.given({"ids": ("sparse", "float32", [None, 100]), "x": ("float32", [None, 2])})
+    >>> signature = Signature.given({"ids": ("sparse", "float32", [None, 100]), "x": ("float32",
+    [None, 2])})
     >>> found = plan({"ids": Sparse([[0, 7]], np.float32([1]), (1, 100)), "x": [[1, 2]]}, signature)
     >>> print(found)
     signature 'serving_default'
-      ids: Sparse float32 (1, 100) goes as parts, which the signature has for the sparse tensor 'ids'
+      ids: Sparse float32 (1, 100) goes as parts, which the signature has for the sparse tensor
+      'ids'
         ids_indices: int64 (1, 2)
         ids_values: float32 (1,)
         ids_dense_shape: int64 (2,)
       x: a list goes as dense, which is an input of the same name
         x: float32 (1, 2)
         Python numbers as float32
-      by REST in columns only, because these are no rows: ids_indices [1, 2], ids_values [1], ids_dense_shape [2], x [1, 2]
+      by REST in columns only, because these are no rows: ids_indices [1, 2], ids_values [1],
+      ids_dense_shape [2], x [1, 2]
     """
     return _Planner(signature, prefer, cast, partial).plan(inputs)
 
 
 class _Planner:
-    def __init__(self, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool, partial: bool) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        prefer: str | Mapping[str, str] | None,
+        cast: bool,
+        partial: bool,
+    ) -> None:
         self.signature, self.prefer, self.cast, self.partial = signature, prefer, cast, partial
         self.groups = {group.name: group for group in signature.groups()}
         taken = {part for group in self.groups.values() for part in group.parts.values()}
         self.names = [*self.groups, *(name for name in signature.inputs if name not in taken)]
         """What the signature takes, as people see it."""
         self.untyped = False
-        """Whether the values of a sparse or ragged tensor are Python's numbers, which have no dtype yet."""
+        """Whether the values of a sparse or ragged tensor are Python's numbers, which have no dtype
+        yet.
+        """
         self.found: Tensors = {}
         self.steps: list[Step] = []
 
@@ -175,15 +202,27 @@ class _Planner:
             return dict(inputs)
         if len(self.names) == 1:
             return {self.names[0]: inputs}
-        raise EncodeError(f"the signature takes {', '.join(self.names) or 'nothing'}; pass a dict with a tensor for each", format=FORMAT)
+        raise EncodeError(
+            f"the signature takes {', '.join(self.names) or 'nothing'}; pass a dict with a tensor"
+            " for each",
+            format=FORMAT,
+        )
 
     def _check_preferences(self, values: Mapping[str, Any]) -> None:
-        chosen = self.prefer if isinstance(self.prefer, Mapping) else {} if self.prefer is None else {"": self.prefer}
+        chosen = (
+            self.prefer
+            if isinstance(self.prefer, Mapping)
+            else {}
+            if self.prefer is None
+            else {"": self.prefer}
+        )
         for name, form in chosen.items():
             if form not in FORMS:
                 raise EncodeError(f"no form {form!r}{choices(form, FORMS)}", format=FORMAT)
             if name and name not in values:
-                raise EncodeError(f"prefer speaks of {name!r}{choices(name, values)}", format=FORMAT)
+                raise EncodeError(
+                    f"prefer speaks of {name!r}{choices(name, values)}", format=FORMAT
+                )
 
     def _preferred(self, name: str) -> str | None:
         return self.prefer.get(name) if isinstance(self.prefer, Mapping) else self.prefer
@@ -194,7 +233,12 @@ class _Planner:
         tensor = _tensor(value)
         offers = self._offers(name, tensor)
         wanted = self._preferred(name)
-        if isinstance(self.prefer, str) and wanted not in offers and "dense" in offers and not isinstance(tensor, (Sparse, Ragged)):
+        if (
+            isinstance(self.prefer, str)
+            and wanted not in offers
+            and "dense" in offers
+            and not isinstance(tensor, (Sparse, Ragged))
+        ):
             wanted = None  # a word about sparse and ragged ones
         if wanted is not None and wanted not in offers:
             known = f"; it offers {', '.join(offers)}" if offers else ""
@@ -209,28 +253,60 @@ class _Planner:
         except EncodeError as error:
             if form == "dense" and name in self.groups:
                 error.args = (
-                    f"{error.message}; it is one of the parts of {self.groups[name]}, which a tw.{self.groups[name].kind.title()} fills",
+                    (
+                        f"{error.message}; it is one of the parts of {self.groups[name]}, which a"
+                        f" tw.{self.groups[name].kind.title()} fills"
+                    ),
                 )
             raise
         others = [other for other in offers if other != form]
-        because = ", as was asked for" if wanted else f"; it could go as {' or '.join(others)}, too" if others else ""
-        self.steps.append(Step(name, _shown(tensor), form, targets, f"which {why}{because}", tuple(notes)))
+        because = (
+            ", as was asked for"
+            if wanted
+            else f"; it could go as {' or '.join(others)}, too"
+            if others
+            else ""
+        )
+        self.steps.append(
+            Step(name, _shown(tensor), form, targets, f"which {why}{because}", tuple(notes))
+        )
 
-    def _offers(self, name: str, tensor: Any) -> dict[str, tuple[str, Callable[[], tuple[tuple[str, ...], list[str]]]]]:
-        """The forms in which the signature takes a tensor of this name, the best first: (why, what does it)."""
+    def _offers(
+        self, name: str, tensor: Any
+    ) -> dict[str, tuple[str, Callable[[], tuple[tuple[str, ...], list[str]]]]]:
+        """The forms in which the signature takes a tensor of this name, the best first: (why, what
+        does it).
+        """
         offers: dict[str, Any] = {}
         group, target = self.groups.get(name), self.signature.inputs.get(name)
         if group is None and target is None and isinstance(tensor, (Sparse, Ragged)):
             group = self.groups.get("")  # parts that are called by their roles alone
         if group is not None and self._is_of(tensor, group, target):
             form = "flattened" if name in group.parts.values() else "parts"
-            offers[form] = f"the signature has for the {group.kind} tensor {name!r}", lambda: self._as_parts(tensor, group)
+            offers[form] = (
+                f"the signature has for the {group.kind} tensor {name!r}",
+                lambda: self._as_parts(tensor, group),
+            )
         if target is None or target.kind != "dense":
             return offers
-        if isinstance(tensor, (Sparse, Ragged)) and target.dtype == "string" and _takes_rows(target, tensor):
-            offers["serialized"] = f"is what the string input {name!r} has room for", lambda: self._as_serialized(tensor, target)
-        if isinstance(tensor, Sparse) and target.dtype != "string" and self._preferred(name) == "dense":
-            offers["dense"] = "is an input of the same name", lambda: self._as_dense(tensor.to_dense(), target)
+        if (
+            isinstance(tensor, (Sparse, Ragged))
+            and target.dtype == "string"
+            and _takes_rows(target, tensor)
+        ):
+            offers["serialized"] = (
+                f"is what the string input {name!r} has room for",
+                lambda: self._as_serialized(tensor, target),
+            )
+        if (
+            isinstance(tensor, Sparse)
+            and target.dtype != "string"
+            and self._preferred(name) == "dense"
+        ):
+            offers["dense"] = (
+                "is an input of the same name",
+                lambda: self._as_dense(tensor.to_dense(), target),
+            )
         if not isinstance(tensor, (Sparse, Ragged)) and not offers:
             offers["dense"] = "is an input of the same name", lambda: self._as_dense(tensor, target)
         return offers
@@ -254,7 +330,9 @@ class _Planner:
         if isinstance(tensor, Sparse):
             if group.shape is not None and not fits(tensor.shape, group.shape):
                 wanted = f"{group.kind} {group.dtype} {shown(group.shape)}"
-                raise EncodeError(f"the signature wants {wanted}, and this has the shape {list(tensor.shape)}")
+                raise EncodeError(
+                    f"the signature wants {wanted}, and this has the shape {list(tensor.shape)}"
+                )
             found, notes = parts.of_sparse(tensor)
         else:
             found, notes = parts.of_ragged(tensor, group), []
@@ -274,8 +352,14 @@ class _Planner:
             notes.append(parts.UNSORTED)
         whole = target.shape is not None and len(target.shape) == 1
         if not whole and tensor.indices.shape[1] < 2:
-            raise EncodeError("a batch of sparse tensors has a rank of at least 2, the first dimension being the batch")
-        self._fill(target.name, io.serialize_sparse(ordered) if whole else io.serialize_many_sparse(ordered))
+            raise EncodeError(
+                "a batch of sparse tensors has a rank of at least 2, the first dimension being the"
+                " batch"
+            )
+        self._fill(
+            target.name,
+            io.serialize_sparse(ordered) if whole else io.serialize_many_sparse(ordered),
+        )
         return (target.name,), notes
 
     # All together
@@ -283,28 +367,45 @@ class _Planner:
     def _are_examples(self, values: Mapping[str, Any]) -> bool:
         """Whether the signature takes one vector of strings, and the tensors are not that one."""
         target = self._examples_target()
-        wanted = self.prefer == "example" or (isinstance(self.prefer, Mapping) and "example" in self.prefer.values())
+        wanted = self.prefer == "example" or (
+            isinstance(self.prefer, Mapping) and "example" in self.prefer.values()
+        )
         if target is None:
             if wanted:
-                raise EncodeError("the signature has no example form: that is one string input of shape [?]", format=FORMAT)
+                raise EncodeError(
+                    "the signature has no example form: that is one string input of shape [?]",
+                    format=FORMAT,
+                )
             return False
         if wanted or target.name in values or self.prefer is not None:
             return wanted
         # One tensor of strings that is called something else is a mistake rather than a feature.
-        return len(values) > 1 or "example" in target.name.lower() or not all(map(_is_strings, values.values()))
+        return (
+            len(values) > 1
+            or "example" in target.name.lower()
+            or not all(map(_is_strings, values.values()))
+        )
 
     def _examples_target(self) -> Input | None:
         if len(self.signature.inputs) != 1:
             return None
         (target,) = self.signature.inputs.values()
-        return target if target.dtype == "string" and target.kind == "dense" and (target.shape is None or len(target.shape) == 1) else None
+        return (
+            target
+            if target.dtype == "string"
+            and target.kind == "dense"
+            and (target.shape is None or len(target.shape) == 1)
+            else None
+        )
 
     def _as_examples(self, values: Mapping[str, Any]) -> None:
         (target,) = self.signature.inputs.values()
         tensors = {name: _tensor(value) for name, value in values.items()}
         features = {name: _featured(tensor) for name, tensor in tensors.items()}
         self._fill(target.name, example_rows.examples(features))
-        why = f"which the string input {target.name!r} can only be" + (", as was asked for" if self.prefer else "")
+        why = f"which the string input {target.name!r} can only be" + (
+            ", as was asked for" if self.prefer else ""
+        )
         for name, tensor in tensors.items():
             notes = (f"as {example_rows.words(name, features[name])}",)
             self.steps.append(Step(name, _shown(tensor), "example", (target.name,), why, notes))
@@ -314,21 +415,48 @@ class _Planner:
     def _refusal(self, name: str, tensor: Any) -> str:
         group, target = self.groups.get(name), self.signature.inputs.get(name)
         if group is not None:
-            made = "tw.Sparse(indices, values, dense_shape)" if group.kind == "sparse" else "tw.Ragged(values, row_splits) or nested lists"
-            return f"the signature wants a {group.kind} tensor here, {group}, and this is {_shown(tensor)}; pass {made}"
+            made = (
+                "tw.Sparse(indices, values, dense_shape)"
+                if group.kind == "sparse"
+                else "tw.Ragged(values, row_splits) or nested lists"
+            )
+            return (
+                f"the signature wants a {group.kind} tensor here, {group}, and this is"
+                f" {_shown(tensor)}; pass {made}"
+            )
         if target is not None and target.kind != "dense":
-            return f"the signature takes {target} whole, which TensorFlow Serving cannot be sent; export its parts"
+            return (
+                f"the signature takes {target} whole, which TensorFlow Serving cannot be sent;"
+                " export its parts"
+            )
         if target is not None:
-            way = "x.to_dense() makes it dense" if isinstance(tensor, Sparse) else "pad it to make it dense"
-            return f"the signature wants {target}, dense, and this is {_shown(tensor)}; {way}, or export the model with its parts as inputs"
+            way = (
+                "x.to_dense() makes it dense"
+                if isinstance(tensor, Sparse)
+                else "pad it to make it dense"
+            )
+            return (
+                f"the signature wants {target}, dense, and this is {_shown(tensor)}; {way}, or"
+                " export the model with its parts as inputs"
+            )
         return f"the signature has no input {name!r}{choices(name, self.names)}"
 
     def _check_all_there(self, values: Mapping[str, Any]) -> None:
         missing = [name for name in self.signature.inputs if name not in self.found]
         if missing:
-            group = next((group for group in self.groups.values() if missing[0] in group.parts.values()), None)
-            whole = group.name if group is not None and not set(group.parts.values()) & self.found.keys() else missing[0]
-            why = f"nothing was given for the input {whole!r} of the signature{choices(whole, values)}"
+            group = next(
+                (group for group in self.groups.values() if missing[0] in group.parts.values()),
+                None,
+            )
+            whole = (
+                group.name
+                if group is not None and not set(group.parts.values()) & self.found.keys()
+                else missing[0]
+            )
+            why = (
+                f"nothing was given for the input {whole!r} of the"
+                f" signature{choices(whole, values)}"
+            )
             raise EncodeError(why, tensor=whole, format=FORMAT)
 
 
@@ -367,7 +495,11 @@ def _shown(tensor: Any) -> str:
 def _featured(tensor: Any) -> Any:
     """Python's numbers as what an Example has for them."""
     found = frameworks.tensor(tensor)
-    return found.astype(np.float32) if is_plain(tensor) and isinstance(found, np.ndarray) and found.dtype == np.float64 else found
+    return (
+        found.astype(np.float32)
+        if is_plain(tensor) and isinstance(found, np.ndarray) and found.dtype == np.float64
+        else found
+    )
 
 
 def _takes_rows(target: Input, tensor: Sparse | Ragged) -> bool:
@@ -377,4 +509,8 @@ def _takes_rows(target: Input, tensor: Sparse | Ragged) -> bool:
     if isinstance(tensor, Sparse):
         return len(target.shape) in (1, 2) and target.shape[-1] in (3, None)
     depth = len(tensor.row_splits)
-    return len(target.shape) == 1 if depth == 1 else len(target.shape) == 2 and target.shape[1] in (depth, None)
+    return (
+        len(target.shape) == 1
+        if depth == 1
+        else len(target.shape) == 2 and target.shape[1] in (depth, None)
+    )

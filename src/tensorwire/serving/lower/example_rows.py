@@ -1,10 +1,13 @@
-"""Rows of tensors as strings, for signatures that take strings: as tf.train.Examples, or each tensor's rows as TensorProtos.
+"""Rows of tensors as strings, for signatures that take strings: as tf.train.Examples, or each
+tensor's rows as TensorProtos.
 
 In an Example, an input x is
 
     dense     the list x
-    ragged    the list x, and for each further ragged dimension the row's own row_splits: x_row_splits_1, ...
-    sparse    x_values and x_indices (x_indices_0, x_indices_1, ... if a row has more than one dimension), and x_dense_shape
+    ragged    the list x, and for each further ragged dimension the row's own row_splits:
+              x_row_splits_1, ...
+    sparse    x_values and x_indices (x_indices_0, x_indices_1, ... if a row has more than one
+              dimension), and x_dense_shape
 
 which is what `export` reads. Bools and integers are int64 lists, floats up to 32 bits float lists.
 """
@@ -38,14 +41,19 @@ def examples(tensors: Mapping[str, Any]) -> Strings:
     for name, tensor in tensors.items():
         for feature, column in columns(name, tensor).items():
             if feature in features:
-                raise EncodeError(f"two inputs have the feature {feature!r}", tensor=name, format=FORMAT)
+                raise EncodeError(
+                    f"two inputs have the feature {feature!r}", tensor=name, format=FORMAT
+                )
             features[feature] = column
     try:
         made, count = gather.from_columns(features, pack.Options(), 0, {})
     except TensorwireError as error:
         error.args = (error.message.replace(pack.EXACTLY, ""),)
         raise error.add(format=FORMAT) from None
-    return _encoded([made[name.decode()].input(name) for name in key_order([name.encode() for name in made])], count)
+    return _encoded(
+        [made[name.decode()].input(name) for name in key_order([name.encode() for name in made])],
+        count,
+    )
 
 
 def _encoded(inputs: list[Any], count: int) -> Strings:
@@ -54,7 +62,9 @@ def _encoded(inputs: list[Any], count: int) -> Strings:
     room: Array = np.empty(max(4096, 2 * size), np.uint8)
     done = used = 0
     while True:
-        code, more, size, wanted = kernels.example_encode(inputs, False, done, 1, count - done, False, room[used:], offsets[done + 1 :])
+        code, more, size, wanted = kernels.example_encode(
+            inputs, False, done, 1, count - done, False, room[used:], offsets[done + 1 :]
+        )
         offsets[done + 1 : done + 1 + more] += used
         done, used = done + more, used + size
         if done == count:
@@ -89,7 +99,9 @@ def _sparse_columns(name: str, tensor: Sparse) -> dict[str, Any]:
     sparse = tensor.sort()
     rank = sparse.indices.shape[1]
     if rank < 2 or sparse.values.ndim != 1:
-        raise EncodeError(f"the rows of a {describe(tensor)} do not go into Examples", tensor=name, format=FORMAT)
+        raise EncodeError(
+            f"the rows of a {describe(tensor)} do not go into Examples", tensor=name, format=FORMAT
+        )
     count = int(sparse.dense_shape[0])
     splits = np.searchsorted(sparse.indices[:, 0], np.arange(count + 1)).astype(np.int64)
     found: dict[str, Any] = {f"{name}_values": Ragged(sparse.values, splits)}
@@ -130,7 +142,8 @@ def _own_splits(ragged: Ragged, bounds: list[Array], level: int) -> tuple[Array,
 
 
 def ragged_rows(ragged: Ragged) -> Strings:
-    """Each row as a serialized TensorProto [N]; with further ragged dimensions [N, ragged_rank], its values and then its own row_splits.
+    """Each row as a serialized TensorProto [N]; with further ragged dimensions [N, ragged_rank],
+    its values and then its own row_splits.
 
     >>> [io.parse_tensor(row, "int64").tolist() for row in ragged_rows(Ragged.of([[1, 2], []]))]
     [[1, 2], []]
@@ -139,9 +152,15 @@ def ragged_rows(ragged: Ragged) -> Strings:
     own = [_own_splits(ragged, bounds, level) for level in range(1, depth)]
     strings = []
     for row in range(len(ragged)):
-        strings.append(io.serialize_tensor(ragged.values[int(bounds[-1][row]) : int(bounds[-1][row + 1])]))
+        strings.append(
+            io.serialize_tensor(ragged.values[int(bounds[-1][row]) : int(bounds[-1][row + 1])])
+        )
         for splits, rows in own:
-            strings.append(io.serialize_tensor(splits[rows[row] : rows[row + 1]].astype(ragged.row_splits[0].dtype)))
+            strings.append(
+                io.serialize_tensor(
+                    splits[rows[row] : rows[row + 1]].astype(ragged.row_splits[0].dtype)
+                )
+            )
     return Strings.of(strings, (len(ragged),) if depth == 1 else (len(ragged), depth), text=False)
 
 
@@ -152,7 +171,14 @@ def serialize(features: Mapping[str, Array | Strings]) -> bytes:
         if isinstance(values, Strings):
             lists.append((name.encode(), example.BYTES, values.data, values.offsets))
         else:
-            lists.append((name.encode(), example.FLOAT if values.dtype == np.float32 else example.INT64, values, None))
+            lists.append(
+                (
+                    name.encode(),
+                    example.FLOAT if values.dtype == np.float32 else example.INT64,
+                    values,
+                    None,
+                )
+            )
     found = example.features(lists) if lists else memoryview(b"")
     if found is None:
         raise EncodeError("an Example ends at 2 GiB", format=FORMAT)

@@ -1,11 +1,14 @@
-"""A value as the tensor that an input of a signature wants: dtype and shape, exactly, or an error that names the way out.
+"""A value as the tensor that an input of a signature wants: dtype and shape, exactly, or an error
+that names the way out.
 
 The same dtype is taken as it is. Others are taken if nothing can be lost:
 
     integers to other integers      if every value fits
-    integers to floats              if every value is one that all floats of that width know (up to 2**24 for float32)
+    integers to floats              if every value is one that all floats of that width know (up to
+                                    2**24 for float32)
     floats to wider floats          always
-    floats to narrower floats       Python's own numbers, which have no width; tensors only with cast=True
+    floats to narrower floats       Python's own numbers, which have no width; tensors only with
+                                    cast=True
     bools, complex numbers, strings only as what they are
 
 A number past the range of the dtype is an error even with cast=True.
@@ -60,7 +63,9 @@ def _fit(value: Any, target: Input, cast: bool) -> tuple[Array | Strings, list[s
         notes: list[str] = []
     else:
         if target.dtype not in dtypes.BY_NAME:
-            raise EncodeError(f"the signature wants {target}, and nothing can be sent as {target.dtype}")
+            raise EncodeError(
+                f"the signature wants {target}, and nothing can be sent as {target.dtype}"
+            )
         tensor, notes = _converted(tensor, dtypes.named(target.dtype), plain, cast)
     return _shaped(tensor, target), notes
 
@@ -69,7 +74,9 @@ def is_plain(value: Any) -> bool:
     """Whether a value is made of Python's own numbers, whose width nobody has chosen."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
-    return isinstance(value, (bool, int, float, complex, list, tuple)) and not isinstance(value, np.generic)
+    return isinstance(value, (bool, int, float, complex, list, tuple)) and not isinstance(
+        value, np.generic
+    )
 
 
 def _converted(array: Array, row: dtypes.DType, plain: bool, cast: bool) -> tuple[Array, list[str]]:
@@ -87,11 +94,15 @@ def _converted(array: Array, row: dtypes.DType, plain: bool, cast: bool) -> tupl
             _check_range(array, row, -_EXACT[row.name], _EXACT[row.name])
         how = "" if plain else ", rounded where it must be" if cast else ", every value is exact"
         return _finite(array, row), [f"{was} as {row.name}{how}"]
-    if row.name in _WIDER.get(have.name, ()) or (have.name.startswith("float8") and row.name in ("float32", "float64")):
+    if row.name in _WIDER.get(have.name, ()) or (
+        have.name.startswith("float8") and row.name in ("float32", "float64")
+    ):
         return array.astype(row.numpy), [f"{was} as {row.name}, which is wider"]
     if have.name in _EXACT and row.name in _EXACT and (plain or cast):
         return _finite(array, row), [f"{was} as {row.name}" + ("" if plain else ", rounded")]
-    raise EncodeError(f"the signature wants {row.name}, and this is {have.name}{_way_out(have, row, plain)}")
+    raise EncodeError(
+        f"the signature wants {row.name}, and this is {have.name}{_way_out(have, row, plain)}"
+    )
 
 
 def _is_integer(row: dtypes.DType) -> bool:
@@ -100,13 +111,24 @@ def _is_integer(row: dtypes.DType) -> bool:
 
 def _way_out(have: dtypes.DType, row: dtypes.DType, plain: bool) -> str:
     if have.name in _EXACT and row.name in _EXACT:
-        return f", which would be rounded; x.astype({row.name!r}) says that you mean it, and so does cast=True"
+        return (
+            f", which would be rounded; x.astype({row.name!r}) says that you mean it, and so does"
+            " cast=True"
+        )
     numbers = "whole numbers without a point" if have.name in _EXACT else f"values of {row.name}"
-    return f"; write {numbers}" if plain else f"; x.astype({row.name!r}) makes it one, if that is what you mean"
+    return (
+        f"; write {numbers}"
+        if plain
+        else f"; x.astype({row.name!r}) makes it one, if that is what you mean"
+    )
 
 
 def _check_range(array: Array, row: dtypes.DType, lowest: int, highest: int) -> None:
-    flat = array.reshape(-1).astype(np.int64) if array.dtype.itemsize == 1 and array.dtype.kind == "V" else array.reshape(-1)
+    flat = (
+        array.reshape(-1).astype(np.int64)
+        if array.dtype.itemsize == 1 and array.dtype.kind == "V"
+        else array.reshape(-1)
+    )
     if not len(flat):
         return
     for value in (int(flat.min()), int(flat.max())):
@@ -114,7 +136,10 @@ def _check_range(array: Array, row: dtypes.DType, lowest: int, highest: int) -> 
             at = np.unravel_index(int(np.flatnonzero(flat == value)[0]), array.shape)
             where = f" at {[int(i) for i in at]}" if array.ndim else ""
             exact = "exactly" if row.name in _EXACT else f"(it goes from {lowest} to {highest})"
-            raise EncodeError(f"{row.name} does not hold {value}{where} {exact}; x.astype({row.name!r}) takes what becomes of it")
+            raise EncodeError(
+                f"{row.name} does not hold {value}{where} {exact}; x.astype({row.name!r}) takes"
+                " what becomes of it"
+            )
 
 
 def _finite(array: Array, row: dtypes.DType) -> Array:
@@ -133,12 +158,17 @@ def _shaped(tensor: Array | Strings, target: Input) -> Array | Strings:
     if wanted is None or fits(shape, wanted):
         return tensor
     if not tensor.size and len(shape) < len(wanted) and fits(shape, wanted[: len(shape)]):
-        return tensor.reshape((*shape, *(dim or 0 for dim in wanted[len(shape) :])))  # lists that hold nothing say no more
+        # lists that hold nothing say no more
+        return tensor.reshape((*shape, *(dim or 0 for dim in wanted[len(shape) :])))
     way = ""
     if fits((1, *shape), wanted):
         way = "; a batch of one is x[None]"
     elif wanted and wanted[0] is None and len(shape) == len(wanted):
-        way = f"; only the first dimension of {shown(wanted)} is free" if wanted.count(None) == 1 else ""
+        way = (
+            f"; only the first dimension of {shown(wanted)} is free"
+            if wanted.count(None) == 1
+            else ""
+        )
     raise EncodeError(f"the signature wants {target}, and this has the shape {list(shape)}{way}")
 
 
@@ -148,4 +178,6 @@ def fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     >>> fits((2, 3), (None, 3)), fits((2, 3), (None,))
     (True, False)
     """
-    return len(shape) == len(wanted) and all(want in (None, dim) for dim, want in zip(shape, wanted, strict=True))
+    return len(shape) == len(wanted) and all(
+        want in (None, dim) for dim, want in zip(shape, wanted, strict=True)
+    )

@@ -22,12 +22,18 @@ def of_sparse(sparse: Sparse) -> tuple[dict[str, Any], list[str]]:
     array([6., 5.], dtype=float32)
     """
     ordered = sparse.sort()
-    parts = {"indices": ordered.indices, "values": ordered.values, "dense_shape": ordered.dense_shape}
+    parts = {
+        "indices": ordered.indices,
+        "values": ordered.values,
+        "dense_shape": ordered.dense_shape,
+    }
     return parts, [] if ordered is sparse else [UNSORTED]
 
 
 def can_be_ragged(tensor: Any, group: Group, same_name: Input | None) -> bool:
-    """Whether lists or a dense tensor stand for a ragged one, and not for its values alone, which may have the same name."""
+    """Whether lists or a dense tensor stand for a ragged one, and not for its values alone, which
+    may have the same name.
+    """
     if same_name is None and isinstance(tensor, (list, tuple)):
         return True  # [] says no depth
     depth = _depth(tensor)
@@ -42,18 +48,26 @@ def _depth(tensor: Any) -> int:
 
 
 def of_ragged(tensor: Any, group: Group) -> dict[str, Any]:
-    """A Ragged, nested lists (whose values are still a list, to be typed), or a dense tensor, whose rows are equally long."""
+    """A Ragged, nested lists (whose values are still a list, to be typed), or a dense tensor, whose
+    rows are equally long.
+    """
     depth = len(group.splits)
     if isinstance(tensor, Ragged):
         if len(tensor.row_splits) != depth:
             splits = ", ".join(group.splits)
-            raise EncodeError(f"the signature has {depth} row_splits ({splits}), and this tensor has {len(tensor.row_splits)}")
+            raise EncodeError(
+                f"the signature has {depth} row_splits ({splits}), and this tensor has"
+                f" {len(tensor.row_splits)}"
+            )
         values, found = tensor.values, list(tensor.row_splits)
     elif isinstance(tensor, (list, tuple)):
         values, found = _from_lists(tensor, depth)
     else:
         values, found = _from_dense(tensor, depth)
-    return {"values": values, **{f"row_splits_{level}": splits for level, splits in enumerate(found)}}
+    return {
+        "values": values,
+        **{f"row_splits_{level}": splits for level, splits in enumerate(found)},
+    }
 
 
 def _from_lists(rows: Any, depth: int) -> tuple[Any, list[Array]]:
@@ -70,5 +84,8 @@ def _from_lists(rows: Any, depth: int) -> tuple[Any, list[Array]]:
 
 def _from_dense(tensor: Array | Strings, depth: int) -> tuple[Any, list[Array]]:
     shape = tensor.shape
-    splits = [np.arange(math.prod(shape[: level + 1]) + 1, dtype=np.int64) * shape[level + 1] for level in range(depth)]
+    splits = [
+        np.arange(math.prod(shape[: level + 1]) + 1, dtype=np.int64) * shape[level + 1]
+        for level in range(depth)
+    ]
     return tensor.reshape((math.prod(shape[: depth + 1]), *shape[depth + 1 :])), splits

@@ -1,4 +1,6 @@
-"""Inside a model: sparse and ragged tensors from their parts, and parts from them. These run in TensorFlow's graphs, and eagerly too."""
+"""Inside a model: sparse and ragged tensors from their parts, and parts from them. These run in
+TensorFlow's graphs, and eagerly too.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,21 @@ from ..spec import DENSE, RAGGED, SPARSE, Spec, shown
 
 
 def rebuild(parts: Mapping[str, Any], spec: Any, *, validate: bool = True) -> Any:
-    """A TensorFlow tensor from its parts: tensors, arrays or nested lists. The dtypes are those of the spec.
+    """A TensorFlow tensor from its parts: tensors, arrays or nested lists. The dtypes are those of
+    the spec.
 
-    With one spec the parts go by their roles: indices, values, dense_shape; or values, row_splits_0, ... (or row_splits). With a dict of
-    specs, {name: spec}, they go by the names that `export` gives (x_indices, x_row_splits_0, ...; a dense tensor by its own), and a dict
-    comes back.
+    With one spec the parts go by their roles: indices, values, dense_shape; or values,
+    row_splits_0, ... (or row_splits). With a dict of specs, {name: spec}, they go by the names that
+    `export` gives (x_indices, x_row_splits_0, ...; a dense tensor by its own), and a dict comes
+    back.
 
-    validate   parts that are no sparse or ragged tensor of that spec are an InvalidArgumentError when the model runs, which TensorFlow
-               Serving answers as 400: indices outside of the shape, another width than the spec's, splits that decrease
+    validate   parts that are no sparse or ragged tensor of that spec are an InvalidArgumentError
+               when the model runs, which TensorFlow
+               Serving answers as 400: indices outside of the shape, another width than the spec's,
+               splits that decrease
 
-    >>> x = rebuild({"indices": [[0, 0], [1, 2]], "values": [1, 2], "dense_shape": [2, 3]}, ("sparse", "float16", [None, 3]))
+    >>> x = rebuild({"indices": [[0, 0], [1, 2]], "values": [1, 2], "dense_shape": [2, 3]},
+    ("sparse", "float16", [None, 3]))
     >>> type(x).__name__, x.dtype.name, x.values.numpy().tolist()
     ('SparseTensor', 'float16', [1.0, 2.0])
     """
@@ -30,11 +37,19 @@ def rebuild(parts: Mapping[str, Any], spec: Any, *, validate: bool = True) -> An
         wanted = {name: each.parts(name) for name, each in specs.items()}
         _check_names(parts, [part.name for roles in wanted.values() for part in roles.values()])
         return {
-            name: build(tf, each, {role: parts[part.name] for role, part in wanted[name].items()}, name, validate)
+            name: build(
+                tf,
+                each,
+                {role: parts[part.name] for role, part in wanted[name].items()},
+                name,
+                validate,
+            )
             for name, each in specs.items()
         }
     one = Spec.of(spec)
-    given = {("row_splits_0" if role == "row_splits" else role): part for role, part in parts.items()}
+    given = {
+        ("row_splits_0" if role == "row_splits" else role): part for role, part in parts.items()
+    }
     _check_names(given, list(one.parts("")))
     return build(tf, one, given, "", validate)
 
@@ -61,7 +76,10 @@ def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bo
         if spec.kind == RAGGED:
             if spec.shape is not None:
                 values = with_rank(tf, values, (None, *spec.shape[spec.ragged_rank + 1 :]))
-            splits = [_tensor(tf, parts[f"row_splits_{level}"], spec.splits) for level in range(spec.ragged_rank)]
+            splits = [
+                _tensor(tf, parts[f"row_splits_{level}"], spec.splits)
+                for level in range(spec.ragged_rank)
+            ]
             return ragged(tf, spec, values, splits, name, validate)
     except EncodeError as error:
         raise error.add(tensor=name or None) from None
@@ -84,7 +102,8 @@ def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
     added = inner[: tf.where(is_list, len(dims) - 1, 0)]
     whole = tf.reshape(hidden, tf.concat([tf.shape(hidden, tf.int64), added], 0))
     if not tf.executing_eagerly():
-        whole.set_shape(dims)  # as the signature says; what is not so fails as it would without this step
+        # as the signature says; what is not so fails as it would without this step
+        whole.set_shape(dims)
     return whole
 
 
@@ -104,19 +123,25 @@ def _tensor(tf: Any, part: Any, dtype: str) -> Any:
 
 
 def check(tf: Any, good: Any, message: str, *about: Any) -> Any:
-    """An InvalidArgumentError with this message unless all is good. (tf.debugging's assertions are a function of their own each, which
-    makes models large and slow to load.) What it gives is for `tf.control_dependencies`, where a later step would fail in other words."""
-    return tf.raw_ops.Assert(condition=tf.reduce_all(good), data=[tf.constant(message), *about], summarize=8)
+    """An InvalidArgumentError with this message unless all is good. (tf.debugging's assertions are
+    a function of their own each, which makes models large and slow to load.) What it gives is for
+    `tf.control_dependencies`, where a later step would fail in other words."""
+    return tf.raw_ops.Assert(
+        condition=tf.reduce_all(good), data=[tf.constant(message), *about], summarize=8
+    )
 
 
 def after(tf: Any, checks: list[Any], *tensors: Any) -> list[Any]:
-    """The same tensors, which no step of the model gets before all is found good: some of TensorFlow's kernels end the whole process when
-    they get what these checks refuse. (Eagerly a check has raised its error already, and is nothing to wait for.)"""
+    """The same tensors, which no step of the model gets before all is found good: some of
+    TensorFlow's kernels end the whole process when they get what these checks refuse. (Eagerly a
+    check has raised its error already, and is nothing to wait for.)"""
     with tf.control_dependencies([one for one in checks if one is not None]):
         return [tf.identity(tensor) for tensor in tensors]
 
 
-def _sparse_checks(tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str) -> list[Any]:
+def _sparse_checks(
+    tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str
+) -> list[Any]:
     about = name or "the sparse tensor"
     count, rank = tf.shape(indices, tf.int64)[0], tf.shape(indices, tf.int64)[1]
     as_many = f"{about}: there must be as many indices as values"
@@ -132,20 +157,39 @@ def _sparse_checks(tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: 
     checks = [check(tf, countable, f"{about}: no tensor has the dense_shape", dense_shape)]
     for place, dim in enumerate(spec.shape or ()):
         if dim is not None:
-            wanted = f"{about}: the model takes {shown(spec.shape)}, so dense_shape[{place}] must be {dim}; dense_shape is"
+            wanted = (
+                f"{about}: the model takes {shown(spec.shape)}, so dense_shape[{place}] must be"
+                f" {dim}; dense_shape is"
+            )
             checks.append(check(tf, dense_shape[place] == dim, wanted, dense_shape))
     inside = tf.logical_and(indices >= 0, indices < dense_shape)
-    checks.append(check(tf, inside, f"{about}: an index is outside of the dense_shape, which is", dense_shape))
+    checks.append(
+        check(tf, inside, f"{about}: an index is outside of the dense_shape, which is", dense_shape)
+    )
     return [*shapes, *checks]
 
 
-def sparse(tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str, validate: bool) -> Any:
+def sparse(
+    tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str, validate: bool
+) -> Any:
     """A SparseTensor that knows the shape of the spec."""
-    for part, what, rank in ((indices, "indices", 2), (values, "values", 1), (dense_shape, "dense_shape", 1)):
+    for part, what, rank in (
+        (indices, "indices", 2),
+        (values, "values", 1),
+        (dense_shape, "dense_shape", 1),
+    ):
         if part.shape.rank not in (None, rank):
-            raise EncodeError(f"{what} of a sparse tensor have {rank} dimensions, not {part.shape.rank}")
+            raise EncodeError(
+                f"{what} of a sparse tensor have {rank} dimensions, not {part.shape.rank}"
+            )
     if validate:
-        indices, values, dense_shape = after(tf, _sparse_checks(tf, spec, indices, values, dense_shape, name), indices, values, dense_shape)
+        indices, values, dense_shape = after(
+            tf,
+            _sparse_checks(tf, spec, indices, values, dense_shape, name),
+            indices,
+            values,
+            dense_shape,
+        )
     found = tf.SparseTensor(indices, values, dense_shape)
     if spec.shape is not None and not tf.executing_eagerly():
         found.set_shape(spec.shape)
@@ -160,17 +204,35 @@ def ragged(tf: Any, spec: Spec, values: Any, splits: list[Any], name: str, valid
         length = None if spec.shape is None else spec.shape[level + 1]
         rows = splits[level]
         if validate:
-            good = tf.concat([rows[:1] == 0, rows[1:] >= rows[:-1], rows[-1:] == count, [tf.size(rows) > 0]], 0)
-            what = f"{about}: row_splits_{level} must start at 0, never decrease, and end at the number of what they split, which is"
+            good = tf.concat(
+                [rows[:1] == 0, rows[1:] >= rows[:-1], rows[-1:] == count, [tf.size(rows) > 0]], 0
+            )
+            what = (
+                f"{about}: row_splits_{level} must start at 0, never decrease, and end at the"
+                " number of what they split, which is"
+            )
             (rows,) = after(tf, [check(tf, good, what, count, ":", rows)], rows)
         count = tf.size(rows, rows.dtype) - 1
         if length is None:
             values = tf.RaggedTensor.from_row_splits(values, rows, validate=False)
             continue
         if validate:
-            what = f"{about}: the model takes {shown(spec.shape)}, so all rows of dimension {level + 1} must have {length}"
-            (rows,) = after(tf, [check(tf, rows[1:] - rows[:-1] == length, f"{what}; row_splits_{level} are", rows)], rows)
-        values = tf.RaggedTensor.from_uniform_row_length(values, tf.constant(length, rows.dtype), count, validate=False)
+            what = (
+                f"{about}: the model takes {shown(spec.shape)}, so all rows of dimension"
+                f" {level + 1} must have {length}"
+            )
+            (rows,) = after(
+                tf,
+                [
+                    check(
+                        tf, rows[1:] - rows[:-1] == length, f"{what}; row_splits_{level} are", rows
+                    )
+                ],
+                rows,
+            )
+        values = tf.RaggedTensor.from_uniform_row_length(
+            values, tf.constant(length, rows.dtype), count, validate=False
+        )
     return values
 
 
@@ -178,16 +240,24 @@ def parts_of(tf: Any, tensor: Any, name: str) -> dict[str, Any]:
     """The plain tensors that stand for a model's output, by the same names as for inputs."""
     if isinstance(tensor, tf.SparseTensor):
         spec = Spec(SPARSE, tensor.dtype.name, _static(tensor))
-        found = {"indices": tensor.indices, "values": tensor.values, "dense_shape": tensor.dense_shape}
+        found = {
+            "indices": tensor.indices,
+            "values": tensor.values,
+            "dense_shape": tensor.dense_shape,
+        }
     elif isinstance(tensor, tf.RaggedTensor):
         splits = tensor.nested_row_splits
         spec = Spec(RAGGED, tensor.dtype.name, _static(tensor), len(splits), splits[0].dtype.name)
-        found = {"values": tensor.flat_values} | {f"row_splits_{level}": each for level, each in enumerate(splits)}
+        found = {"values": tensor.flat_values} | {
+            f"row_splits_{level}": each for level, each in enumerate(splits)
+        }
     else:
         try:
             dense = tf.convert_to_tensor(tensor)
         except (ValueError, TypeError):
-            raise EncodeError(f"{type(tensor).__name__} is no tensor that a signature can give", tensor=name) from None
+            raise EncodeError(
+                f"{type(tensor).__name__} is no tensor that a signature can give", tensor=name
+            ) from None
         spec, found = Spec(DENSE, dense.dtype.name, _static(dense)), {"values": dense}
     return {part.name: tf.identity(found[role]) for role, part in spec.parts(name).items()}
 

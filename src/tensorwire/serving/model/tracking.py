@@ -1,4 +1,6 @@
-"""What a model's function needs when it is saved: the variables and tables that it uses, wherever they live."""
+"""What a model's function needs when it is saved: the variables and tables that it uses, wherever
+they live.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,15 @@ _DULL = (type, str, bytes, int, float, ModuleType)
 
 
 def used_by(tf: Any, functions: Iterable[Any], model: Any) -> list[Any]:
-    """The variables and other resources that traced functions capture. TensorFlow saves only what hangs on the object that is saved, and a
-    function hangs on nothing; but each resource belongs to something that the function can reach."""
-    handles = {id(handle): handle for function in functions for handle, _ in function.graph.captures if handle.dtype == tf.resource}
+    """The variables and other resources that traced functions capture. TensorFlow saves only what
+    hangs on the object that is saved, and a function hangs on nothing; but each resource belongs to
+    something that the function can reach."""
+    handles = {
+        id(handle): handle
+        for function in functions
+        for handle, _ in function.graph.captures
+        if handle.dtype == tf.resource
+    }
     found: dict[int, Any] = {}
     for function in functions:
         for variable in function.graph.variables:
@@ -44,8 +52,8 @@ def _quietly(thing: Any, attribute: str) -> Any:
 
 
 def _reachable(tf: Any, model: Any) -> Iterable[Any]:
-    """Trackable objects that a function can get at, the nearest first: through its closure, defaults, globals, the object it is a method
-    of, and what these hold."""
+    """Trackable objects that a function can get at, the nearest first: through its closure,
+    defaults, globals, the object it is a method of, and what these hold."""
     kind = tf.__internal__.tracking.Trackable
     waiting: deque[Any] = deque([model])
     seen: dict[int, Any] = {}  # the objects too: an id is of one thing only as long as that lives
@@ -69,15 +77,22 @@ def _inside(thing: Any) -> list[Any]:
         return list(thing.values()) if len(thing) < _MOST else []
     if isinstance(thing, (list, tuple, set, frozenset)):
         return list(thing) if len(thing) < _MOST else []
-    found = [_quietly(thing, name) for name in ("python_function", "__wrapped__", "__func__", "__self__")]
-    if hasattr(own := _quietly(type(thing), "__call__"), "__code__") or hasattr(own, "python_function"):
+    found = [
+        _quietly(thing, name) for name in ("python_function", "__wrapped__", "__func__", "__self__")
+    ]
+    if hasattr(own := _quietly(type(thing), "__call__"), "__code__") or hasattr(
+        own, "python_function"
+    ):
         found.append(own)
     if (code := _quietly(thing, "__code__")) is not None:
         names = _quietly(thing, "__globals__") or {}
         found += [names[name] for name in code.co_names if name in names]
         for cell in _quietly(thing, "__closure__") or ():
             found.append(_quietly(cell, "cell_contents"))
-        found += [*(_quietly(thing, "__defaults__") or ()), *(_quietly(thing, "__kwdefaults__") or {}).values()]
+        found += [
+            *(_quietly(thing, "__defaults__") or ()),
+            *(_quietly(thing, "__kwdefaults__") or {}).values(),
+        ]
     held = _quietly(thing, "__dict__")
     found += held.values() if isinstance(held, dict) and len(held) < _WIDEST else []
     return [each for each in found if each is not None and not isinstance(each, _DULL)]

@@ -1,13 +1,16 @@
 """TensorFlow Serving's REST bodies, both ways, without any I/O.
 
     predict, by rows       {"instances": [ROW, ...]}              -> {"predictions": [ROW, ...]}
-    predict, by columns    {"inputs": TENSOR | {NAME: TENSOR}}    -> {"outputs": TENSOR | {NAME: TENSOR}}
-    classify               {"examples": [{FEATURE: VALUES}], "context": {...}} -> {"results": [[[LABEL, SCORE], ...], ...]}
+    predict, by columns    {"inputs": TENSOR | {NAME: TENSOR}}    -> {"outputs": TENSOR | {NAME:
+                           TENSOR}}
+    classify               {"examples": [{FEATURE: VALUES}], "context": {...}} -> {"results":
+                           [[[LABEL, SCORE], ...], ...]}
     regress                the same                               -> {"results": [VALUE, ...]}
     any error              {"error": MESSAGE}, and a status
 
-A client uses `build`, `check` and `parse_answer`; a server `parse_request` and `build_answer`. Dtypes come from the signature: JSON says
-none. float16, bfloat16, uint16 and complex numbers do not go through JSON; gRPC takes them.
+A client uses `build`, `check` and `parse_answer`; a server `parse_request` and `build_answer`.
+Dtypes come from the signature: JSON says none. float16, bfloat16, uint16 and complex numbers do not
+go through JSON; gRPC takes them.
 """
 
 from __future__ import annotations
@@ -35,7 +38,19 @@ if TYPE_CHECKING:
 LAYOUTS = ("auto", "rows", "columns")
 VERBS = ("predict", "classify", "regress")
 
-__all__ = ["DTYPES", "LAYOUTS", "VERBS", "Examples", "Fault", "Request", "build", "build_answer", "check", "parse_answer", "parse_request"]
+__all__ = [
+    "DTYPES",
+    "LAYOUTS",
+    "VERBS",
+    "Examples",
+    "Fault",
+    "Request",
+    "build",
+    "build_answer",
+    "check",
+    "parse_answer",
+    "parse_request",
+]
 
 
 def build(
@@ -49,14 +64,16 @@ def build(
 ) -> list[bytes]:
     """The body of a request, in pieces.
 
-    `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a signature they are sent as they are. By
-    columns anything can be sent, so "auto" means that, except for a batch without rows, whose inner
-    dimensions columns do not tell; by rows all inputs share their first dimension. For classify and
-    regress, `inputs` are examples: a list of dicts of features, or a dict of columns.
+    `inputs` is a Plan, or tensors by name, which the signature types and takes apart; without a
+    signature they are sent as they are. By columns anything can be sent, so "auto" means that,
+    except for a batch without rows, whose inner dimensions columns do not tell; by rows all inputs
+    share their first dimension. For classify and regress, `inputs` are examples: a list of dicts of
+    features, or a dict of columns.
 
     >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
     b'{"inputs":{"x":[[1.0,0.1]]}}'
-    >>> b"".join(build({"a": np.array([1, 2]), "b": ["u", "v"]}, layout="rows", signature_name="score"))
+    >>> b"".join(build({"a": np.array([1, 2]), "b": ["u", "v"]}, layout="rows",
+    signature_name="score"))
     b'{"signature_name":"score","instances":[{"a":1,"b":"u"},{"a":2,"b":"v"}]}'
     >>> b"".join(build([{"age": 20, "names": ["foo", "bar"]}], verb="classify"))
     b'{"examples":[{"age":20,"names":["foo","bar"]}]}'
@@ -65,7 +82,13 @@ def build(
         raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}", format=FORMAT)
     _check_verb(verb)
     if signature_name is None:
-        known = signature if signature is not None else inputs.signature if isinstance(inputs, Plan) else None
+        known = (
+            signature
+            if signature is not None
+            else inputs.signature
+            if isinstance(inputs, Plan)
+            else None
+        )
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
         return examples.build(inputs, context, signature_name)
@@ -74,14 +97,26 @@ def build(
     tensors = _tensors(inputs)
     if layout == "auto":
         layout = "rows" if _without_rows(tensors) and not _has_parts(inputs) else "columns"
-    head = b"{" if signature_name is None else b'{"signature_name":' + examples.key(signature_name) + b","
+    head = (
+        b"{"
+        if signature_name is None
+        else b'{"signature_name":' + examples.key(signature_name) + b","
+    )
     return [head, *(_rows(tensors) if layout == "rows" else _columns(tensors))]
 
 
-def check(body: Any, signature: Signature | Mapping[str, Signature], *, verb: str = "predict", limits: Limits = DEFAULT) -> Fault | None:
-    """What TensorFlow Serving would answer to a body that it does not take: status, message, the path to the fault, and a hint; else None.
+def check(
+    body: Any,
+    signature: Signature | Mapping[str, Signature],
+    *,
+    verb: str = "predict",
+    limits: Limits = DEFAULT,
+) -> Fault | None:
+    """What TensorFlow Serving would answer to a body that it does not take: status, message, the
+    path to the fault, and a hint; else None.
 
-    With several signatures, by name, the body says which one it means. Shapes are checked last, and in our own words.
+    With several signatures, by name, the body says which one it means. Shapes are checked last, and
+    in our own words.
 
     >>> from tensorwire.serving.signature import Signature
     >>> print(check(b'{"inputs": [[1, 2.5]]}', Signature.given({"x": ("int32", [None, 2])})))
@@ -93,12 +128,18 @@ def check(body: Any, signature: Signature | Mapping[str, Signature], *, verb: st
 
 
 def parse_request(
-    body: Any, signature: Signature | Mapping[str, Signature], *, verb: str = "predict", limits: Limits = DEFAULT
+    body: Any,
+    signature: Signature | Mapping[str, Signature],
+    *,
+    verb: str = "predict",
+    limits: Limits = DEFAULT,
 ) -> Request | Examples:
-    """The tensors of a predict request, or the examples of a classify or regress request; ModelError with Serving's status and message.
+    """The tensors of a predict request, or the examples of a classify or regress request;
+    ModelError with Serving's status and message.
 
     >>> from tensorwire.serving.signature import Signature
-    >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', Signature.given({"x": ("float32", [None, 2])}))
+    >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', Signature.given({"x": ("float32",
+    [None, 2])}))
     Request(inputs={'x': array([[1. , 2.5],
            [nan, 4. ]], dtype=float32)}, layout='rows', signature_name='')
     """
@@ -119,9 +160,10 @@ def parse_answer(
 ) -> dict[str, Array | Strings]:
     """The tensors of an answer, by name; ModelError if it is an error.
 
-    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if none has a point, else float64; and a
-    single output, which loses its name on the way, is called "output_0". Strings are bytes. classify gives "classes" and "scores", regress
-    "outputs". `watch` is called now and then, and may end it by raising an error.
+    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if
+    none has a point, else float64; and a single output, which loses its name on the way, is called
+    "output_0". Strings are bytes. classify gives "classes" and "scores", regress "outputs". `watch`
+    is called now and then, and may end it by raising an error.
 
     >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
     {'output_0': array([[0.5, nan],
@@ -134,8 +176,11 @@ def parse_answer(
     return answers.read(body, signature, status, limits, watch)
 
 
-def build_answer(outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict") -> list[bytes]:
-    """The body of an answer, in pieces. Strings are text, or {"b64": ...} if the output's name ends in "_bytes".
+def build_answer(
+    outputs: Mapping[str, Any], layout: str = "columns", *, verb: str = "predict"
+) -> list[bytes]:
+    """The body of an answer, in pieces. Strings are text, or {"b64": ...} if the output's name ends
+    in "_bytes".
 
     >>> b"".join(build_answer({"y": np.float32([1, 2])}, "rows"))
     b'{"predictions":[1.0,2.0]}'
@@ -173,11 +218,21 @@ def _tensors(inputs: Any) -> dict[str, Array | Strings]:
     if isinstance(inputs, Plan):
         for name, output in inputs.signature.outputs.items():
             if output.kind != "dense":
-                way = "by gRPC the other outputs can be asked for, and its parts if the model gives them"
-                raise EncodeError(f"the output is one {output.kind} tensor, which Serving cannot fetch; {way}", tensor=name, format=FORMAT)
+                way = (
+                    "by gRPC the other outputs can be asked for, and its parts if the model gives"
+                    " them"
+                )
+                raise EncodeError(
+                    f"the output is one {output.kind} tensor, which Serving cannot fetch; {way}",
+                    tensor=name,
+                    format=FORMAT,
+                )
         inputs = inputs.inputs
     if not isinstance(inputs, Mapping) or not inputs:
-        raise EncodeError(f"inputs are tensors by name, not {type(inputs).__name__}" if inputs else "no inputs", format=FORMAT)
+        raise EncodeError(
+            f"inputs are tensors by name, not {type(inputs).__name__}" if inputs else "no inputs",
+            format=FORMAT,
+        )
     return {name: _sendable(name, value) for name, value in inputs.items()}
 
 
@@ -187,7 +242,9 @@ def _sendable(name: Any, value: Any) -> Array | Strings:
     except TensorwireError as error:
         raise error.add(tensor=str(name), format=FORMAT) from None
     if not isinstance(tensor, (np.ndarray, Strings)):
-        why = f"{describe(tensor)} has no form in JSON; with the model's signature it is taken apart"
+        why = (
+            f"{describe(tensor)} has no form in JSON; with the model's signature it is taken apart"
+        )
         raise EncodeError(why, tensor=str(name), format=FORMAT, path=step("$.inputs", str(name)))
     dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
     if dtype not in DTYPES:
@@ -210,11 +267,17 @@ def _columns(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
 def _rows(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
     counts = {name: tensor.shape[0] if tensor.shape else None for name, tensor in tensors.items()}
     if len(set(counts.values())) != 1 or None in counts.values():
-        shown = ", ".join(f"{name}: {'a scalar' if count is None else count}" for name, count in counts.items())
+        shown = ", ".join(
+            f"{name}: {'a scalar' if count is None else count}" for name, count in counts.items()
+        )
         why = f"rows need one first dimension for all inputs, and these differ ({shown})"
         raise EncodeError(f'{why}; layout="columns" takes them', format=FORMAT)
     if not any(counts.values()):
         return [b'"instances":[]}']
     if len(tensors) == 1:
         return [b'"instances":', *map(write, tensors.values()), b"}"]
-    return [b'"instances":[', answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}), b"]}"]
+    return [
+        b'"instances":[',
+        answers.rows_of({name: write_rows(tensor) for name, tensor in tensors.items()}),
+        b"]}",
+    ]

@@ -1,4 +1,6 @@
-"""Answers of TensorFlow Serving's REST, both ways: to tensors for a client, from tensors for a server."""
+"""Answers of TensorFlow Serving's REST, both ways: to tensors for a client, from tensors for a
+server.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ... import frameworks
-from ..._errors import DecodeError, EncodeError, LimitError, ModelError, SchemaError, TensorwireError
+from ..._errors import (
+    DecodeError,
+    EncodeError,
+    LimitError,
+    ModelError,
+    SchemaError,
+    TensorwireError,
+)
 from ..._limits import DEFAULT, Limits
 from ...codecs.json.tokens import FORMAT
 from ...core import dtypes, memory
@@ -24,16 +33,24 @@ if TYPE_CHECKING:
     from ..signature import Signature
 
 UNNAMED = "output_0"
-"""What an output is called whose name neither the answer nor a signature says; TensorFlow gives it the same name."""
+"""What an output is called whose name neither the answer nor a signature says; TensorFlow gives it
+the same name.
+"""
 KEYS = {"rows": "predictions", "columns": "outputs"}
 _SHOWN = 1000
 _SPACES = rb"[ \t\n\r]*+"
-_PAIR = re.compile(rb'\[%b("(?:[^"\\]|\\.)*+")%b,%b([^\s,\[\]"{}]++)%b\]' % ((_SPACES,) * 4), re.DOTALL)
+_PAIR = re.compile(
+    rb'\[%b("(?:[^"\\]|\\.)*+")%b,%b([^\s,\[\]"{}]++)%b\]' % ((_SPACES,) * 4), re.DOTALL
+)
 Tensors = dict[str, Array | Strings]
 
 
 def read(
-    body: Any, signature: Signature | None = None, status: int = 200, limits: Limits = DEFAULT, watch: Callable[[], object] | None = None
+    body: Any,
+    signature: Signature | None = None,
+    status: int = 200,
+    limits: Limits = DEFAULT,
+    watch: Callable[[], object] | None = None,
 ) -> Tensors:
     """The tensors of an answer, by the rules of `rest.parse_answer`."""
     data = memory.flat(body)
@@ -56,7 +73,11 @@ def read(
         if not found and "error" in keys:
             raise ModelError(status, message(data))
         if len(found) != 1:
-            text.fail(f"an answer has one of {', '.join(_READERS)}, and this one has {' and '.join(found) or 'none'}", 0)
+            text.fail(
+                f"an answer has one of {', '.join(_READERS)}, and this one has"
+                f" {' and '.join(found) or 'none'}",
+                0,
+            )
         return found.popitem()[1]
     except TensorwireError as error:
         raise error.add(format=FORMAT) from None
@@ -105,7 +126,13 @@ def _rows(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, in
 
     text.each_key(first, take)
     found, end = read_rows(text, at, kinds)
-    return _complete({name: _completed(tensor, _known(signature, name)) for name, tensor in found.items()}, signature), end
+    return (
+        _complete(
+            {name: _completed(tensor, _known(signature, name)) for name, tensor in found.items()},
+            signature,
+        ),
+        end,
+    )
 
 
 def _one(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int]:
@@ -114,7 +141,10 @@ def _one(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int
         tensor, end = text.tensor(at, None)
         return {UNNAMED: tensor}, end
     if len(signature.outputs) != 1 and not text.is_empty(at):
-        raise SchemaError(f"one tensor without a name, and the signature has {', '.join(signature.outputs) or 'no outputs'}")
+        raise SchemaError(
+            "one tensor without a name, and the signature has"
+            f" {', '.join(signature.outputs) or 'no outputs'}"
+        )
     found, end = {}, at if signature.outputs else text.end(at)
     for name, each in signature.outputs.items():  # several only if there is nothing in them
         tensor, end = text.tensor(at, each.dtype)
@@ -126,7 +156,9 @@ def _known(signature: Signature | None, name: str) -> Any:
     if signature is None:
         return None
     if name not in signature.outputs:
-        raise SchemaError(f"the output {name!r:.60}, and the signature has {', '.join(signature.outputs)}")
+        raise SchemaError(
+            f"the output {name!r:.60}, and the signature has {', '.join(signature.outputs)}"
+        )
     return signature.outputs[name]
 
 
@@ -191,22 +223,38 @@ _READERS = {"predictions": _rows, "outputs": _columns, "results": _results}
 # From tensors
 
 
-def build(outputs: Mapping[str, Any], layout: str = "columns", verb: str = "predict") -> list[bytes]:
+def build(
+    outputs: Mapping[str, Any], layout: str = "columns", verb: str = "predict"
+) -> list[bytes]:
     """The body of an answer, by the rules of `rest.build_answer`."""
     tensors: dict[str, Any] = {}
     for name, value in outputs.items():
         tensor = frameworks.tensor(value)
         if isinstance(tensor, (Sparse, Ragged)):
-            parts = "indices, values and dense_shape" if isinstance(tensor, Sparse) else "values and row_splits"
-            raise EncodeError(f"TensorFlow Serving answers no {describe(tensor)}; give its {parts} as outputs of their own", tensor=name)
+            parts = (
+                "indices, values and dense_shape"
+                if isinstance(tensor, Sparse)
+                else "values and row_splits"
+            )
+            raise EncodeError(
+                f"TensorFlow Serving answers no {describe(tensor)}; give its {parts} as outputs of"
+                " their own",
+                tensor=name,
+            )
         dtype = "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
         if dtype not in DTYPES and tensor.size:
-            raise ModelError(INVALID, f"Failed to write JSON value for tensor type: {tf_name(dtype)}")
+            raise ModelError(
+                INVALID, f"Failed to write JSON value for tensor type: {tf_name(dtype)}"
+            )
         tensors[name] = tensor
     if not tensors:
         raise ModelError(INVALID, "Cannot convert empty tensor map to JSON")
     if verb != "predict":
-        return examples.write_classes(tensors) if verb == "classify" else examples.write_values(tensors)
+        return (
+            examples.write_classes(tensors)
+            if verb == "classify"
+            else examples.write_values(tensors)
+        )
     return _write_rows(tensors) if layout == "rows" else _write_columns(tensors)
 
 
@@ -217,7 +265,11 @@ def _coded(name: str) -> bool:
 
 def _write_columns(tensors: Mapping[str, Any]) -> list[bytes]:
     if len(tensors) == 1:
-        return [b'{"outputs":', *(write(tensor, _coded(name)) for name, tensor in tensors.items()), b"}"]
+        return [
+            b'{"outputs":',
+            *(write(tensor, _coded(name)) for name, tensor in tensors.items()),
+            b"}",
+        ]
     chunks, before = [], b'{"outputs":{'
     for name, tensor in tensors.items():
         chunks += [before + examples.key(name) + b":", write(tensor, _coded(name))]
@@ -231,13 +283,25 @@ def _write_rows(tensors: Mapping[str, Any]) -> list[bytes]:
         if not tensor.shape:
             raise ModelError(INVALID, f"Tensor name: {name} has no shape information ")
         if count not in (None, tensor.shape[0]):
-            raise ModelError(INVALID, f"Tensor name: {name} has inconsistent batch size: {tensor.shape[0]} expecting: {count}")
+            raise ModelError(
+                INVALID,
+                f"Tensor name: {name} has inconsistent batch size: {tensor.shape[0]} expecting:"
+                f" {count}",
+            )
         count = tensor.shape[0]
     if not count:
         return [b'{"predictions":[]}']
     if len(tensors) == 1:
-        return [b'{"predictions":', *(write(tensor, _coded(name)) for name, tensor in tensors.items()), b"}"]
-    return [b'{"predictions":[', rows_of({name: write_rows(tensor, _coded(name)) for name, tensor in tensors.items()}), b"]}"]
+        return [
+            b'{"predictions":',
+            *(write(tensor, _coded(name)) for name, tensor in tensors.items()),
+            b"}",
+        ]
+    return [
+        b'{"predictions":[',
+        rows_of({name: write_rows(tensor, _coded(name)) for name, tensor in tensors.items()}),
+        b"]}",
+    ]
 
 
 def rows_of(columns: Mapping[str, list[bytes]]) -> bytes:

@@ -1,7 +1,8 @@
 """classify and regress: tf.train.Examples as objects of features, and what comes back.
 
-A feature is a list or one value. Strings are a bytes list, numbers with a point a float list (float32), other numbers and bools an int64
-list; all values of one feature are of one kind. `context` has the features that belong to every example.
+A feature is a list or one value. Strings are a bytes list, numbers with a point a float list
+(float32), other numbers and bools an int64 list; all values of one feature are of one kind.
+`context` has the features that belong to every example.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Features = dict[str, Array | Strings]
 _INTEGER = re.compile(rb"(?<![\d.eE+-])-?\d++(?![.eE])")
 _POINT = re.compile(rb"[.eEN]|I")
 _SHORT = 4096
-"""Bytes of an example that Python's parser reads quicker than ours, whose numbers become no Python objects."""
+"""Bytes of an example that Python's parser reads quicker than ours, whose numbers become no Python
+objects.
+"""
 _MOST = 100_000
 """Examples in one request: each is a dict of arrays."""
 
@@ -41,15 +44,21 @@ class Examples(NamedTuple):
     signature_name: str
 
     def serialized(self) -> Strings:
-        """Each example as a tf.train.Example message, with the context's features where it has no such feature itself.
+        """Each example as a tf.train.Example message, with the context's features where it has no
+        such feature itself.
 
         >>> Examples([{"a": np.array([5, 3])}], None, "").serialized()[0].hex(" ")
         '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
         """
-        return Strings.of([serialize({**(self.context or {}), **features}) for features in self.examples], text=False)
+        return Strings.of(
+            [serialize({**(self.context or {}), **features}) for features in self.examples],
+            text=False,
+        )
 
     def messages(self) -> tuple[Strings, bytes | None]:
-        """Each example as a message without the context's features, and those as a message of their own, as gRPC sends them."""
+        """Each example as a message without the context's features, and those as a message of their
+        own, as gRPC sends them.
+        """
         alone = self._replace(context=None).serialized()
         return alone, None if self.context is None else serialize(self.context)
 
@@ -97,7 +106,9 @@ def _read_object(text: Text, at: int) -> tuple[Features, int]:
     value = plain(text.data[at:end]) if end - at <= _SHORT else None
     if value is not None:
         try:
-            return {name: _array(feature) for name, feature in rules.example(value, "$").items()}, end
+            return {
+                name: _array(feature) for name, feature in rules.example(value, "$").items()
+            }, end
         except Refused as refused:
             text.fail(refused.fault.message, at)
     found: Features = {}
@@ -130,15 +141,27 @@ def _read_feature(text: Text, at: int) -> tuple[Array | Strings, int]:
 
 def made(found: rules.Classify) -> Examples:
     """What the rules found, as arrays."""
-    context = None if found.context is None else {name: _array(feature) for name, feature in found.context.items()}
-    return Examples([{name: _array(feature) for name, feature in each.items()} for each in found.examples], context, found.signature_name)
+    context = (
+        None
+        if found.context is None
+        else {name: _array(feature) for name, feature in found.context.items()}
+    )
+    return Examples(
+        [{name: _array(feature) for name, feature in each.items()} for each in found.examples],
+        context,
+        found.signature_name,
+    )
 
 
 def _array(feature: rules.Feature) -> Array | Strings:
     if feature.kind == "float":
         with np.errstate(over="ignore"):  # past the range of float32 it is infinite, as in Serving
             return np.array(feature.values, np.float32)
-    return Strings.of(feature.values, text=False) if feature.kind == "bytes" else np.array(feature.values, np.int64)
+    return (
+        Strings.of(feature.values, text=False)
+        if feature.kind == "bytes"
+        else np.array(feature.values, np.int64)
+    )
 
 
 def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes]:
@@ -149,7 +172,11 @@ def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes
     head = b"{" if signature_name is None else b'{"signature_name":' + key(signature_name) + b","
     if context is not None:
         head += b'"context":' + _object(context, "$.context") + b","
-    return [head + b'"examples":[', b",".join(_object(row, f"$.examples[{i}]") for i, row in enumerate(rows)), b"]}"]
+    return [
+        head + b'"examples":[',
+        b",".join(_object(row, f"$.examples[{i}]") for i, row in enumerate(rows)),
+        b"]}",
+    ]
 
 
 def given(examples: Any, context: Any) -> Examples:
@@ -164,7 +191,11 @@ def given(examples: Any, context: Any) -> Examples:
 def _features(features: Any, path: str) -> Features:
     found: Features = {}
     for name, feature in _each_feature(features, path):
-        numbers = feature.astype(np.float32 if feature.dtype.kind == "f" else np.int64) if isinstance(feature, np.ndarray) else feature
+        numbers = (
+            feature.astype(np.float32 if feature.dtype.kind == "f" else np.int64)
+            if isinstance(feature, np.ndarray)
+            else feature
+        )
         found[name] = numbers.reshape(-1)
     return found
 
@@ -173,15 +204,29 @@ def _rows(examples: Any) -> Iterable[Mapping[str, Any]]:
     """Objects of features, given one by one, or as columns that share their first dimension."""
     if not isinstance(examples, Mapping):
         if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
-            raise EncodeError(f"examples are a list of dicts, or a dict of columns, not {type(examples).__name__}", format=FORMAT)
+            raise EncodeError(
+                "examples are a list of dicts, or a dict of columns, not"
+                f" {type(examples).__name__}",
+                format=FORMAT,
+            )
         return examples
     columns: dict[str, Any] = {}
     for name, given in examples.items():
-        columns |= {name: given} if isinstance(given, (list, tuple)) else example_rows.columns(name, frameworks.tensor(given))
+        columns |= (
+            {name: given}
+            if isinstance(given, (list, tuple))
+            else example_rows.columns(name, frameworks.tensor(given))
+        )
     counts = {name: len(column) for name, column in columns.items()}
     if len(set(counts.values())) != 1:
-        raise EncodeError(f"columns of examples share their first dimension, and these have {counts}", format=FORMAT)
-    return [{name: column[i] for name, column in columns.items()} for i in range(next(iter(counts.values())))]
+        raise EncodeError(
+            f"columns of examples share their first dimension, and these have {counts}",
+            format=FORMAT,
+        )
+    return [
+        {name: column[i] for name, column in columns.items()}
+        for i in range(next(iter(counts.values())))
+    ]
 
 
 def key(name: Any) -> bytes:
@@ -192,19 +237,30 @@ def key(name: Any) -> bytes:
 
 
 def _object(features: Any, path: str) -> bytes:
-    return b"{" + b",".join(key(name) + b":" + write(feature) for name, feature in _each_feature(features, path)) + b"}"
+    return (
+        b"{"
+        + b",".join(
+            key(name) + b":" + write(feature) for name, feature in _each_feature(features, path)
+        )
+        + b"}"
+    )
 
 
 def _each_feature(features: Any, path: str) -> Iterator[tuple[str, Array | Strings]]:
     if not isinstance(features, Mapping):
-        raise EncodeError(f"an example is a dict of features, not {type(features).__name__}, at {path}", format=FORMAT)
+        raise EncodeError(
+            f"an example is a dict of features, not {type(features).__name__}, at {path}",
+            format=FORMAT,
+        )
     for name, value in features.items():
         if not isinstance(name, str):
             raise EncodeError(f"names are text, not {name!r:.60}, at {path}", format=FORMAT)
         try:
             yield name, _feature(value)
         except TensorwireError as error:
-            raise EncodeError(f"{error.message}, at {step(path, name)}", tensor=name, format=FORMAT) from None
+            raise EncodeError(
+                f"{error.message}, at {step(path, name)}", tensor=name, format=FORMAT
+            ) from None
 
 
 def _feature(value: Any) -> Array | Strings:
@@ -213,7 +269,9 @@ def _feature(value: Any) -> Array | Strings:
         return np.empty(0, np.int64)
     tensor = frameworks.tensor(value)
     if not isinstance(tensor, (np.ndarray, Strings)) or len(tensor.shape) > 1:
-        raise EncodeError(f"a feature is one value or a list of them, not {describe(tensor)}; flatten it first")
+        raise EncodeError(
+            f"a feature is one value or a list of them, not {describe(tensor)}; flatten it first"
+        )
     if isinstance(tensor, Strings) or tensor.dtype == np.bool_:
         return tensor
     row = dtypes.of(tensor.dtype)
@@ -223,7 +281,9 @@ def _feature(value: Any) -> Array | Strings:
         return tensor
     if row.name not in ("float32", "float64", "float16", "bfloat16"):
         raise EncodeError(f"an Example holds no {row.name}; x.astype(np.float32) is a float list")
-    if row.name == "float64" and (isinstance(value, np.generic) or not isinstance(value, (int, float, list, tuple))):
+    if row.name == "float64" and (
+        isinstance(value, np.generic) or not isinstance(value, (int, float, list, tuple))
+    ):
         raise EncodeError("a float list is float32; x.astype(np.float32) rounds this float64")
     with np.errstate(over="ignore"):
         single = tensor.astype(np.float32)
@@ -236,21 +296,39 @@ def _feature(value: Any) -> Array | Strings:
 
 
 def write_classes(outputs: Mapping[str, Any]) -> list[bytes]:
-    """{"classes": strings [N, C], "scores": float32 [N, C]}, or one of the two, as `results`: pairs of a label and a score."""
+    """{"classes": strings [N, C], "scores": float32 [N, C]}, or one of the two, as `results`: pairs
+    of a label and a score.
+    """
     labels, scores = outputs.get("classes"), outputs.get("scores")
     for tensor in (labels, scores):
         if tensor is not None and len(tensor.shape) != 2:
-            raise ModelError(INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}")
+            raise ModelError(
+                INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}"
+            )
     known = labels if scores is None else scores
     if known is None or not known.shape[0]:
         raise ModelError(INVALID, "Cannot convert empty ClassificationResults to JSON")
     if labels is not None and labels.shape != known.shape:
-        raise ModelError(INVALID, f"Tensors of classes and scores differ: {_dims(labels)} and {_dims(known)}")
+        raise ModelError(
+            INVALID, f"Tensors of classes and scores differ: {_dims(labels)} and {_dims(known)}"
+        )
     rows, columns = known.shape
-    words = write_rows(labels.reshape(-1), False) if labels is not None else [b'""'] * (rows * columns)
-    numbers = write_rows(np.ascontiguousarray(scores, np.float32).reshape(-1)) if scores is not None else [b"0.0"] * (rows * columns)
+    words = (
+        write_rows(labels.reshape(-1), False) if labels is not None else [b'""'] * (rows * columns)
+    )
+    numbers = (
+        write_rows(np.ascontiguousarray(scores, np.float32).reshape(-1))
+        if scores is not None
+        else [b"0.0"] * (rows * columns)
+    )
     pairs = [b"[%b,%b]" % pair for pair in zip(words, numbers, strict=True)]
-    return [b'{"results":[' + b",".join(b"[" + b",".join(pairs[i * columns : (i + 1) * columns]) + b"]" for i in range(rows)) + b"]}"]
+    return [
+        b'{"results":['
+        + b",".join(
+            b"[" + b",".join(pairs[i * columns : (i + 1) * columns]) + b"]" for i in range(rows)
+        )
+        + b"]}"
+    ]
 
 
 def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
@@ -259,7 +337,11 @@ def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
     one = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], np.ndarray) else None
     if one is None or one.ndim not in (1, 2) or one.shape[1:] not in ((), (1,)):
         found = " and ".join(map(_dims, tensors)) or "none"
-        raise ModelError(INVALID, f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {found}")
+        raise ModelError(
+            INVALID,
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got"
+            f" {found}",
+        )
     if not len(one):
         raise ModelError(INVALID, "Cannot convert empty RegressionResults to JSON")
     return [b'{"results":', write(np.ascontiguousarray(one, np.float32).reshape(-1)), b"}"]

@@ -1,4 +1,6 @@
-"""Why TensorFlow Serving refuses a body, and the body as Python's values, for whoever has to find that out."""
+"""Why TensorFlow Serving refuses a body, and the body as Python's values, for whoever has to find
+that out.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ _ESCAPES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)
 class Fault(NamedTuple):
     """Why TensorFlow Serving refuses a body.
 
-    >>> print(Fault(400, "Missing named input: y in 'inputs' object.", "$.inputs", "the signature has x and y"))
+    >>> print(Fault(400, "Missing named input: y in 'inputs' object.", "$.inputs", "the signature
+    has x and y"))
     400 at $.inputs: Missing named input: y in 'inputs' object.
     the signature has x and y
     """
@@ -54,7 +57,9 @@ class Fault(NamedTuple):
         return ModelError(self.status, self.message).add(path=self.path)
 
     def __str__(self) -> str:
-        return f"{self.status} at {self.path}: {self.message}" + (f"\n{self.hint}" if self.hint else "")
+        return f"{self.status} at {self.path}: {self.message}" + (
+            f"\n{self.hint}" if self.hint else ""
+        )
 
 
 class Refused(Exception):
@@ -77,11 +82,17 @@ def step(path: str, key: str | int) -> str:
     """
     if isinstance(key, int):
         return f"{path}[{key}]"
-    return f"{path}.{key}" if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII) else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+    return (
+        f"{path}.{key}"
+        if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII)
+        else f"{path}[{json.dumps(key, ensure_ascii=False)}]"
+    )
 
 
 def document(body: Any) -> dict[str, Any]:
-    """A body as Python's values: integers past 64 bits are floats, as they are to Serving, and its NaN is a number."""
+    """A body as Python's values: integers past 64 bits are floats, as they are to Serving, and its
+    NaN is a number.
+    """
     if not len(body):
         refuse("JSON Parse error: The document is empty", "$")
     text = str(body, "utf-8", "surrogateescape")
@@ -95,19 +106,29 @@ def document(body: Any) -> dict[str, Any]:
             words = "The document is empty."
         elif error.msg == "Expecting ',' delimiter":
             inside = _inside(text, error.pos)
-            words = "Missing a comma or } after an object member." if inside == "{" else "Missing a comma or ] after an array element."
+            words = (
+                "Missing a comma or } after an object member."
+                if inside == "{"
+                else "Missing a comma or ] after an array element."
+            )
         refuse(f"JSON Parse error: {words or error.msg} at offset: {_offset(text, error.pos)}", "$")
     except _Syntax as error:
         refuse(f"JSON Parse error: {error}", "$")
     except (RecursionError, ValueError) as error:
-        refuse(f"JSON Parse error: {'nested too deep' if isinstance(error, RecursionError) else error}", "$")
+        refuse(
+            "JSON Parse error:"
+            f" {'nested too deep' if isinstance(error, RecursionError) else error}",
+            "$",
+        )
     if not isinstance(found, dict):
         refuse(f"JSON Value: {show(found)} Is not object", "$")
     return found
 
 
 def plain(body: Any) -> Any:
-    """The value of a short text, if it is plain JSON: UTF-8 without escapes of characters. None if it is not."""
+    """The value of a short text, if it is plain JSON: UTF-8 without escapes of characters. None if
+    it is not.
+    """
     try:
         text = str(body, "utf-8")
         return None if "\\u" in text else _parse(text)
@@ -144,7 +165,10 @@ _parse = json.JSONDecoder(object_pairs_hook=_pairs, parse_int=_integer, parse_fl
 def _check_surrogates(text: str) -> None:
     for found in _ESCAPES.finditer(text):
         if found[1]:
-            raise _Syntax(f"The surrogate pair in string is invalid. at offset: {_offset(text, found.start())}")
+            raise _Syntax(
+                "The surrogate pair in string is invalid. at offset:"
+                f" {_offset(text, found.start())}"
+            )
 
 
 def _offset(text: str, at: int) -> int:
@@ -204,7 +228,9 @@ def type_of(value: Any) -> str:
     """What JSON calls it."""
     if isinstance(value, bool):
         return "True" if value else "False"
-    return {dict: "Object", list: "Array", str: "String", type(None): "Null"}.get(type(value), "Number")
+    return {dict: "Object", list: "Array", str: "String", type(None): "Null"}.get(
+        type(value), "Number"
+    )
 
 
 def is_base64(value: Any) -> bool:

@@ -1,4 +1,6 @@
-"""A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others by its rules in `rules`."""
+"""A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others
+by its rules in `rules`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 
 DEFAULT_NAME = "serving_default"
 EXPLAINED = 1 << 20
-"""Bytes of a body up to which a fault is put in Serving's words; Python's values of a longer one would take too much memory."""
+"""Bytes of a body up to which a fault is put in Serving's words; Python's values of a longer one
+would take too much memory.
+"""
 _STRETCH = 1 << 20
 _Find = Callable[[str], "Signature"]
 Tensors = dict[str, Array | Strings]
@@ -39,7 +43,9 @@ class Request(NamedTuple):
     """Empty if it says none."""
 
 
-def read(body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT) -> Request | Examples:
+def read(
+    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+) -> Request | Examples:
     """A request, or Refused."""
     text, find = Text(memory.flat(body), limits, exact=True), _finder(signatures)
     try:
@@ -48,17 +54,28 @@ def read(body: Any, signatures: Signature | Mapping[str, Signature], verb: str, 
         refuse(f"JSON Parse error: {error.message} at offset: {error.offset}", "$")
     except DecodeError as error:
         if len(text.data) > EXPLAINED:
-            refuse(f"JSON Value: {error.message} at offset: {error.offset}", place(text.data, error.offset or 0))
+            refuse(
+                f"JSON Value: {error.message} at offset: {error.offset}",
+                place(text.data, error.offset or 0),
+            )
     _check_depth(text)
     found = document(text.data)
     if verb != "predict":
         return examples.made(rules.classify(found))
     name, signature, layout, inputs = rules.predict(found, find)
-    return Request({key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()}, layout, name)
+    return Request(
+        {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
+        layout,
+        name,
+    )
 
 
-def check(body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT) -> Fault | None:
-    """What Serving would say against a body, and then whether the shapes are those of the signature."""
+def check(
+    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+) -> Fault | None:
+    """What Serving would say against a body, and then whether the shapes are those of the
+    signature.
+    """
     try:
         found = read(body, signatures, verb, limits)
         if isinstance(found, Request):
@@ -75,18 +92,26 @@ def check(body: Any, signatures: Signature | Mapping[str, Signature], verb: str,
 
 def _finder(signatures: Signature | Mapping[str, Signature]) -> _Find:
     def find(name: str) -> Signature:
-        known = signatures if isinstance(signatures, Mapping) else {signatures.name: signatures, "": signatures}
+        known = (
+            signatures
+            if isinstance(signatures, Mapping)
+            else {signatures.name: signatures, "": signatures}
+        )
         wanted = name or (DEFAULT_NAME if isinstance(signatures, Mapping) else "")
         if wanted not in known:
             why = f'Serving signature name: "{wanted}" not found in signature def'
-            refuse(why, "$.signature_name", hint=f"known: {', '.join(filter(None, known)) or 'none'}")
+            refuse(
+                why, "$.signature_name", hint=f"known: {', '.join(filter(None, known)) or 'none'}"
+            )
         return known[wanted]
 
     return find
 
 
 class _Predict:
-    """A body that may be a good one. DecodeError says that it is not, or that its rules are not known here."""
+    """A body that may be a good one. DecodeError says that it is not, or that its rules are not
+    known here.
+    """
 
     def __init__(self, text: Text, find: _Find) -> None:
         self.text, self.find = text, find
@@ -121,7 +146,11 @@ class _Predict:
         odd = sorted(set(kinds.values()) - set(DTYPES))
         if odd and len(self.text.data) > EXPLAINED:
             status = UNIMPLEMENTED if key == "inputs" else INVALID
-            refuse(f"Conversion of JSON Value: ... to type: {rules.tf_name(odd[0])}", f"$.{key}", status)
+            refuse(
+                f"Conversion of JSON Value: ... to type: {rules.tf_name(odd[0])}",
+                f"$.{key}",
+                status,
+            )
         if odd or not kinds:
             self.text.fail("nothing that JSON could hold", at)
         return self._rows(at, kinds) if key == "instances" else self._columns(at, kinds)
@@ -153,7 +182,9 @@ class _Predict:
         first = self.text.space(at + 1)
         if self.text.data[at] != ord("[") or self.text.data[first] == ord("]"):
             self.text.fail("a list of rows should stand here", at)
-        return read_rows(self.text, at, kinds) if self.text.is_object(first) else self._one(at, kinds)
+        return (
+            read_rows(self.text, at, kinds) if self.text.is_object(first) else self._one(at, kinds)
+        )
 
 
 def _made(given: Given, dtype: str) -> Array | Strings:
@@ -176,21 +207,31 @@ def _check_depth(text: Text) -> None:
 
 
 def place(data: memoryview, offset: int) -> str:
-    """The way to an offset in a long body that has lists of numbers; what is inside of strings confuses it.
+    """The way to an offset in a long body that has lists of numbers; what is inside of strings
+    confuses it.
 
     >>> place(memoryview(b'{"instances": [[1, 2], [3, "x"]]}'), 27)
     '$.instances[1][1]'
     """
     head = bytes(data[:4096])
     start = head.find(b"[")
-    key = next((key for key in ("instances", "inputs", "examples") if f'"{key}"'.encode() in head[: max(start, 0)]), None)
+    key = next(
+        (
+            key
+            for key in ("instances", "inputs", "examples")
+            if f'"{key}"'.encode() in head[: max(start, 0)]
+        ),
+        None,
+    )
     if key is None or start >= offset:
         return "$"
     return step("$", key) + "".join(f"[{count}]" for count in _counts(data, start, offset))
 
 
 def _counts(data: memoryview, start: int, offset: int) -> list[int]:
-    """How many commas stand before an offset in each of the lists that are open there, from the outermost in."""
+    """How many commas stand before an offset in each of the lists that are open there, from the
+    outermost in.
+    """
     counts: list[int] = []
     for begin in range(start, offset, _STRETCH):
         text = np.frombuffer(data[begin : min(begin + _STRETCH, offset)], np.uint8)
@@ -202,14 +243,16 @@ def _counts(data: memoryview, start: int, offset: int) -> list[int]:
             outside = np.flatnonzero(depth < level)
             opened = int(outside[-1]) + 1 if len(outside) else 0
             before = 0 if len(outside) or level > len(counts) else counts[level - 1]
-            found.append(before + int(np.count_nonzero(commas[opened:] & (depth[opened:] == level))))
+            found.append(
+                before + int(np.count_nonzero(commas[opened:] & (depth[opened:] == level)))
+            )
         counts = found
     return counts
 
 
 EMPTY = (
-    "Serving reads [] as a tensor of shape [0]: send it by gRPC, by rows, or in the serialized form if the model has it; "
-    "models that tensorwire.serving.export has written as parts take it, too"
+    "Serving reads [] as a tensor of shape [0]: send it by gRPC, by rows, or in the serialized form"
+    " if the model has it; models that tensorwire.serving.export has written as parts take it, too"
 )
 
 
@@ -226,15 +269,23 @@ def _is_empty_list(tensor: Array | Strings, expected: Any) -> bool:
 
 def _check_shape(tensor: Array | Strings, expected: Any, layout: str) -> None:
     shape, wanted = tensor.shape, expected.shape
-    if wanted is not None and (len(shape) != len(wanted) or any(want not in (None, dim) for dim, want in zip(shape, wanted, strict=True))):
+    if wanted is not None and (
+        len(shape) != len(wanted)
+        or any(want not in (None, dim) for dim, want in zip(shape, wanted, strict=True))
+    ):
         why = f"input {expected.name} has the shape {list(shape)}"
-        hint = f"the signature says {expected}; what Serving answers to another shape depends on the model"
+        hint = (
+            f"the signature says {expected}; what Serving answers to another shape depends on the"
+            " model"
+        )
         if _is_empty_list(tensor, expected):
             hint = f"the signature says {expected}. {EMPTY}"
         refuse(why, "$.instances" if layout == "rows" else "$.inputs", hint=hint)
 
 
-def _hinted(fault: Fault, data: memoryview, signatures: Signature | Mapping[str, Signature]) -> Fault:
+def _hinted(
+    fault: Fault, data: memoryview, signatures: Signature | Mapping[str, Signature]
+) -> Fault:
     """With a word on a sparse tensor that is written as one object, which is what people try first."""
     try:
         nested = _nested(document(data)) if len(data) <= EXPLAINED else None
@@ -244,11 +295,30 @@ def _hinted(fault: Fault, data: memoryview, signatures: Signature | Mapping[str,
         return fault
     path, name = nested
     each = list(signatures.values()) if isinstance(signatures, Mapping) else [signatures]
-    group = next((group for one in each for group in one.groups() if group.kind == "sparse" and group.name == name), None)
-    parts = group.parts if group else {"indices": f"{name}_indices", "values": f"{name}_values", "dense_shape": f"{name}_dense_shape"}
+    group = next(
+        (
+            group
+            for one in each
+            for group in one.groups()
+            if group.kind == "sparse" and group.name == name
+        ),
+        None,
+    )
+    parts = (
+        group.parts
+        if group
+        else {
+            "indices": f"{name}_indices",
+            "values": f"{name}_values",
+            "dense_shape": f"{name}_dense_shape",
+        }
+    )
     form = ", ".join(f'"{part}": {role}' for role, part in parts.items())
     known = "this signature takes" if group else "a model can take it as"
-    hint = f'{path} is a sparse tensor as one object, which TensorFlow Serving does not take; {known} {{"inputs": {{{form}}}}}'
+    hint = (
+        f"{path} is a sparse tensor as one object, which TensorFlow Serving does not take; {known}"
+        f' {{"inputs": {{{form}}}}}'
+    )
     return fault._replace(hint=f"{hint}; rest.build makes that of a tw.Sparse")
 
 

@@ -1,7 +1,8 @@
 """Rows that are objects, as columns.
 
-The texts of a column's cells, one after the other, are the text of one list, so a column is read as one tensor. Rows mostly look like the
-first one: its keys in its order, and values as deep. Such rows are found with one expression each, all others key by key.
+The texts of a column's cells, one after the other, are the text of one list, so a column is read as
+one tensor. Rows mostly look like the first one: its keys in its order, and values as deep. Such
+rows are found with one expression each, all others key by key.
 """
 
 from __future__ import annotations
@@ -48,8 +49,12 @@ class _Column:
             raise
 
 
-def read_rows(text: Text, at: int, kinds: Mapping[str, str | None]) -> tuple[dict[str, Array | Strings], int]:
-    """The columns of the rows in the list at data[at], each of a known dtype or not, and where the list ends."""
+def read_rows(
+    text: Text, at: int, kinds: Mapping[str, str | None]
+) -> tuple[dict[str, Array | Strings], int]:
+    """The columns of the rows in the list at data[at], each of a known dtype or not, and where the
+    list ends.
+    """
     columns = {name: _Column() for name in kinds}
 
     def take_cell(name: str, place: int) -> int:
@@ -95,7 +100,11 @@ def _pattern(text: Text, at: int, columns: Mapping[str, _Column]) -> re.Pattern[
         return text.end(place)
 
     text.each_key(at, take)
-    return None if None in members else re.compile(rb"\{" + b",".join(member for member in members if member) + rb"\}")
+    return (
+        None
+        if None in members
+        else re.compile(rb"\{" + b",".join(member for member in members if member) + rb"\}")
+    )
 
 
 def _cell(text: Text, at: int) -> bytes | None:

@@ -1,8 +1,10 @@
-"""TensorFlow Serving's rules for the JSON of a request, word by word: what it refuses, with which status and message, and where.
+"""TensorFlow Serving's rules for the JSON of a request, word by word: what it refuses, with which
+status and message, and where.
 
-This is the readable twin of `requests`, which reads good bodies quickly; whatever that one does not take comes here, to be read again
-as Python's values and to be told off in Serving's own words. Where Serving would silently take another value than the one that stands there
-(300 for an int8, a key that stands twice), we refuse, in the same manner.
+This is the readable twin of `requests`, which reads good bodies quickly; whatever that one does not
+take comes here, to be read again as Python's values and to be told off in Serving's own words.
+Where Serving would silently take another value than the one that stands there (300 for an int8, a
+key that stands twice), we refuse, in the same manner.
 """
 
 from __future__ import annotations
@@ -12,7 +14,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...core import dtypes, validate
-from .faults import INVALID, NOT_FOUND, UNIMPLEMENTED, Refused, is_base64, refuse, show, step, type_of
+from .faults import (
+    INVALID,
+    NOT_FOUND,
+    UNIMPLEMENTED,
+    Refused,
+    is_base64,
+    refuse,
+    show,
+    step,
+    type_of,
+)
 from .strings import from_base64
 from .text import DTYPES
 
@@ -66,7 +78,11 @@ def given(value: Any, dtype: str, path: str) -> Given:
         shape.append(len(first))
         first = first[0] if first else None
     if len(shape) > validate.NUMPY_RANK:
-        refuse(f"Encountered list at unexpected level: {validate.NUMPY_RANK} expected < {validate.NUMPY_RANK}", path)
+        refuse(
+            f"Encountered list at unexpected level: {validate.NUMPY_RANK} expected <"
+            f" {validate.NUMPY_RANK}",
+            path,
+        )
     out = Given(tuple(shape), [])
     _fill(value, 0, dtype, out, path)
     return out
@@ -76,20 +92,30 @@ def _fill(value: Any, level: int, dtype: str, out: Given, path: str) -> None:
     rank = len(out.shape)
     if not isinstance(value, list):
         if level != rank:
-            where = f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
+            where = (
+                f"found at incorrect level: {level + 1} in the JSON DOM. Expected at level: {rank}"
+            )
             refuse(f"JSON Value: {show(value)} {where}", path, hint=_RAGGED)
         out.values.append(_element(value, dtype, path))
         return
     if level >= rank:
-        refuse(f"Encountered list at unexpected level: {level} expected < {rank}", path, hint=_RAGGED)
+        refuse(
+            f"Encountered list at unexpected level: {level} expected < {rank}", path, hint=_RAGGED
+        )
     if len(value) != out.shape[level]:
-        size = f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: {out.shape[level]}"
+        size = (
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size:"
+            f" {out.shape[level]}"
+        )
         refuse(size, path, hint=_RAGGED)
     for i, item in enumerate(value):
         _fill(item, level + 1, dtype, out, f"{path}[{i}]")
 
 
-_RAGGED = "lists of different lengths are no tensor: a ragged one is sent as its values and row_splits, if the signature takes those"
+_RAGGED = (
+    "lists of different lengths are no tensor: a ragged one is sent as its values and row_splits,"
+    " if the signature takes those"
+)
 _GRPC = "this dtype does not go through JSON; gRPC takes it"
 
 
@@ -100,11 +126,24 @@ def _element(value: Any, dtype: str, path: str) -> Any:
             _wrong(value, dtype, path)
         return _bytes(value, path)
     if dtype not in DTYPES:
-        refuse(f"Conversion of JSON Value: {show(value)} to type: {tf_name(dtype)}", path, UNIMPLEMENTED, _GRPC)
+        refuse(
+            f"Conversion of JSON Value: {show(value)} to type: {tf_name(dtype)}",
+            path,
+            UNIMPLEMENTED,
+            _GRPC,
+        )
     if dtype == "string":
-        return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else _wrong(value, dtype, path)
+        return (
+            value.encode("utf-8", "surrogateescape")
+            if isinstance(value, str)
+            else _wrong(value, dtype, path)
+        )
     if dtype == "bool":
-        return value if isinstance(value, bool) else _wrong(value, dtype, path, "a bool is true or false, not a number")
+        return (
+            value
+            if isinstance(value, bool)
+            else _wrong(value, dtype, path, "a bool is true or false, not a number")
+        )
     if type(value) not in (int, float):
         quoted = value in ("NaN", "Infinity", "-Infinity") and dtype in _FLOATS
         _wrong(value, dtype, path, "NaN and the infinities stand without quotes" if quoted else "")
@@ -120,18 +159,28 @@ def _element(value: Any, dtype: str, path: str) -> Any:
 
 def _bytes(value: dict[str, Any], path: str) -> bytes:
     if not is_base64(value):
-        why = "an object with exactly the key b64 is a string of bytes; nothing else may stand for a string"
+        why = (
+            "an object with exactly the key b64 is a string of bytes; nothing else may stand for a"
+            " string"
+        )
         refuse(f"JSON Value: {show(value)} not formatted correctly for base64 data", path, hint=why)
     found = from_base64(value["b64"])
     if found is None:
-        refuse("Unable to base64 decode", path, hint="the standard alphabet, with + and /, not the one of tf.io.encode_base64")
+        refuse(
+            "Unable to base64 decode",
+            path,
+            hint="the standard alphabet, with + and /, not the one of tf.io.encode_base64",
+        )
     return found
 
 
 def _wrong(value: Any, dtype: str, path: str, hint: str = "") -> NoReturn:
     if dtype not in DTYPES and not hint:
         hint = _GRPC
-    why = f"JSON Value: {show(value)} Type: {type_of(value)} is not of expected type: {tf_name(dtype)}"
+    why = (
+        f"JSON Value: {show(value)} Type: {type_of(value)} is not of expected type:"
+        f" {tf_name(dtype)}"
+    )
     refuse(why, path, hint=hint)
 
 
@@ -141,7 +190,10 @@ def _wrong(value: Any, dtype: str, path: str, hint: str = "") -> NoReturn:
 def signature_name(doc: Mapping[str, Any]) -> str:
     name = doc.get("signature_name", "")
     if not isinstance(name, str):
-        why = f"JSON Value: {show(doc)} not formatted correctly. 'signature_name' key must be a string value."
+        why = (
+            f"JSON Value: {show(doc)} not formatted correctly. 'signature_name' key must be a"
+            " string value."
+        )
         refuse(why, "$.signature_name")
     return name
 
@@ -155,16 +207,29 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> Predict:
         refuse(f"Failed to get input map for signature: {name or 'DEFAULT'}", "$")
     if "instances" in doc:
         if "inputs" in doc:
-            only = "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist "
-            refuse(f"JSON Value: {show(doc)} {only}", "$", hint="rows under 'instances', or columns under 'inputs'")
+            only = (
+                "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to"
+                " exist "
+            )
+            refuse(
+                f"JSON Value: {show(doc)} {only}",
+                "$",
+                hint="rows under 'instances', or columns under 'inputs'",
+            )
         if not isinstance(doc["instances"], list):
-            refuse(f"JSON Value: {show(doc)} Excepting 'instances' to be an list/array", "$.instances")
+            refuse(
+                f"JSON Value: {show(doc)} Excepting 'instances' to be an list/array", "$.instances"
+            )
         if not doc["instances"]:
             return Predict(name, signature, "rows", _no_rows(signature))
         return Predict(name, signature, "rows", _rows(doc["instances"], kinds))
     if "inputs" in doc:
         return Predict(name, signature, "columns", _columns(doc["inputs"], kinds))
-    return refuse("Missing 'inputs' or 'instances' key", "$", hint="tensors stand under 'inputs' (columns) or 'instances' (rows)")
+    return refuse(
+        "Missing 'inputs' or 'instances' key",
+        "$",
+        hint="tensors stand under 'inputs' (columns) or 'instances' (rows)",
+    )
 
 
 def _no_rows(signature: Signature) -> dict[str, Given]:
@@ -179,8 +244,15 @@ def _is_object(value: Any) -> bool:
 
 def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
     if not isinstance(rows[0], dict) and len(kinds) > 1:
-        why = "instances is a plain list, but expecting list of objects as multiple input tensors required as per tensorinfo_map"
-        refuse(why, "$.instances", hint=f"each row is an object with the keys {', '.join(sorted(kinds))}")
+        why = (
+            "instances is a plain list, but expecting list of objects as multiple input tensors"
+            " required as per tensorinfo_map"
+        )
+        refuse(
+            why,
+            "$.instances",
+            hint=f"each row is an object with the keys {', '.join(sorted(kinds))}",
+        )
     named = _is_object(rows[0])
     out: dict[str, Given] = {}
     for i, row in enumerate(rows):
@@ -193,23 +265,38 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
                 _add(value, name, kinds, out, step(path, name) if named else path)
             except Refused as refused:
                 fault, key = refused.fault, f" key: {name}" if named else ""
-                why = f"Failed to process element: {i}{key} of 'instances' list. Error: {_WORDS[fault.status]}: {fault.message}"
+                why = (
+                    f"Failed to process element: {i}{key} of 'instances' list. Error:"
+                    f" {_WORDS[fault.status]}: {fault.message}"
+                )
                 refuse(why, fault.path, hint=fault.hint)
         if named and row.keys() != kinds.keys():
             why = f"JSON object: {show(row)} keys must be equal to: {','.join(sorted(kinds))}"
             missing = ", ".join(sorted(kinds.keys() - row.keys()))
-            refuse(f"Failed to process element: {i} of 'instances' list. {why}", path, hint=f"this row lacks {missing}")
-    if out.keys() != kinds.keys():  # a plain row for several inputs that looks like an object, because it is a string in base64
+            refuse(
+                f"Failed to process element: {i} of 'instances' list. {why}",
+                path,
+                hint=f"this row lacks {missing}",
+            )
+    # a plain row for several inputs that looks like an object, because it is a string in base64
+    if out.keys() != kinds.keys():
         missing = ",".join(sorted(kinds.keys() - out.keys()))
         sent, known = ",".join(out), ",".join(sorted(kinds))
-        why = f"input size does not match signature: {len(out)}!={len(kinds)} len({{{sent}}}) != len({{{known}}})."
+        why = (
+            f"input size does not match signature: {len(out)}!={len(kinds)} len({{{sent}}}) !="
+            f" len({{{known}}})."
+        )
         refuse(f"{why} Sent extra: {{}}. Missing but required: {{{missing}}}.", "$.instances")
     return {name: Given((len(rows), *found.shape), found.values) for name, found in out.items()}
 
 
 def _add(value: Any, name: str, kinds: Mapping[str, str], out: dict[str, Given], path: str) -> None:
     if name not in kinds:
-        refuse(f"JSON object: does not have named input: {name}", path, hint=f"the signature has {', '.join(sorted(kinds))}")
+        refuse(
+            f"JSON object: does not have named input: {name}",
+            path,
+            hint=f"the signature has {', '.join(sorted(kinds))}",
+        )
     found = given(value, kinds[name], path)
     known = out.setdefault(name, found)
     if known is found:
@@ -218,7 +305,11 @@ def _add(value: Any, name: str, kinds: Mapping[str, str], out: dict[str, Given],
     if len(found.values) != size:
         refuse(f"Expecting tensor size: {size} but got: {len(found.values)}", path, hint=_UNEQUAL)
     if known.shape != found.shape:
-        refuse(f"Expecting shape {_dims(known.shape)} but got: {_dims(found.shape)}", path, hint=_UNEQUAL)
+        refuse(
+            f"Expecting shape {_dims(known.shape)} but got: {_dims(found.shape)}",
+            path,
+            hint=_UNEQUAL,
+        )
     known.values.extend(found.values)
 
 
@@ -232,7 +323,10 @@ def _dims(shape: tuple[int, ...]) -> str:
 def _columns(value: Any, kinds: Mapping[str, str]) -> dict[str, Given]:
     if not _is_object(value):
         if len(kinds) > 1:
-            why = "inputs is a plain value/list, but expecting an object as multiple input tensors required as per tensorinfo_map"
+            why = (
+                "inputs is a plain value/list, but expecting an object as multiple input tensors"
+                " required as per tensorinfo_map"
+            )
             refuse(why, "$.inputs", hint=f"an object with the keys {', '.join(sorted(kinds))}")
         name = next(iter(kinds))
         return {name: given(value, kinds[name], "$.inputs")}
@@ -255,10 +349,14 @@ def classify(doc: dict[str, Any]) -> Classify:
         why = "When method is classify, key 'examples' is expected and was not found"
         refuse(f"JSON Value: {show(doc)} {why}", "$")
     if not isinstance(doc["examples"], list):
-        refuse(f"JSON Value: {show(doc)} Expecting 'examples' value to be an list/array", "$.examples")
+        refuse(
+            f"JSON Value: {show(doc)} Expecting 'examples' value to be an list/array", "$.examples"
+        )
     if not doc["examples"]:
         refuse(f"JSON Value: {show(doc)} 'examples' value is an empty array", "$.examples")
-    return Classify(name, [example(each, f"$.examples[{i}]") for i, each in enumerate(doc["examples"])], context)
+    return Classify(
+        name, [example(each, f"$.examples[{i}]") for i, each in enumerate(doc["examples"])], context
+    )
 
 
 def example(value: Any, path: str) -> dict[str, Feature]:
@@ -268,15 +366,29 @@ def example(value: Any, path: str) -> dict[str, Feature]:
 
 
 def _feature(name: str, content: Any, path: str) -> Feature:
-    """The kind of the first value is that of all; numbers with a point are floats, others and bools are int64."""
+    """The kind of the first value is that of all; numbers with a point are floats, others and bools
+    are int64.
+    """
     kind, values = "", []
     for i, value in enumerate(content if isinstance(content, list) else [content]):
         here = f"{path}[{i}]" if isinstance(content, list) else path
-        if isinstance(value, (list, type(None))) or (isinstance(value, dict) and not is_base64(value)):
+        if isinstance(value, (list, type(None))) or (
+            isinstance(value, dict) and not is_base64(value)
+        ):
             refuse(f"Feature: {name} has element with unexpected JSON type: {type_of(value)}", here)
-        found = "bytes" if isinstance(value, (str, dict)) else "float" if type(value) is float else "int64"
+        found = (
+            "bytes"
+            if isinstance(value, (str, dict))
+            else "float"
+            if type(value) is float
+            else "int64"
+        )
         if kind not in ("", found):
-            refuse(f"Unexpected element type in feature: {name} expecting type: {kind}", here, hint=_MIXED)
+            refuse(
+                f"Unexpected element type in feature: {name} expecting type: {kind}",
+                here,
+                hint=_MIXED,
+            )
         kind = found
         if kind == "int64" and value >= 1 << 63:
             refuse(f"Feature: {name} has uint64 element. Only int64 is supported.", here)

@@ -1,7 +1,8 @@
 """Nested lists of strings out of JSON text: plain ones, and {"b64": ...}.
 
-Strings are taken by the block, with one expression for thousands of them, and are Python objects only for that long: text of very many very
-short ones takes no more memory than what it becomes. The lists must be rectangular.
+Strings are taken by the block, with one expression for thousands of them, and are Python objects
+only for that long: text of very many very short ones takes no more memory than what it becomes. The
+lists must be rectangular.
 """
 
 from __future__ import annotations
@@ -142,7 +143,9 @@ class _Reading:
         return found.end()
 
     def _take_rows(self, at: int) -> int:
-        """Behind the rows at data[at] that have as many strings as those before; 0 if there are none, or it is not known yet."""
+        """Behind the rows at data[at] that have as many strings as those before; 0 if there are
+        none, or it is not known yet.
+        """
         length = self.lengths[-1] if self.leaf == len(self.counts) + 1 else None
         if not length or length > _SHORT or self.data[at] != ord("["):
             return 0
@@ -182,7 +185,9 @@ class _Reading:
         np.cumsum(offsets, out=offsets)
         depth = len(self.lengths) if self.leaf is None else self.leaf
         shape = tuple(length or 0 for length in self.lengths[:depth])
-        return trusted(Strings, np.frombuffer(bytearray().join(self.pieces), np.uint8), offsets, shape, False)
+        return trusted(
+            Strings, np.frombuffer(bytearray().join(self.pieces), np.uint8), offsets, shape, False
+        )
 
 
 def _flat(words: Any) -> Any:
@@ -190,7 +195,9 @@ def _flat(words: Any) -> Any:
 
 
 def _unescaped(block: bytes, at: int) -> list[bytes]:
-    """Plain strings side by side as bytes. Characters of one byte each need no encoding to be known; escapes of others need UTF-8."""
+    """Plain strings side by side as bytes. Characters of one byte each need no encoding to be
+    known; escapes of others need UTF-8.
+    """
     wide = b"\\u" in block and _ESCAPE.search(block) is not None
     try:
         words = json.loads(f"[{block.decode('utf-8' if wide else 'latin-1')}]")
@@ -203,7 +210,8 @@ def _unescaped(block: bytes, at: int) -> list[bytes]:
 
 
 def from_base64(text: str | bytes) -> bytes | None:
-    """The bytes of standard base64 as Serving takes it, padded or not; None if it is something else.
+    """The bytes of standard base64 as Serving takes it, padded or not; None if it is something
+    else.
 
     >>> from_base64("YQ=="), from_base64("YQ"), from_base64("Y")
     (b'a', b'a', None)

@@ -1,7 +1,8 @@
-"""Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels, strings by `strings`.
+"""Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels,
+strings by `strings`.
 
-NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}; Serving looks at no encoding, so plain text may hold any
-bytes, and they are taken and given as they are.
+NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}; Serving looks at no
+encoding, so plain text may hold any bytes, and they are taken and given as they are.
 """
 
 from __future__ import annotations
@@ -24,16 +25,30 @@ from ...wire import json as jsontext
 from ...wire.status import OUT_OF_RANGE, PROBLEMS
 from . import strings
 
-DTYPES = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool", "string")
+DTYPES = (
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint32",
+    "uint64",
+    "bool",
+    "string",
+)
 """All that Serving's JSON has; every other dtype needs gRPC."""
 _QUOTE = re.compile(rb'"')
 _LISTS = re.compile(rb"[\[ \t\n\r]*+")
 
 
 def write(tensor: Array | Strings, coded: bool | None = None) -> bytes:
-    """A tensor as nested lists. Strings are {"b64": ...} if `coded`, by default if they are bytes rather than text.
+    """A tensor as nested lists. Strings are {"b64": ...} if `coded`, by default if they are bytes
+    rather than text.
 
-    >>> write(np.float32([[1, np.nan]])), write(Strings.of(["a", 'b"'])), write(Strings.of([b"a"], ()))
+    >>> write(np.float32([[1, np.nan]])), write(Strings.of(["a", 'b"'])), write(Strings.of([b"a"],
+    ()))
     (b'[[1.0,NaN]]', b'["a","b\\\\""]', b'{"b64":"YQ=="}')
     """
     _check_lists(tensor)
@@ -68,7 +83,9 @@ def write_rows(tensor: Array | Strings, coded: bool | None = None) -> list[bytes
 
 
 def _items(strings: Strings, coded: bool | None) -> list[bytes]:
-    """Each string as JSON. Its bytes go through as characters of one byte, so nobody needs to know what they mean."""
+    """Each string as JSON. Its bytes go through as characters of one byte, so nobody needs to know
+    what they mean.
+    """
     found = strings.astext(False).reshape(-1).tolist()
     if coded or (coded is None and not strings.text):
         return [b'{"b64":"%b"}' % binascii.b2a_base64(item, newline=False) for item in found]
@@ -77,13 +94,18 @@ def _items(strings: Strings, coded: bool | None) -> list[bytes]:
 
 def _grouped(items: list[bytes], shape: tuple[int, ...], depth: int) -> list[bytes]:
     size = shape[depth]
-    return [b"[%b]" % b",".join(items[i * size : (i + 1) * size]) for i in range(math.prod(shape[:depth]))]
+    return [
+        b"[%b]" % b",".join(items[i * size : (i + 1) * size])
+        for i in range(math.prod(shape[:depth]))
+    ]
 
 
 def _check_lists(tensor: Array | Strings) -> None:
     """That a tensor without elements does not become gigabytes of brackets."""
     if not math.prod(tensor.shape) and 3 * math.prod(dim or 1 for dim in tensor.shape) > 1 << 30:
-        raise EncodeError(f"the lists of shape {tensor.shape} would take more than 1 GiB, and hold nothing")
+        raise EncodeError(
+            f"the lists of shape {tensor.shape} would take more than 1 GiB, and hold nothing"
+        )
 
 
 class Text(Tokens):
@@ -101,7 +123,9 @@ class Text(Tokens):
         return found
 
     def tensor(self, at: int, dtype: str | None) -> tuple[Array | Strings, int]:
-        """The tensor at data[at], and where it ends. If its dtype is not known, the first thing in it says what it may be."""
+        """The tensor at data[at], and where it ends. If its dtype is not known, the first thing in
+        it says what it may be.
+        """
         if dtype is None:
             return self._guessed(at)
         if dtype == "string":
@@ -156,12 +180,16 @@ class Text(Tokens):
     def strings(self, at: int) -> tuple[Strings, int]:
         """Nested lists of strings, as bytes."""
         if self._first(at) == b"]":
-            found = jsontext.read_numbers(self.data, at, dtypes.BY_NAME["int64"], most=0, format=FORMAT)
+            found = jsontext.read_numbers(
+                self.data, at, dtypes.BY_NAME["int64"], most=0, format=FORMAT
+            )
             return Strings.of([], found.array.shape, text=False), found.end
         return strings.read(self, at)
 
     def ignore(self, at: int) -> int:
-        """Behind a value that nobody wants; it should be JSON all the same, so what is not very long is looked into."""
+        """Behind a value that nobody wants; it should be JSON all the same, so what is not very
+        long is looked into.
+        """
         end = self.end(at)
         if end - at <= 1 << 20:
             self.loose(at, end)

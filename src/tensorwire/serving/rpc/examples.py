@@ -1,7 +1,10 @@
-"""Classify and Regress: both take serialized tf.train.Examples, and give classes with scores, or values.
+"""Classify and Regress: both take serialized tf.train.Examples, and give classes with scores, or
+values.
 
-    both requests             {1 model_spec, 2 Input {1 ExampleList {1 examples} | 2 ExampleListWithContext {1 examples, 2 context}}}
-    ClassificationResponse    {1 result {1 for each example {1 classes {1 label, 2 score}}}, 2 model_spec}
+    both requests             {1 model_spec, 2 Input {1 ExampleList {1 examples} | 2
+                              ExampleListWithContext {1 examples, 2 context}}}
+    ClassificationResponse    {1 result {1 for each example {1 classes {1 label, 2 score}}}, 2
+                              model_spec}
     RegressionResponse        {1 result {1 for each example {1 value}}, 2 model_spec}
 
 Labels stay bytes: protobuf wants UTF-8 there, and a model may have others.
@@ -48,7 +51,10 @@ def build_examples(model: ModelSpec, examples: Strings, context: bytes | None = 
     '0a 03 0a 01 6d 12 08 0a 06 0a 00 0a 02 0a 00'
     """
     if not isinstance(examples, Strings) or examples.text or len(examples.shape) != 1:
-        raise EncodeError("examples are a vector of serialized tf.train.Examples, as Strings of bytes", format=FORMAT)
+        raise EncodeError(
+            "examples are a vector of serialized tf.train.Examples, as Strings of bytes",
+            format=FORMAT,
+        )
     messages = [part for one in examples.tolist() for part in (header(1, len(one)), one)]
     number = 1 if context is None else 2
     listed = b"".join(messages if context is None else [*messages, piece(2, bytes(context))])
@@ -59,7 +65,8 @@ def build_examples(model: ModelSpec, examples: Strings, context: bytes | None = 
 def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
     """What a classify or regress request says; the Examples themselves are not looked at.
 
-    >>> parse_examples(b"".join(build_examples(ModelSpec("m"), Strings.of([b"\\n\\0"]), b""))).context
+    >>> parse_examples(b"".join(build_examples(ModelSpec("m"), Strings.of([b"\\n\\0"]),
+    b""))).context
     b''
     """
     where = Fields(data, limits)
@@ -67,7 +74,9 @@ def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
     model = where.spec(found[1])
     kinds = {1: None, 2: None} if found[2] is None else where.take(found[2], once=(1, 2))
     if kinds[1] is not None and kinds[2] is not None:
-        raise DecodeError("examples with and without a context at once", format=FORMAT, offset=found[2][0])
+        raise DecodeError(
+            "examples with and without a context at once", format=FORMAT, offset=found[2][0]
+        )
     place = kinds[1] or kinds[2]
     if place is None:
         return Examples(model, Strings.of([], text=False))
@@ -88,31 +97,55 @@ def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
 def build_classify_answer(model: ModelSpec, classes: Any = None, scores: Any = None) -> list[Any]:
     """The answer to a classify request, in pieces: labels, scores, or both, [examples, classes].
 
-    >>> b"".join(build_classify_answer(ModelSpec(""), Strings.of([b"a"], (1, 1)), np.float32([[1]]))).hex(" ")
+    >>> b"".join(build_classify_answer(ModelSpec(""), Strings.of([b"a"], (1, 1)),
+    np.float32([[1]]))).hex(" ")
     '0a 0c 0a 0a 0a 08 0a 01 61 15 00 00 80 3f 12 00'
     """
     labels = None if classes is None else frameworks.tensor(classes)
     values = None if scores is None else _float32(scores, 2, "scores")
     if labels is not None and (not isinstance(labels, Strings) or len(labels.shape) != 2):
-        raise EncodeError(f"classes are strings [examples, classes], not {describe(labels)}", format=FORMAT)
+        raise EncodeError(
+            f"classes are strings [examples, classes], not {describe(labels)}", format=FORMAT
+        )
     shapes = {one.shape for one in (labels, values) if one is not None}
     if len(shapes) != 1:
-        raise EncodeError(f"classes and scores of shapes {sorted(shapes)}" if shapes else "neither classes nor scores", format=FORMAT)
+        raise EncodeError(
+            (
+                f"classes and scores of shapes {sorted(shapes)}"
+                if shapes
+                else "neither classes nor scores"
+            ),
+            format=FORMAT,
+        )
     rows, columns = shapes.pop()
-    words = [b""] * (rows * columns) if labels is None else labels.astext(False).reshape(-1).tolist()
-    numbers = [b""] * (rows * columns) if values is None else [b"\x15" + bits if bits != _ZERO else b"" for bits in _bits(values)]
-    each = [(piece(1, word) if word else b"") + number for word, number in zip(words, numbers, strict=True)]
+    words = (
+        [b""] * (rows * columns) if labels is None else labels.astext(False).reshape(-1).tolist()
+    )
+    numbers = (
+        [b""] * (rows * columns)
+        if values is None
+        else [b"\x15" + bits if bits != _ZERO else b"" for bits in _bits(values)]
+    )
+    each = [
+        (piece(1, word) if word else b"") + number
+        for word, number in zip(words, numbers, strict=True)
+    ]
     framed = [piece(1, one) for one in each]
     examples = [piece(1, b"".join(framed[at * columns : (at + 1) * columns])) for at in range(rows)]
     return whole([piece(1, b"".join(examples)), piece(2, write_spec(model))])
 
 
-def parse_classify_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpec, dict[str, Array | Strings]]:
-    """The "classes" and "scores" of an answer, [examples, classes]. A model that gives no labels has empty ones, one without scores zeros.
+def parse_classify_answer(
+    data: Any, limits: Limits = DEFAULT
+) -> tuple[ModelSpec, dict[str, Array | Strings]]:
+    """The "classes" and "scores" of an answer, [examples, classes]. A model that gives no labels
+    has empty ones, one without scores zeros.
 
-    >>> answer = build_classify_answer(ModelSpec("m"), Strings.of([b"a", b"b"], (1, 2)), np.float32([[0.25, 0.75]]))
+    >>> answer = build_classify_answer(ModelSpec("m"), Strings.of([b"a", b"b"], (1, 2)),
+    np.float32([[0.25, 0.75]]))
     >>> parse_classify_answer(b"".join(answer))[1]
-    {'classes': Strings(b'a', b'b'; shape=(1, 2), bytes), 'scores': array([[0.25, 0.75]], dtype=float32)}
+    {'classes': Strings(b'a', b'b'; shape=(1, 2), bytes), 'scores': array([[0.25, 0.75]],
+    dtype=float32)}
     """
     where = Fields(data, limits)
     found = where.take(where.whole, once=(1, 2))
@@ -122,11 +155,15 @@ def parse_classify_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpe
     rows = 0
     for _, example in where.pieces(found[1] or (0, 0), "examples"):
         before = len(labels)
-        for label, score in _usual(where, example) or (_class(where, one) for _, one in where.pieces(example, "classes")):
+        for label, score in _usual(where, example) or (
+            _class(where, one) for _, one in where.pieces(example, "classes")
+        ):
             labels.append(label)
             scores += score
         if columns not in (None, len(labels) - before):
-            raise DecodeError("examples with different numbers of classes", format=FORMAT, offset=example[0])
+            raise DecodeError(
+                "examples with different numbers of classes", format=FORMAT, offset=example[0]
+            )
         columns = len(labels) - before
         rows += 1
     shape = rows, columns or 0
@@ -135,7 +172,9 @@ def parse_classify_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpe
 
 
 def _usual(where: Fields, at: Span) -> list[tuple[bytes, bytes]]:
-    """The classes of an example if they are as everyone writes them: short, label and score, and nothing else. Empty if one is not."""
+    """The classes of an example if they are as everyone writes them: short, label and score, and
+    nothing else. Empty if one is not.
+    """
     data, (place, stop) = where.data, at
     found = []
     while place < stop:
@@ -169,7 +208,9 @@ def _class(where: Fields, at: Span) -> tuple[bytes, bytes]:
         if end == stop or (end + 5 == stop and data[end] == 0x15):
             return bytes(data[start + 2 : end]), data[end + 1 : stop] or _ZERO
     found = _once(where, at, {1: LEN, 2: _FIXED32})
-    return where.bytes(found[1]) if 1 in found else b"", where.bytes(found[2]) if 2 in found else _ZERO
+    return where.bytes(found[1]) if 1 in found else b"", (
+        where.bytes(found[2]) if 2 in found else _ZERO
+    )
 
 
 # Regress
@@ -181,11 +222,16 @@ def build_regress_answer(model: ModelSpec, values: Any) -> list[Any]:
     >>> b"".join(build_regress_answer(ModelSpec(""), np.float32([1, 0]))).hex(" ")
     '0a 09 0a 05 0d 00 00 80 3f 0a 00 12 00'
     """
-    each = [_VALUE + bits if bits != _ZERO else piece(1, b"") for bits in _bits(_float32(values, 1, "values"))]
+    each = [
+        _VALUE + bits if bits != _ZERO else piece(1, b"")
+        for bits in _bits(_float32(values, 1, "values"))
+    ]
     return whole([piece(1, b"".join(each)), piece(2, write_spec(model))])
 
 
-def parse_regress_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpec, dict[str, Array | Strings]]:
+def parse_regress_answer(
+    data: Any, limits: Limits = DEFAULT
+) -> tuple[ModelSpec, dict[str, Array | Strings]]:
     """The "outputs" of an answer, one for each example.
 
     >>> parse_regress_answer(b"".join(build_regress_answer(ModelSpec("m"), np.float32([1, 0]))))[1]
@@ -199,7 +245,8 @@ def parse_regress_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpec
 
 def _values(where: Fields, at: Span) -> Array:
     size = at[1] - at[0]
-    if size % 7 == 0 and size // 7 <= where.limits.names:  # as everyone writes it, as long as none is zero
+    # as everyone writes it, as long as none is zero
+    if size % 7 == 0 and size // 7 <= where.limits.names:
         rows = np.frombuffer(where.view, np.uint8, size, at[0]).reshape(-1, 7)
         if (rows[:, :3] == np.frombuffer(_VALUE, np.uint8)).all():
             return _numbers(rows[:, 3:].tobytes())
@@ -230,7 +277,9 @@ def _once(where: Fields, at: Span, wires: dict[int, int]) -> dict[int, Any]:
     for field in where.fields(at):
         if field.number in wires:
             if field.wire != wires[field.number] or field.number in found:
-                raise problem(REPEATED if field.number in found else UNKNOWN_FIELD, field.offset, FORMAT)
+                raise problem(
+                    REPEATED if field.number in found else UNKNOWN_FIELD, field.offset, FORMAT
+                )
             found[field.number] = field.value
     return found
 
@@ -238,5 +287,8 @@ def _once(where: Fields, at: Span, wires: dict[int, int]) -> dict[int, Any]:
 def _float32(values: Any, rank: int, what: str) -> Array:
     array = frameworks.tensor(values)
     if not isinstance(array, np.ndarray) or array.ndim != rank or array.dtype != np.float32:
-        raise EncodeError(f"{what} are float32 with {rank} dimension{'s' * (rank > 1)}, not {describe(array)}", format=FORMAT)
+        raise EncodeError(
+            f"{what} are float32 with {rank} dimension{'s' * (rank > 1)}, not {describe(array)}",
+            format=FORMAT,
+        )
     return array

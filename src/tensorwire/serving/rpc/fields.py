@@ -1,7 +1,7 @@
 """What all the messages have in common: how fields are written and found, and the ModelSpec.
 
-Unknown fields are skipped. A field that may stand once, or a name in a map, that stands twice is an error: protobuf would merge them, or
-take the last, and nobody writes that on purpose.
+Unknown fields are skipped. A field that may stand once, or a name in a map, that stands twice is an
+error: protobuf would merge them, or take the last, and nobody writes that on purpose.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def varint(number: int, value: int) -> bytes:
     >>> varint(1, 300), varint(1, 0)
     (b'\\x08\\xac\\x02', b'')
     """
-    return protobuf.varint(number << 3) + protobuf.varint(value & (2 * _INT64 - 1)) if value else b""
+    return (
+        protobuf.varint(number << 3) + protobuf.varint(value & (2 * _INT64 - 1)) if value else b""
+    )
 
 
 def header(number: int, size: int) -> bytes:
@@ -76,7 +78,10 @@ def encoded(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise EncodeError(f"{value!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold", format=FORMAT) from None
+        raise EncodeError(
+            f"{value!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold",
+            format=FORMAT,
+        ) from None
 
 
 def whole(chunks: Iterable[Any]) -> list[Any]:
@@ -85,18 +90,29 @@ def whole(chunks: Iterable[Any]) -> list[Any]:
     size = sum(map(len, found))
     if size > MAX_MESSAGE:
         raise EncodeError(
-            f"{size} bytes in one message, and a gRPC message ends at {MAX_MESSAGE}; send fewer rows at a time", format=FORMAT
+            f"{size} bytes in one message, and a gRPC message ends at {MAX_MESSAGE}; send fewer"
+            " rows at a time",
+            format=FORMAT,
         )
     return found
 
 
 def write_spec(model: ModelSpec) -> bytes:
     if model.version is not None and model.label is not None:
-        raise EncodeError(f"version={model.version} and label={model.label!r} at once; one of them says which", format=FORMAT)
+        raise EncodeError(
+            f"version={model.version} and label={model.label!r} at once; one of them says which",
+            format=FORMAT,
+        )
     chunks = [text(1, model.name)]
     if model.version is not None:
-        if isinstance(model.version, bool) or not hasattr(model.version, "__index__") or not -_INT64 <= model.version < _INT64:
-            raise EncodeError(f"a version is a number that fits int64, not {model.version!r:.40}", format=FORMAT)
+        if (
+            isinstance(model.version, bool)
+            or not hasattr(model.version, "__index__")
+            or not -_INT64 <= model.version < _INT64
+        ):
+            raise EncodeError(
+                f"a version is a number that fits int64, not {model.version!r:.40}", format=FORMAT
+            )
         chunks.append(piece(2, varint(1, int(model.version))))
     chunks.append(text(3, model.signature))
     if model.label is not None:
@@ -108,15 +124,21 @@ def write_spec(model: ModelSpec) -> bytes:
 
 
 class Fields(Reader):
-    """The fields of a message in memory, quickly: a stranger may send millions. Groups, which proto3 does not have, are refused."""
+    """The fields of a message in memory, quickly: a stranger may send millions. Groups, which
+    proto3 does not have, are refused.
+    """
 
     def __init__(self, data: Any, limits: Limits, share: int = 1) -> None:
-        """`share` is for messages that have no use for as many fields as `Limits.names` allows: they get one of so many."""
+        """`share` is for messages that have no use for as many fields as `Limits.names` allows:
+        they get one of so many.
+        """
         view = memory.flat(data)
         super().__init__(files.BytesSource(view), FORMAT, limits)
         self.view, self.whole = view, (0, len(view))
         # Single bytes of a bytes object are read quicker, and gRPC's messages are that already.
-        self.data: Any = view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
+        self.data: Any = (
+            view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
+        )
         self._left = max(1, self._left // share)
 
     def fields(self, span: Span) -> Iterator[Field]:
@@ -124,7 +146,8 @@ class Fields(Reader):
         try:
             while at < stop:
                 begin, tag = at, data[at]
-                if tag & 0x87 == LEN and tag > 7 and stop - at > 1 and data[at + 1] < 0x80:  # as everyone writes what is short
+                # as everyone writes what is short
+                if tag & 0x87 == LEN and tag > 7 and stop - at > 1 and data[at + 1] < 0x80:
                     number, wire, at, after = tag >> 3, LEN, at + 2, at + 2 + data[at + 1]
                     value: Any = at, after
                     if after > stop:
@@ -149,7 +172,9 @@ class Fields(Reader):
         except Fault as fault:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
-    def pieces(self, span: Span, what: str, numbers: tuple[int, ...] = (1,)) -> Iterator[tuple[int, Span]]:
+    def pieces(
+        self, span: Span, what: str, numbers: tuple[int, ...] = (1,)
+    ) -> Iterator[tuple[int, Span]]:
         """The strings and messages of these numbers, one by one."""
         for count, field in enumerate(self.fields(span)):
             if field.number in numbers:
@@ -162,17 +187,26 @@ class Fields(Reader):
     def spend(self, count: int, offset: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise LimitError("more fields than anyone sends; tw.Limits(names=...) allows more", format=FORMAT, offset=offset)
+            raise LimitError(
+                "more fields than anyone sends; tw.Limits(names=...) allows more",
+                format=FORMAT,
+                offset=offset,
+            )
 
     def check(self, count: int, most: int, what: str, offset: int) -> None:
         if count >= most:
-            raise LimitError(f"more than {most:,} {what}; tw.Limits(names=...) allows more", format=FORMAT, offset=offset)
+            raise LimitError(
+                f"more than {most:,} {what}; tw.Limits(names=...) allows more",
+                format=FORMAT,
+                offset=offset,
+            )
 
     def entry(self, field: Field) -> tuple[str, Span]:
         """The key of a map's entry, and where the value is: at the end, if there is none."""
         start, stop = located(field)
         data = self.data
-        if stop - start > 2 and data[start] == 0x0A and data[start + 1] < 0x80:  # as everyone writes it: a short key, then the value
+        # as everyone writes it: a short key, then the value
+        if stop - start > 2 and data[start] == 0x0A and data[start + 1] < 0x80:
             middle = start + 2 + data[start + 1]
             if middle + 1 < stop and data[middle] == 0x12:
                 size, after = self._length(middle + 1, stop)
@@ -193,7 +227,9 @@ class Fields(Reader):
             return ModelSpec("")
         found = self.take(at, once=(1, 2, 3, 4))
         if found[2] is not None and found[4] is not None:
-            raise DecodeError("a model by version and by label at once", format=FORMAT, offset=at[0])
+            raise DecodeError(
+                "a model by version and by label at once", format=FORMAT, offset=at[0]
+            )
         version = None if found[2] is None else signed(self.take(found[2], numbers=(1,))[1])
         label = None if found[4] is None else self.text(found[4])
         return ModelSpec(self.text(found[1]), version, label, self.text(found[3]))

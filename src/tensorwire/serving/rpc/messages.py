@@ -25,7 +25,13 @@ from .metadata import (
     parse_status,
     parse_status_answer,
 )
-from .predict import Predict, build_predict, build_predict_answer, parse_predict, parse_predict_answer
+from .predict import (
+    Predict,
+    build_predict,
+    build_predict_answer,
+    parse_predict,
+    parse_predict_answer,
+)
 from .service import CLASSIFY, CODES, METADATA, PREDICT, REGRESS, STATUS
 
 __all__ = [

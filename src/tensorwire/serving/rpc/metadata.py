@@ -1,9 +1,12 @@
-"""What a server says of its models: GetModelMetadata gives signatures, GetModelStatus the versions and how they are.
+"""What a server says of its models: GetModelMetadata gives signatures, GetModelStatus the versions
+and how they are.
 
 GetModelMetadataRequest   {1 model_spec, 2 metadata_field}
-GetModelMetadataResponse  {1 model_spec, 2 map of Any {1 type_url, 2 value}}; "signature_def" is a SignatureDefMap {1 map of SignatureDef}
+GetModelMetadataResponse  {1 model_spec, 2 map of Any {1 type_url, 2 value}}; "signature_def" is a
+                          SignatureDefMap {1 map of SignatureDef}
 GetModelStatusRequest     {1 model_spec}
-GetModelStatusResponse    {1 for each version {1 version, 2 state, 3 status {1 error_code, 2 error_message}}}
+GetModelStatusResponse    {1 for each version {1 version, 2 state, 3 status {1 error_code, 2
+                          error_message}}}
 """
 
 from __future__ import annotations
@@ -19,7 +22,18 @@ from ...core import dtypes
 from ...wire.messages import Span
 from ..signature import Signature
 from ..spec import DENSE, RAGGED, SPARSE, Input, Shape
-from .fields import FORMAT, Fields, ModelSpec, encoded, piece, signed, text, varint, whole, write_spec
+from .fields import (
+    FORMAT,
+    Fields,
+    ModelSpec,
+    encoded,
+    piece,
+    signed,
+    text,
+    varint,
+    whole,
+    write_spec,
+)
 
 SIGNATURES = "signature_def"
 """The only metadata that there is."""
@@ -84,10 +98,14 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
       y: float32 [?]
     """
     listed = b"".join(_entry(1, name, _signature(one)) for name, one in signatures.items())
-    return whole([piece(1, write_spec(model)), _entry(2, SIGNATURES, text(1, _URL) + piece(2, listed))])
+    return whole(
+        [piece(1, write_spec(model)), _entry(2, SIGNATURES, text(1, _URL) + piece(2, listed))]
+    )
 
 
-def parse_metadata_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpec, dict[str, Signature]]:
+def parse_metadata_answer(
+    data: Any, limits: Limits = DEFAULT
+) -> tuple[ModelSpec, dict[str, Signature]]:
     """The signatures of a model, by name. Those that TensorFlow keeps for itself are left out."""
     where = Fields(data, limits, _SHARE)
     found = where.take(where.whole, once=(1,), many=(2,))
@@ -97,20 +115,28 @@ def parse_metadata_answer(data: Any, limits: Limits = DEFAULT) -> tuple[ModelSpe
         raise DecodeError(f"metadata without {SIGNATURES!r}", format=FORMAT, offset=0)
     packed = where.take(entries[SIGNATURES], once=(1, 2))
     if where.text(packed[1]).rpartition("/")[2] != _TYPE:
-        raise DecodeError(f"{SIGNATURES!r} is {where.text(packed[1])!r:.80}, and no {_TYPE}", format=FORMAT, offset=entries[SIGNATURES][0])
+        raise DecodeError(
+            f"{SIGNATURES!r} is {where.text(packed[1])!r:.80}, and no {_TYPE}",
+            format=FORMAT,
+            offset=entries[SIGNATURES][0],
+        )
     listed = where.entries(where.take(packed[2], many=(1,))[1] if packed[2] is not None else [])
     signatures = {}
     for name in sorted(listed, key=saved_model.order):
         if name not in saved_model.INTERNAL:
             about = where.take(listed[name], once=(3,), many=(1, 2))
             inputs, outputs = (_read_tensors(where, about[number]) for number in (1, 2))
-            signatures[name] = Signature(name, inputs, outputs, saved_model.method(where.text(about[3])))
+            signatures[name] = Signature(
+                name, inputs, outputs, saved_model.method(where.text(about[3]))
+            )
     return model, signatures
 
 
 def _read_tensors(where: Fields, spans: list[Span]) -> dict[str, Input]:
     entries = where.entries(spans)
-    infos = {name: tensor_info(where, entries[name]) for name in sorted(entries, key=saved_model.order)}
+    infos = {
+        name: tensor_info(where, entries[name]) for name in sorted(entries, key=saved_model.order)
+    }
     return {name: Input(name, info.dtype, info.shape, info.kind) for name, info in infos.items()}
 
 
@@ -125,7 +151,9 @@ def _signature(signature: Signature) -> bytes:
 
 
 def _info(one: Input) -> bytes:
-    """A TensorInfo. The tensor's name in the graph is not known here; nobody but the server needs it."""
+    """A TensorInfo. The tensor's name in the graph is not known here; nobody but the server needs
+    it.
+    """
     try:
         said = varint(2, _dtype(one.dtype)) + piece(3, _shape(one.shape))
     except TensorwireError as error:
@@ -138,14 +166,26 @@ def _info(one: Input) -> bytes:
 
 
 def _ragged(one: Input) -> bytes:
-    """A TypeSpecProto {1 class, 2 state}; the state is a tuple of shape, dtype and ragged rank, as values of a StructuredValue."""
-    varying = [number for number, dim in enumerate(one.shape or (None, None)) if dim is None and number]
-    state = [piece(31, _shape(one.shape)), varint(32, _dtype(one.dtype)), varint(12, 2 * max(varying, default=1))]
+    """A TypeSpecProto {1 class, 2 state}; the state is a tuple of shape, dtype and ragged rank, as
+    values of a StructuredValue.
+    """
+    varying = [
+        number for number, dim in enumerate(one.shape or (None, None)) if dim is None and number
+    ]
+    state = [
+        piece(31, _shape(one.shape)),
+        varint(32, _dtype(one.dtype)),
+        varint(12, 2 * max(varying, default=1)),
+    ]
     return varint(1, 3) + piece(2, piece(52, b"".join(piece(1, value) for value in state)))
 
 
 def _shape(shape: Shape) -> bytes:
-    return varint(3, 1) if shape is None else b"".join(piece(2, varint(1, -1 if dim is None else dim)) for dim in shape)
+    return (
+        varint(3, 1)
+        if shape is None
+        else b"".join(piece(2, varint(1, -1 if dim is None else dim)) for dim in shape)
+    )
 
 
 def _dtype(name: str) -> int:
@@ -191,7 +231,9 @@ def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
         if one.state not in numbers:
             raise EncodeError(f"no state {one.state!r}{choices(one.state, numbers)}", format=FORMAT)
         status = varint(1, one.code) + text(2, one.message)
-        chunks.append(piece(1, varint(1, int(one.version)) + varint(2, numbers[one.state]) + piece(3, status)))
+        chunks.append(
+            piece(1, varint(1, int(one.version)) + varint(2, numbers[one.state]) + piece(3, status))
+        )
     return whole(chunks)
 
 
@@ -205,6 +247,15 @@ def parse_status_answer(data: Any, limits: Limits = DEFAULT) -> list[VersionStat
     found = []
     for _, at in where.pieces(where.whole, "versions"):
         one = where.take(at, once=(3,), numbers=(1, 2))
-        status: dict[int, Any] = where.take(one[3], once=(2,), numbers=(1,)) if one[3] is not None else {1: 0, 2: None}
-        found.append(VersionStatus(signed(one[1]), STATES.get(one[2], STATES[0]), signed(status[1]), where.text(status[2])))
+        status: dict[int, Any] = (
+            where.take(one[3], once=(2,), numbers=(1,)) if one[3] is not None else {1: 0, 2: None}
+        )
+        found.append(
+            VersionStatus(
+                signed(one[1]),
+                STATES.get(one[2], STATES[0]),
+                signed(status[1]),
+                where.text(status[2]),
+            )
+        )
     return found

@@ -1,7 +1,9 @@
-"""Predict: PredictRequest {1 model_spec, 2 map of inputs, 3 output_filter}, PredictResponse {1 map of outputs, 2 model_spec}.
+"""Predict: PredictRequest {1 model_spec, 2 map of inputs, 3 output_filter}, PredictResponse {1 map
+of outputs, 2 model_spec}.
 
-Tensors are TensorProtos. Requests have their values in tensor_content. TensorFlow Serving answers in typed fields such as float_val
-by default, and many clients read nothing else, so the local server does, too. Both are read.
+Tensors are TensorProtos. Requests have their values in tensor_content. TensorFlow Serving answers
+in typed fields such as float_val by default, and many clients read nothing else, so the local
+server does, too. Both are read.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from .fields import FORMAT, Fields, ModelSpec, encoded, header, located, piece, 
 
 Tensors = dict[str, Array | Strings]
 _SHARE = 10
-"""No model takes or gives as many tensors as there may be names in a file; one of so many is enough, and quick."""
+"""No model takes or gives as many tensors as there may be names in a file; one of so many is
+enough, and quick.
+"""
 
 
 class Predict(NamedTuple):
@@ -35,27 +39,38 @@ class Predict(NamedTuple):
     """The outputs that are wanted; all of them if none is named."""
 
 
-def build_predict(model: ModelSpec, inputs: Mapping[str, Any], outputs: Iterable[str] = ()) -> list[Any]:
+def build_predict(
+    model: ModelSpec, inputs: Mapping[str, Any], outputs: Iterable[str] = ()
+) -> list[Any]:
     """A predict request, in pieces.
 
     >>> b"".join(build_predict(ModelSpec("m"), {"x": np.int8([1, 2])})).hex(" ")
     '0a 03 0a 01 6d 12 11 0a 01 78 12 0c 08 06 12 04 12 02 08 02 22 02 01 02'
     """
-    return whole([piece(1, write_spec(model)), *_map(2, inputs), *(piece(3, encoded(name)) for name in outputs)])
+    return whole(
+        [
+            piece(1, write_spec(model)),
+            *_map(2, inputs),
+            *(piece(3, encoded(name)) for name in outputs),
+        ]
+    )
 
 
 def parse_predict(data: Any, limits: Limits = DEFAULT, copy: bool | None = None) -> Predict:
     """What a predict request says.
 
     >>> parse_predict(b"".join(build_predict(ModelSpec("m"), {"x": np.int8([1, 2])}, ["y"])))
-    Predict(model=ModelSpec(name='m', version=None, label=None, signature=''), inputs={'x': array([1, 2], dtype=int8)}, outputs=('y',))
+    Predict(model=ModelSpec(name='m', version=None, label=None, signature=''), inputs={'x':
+    array([1, 2], dtype=int8)}, outputs=('y',))
     """
     where = Fields(data, limits, share=4)
     model, inputs, names = _read(where, copy, spec=1, tensors=2, names=3)
     return Predict(model, inputs, tuple(where.text(name) for name in names))
 
 
-def build_predict_answer(model: ModelSpec, outputs: Mapping[str, Any], typed: bool = False) -> list[Any]:
+def build_predict_answer(
+    model: ModelSpec, outputs: Mapping[str, Any], typed: bool = False
+) -> list[Any]:
     """The answer to a predict request, in pieces. `typed` puts the values into the fields of their
     types, as TensorFlow Serving does by default, instead of tensor_content.
 
@@ -65,8 +80,11 @@ def build_predict_answer(model: ModelSpec, outputs: Mapping[str, Any], typed: bo
     return whole([*_map(1, outputs, typed), piece(2, write_spec(model))])
 
 
-def parse_predict_answer(data: Any, limits: Limits = DEFAULT, copy: bool | None = None) -> tuple[ModelSpec, Tensors]:
-    """The tensors of an answer, and the model that gave them. The order of a map means nothing: theirs is kept.
+def parse_predict_answer(
+    data: Any, limits: Limits = DEFAULT, copy: bool | None = None
+) -> tuple[ModelSpec, Tensors]:
+    """The tensors of an answer, and the model that gave them. The order of a map means nothing:
+    theirs is kept.
 
     >>> parse_predict_answer(b"".join(build_predict_answer(ModelSpec("m", 7), {"y": np.int8([3])})))
     (ModelSpec(name='m', version=7, label=None, signature=''), {'y': array([3], dtype=int8)})
@@ -95,16 +113,24 @@ def _map(number: int, tensors: Mapping[str, Any], typed: bool = False) -> list[A
 
 def _sendable(value: Any) -> Array | Strings:
     tensor = value
-    if not isinstance(tensor, Strings) and (type(tensor) is not np.ndarray or tensor.dtype.kind in "OSUT"):
+    if not isinstance(tensor, Strings) and (
+        type(tensor) is not np.ndarray or tensor.dtype.kind in "OSUT"
+    ):
         tensor = frameworks.tensor(value)
     if not isinstance(tensor, (np.ndarray, Strings)):
-        raise EncodeError(f"{describe(tensor)} is no dense tensor; with the model's signature it is taken apart")
+        raise EncodeError(
+            f"{describe(tensor)} is no dense tensor; with the model's signature it is taken apart"
+        )
     if isinstance(tensor, np.ndarray) and dtypes.of(tensor.dtype).tf is None:
-        raise EncodeError(f"TensorFlow has no dtype {dtypes.of(tensor.dtype).name}; convert it with x.astype(...)")
+        raise EncodeError(
+            f"TensorFlow has no dtype {dtypes.of(tensor.dtype).name}; convert it with x.astype(...)"
+        )
     return tensor
 
 
-def _read(where: Fields, copy: bool | None, *, spec: int, tensors: int, names: int = 0) -> tuple[ModelSpec, Tensors, list[Span]]:
+def _read(
+    where: Fields, copy: bool | None, *, spec: int, tensors: int, names: int = 0
+) -> tuple[ModelSpec, Tensors, list[Span]]:
     budget = where.limits.call(len(where.view), where.limits.answer)
     codec, most = tensorproto.TensorProto(limits=budget), max(1, where.limits.names // _SHARE)
     found: Tensors = {}
@@ -115,7 +141,9 @@ def _read(where: Fields, copy: bool | None, *, spec: int, tensors: int, names: i
             where.check(len(found), most, "tensors", field.offset)
             name, place = where.entry(field)
             if name in found:
-                raise DecodeError(f"the tensor {name!r:.60} stands twice", format=FORMAT, offset=field.offset)
+                raise DecodeError(
+                    f"the tensor {name!r:.60} stands twice", format=FORMAT, offset=field.offset
+                )
             try:
                 found[name] = codec.part(where.view, *place, copy)
             except DecodeError as error:

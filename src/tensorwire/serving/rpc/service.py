@@ -1,4 +1,6 @@
-"""The calls that TensorFlow Serving answers, by their full names, and what the codes of its answers mean."""
+"""The calls that TensorFlow Serving answers, by their full names, and what the codes of its answers
+mean.
+"""
 
 from __future__ import annotations
 

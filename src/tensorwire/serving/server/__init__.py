@@ -1,12 +1,15 @@
-"""A local server for SavedModels: TensorFlow Serving's REST and gRPC protocols, and KServe v2 over REST. Needs TensorFlow.
+"""A local server for SavedModels: TensorFlow Serving's REST and gRPC protocols, and KServe v2 over
+REST. Needs TensorFlow.
 
-For laptops, notebooks and CI, where no container runs. Production should run the real TensorFlow Serving, which batches, warms up, reports
-metrics and is written in C++; whatever talks to this server talks to that one, too.
+For laptops, notebooks and CI, where no container runs. Production should run the real TensorFlow
+Serving, which batches, warms up, reports metrics and is written in C++; whatever talks to this
+server talks to that one, too.
 
     folders.py, models.py          which models and versions are served; loading and unloading
     running.py, classifying.py     calling a model, as Serving does it
     http1.py, reading.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
-    routes.py, kserve.py, rpc.py   what is asked, and the answer: Serving's REST, KServe's, Serving's gRPC
+    routes.py, kserve.py, rpc.py   what is asked, and the answer: Serving's REST, KServe's,
+                                   Serving's gRPC
 """
 
 from __future__ import annotations
@@ -31,10 +34,12 @@ _BOUNDS = Bounds()
 class Server:
     """Serves SavedModels from this process, as long as the `with` block lasts.
 
-    models     {name: folder}, or folders, which say the names: a SavedModel, or a model's folder with numbered versions in it
+    models     {name: folder}, or folders, which say the names: a SavedModel, or a model's folder
+               with numbered versions in it
     rest, grpc ports; 0 for one of the system's choice, None for none
     host       the address to listen on; by default only this machine can connect
-    hosts      names that clients may call it by in the Host header, besides localhost, addresses of the
+    hosts      names that clients may call it by in the Host header, besides localhost, addresses of
+               the
                loopback interface, `host` and the address that the client has connected to
     versions   "latest", "all", or numbers: which versions of each model to load
     labels     {model: {label: version}}; these versions are loaded, too
@@ -42,7 +47,8 @@ class Server:
     bounds     what clients may ask: sizes, connections, times
     log        takes a line for each request
     tensor_content   whether gRPC answers have their values in tensor_content, which is quicker for
-               integers and half floats; TensorFlow Serving answers in typed fields such as float_val
+               integers and half floats; TensorFlow Serving answers in typed fields such as
+               float_val
 
     >>> import tempfile, urllib.request
     >>> from tensorwire.serving import export
@@ -71,7 +77,10 @@ class Server:
         hosts: Collection[str] = (),
     ) -> None:
         if rest is None and grpc is None:
-            raise EncodeError("a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the system's choice")
+            raise EncodeError(
+                "a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the"
+                " system's choice"
+            )
         self._models = Models(models, versions, labels)
         self._host, self._poll, self._grace, self._ready = host, poll, grace, False
         self._rest: HttpServer | None = None
@@ -81,7 +90,9 @@ class Server:
                 routes = Routes(self._models, lambda: self._ready)
                 self._rest = HttpServer(routes, host, rest, bounds, log, hosts)
             if grpc is not None:
-                self._rpc = RpcServer(self._models, host, grpc, bounds, log, tensor_content=tensor_content)
+                self._rpc = RpcServer(
+                    self._models, host, grpc, bounds, log, tensor_content=tensor_content
+                )
         except BaseException:
             self._stop_ports(0)
             raise
@@ -102,7 +113,9 @@ class Server:
         return self
 
     def stop(self, grace: float | None = None) -> bool:
-        """Takes no more requests, lets the running ones finish, and unloads the models. Whether all had finished within the grace."""
+        """Takes no more requests, lets the running ones finish, and unloads the models. Whether all
+        had finished within the grace.
+        """
         self._ready = False
         done = self._stop_ports(self._grace if grace is None else grace)
         self._models.close()
@@ -142,6 +155,10 @@ class Server:
     def signatures(self) -> dict[str, dict[int, dict[str, Signature]]]:
         """What is served: signatures by model, version and name."""
         return {
-            name: {one.number: dict(one.runner.signatures) for one in self._models.versions(name) if one.state == AVAILABLE}
+            name: {
+                one.number: dict(one.runner.signatures)
+                for one in self._models.versions(name)
+                if one.state == AVAILABLE
+            }
             for name in self._models.names
         }

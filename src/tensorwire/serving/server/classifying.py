@@ -1,4 +1,6 @@
-"""classify and regress: signatures that take serialized tf.train.Examples, and what TensorFlow Serving asks of them."""
+"""classify and regress: signatures that take serialized tf.train.Examples, and what TensorFlow
+Serving asks of them.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ def classify(runner: Runner, name: str, examples: Strings) -> Tensors:
         raise Failure(PRECONDITION, f"No classification inputs found in SignatureDef: {one}")
     wanted = tuple(each for each in (CLASSES, SCORES) if each in one.outputs)
     if not wanted:
-        why = f'Expected classification signature outputs to contain at least one of "{CLASSES}" or "{SCORES}".'
+        why = (
+            f'Expected classification signature outputs to contain at least one of "{CLASSES}" or'
+            f' "{SCORES}".'
+        )
         raise Failure(PRECONDITION, f"{why} Signature was: {one}")
     found = _run(runner, name, examples, wanted)
     for what, dtype in ((CLASSES, "string"), (SCORES, "float32")):
@@ -35,17 +40,26 @@ def classify(runner: Runner, name: str, examples: Strings) -> Tensors:
             _check_classes(found[what], what, dtype, len(examples))
     sizes = [each.shape[1] for each in found.values()]
     if len(set(sizes)) != 1:
-        raise Failure(INVALID, f"Tensors class and score should match in dim_size(1). Got {sizes[0]} vs. {sizes[1]}")
+        raise Failure(
+            INVALID,
+            f"Tensors class and score should match in dim_size(1). Got {sizes[0]} vs. {sizes[1]}",
+        )
     return found
 
 
 def _check_classes(tensor: Array | Strings, what: str, dtype: str, examples: int) -> None:
     if len(tensor.shape) != 2:
-        raise Failure(INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}")
+        raise Failure(
+            INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}"
+        )
     if _dtype(tensor) != dtype:
-        raise Failure(INVALID, f"Expected {what} Tensor of {_enum(dtype)}. Got: {_enum(_dtype(tensor))}")
+        raise Failure(
+            INVALID, f"Expected {what} Tensor of {_enum(dtype)}. Got: {_enum(_dtype(tensor))}"
+        )
     if tensor.shape[0] != examples:
-        raise Failure(INVALID, f"Expected {what} output batch size of {examples}. Got: {tensor.shape[0]}")
+        raise Failure(
+            INVALID, f"Expected {what} output batch size of {examples}. Got: {tensor.shape[0]}"
+        )
 
 
 def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
@@ -61,9 +75,17 @@ def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
         raise Failure(PRECONDITION, f"No regression outputs found in SignatureDef: {one}")
     found = _run(runner, name, examples, (OUTPUTS,))[OUTPUTS]
     if len(found.shape) not in (1, 2) or found.shape[1:] not in ((), (1,)):
-        raise Failure(INVALID, f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {_dims(found)}")
+        raise Failure(
+            INVALID,
+            "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got"
+            f" {_dims(found)}",
+        )
     if found.shape[0] != len(examples):
-        raise Failure(INVALID, f"Input batch size did not match output batch size: {len(examples)} vs. {found.shape[0]}")
+        raise Failure(
+            INVALID,
+            f"Input batch size did not match output batch size: {len(examples)} vs."
+            f" {found.shape[0]}",
+        )
     if _dtype(found) != "float32":
         raise Failure(INVALID, f"Expected output Tensor of DT_FLOAT.  Got: {_enum(_dtype(found))}")
     return {OUTPUTS: found.reshape(-1)}

@@ -1,4 +1,6 @@
-"""Why a request fails, in TensorFlow Serving's words: one of gRPC's codes, and a message. REST makes an HTTP status of the code."""
+"""Why a request fails, in TensorFlow Serving's words: one of gRPC's codes, and a message. REST
+makes an HTTP status of the code.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ class Failure(Exception):
 
 
 def failure(error: Exception) -> Failure:
-    """What a client is told of an error that nobody has put in other words; whose fault it is decides the code.
+    """What a client is told of an error that nobody has put in other words; whose fault it is
+    decides the code.
 
     >>> from tensorwire import DecodeError
     >>> failure(DecodeError("a field runs past the end", offset=3)).code == INVALID

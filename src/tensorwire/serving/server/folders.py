@@ -1,7 +1,9 @@
-"""Which SavedModels are served: folders on disk, their names and versions, and which of the versions are wanted.
+"""Which SavedModels are served: folders on disk, their names and versions, and which of the
+versions are wanted.
 
 ranker/saved_model.pb                       a SavedModel: the model "ranker", version 1
-ranker/1/saved_model.pb, ranker/2/...       a model's folder, with a folder for each version: "ranker", versions 1 and 2
+ranker/1/saved_model.pb, ranker/2/...       a model's folder, with a folder for each version:
+                                            "ranker", versions 1 and 2
 ranker/2                                    one of its versions: "ranker", version 2
 """
 
@@ -21,7 +23,8 @@ _FORBIDDEN = re.compile(r"[/:\x00-\x1f]")
 
 
 def named(models: Any) -> dict[str, str]:
-    """Folders by the models' names. They are given as a mapping, or as one or several paths, of which each says its model's name.
+    """Folders by the models' names. They are given as a mapping, or as one or several paths, of
+    which each says its model's name.
 
     >>> named({"a": "models/ranker"}), named("models/ranker"), named(["models/ranker/3"])
     ({'a': 'models/ranker'}, {'ranker': 'models/ranker'}, {'ranker': 'models/ranker/3'})
@@ -29,13 +32,23 @@ def named(models: Any) -> dict[str, str]:
     if isinstance(models, (str, os.PathLike)):
         models = [models]
     pairs: Iterable[tuple[str, Any]]
-    pairs = models.items() if isinstance(models, Mapping) else ((_name(os.fspath(path)), path) for path in models)
+    pairs = (
+        models.items()
+        if isinstance(models, Mapping)
+        else ((_name(os.fspath(path)), path) for path in models)
+    )
     found: dict[str, str] = {}
     for name, path in pairs:
         if not isinstance(name, str) or not name or _FORBIDDEN.search(name):
-            raise SchemaError(f"{name!r} is no name for a model: it stands in URLs, so it has neither / nor :", path=str(path))
+            raise SchemaError(
+                f"{name!r} is no name for a model: it stands in URLs, so it has neither / nor :",
+                path=str(path),
+            )
         if name in found:
-            raise SchemaError(f"two models are called {name!r}; name them, as in {name}_2={os.fspath(path)}", path=str(path))
+            raise SchemaError(
+                f"two models are called {name!r}; name them, as in {name}_2={os.fspath(path)}",
+                path=str(path),
+            )
         found[name] = os.fspath(path)
     if not found:
         raise SchemaError("there is no model to serve")
@@ -43,15 +56,26 @@ def named(models: Any) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """A folder's own name; that of a version's folder is a number, so there it is the folder's above."""
+    """A folder's own name; that of a version's folder is a number, so there it is the folder's
+    above.
+    """
     parent, name = os.path.split(os.path.abspath(path))
-    return os.path.basename(parent) if _NUMBER.fullmatch(name) and os.path.basename(parent) else name
+    return (
+        os.path.basename(parent) if _NUMBER.fullmatch(name) and os.path.basename(parent) else name
+    )
 
 
 def versions(path: str) -> dict[int, str]:
     """The SavedModels in a model's folder, by version; SchemaError if there is none."""
     if not os.path.isdir(path):
-        raise SchemaError("there is no such folder" if not os.path.exists(path) else "this is no folder, so it is no SavedModel", path=path)
+        raise SchemaError(
+            (
+                "there is no such folder"
+                if not os.path.exists(path)
+                else "this is no folder, so it is no SavedModel"
+            ),
+            path=path,
+        )
     if is_saved_model(path):
         name = os.path.basename(os.path.abspath(path))
         return {int(name) if _is_version(name) else 1: path}
@@ -61,7 +85,9 @@ def versions(path: str) -> dict[int, str]:
         if _is_version(name) and is_saved_model(inner):
             found.setdefault(int(name), inner)
     if not found:
-        raise SchemaError(f"no SavedModel: neither {FILE} nor folders such as 1/ that have one", path=path)
+        raise SchemaError(
+            f"no SavedModel: neither {FILE} nor folders such as 1/ that have one", path=path
+        )
     return dict(sorted(found.items()))
 
 
@@ -82,21 +108,37 @@ def policy(versions: Any) -> str | frozenset[int]:
     """
     if versions in (LATEST, ALL):
         return str(versions)
-    said = versions.split(",") if isinstance(versions, str) else [versions] if isinstance(versions, int) else versions
+    said = (
+        versions.split(",")
+        if isinstance(versions, str)
+        else [versions]
+        if isinstance(versions, int)
+        else versions
+    )
     try:
         found = frozenset(map(int, said))
     except (TypeError, ValueError):
         found = frozenset()
     if not found or min(found) < 0:
-        raise SchemaError(f"versions are {LATEST!r}, {ALL!r}, or numbers such as 1,3, not {versions!r}")
+        raise SchemaError(
+            f"versions are {LATEST!r}, {ALL!r}, or numbers such as 1,3, not {versions!r}"
+        )
     return found
 
 
-def wanted(there: Collection[int], policy: str | frozenset[int], labelled: Collection[int] = ()) -> set[int]:
+def wanted(
+    there: Collection[int], policy: str | frozenset[int], labelled: Collection[int] = ()
+) -> set[int]:
     """The versions that should be loaded; one that has a label always is.
 
     >>> wanted({1, 2, 3}, "latest", [1]), wanted({1, 2}, frozenset({2, 7}))
     ({1, 3}, {2})
     """
-    chosen = set(there) if policy == ALL else {max(there)} if policy == LATEST else set(there) & set(policy)
+    chosen = (
+        set(there)
+        if policy == ALL
+        else {max(there)}
+        if policy == LATEST
+        else set(there) & set(policy)
+    )
     return chosen | (set(there) & set(labelled))

@@ -253,7 +253,11 @@ class HttpServer:
 
     def _expire(self, now: float) -> None:
         for connection in [*self._waiting]:
-            until = connection.incoming.until if connection.drains_until is None else connection.drains_until
+            until = (
+                connection.incoming.until
+                if connection.drains_until is None
+                else connection.drains_until
+            )
             if self._stopping and connection.incoming.is_idle:
                 connection.lingers_until = min(connection.lingers_until, now + _LINGER)
                 until = min(until, connection.lingers_until)
@@ -266,7 +270,9 @@ class HttpServer:
         """Refuses requests under a name of another server, and all requests once the server stops."""
         host = head.headers.get("host")
         if host is not None and not is_own_host(host, (*self._hosts, connection.own_address)):
-            raise Refused(403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names")
+            raise Refused(
+                403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names"
+            )
         if self._stopping:
             raise Refused(503, "the server is stopping")
 
@@ -275,7 +281,9 @@ class HttpServer:
             if self._stopping:
                 raise Refused(503, "the server is stopping")
             if len(self._running) >= self.bounds.connections:
-                raise Refused(503, f"more than {self.bounds.connections} requests at once; try again later")
+                raise Refused(
+                    503, f"more than {self.bounds.connections} requests at once; try again later"
+                )
             self._receiving.discard(connection)
             self._running.add(connection)
 
@@ -318,7 +326,11 @@ class HttpServer:
                 if self._stopping or not self._follows(connection):
                     return
                 next_head = incoming.next_head()
-                if next_head is None or not incoming.is_small(next_head) or not incoming.is_complete(next_head):
+                if (
+                    next_head is None
+                    or not incoming.is_small(next_head)
+                    or not incoming.is_complete(next_head)
+                ):
                     return
                 head, has_slot, returns = next_head, True, False
                 self.check(connection, head)
@@ -376,7 +388,9 @@ class _Workers:
             try:
                 threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
             except (RuntimeError, MemoryError):
-                raise Refused(503, "no thread can be started for this request; try again later") from None
+                raise Refused(
+                    503, "no thread can be started for this request; try again later"
+                ) from None
             self._threads += 1
 
     def put(self, task: Callable[[], None]) -> None:
@@ -433,7 +447,8 @@ class _Connection:
             if not has_slot:
                 self._server.take_slot(self)
         except Refused as error:
-            refused = Refused(error.status, error.message)  # without the traceback, which holds what there is of the body
+            # without the traceback, which holds what there is of the body
+            refused = Refused(error.status, error.message)
         except MemoryError:
             refused = Refused(503, "there is not enough memory for this request")
         if refused is not None:
@@ -449,7 +464,10 @@ class _Connection:
         size = self._answer(head, response)
         self.incoming.release()
         took = (time.perf_counter() - started) * 1000
-        self._server.log(f"{self._client} {head.method} {head.target:.200} {response.status} {size} bytes {took:.1f} ms")
+        self._server.log(
+            f"{self._client} {head.method} {head.target:.200} {response.status} {size} bytes"
+            f" {took:.1f} ms"
+        )
         return True
 
     def refuse(self, refused: Refused) -> None:
@@ -473,7 +491,10 @@ class _Connection:
         chunks, headers = list(response.chunks), dict(response.headers)
         size = sum(map(_size, chunks))
         if size >= _PACKED and _takes_gzip(head.headers.get("accept-encoding", "")):
-            chunks, headers = _packed(chunks), {**headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            chunks, headers = (
+                _packed(chunks),
+                {**headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"},
+            )
             size = sum(map(len, chunks))
         first = write_head(response.status, headers, size, head.close)
         if head.method == "HEAD":
@@ -499,7 +520,9 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        raise OSError(f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}") from None
+        raise OSError(
+            f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}"
+        ) from None
 
 
 def _size(chunk: Any) -> int:

@@ -1,6 +1,8 @@
-"""HTTP/1.1 as a server hears it, without sockets: the head of a request and the size of a chunk, by strict rules; an answer's bytes.
+"""HTTP/1.1 as a server hears it, without sockets: the head of a request and the size of a chunk, by
+strict rules; an answer's bytes.
 
-Whatever could be read in two ways is refused (two lengths, a length and chunks, lines that go on in the next one), and lengths are bounded.
+Whatever could be read in two ways is refused (two lengths, a length and chunks, lines that go on in
+the next one), and lengths are bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ _ABSOLUTE = re.compile(r"[Hh][Tt][Tt][Pp]://([^/?#]*)")
 
 
 class Refused(Exception):
-    """A request that cannot be read. The connection ends with it: nobody knows where the next request would begin."""
+    """A request that cannot be read. The connection ends with it: nobody knows where the next
+    request would begin.
+    """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -72,7 +76,8 @@ def parse_head(data: bytes) -> Head:
     """The head of a request, up to the empty line and without it.
 
     >>> parse_head(b"POST /v1/models/m:predict HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 3")
-    Head(method='POST', target='/v1/models/m:predict', headers={'host': 'a', 'content-length': '3'}, length=3, close=False)
+    Head(method='POST', target='/v1/models/m:predict', headers={'host': 'a', 'content-length': '3'},
+    length=3, close=False)
     """
     first, *lines = data.split(b"\r\n")
     found = _LINE.fullmatch(first)
@@ -134,5 +139,11 @@ def write_head(status: int, headers: Mapping[str, str], length: int, close: bool
         phrase = HTTPStatus(status).phrase
     except ValueError:
         phrase = "Unknown"
-    lines = [f"HTTP/1.1 {status} {phrase}", *(f"{name}: {value}" for name, value in headers.items()), f"Content-Length: {length}"]
-    return "\r\n".join([*lines, *(["Connection: close"] if close else []), "", ""]).encode("latin-1")
+    lines = [
+        f"HTTP/1.1 {status} {phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+        f"Content-Length: {length}",
+    ]
+    return "\r\n".join([*lines, *(["Connection: close"] if close else []), "", ""]).encode(
+        "latin-1"
+    )

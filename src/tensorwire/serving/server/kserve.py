@@ -28,7 +28,10 @@ from .failures import INVALID, Failure
 from .http1 import Request, Response, answer
 from .models import AVAILABLE, Models
 
-_MODEL = re.compile(r"/v2/models/(?P<name>[^/]+)(?:/versions/(?P<version>\d{1,18}))?(?:/(?P<what>ready|infer))?", re.A)
+_MODEL = re.compile(
+    r"/v2/models/(?P<name>[^/]+)(?:/versions/(?P<version>\d{1,18}))?(?:/(?P<what>ready|infer))?",
+    re.A,
+)
 _WANTED = ("id", "outputs", "parameters")
 
 
@@ -51,7 +54,9 @@ class Routes:
             return self._server(request)
         if found is None or request.method != ("POST" if found["what"] == "infer" else "GET"):
             return answer({"error": f"Malformed request: {request.method} {request.target}"}, 404)
-        spec = ModelSpec(unquote(found["name"]), int(found["version"]) if found["version"] else None)
+        spec = ModelSpec(
+            unquote(found["name"]), int(found["version"]) if found["version"] else None
+        )
         if found["what"] == "infer":
             return self._infer(spec, request)
         return answer(self._is_ready(spec) if found["what"] else self._about(spec))
@@ -59,7 +64,9 @@ class Routes:
     def _server(self, request: Request) -> Response:
         target = request.target.rstrip("/")
         if target == "/v2":
-            return answer({"name": "tensorwire", "version": __version__, "extensions": ["binary_tensor_data"]})
+            return answer(
+                {"name": "tensorwire", "version": __version__, "extensions": ["binary_tensor_data"]}
+            )
         if target == "/v2/health/live":
             return answer({"live": True})
         if target == "/v2/health/ready":
@@ -74,9 +81,21 @@ class Routes:
     def _about(self, spec: ModelSpec) -> dict[str, Any]:
         with self._models.using(spec) as version:
             one = _signature(version.runner.signatures)
-            versions = [str(each.number) for each in self._models.versions(spec.name) if each.state == AVAILABLE]
-            inputs, outputs = ([_tensor(each) for each in kind.values()] for kind in (one.inputs, one.outputs))
-            return {"name": spec.name, "versions": versions, "platform": "tensorflow_savedmodel", "inputs": inputs, "outputs": outputs}
+            versions = [
+                str(each.number)
+                for each in self._models.versions(spec.name)
+                if each.state == AVAILABLE
+            ]
+            inputs, outputs = (
+                [_tensor(each) for each in kind.values()] for kind in (one.inputs, one.outputs)
+            )
+            return {
+                "name": spec.name,
+                "versions": versions,
+                "platform": "tensorflow_savedmodel",
+                "inputs": inputs,
+                "outputs": outputs,
+            }
 
     def _infer(self, spec: ModelSpec, request: Request) -> Response:
         inputs = kserve.parse_request(request.body, request.headers, limits=self._limits)
@@ -84,7 +103,13 @@ class Routes:
         with self._models.using(spec) as version:
             name = _signature(version.runner.signatures).name
             outputs = version.runner.predict(name, inputs, asked.outputs)
-            body = kserve.build_answer(outputs, binary=asked.binary, model=spec.name, version=str(version.number), id=asked.id)
+            body = kserve.build_answer(
+                outputs,
+                binary=asked.binary,
+                model=spec.name,
+                version=str(version.number),
+                id=asked.id,
+            )
             return Response(200, body.chunks, body.headers)
 
 
@@ -92,15 +117,29 @@ def _signature(signatures: Mapping[str, Signature]) -> Signature:
     if DEFAULT_NAME in signatures:
         return signatures[DEFAULT_NAME]
     if len(signatures) != 1:
-        raise Failure(INVALID, f"the model has no signature {DEFAULT_NAME!r}, and KServe's protocol cannot name another")
+        raise Failure(
+            INVALID,
+            f"the model has no signature {DEFAULT_NAME!r}, and KServe's protocol cannot name"
+            " another",
+        )
     return next(iter(signatures.values()))
 
 
 def _tensor(one: Input) -> dict[str, Any]:
-    """A dtype that KServe does not know goes by its own name, and a shape whose rank is not known is empty."""
+    """A dtype that KServe does not know goes by its own name, and a shape whose rank is not known
+    is empty.
+    """
     row = dtypes.BY_NAME.get(one.dtype)
-    kind = BYTES if one.dtype == "string" else (row.kserve if row is not None else None) or one.dtype.upper()
-    return {"name": one.name, "datatype": kind, "shape": [-1 if dim is None else dim for dim in one.shape or ()]}
+    kind = (
+        BYTES
+        if one.dtype == "string"
+        else (row.kserve if row is not None else None) or one.dtype.upper()
+    )
+    return {
+        "name": one.name,
+        "datatype": kind,
+        "shape": [-1 if dim is None else dim for dim in one.shape or ()],
+    }
 
 
 def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
@@ -117,7 +156,9 @@ def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
 
     text.each_key(text.space(0), take)
     outputs, parameters = given(said, "outputs", []), given(said, "parameters", {})
-    if not isinstance(outputs, list) or not all(isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs):
+    if not isinstance(outputs, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs
+    ):
         raise Failure(INVALID, "outputs are a list of objects with a name")
     details = [given(each, "parameters", {}) for each in outputs]
     if any(not isinstance(each, dict) for each in (parameters, *details)):
@@ -125,4 +166,8 @@ def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
     fallback = parameters.get("binary_data_output", False) is True
     binary = [each.get("binary_data", fallback) is True for each in details]
     known = said.get("id")
-    return Asked(known if isinstance(known, str) else None, tuple(each["name"] for each in outputs), any(binary) if outputs else fallback)
+    return Asked(
+        known if isinstance(known, str) else None,
+        tuple(each["name"] for each in outputs),
+        any(binary) if outputs else fallback,
+    )

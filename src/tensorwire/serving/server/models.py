@@ -1,7 +1,9 @@
-"""The models that are served, and their versions: loaded when they appear, unloaded when they are no longer wanted and nobody uses them.
+"""The models that are served, and their versions: loaded when they appear, unloaded when they are
+no longer wanted and nobody uses them.
 
-A version goes START -> LOADING -> AVAILABLE -> UNLOADING -> END, or from LOADING to END with the error that kept it from loading, as
-TensorFlow Serving's do. Old versions go only when a new one is there, so that a model that was there once stays so.
+A version goes START -> LOADING -> AVAILABLE -> UNLOADING -> END, or from LOADING to END with the
+error that kept it from loading, as TensorFlow Serving's do. Old versions go only when a new one is
+there, so that a model that was there once stays so.
 """
 
 from __future__ import annotations
@@ -49,13 +51,17 @@ class Version:
             self.state = AVAILABLE
         except MissingDependencyError:
             raise
-        except Exception as error:  # TensorFlow's, ours, or the system's: the server goes on with what it has
+        except (
+            Exception
+        ) as error:  # TensorFlow's, ours, or the system's: the server goes on with what it has
             self.error = _reason(error)
             self.state = END
 
     def may_load(self) -> bool:
         """It is new, or its files are others than those that could not be loaded."""
-        return self.state == START or (self.state == END and (self.error is None or self._tried != self._stamp()))
+        return self.state == START or (
+            self.state == END and (self.error is None or self._tried != self._stamp())
+        )
 
     def _stamp(self) -> Any:
         with contextlib.suppress(OSError):
@@ -69,23 +75,41 @@ class Version:
             runner.close()
 
     def status(self) -> VersionStatus:
-        return VersionStatus(self.number, self.state, self.error.code if self.error else OK, self.error.message if self.error else "")
+        return VersionStatus(
+            self.number,
+            self.state,
+            self.error.code if self.error else OK,
+            self.error.message if self.error else "",
+        )
 
 
 def _reason(error: Exception) -> Failure:
     code = getattr(error, "error_code", None)
-    return Failure(code, str(getattr(error, "message", error))) if isinstance(code, int) else failure(error)
+    return (
+        Failure(code, str(getattr(error, "message", error)))
+        if isinstance(code, int)
+        else failure(error)
+    )
 
 
 class Models:
     """All models of a server."""
 
-    def __init__(self, models: Any, versions: Any = folders.LATEST, labels: Mapping[str, Mapping[str, int]] | None = None) -> None:
+    def __init__(
+        self,
+        models: Any,
+        versions: Any = folders.LATEST,
+        labels: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
         self._folders, self._policy = folders.named(models), folders.policy(versions)
-        self._labels: dict[str, dict[str, int]] = {name: dict(given) for name, given in (labels or {}).items()}
+        self._labels: dict[str, dict[str, int]] = {
+            name: dict(given) for name, given in (labels or {}).items()
+        }
         unknown = [name for name in self._labels if name not in self._folders]
         if unknown:
-            raise SchemaError(f"labels for {unknown[0]!r}, and the models are {', '.join(self._folders)}")
+            raise SchemaError(
+                f"labels for {unknown[0]!r}, and the models are {', '.join(self._folders)}"
+            )
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self._folders}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -93,10 +117,18 @@ class Models:
         for name, path in self._folders.items():
             there = folders.versions(path)
             if not folders.wanted(there, self._policy):
-                raise SchemaError(f"{name} has the versions {', '.join(map(str, there))}, and none of them is asked for", path=path)
+                raise SchemaError(
+                    f"{name} has the versions {', '.join(map(str, there))}, and none of them is"
+                    " asked for",
+                    path=path,
+                )
             for label, number in self._labels.get(name, {}).items():
                 if number not in there:
-                    raise SchemaError(f"the label {label!r} means version {number}, and {name} has {', '.join(map(str, there))}", path=path)
+                    raise SchemaError(
+                        f"the label {label!r} means version {number}, and {name} has"
+                        f" {', '.join(map(str, there))}",
+                        path=path,
+                    )
 
     @property
     def names(self) -> list[str]:
@@ -110,7 +142,9 @@ class Models:
             if not any(one.state == AVAILABLE for one in versions):
                 worst = versions[-1]
                 why = worst.error.message if worst.error else "it is not there any more"
-                raise SchemaError(f"version {worst.number} of {name} cannot be loaded: {why}", path=worst.path)
+                raise SchemaError(
+                    f"version {worst.number} of {name} cannot be loaded: {why}", path=worst.path
+                )
 
     def watch(self, seconds: float) -> None:
         """Looks for other versions from now on."""
@@ -140,14 +174,20 @@ class Models:
             try:
                 there = folders.versions(path)
             except (SchemaError, OSError):
-                continue  # it was there when the server started: whoever replaces it is not done yet
+                # it was there when the server started: whoever replaces it is not done yet
+                continue
             wanted = folders.wanted(there, self._policy, self._labels.get(name, {}).values())
             for number in sorted(wanted):
                 with self._lock:
                     one = self._versions[name].setdefault(number, Version(number, there[number]))
                 if one.may_load() and not self._stopped.is_set():
                     one.load()
-                    _log.info("%s version %d: %s", name, number, one.error.message if one.error else "loaded")
+                    _log.info(
+                        "%s version %d: %s",
+                        name,
+                        number,
+                        one.error.message if one.error else "loaded",
+                    )
             known = self.versions(name)
             if any(one.number in wanted and one.state == AVAILABLE for one in known):
                 for one in known:
@@ -169,12 +209,16 @@ class Models:
             return [one for _, one in sorted(self._versions.get(name, {}).items())]
 
     def status(self, spec: ModelSpec) -> list[VersionStatus]:
-        """Of one version, or of all that there were. Serving does not look at a label here, so neither do we."""
+        """Of one version, or of all that there were. Serving does not look at a label here, so
+        neither do we.
+        """
         found = self.versions(spec.name)
         if spec.version is not None:
             found = [one for one in found if one.number == spec.version]
             if not found:
-                raise Failure(NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}")
+                raise Failure(
+                    NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
+                )
         if not found:
             raise Failure(NOT_FOUND, f"Could not find any versions of model {spec.name}")
         return [one.status() for one in found]
@@ -202,7 +246,9 @@ class Models:
             number = self._labels.get(spec.name, {}).get(spec.label)
             if number is None:
                 raise Failure(INVALID, f"Unrecognized servable version label: {spec.label}")
-        there = [one for one in self._versions.get(spec.name, {}).values() if one.state == AVAILABLE]
+        there = [
+            one for one in self._versions.get(spec.name, {}).values() if one.state == AVAILABLE
+        ]
         fitting = [one for one in there if number in (None, one.number)]
         if not fitting:
             asked = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"

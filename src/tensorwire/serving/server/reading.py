@@ -48,16 +48,20 @@ class Gone(Exception):
 
 
 class BodyMemory:
-    """Memory for the bodies of all requests and answers together, so that many large ones at once are refused and do not fill the machine.
+    """Memory for the bodies of all requests and answers together, so that many large ones at once
+    are refused and do not fill the machine.
 
-    A model needs some more while it runs: a number of one digit and a comma becomes a float32, and comes back as text.
+    A model needs some more while it runs: a number of one digit and a comma becomes a float32, and
+    comes back as text.
     """
 
     def __init__(self, total: int) -> None:
         self.total, self._left, self._changed = total, total, threading.Condition()
 
     def take(self, size: int) -> None:
-        """Waits for others to finish, but not for long: they may wait for the same. Not all of them give up at once."""
+        """Waits for others to finish, but not for long: they may wait for the same. Not all of them
+        give up at once.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: size <= self._left, random.uniform(1, _PATIENCE)):
                 raise Refused(503, "too many large requests at once; try again later")
@@ -166,7 +170,9 @@ class Incoming:
             self._held = keep
 
     def drain(self, seconds: float) -> None:
-        """Throws away what a refused client still sends, or it would never read why: its system drops the answer with the connection."""
+        """Throws away what a refused client still sends, or it would never read why: its system
+        drops the answer with the connection.
+        """
         self._until = time.monotonic() + seconds
         try:
             while True:
@@ -176,7 +182,11 @@ class Incoming:
             pass
 
     def _too_large(self) -> Refused:
-        return Refused(413, f"the body is larger than {self._bounds.body} bytes; the server's --max-body allows more")
+        return Refused(
+            413,
+            f"the body is larger than {self._bounds.body} bytes; the server's --max-body allows"
+            " more",
+        )
 
     def _hold(self, size: int) -> None:
         self._budget.take(size)
@@ -214,7 +224,8 @@ class Incoming:
         return at + len(mark)
 
     def _whole(self, length: int) -> Array:
-        # Memory that nobody has written to costs nothing, so a length that is only claimed does not either.
+        # Memory that nobody has written to costs nothing, so a length that is only claimed does not
+        # either.
         body: Array = np.empty(length, np.uint8)
         self._fill(body.data, 0, length)
         return body
@@ -278,7 +289,14 @@ class Incoming:
         except zlib.error as error:
             raise Refused(400, f"the body is no gzip: {error}") from None
         if not stream.eof or stream.unused_data:
-            raise Refused(400, "the body's gzip is cut off" if not stream.eof else "something stands behind the body's gzip")
+            raise Refused(
+                400,
+                (
+                    "the body's gzip is cut off"
+                    if not stream.eof
+                    else "something stands behind the body's gzip"
+                ),
+            )
         joined: Any = np.empty(size, np.uint8)
         at = size
         while pieces:  # each is gone once it is copied

@@ -1,4 +1,6 @@
-"""TensorFlow Serving's REST API: what is asked by a method and a path, and the answer. See docs/serving.md for the routes."""
+"""TensorFlow Serving's REST API: what is asked by a method and a path, and the answer. See
+docs/serving.md for the routes.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,12 @@ from .http1 import Request, Response, answer
 from .models import Models
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-_CALL = re.compile(rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>classify|regress|predict)", re.I | re.A)
-_ABOUT = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I | re.A)
+_CALL = re.compile(
+    rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<verb>classify|regress|predict)", re.I | re.A
+)
+_ABOUT = re.compile(
+    rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I | re.A
+)
 
 
 class Routes:
@@ -48,7 +54,9 @@ class Routes:
         if about is not None:
             if not about["name"]:
                 raise Failure(INVALID, "Missing model name in request.")
-            return answer(self._metadata(_spec(about)) if about["metadata"] else self._status(_spec(about)))
+            return answer(
+                self._metadata(_spec(about)) if about["metadata"] else self._status(_spec(about))
+            )
         # Serving answers 404, without JSON, to paths outside of its API.
         status = 400 if request.target.lower().startswith("/v1/") else 404
         return answer({"error": f"Malformed request: {request.method} {request.target}"}, status)
@@ -63,7 +71,10 @@ class Routes:
                 outputs = runner.predict(asked.signature_name, asked.inputs)
                 return Response(200, rest.build_answer(outputs, asked.layout))
             run = classifying.classify if verb == "classify" else classifying.regress
-            return Response(200, rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb))
+            return Response(
+                200,
+                rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb),
+            )
 
     def _status(self, spec: ModelSpec) -> dict[str, Any]:
         found = self._models.status(spec)
@@ -88,4 +99,8 @@ def _spec(found: re.Match[str]) -> ModelSpec:
     number, label = found["version"], found["label"]
     if number is not None and int(number[:20]) >= 1 << 63:
         raise Failure(INVALID, f"Failed to convert version: {number:.40} to numeric.")
-    return ModelSpec(unquote(found["name"]), None if number is None else int(number), None if label is None else unquote(label))
+    return ModelSpec(
+        unquote(found["name"]),
+        None if number is None else int(number),
+        None if label is None else unquote(label),
+    )

@@ -1,4 +1,6 @@
-"""The gRPC port: TensorFlow Serving's PredictionService and ModelService by grpcio, with bytes in and out and our own codec."""
+"""The gRPC port: TensorFlow Serving's PredictionService and ModelService by grpcio, with bytes in
+and out and our own codec.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from .models import Models
 from .reading import Bounds
 
 _MOST_WORDS = 1024
-"""Characters of an error: it travels in a header, which clients bound. Serving cuts it there, too."""
+"""Characters of an error: it travels in a header, which clients bound. Serving cuts it there, too.
+"""
 _ENVELOPE = 1 << 20
 _MAP = "type.googleapis.com/tensorflow.serving.SignatureDefMap"
 
@@ -45,13 +48,17 @@ class RpcServer:
         self._codes = {code.value[0]: code for code in grpc.StatusCode}
         self._models, self._log, self._limits = models, log, limits
         self._tensor_content = tensor_content
-        self._pool = ThreadPoolExecutor(min(bounds.connections, 32), thread_name_prefix="tensorwire-grpc")
+        self._pool = ThreadPoolExecutor(
+            min(bounds.connections, 32), thread_name_prefix="tensorwire-grpc"
+        )
         options = {
             "grpc.max_receive_message_length": min(bounds.body + _ENVELOPE, (1 << 31) - 1),
             "grpc.max_send_message_length": -1,
             "grpc.so_reuseport": 0,  # a port that is taken is an error, and not shared
         }
-        self._server = grpc.server(self._pool, options=list(options.items()), maximum_concurrent_rpcs=bounds.connections)
+        self._server = grpc.server(
+            self._pool, options=list(options.items()), maximum_concurrent_rpcs=bounds.connections
+        )
         calls = {
             messages.PREDICT: self._predict,
             messages.CLASSIFY: self._classify,
@@ -62,7 +69,9 @@ class RpcServer:
         for name, call in calls.items():
             _, service, method = name.split("/")
             handler = grpc.unary_unary_rpc_method_handler(self._answering(name, call))
-            self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+            self._server.add_generic_rpc_handlers(
+                (grpc.method_handlers_generic_handler(service, {method: handler}),)
+            )
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         try:
             self.port: int = self._server.add_insecure_port(where)
@@ -74,12 +83,16 @@ class RpcServer:
         self._server.start()
 
     def stop(self, grace: float) -> bool:
-        """Lets running calls finish, within the grace; others are answered UNAVAILABLE. Whether all of them have finished."""
+        """Lets running calls finish, within the grace; others are answered UNAVAILABLE. Whether all
+        of them have finished.
+        """
         done = self._server.stop(grace).wait(grace + 1)
         self._pool.shutdown(wait=False)
         return bool(done)
 
-    def _answering(self, name: str, call: Callable[[bytes], list[Any]]) -> Callable[[bytes, Any], bytes]:
+    def _answering(
+        self, name: str, call: Callable[[bytes], list[Any]]
+    ) -> Callable[[bytes, Any], bytes]:
         def answer(data: bytes, context: Any) -> bytes:
             started, found, body = time.perf_counter(), Failure(0, ""), b""
             try:
@@ -89,7 +102,9 @@ class RpcServer:
             if self._log is not None:
                 seconds = time.perf_counter() - started
                 code = self._codes[found.code].name
-                self._log(f"{context.peer()} {name} {code} {len(body)} bytes {seconds * 1000:.1f} ms")
+                self._log(
+                    f"{context.peer()} {name} {code} {len(body)} bytes {seconds * 1000:.1f} ms"
+                )
             if found.code:
                 cut = "...TRUNCATED" if len(found.message) > _MOST_WORDS else ""
                 context.abort(self._codes[found.code], found.message[:_MOST_WORDS] + cut)
@@ -108,30 +123,41 @@ class RpcServer:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
             found = classifying.classify(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_classify_answer(_answered(asked.model, version.number), found.get("classes"), found.get("scores"))
+            return messages.build_classify_answer(
+                _answered(asked.model, version.number), found.get("classes"), found.get("scores")
+            )
 
     def _regress(self, data: bytes) -> list[Any]:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
             found = classifying.regress(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_regress_answer(_answered(asked.model, version.number), found["outputs"])
+            return messages.build_regress_answer(
+                _answered(asked.model, version.number), found["outputs"]
+            )
 
     def _metadata(self, data: bytes) -> list[Any]:
         asked = messages.parse_metadata(data, self._limits)
         spec = _known(asked.model)
         if not asked.fields:
-            raise Failure(INVALID, "GetModelMetadataRequest must specify at least one metadata_field")
+            raise Failure(
+                INVALID, "GetModelMetadataRequest must specify at least one metadata_field"
+            )
         for field in asked.fields:
             if field != "signature_def":
                 raise Failure(INVALID, f"Metadata field {field} is not supported")
         with self._models.using(spec) as version:
             # TensorFlow's own messages as they are, with the names of its tensors.
-            signatures = b"".join(piece(1, text(1, name) + piece(2, one.SerializeToString())) for name, one in version.runner.defs.items())
+            signatures = b"".join(
+                piece(1, text(1, name) + piece(2, one.SerializeToString()))
+                for name, one in version.runner.defs.items()
+            )
             packed = text(1, "signature_def") + piece(2, text(1, _MAP) + piece(2, signatures))
             return [piece(1, write_spec(ModelSpec(spec.name, version.number))), piece(2, packed)]
 
     def _status(self, data: bytes) -> list[Any]:
-        return messages.build_status_answer(self._models.status(_known(messages.parse_status(data, self._limits))))
+        return messages.build_status_answer(
+            self._models.status(_known(messages.parse_status(data, self._limits)))
+        )
 
 
 def _known(spec: ModelSpec) -> ModelSpec:
@@ -146,7 +172,11 @@ def _answered(spec: ModelSpec, version: int) -> ModelSpec:
 
 
 def _merged(asked: messages.Examples) -> Strings:
-    """The context's features belong to every example: protobuf merges messages that are written one after the other."""
+    """The context's features belong to every example: protobuf merges messages that are written one
+    after the other.
+    """
     if not asked.context:
         return asked.examples
-    return Strings.of([asked.context + one for one in asked.examples.astext(False).tolist()], text=False)
+    return Strings.of(
+        [asked.context + one for one in asked.examples.astext(False).tolist()], text=False
+    )

@@ -1,12 +1,15 @@
-"""How bytes get to a server and back. A transport knows nothing of tensors, models or retries: one call, one answer, by a deadline.
+"""How bytes get to a server and back. A transport knows nothing of tensors, models or retries: one
+call, one answer, by a deadline.
 
     http.HttpTransport, http_async.AsyncHttpTransport    HTTP/1.1, over TLS too. An exchange is written once, in exchanges.py, as steps
-                                                         that say what they wait for (waiting.py); http1.py is what HTTP says, sans I/O
+                                                         that say what they wait for (waiting.py);
+                                                         http1.py is what HTTP says, sans I/O
     rpc.RpcTransport, rpc_async.AsyncRpcTransport        gRPC, by grpcio, bytes in and bytes out
     mock.MockTransport                                   for tests: answers that you give, calls that you can look at
 
-A transport raises TransportError when the exchange broke off, ConnectError when it never began (so that it may be tried again),
-DeadlineError when the time was up, LimitError when the answer is too large. An answer with an error status is an Answer.
+A transport raises TransportError when the exchange broke off, ConnectError when it never began (so
+that it may be tried again), DeadlineError when the time was up, LimitError when the answer is too
+large. An answer with an error status is an Answer.
 """
 
 from __future__ import annotations
@@ -20,14 +23,18 @@ from ..._errors import DeadlineError, TransportError
 
 
 class ConnectError(TransportError):
-    """The server was not reached, or closed a connection that was kept open before it took the request: nothing has happened yet."""
+    """The server was not reached, or closed a connection that was kept open before it took the
+    request: nothing has happened yet.
+    """
 
 
 class Call(NamedTuple):
     """One exchange, ready to be sent."""
 
     method: str
-    """"GET" or "POST"; by gRPC the method's full name, "/tensorflow.serving.PredictionService/Predict"."""
+    """"GET" or "POST"; by gRPC the method's full name,
+    "/tensorflow.serving.PredictionService/Predict".
+    """
     target: str = ""
     """The path, percent-encoded; by gRPC nothing."""
     body: Sequence[Any] = ()

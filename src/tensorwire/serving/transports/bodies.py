@@ -1,4 +1,6 @@
-"""Where the body of an answer is put together: straight into its own memory, and never more of it than `Limits` allows."""
+"""Where the body of an answer is put together: straight into its own memory, and never more of it
+than `Limits` allows.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,28 @@ _LEAST = 4096
 """Bytes of the smallest buffer that grows."""
 _ROOM = 1 << 18
 """Bytes to read at a time where nobody knows how many will come."""
-ENCODINGS: dict[str, type[Decompressor]] = {"gzip": GzipDecompressor, "x-gzip": GzipDecompressor, "deflate": ZlibDecompressor}
+ENCODINGS: dict[str, type[Decompressor]] = {
+    "gzip": GzipDecompressor,
+    "x-gzip": GzipDecompressor,
+    "deflate": ZlibDecompressor,
+}
 
 
 def check_size(size: int, limits: Limits) -> None:
-    """A LimitError if an answer of that many bytes is too large, before anything is allocated for it."""
+    """A LimitError if an answer of that many bytes is too large, before anything is allocated for
+    it.
+    """
     if size > limits.answer:
-        raise LimitError(f"an answer of {size:,} bytes or more; Limits(answer={limits.answer:,}) allows no more")
+        raise LimitError(
+            f"an answer of {size:,} bytes or more; Limits(answer={limits.answer:,}) allows no more"
+        )
 
 
 class Body:
     """Bytes as they came. With a size there is one buffer, of that size; without, one that grows.
 
-    Memory that nobody has touched yet costs nothing, so a server that promises much and sends little costs little.
+    Memory that nobody has touched yet costs nothing, so a server that promises much and sends
+    little costs little.
 
     >>> body = Body(Limits())
     >>> body.add(b"some ")
@@ -54,7 +65,8 @@ class Body:
         if most is not None:
             self._grow(self._size + most)
             return self._view[self._size : self._size + most]
-        if self._size == len(self._view):  # one byte more than allowed has room: only when it comes is the answer too large
+        # one byte more than allowed has room: only when it comes is the answer too large
+        if self._size == len(self._view):
             self._grow(min(self._size + _ROOM, self._limits.answer + 1))
         return self._view[self._size :]
 
@@ -76,11 +88,15 @@ class Body:
         return self._view[: self._size]
 
     def forget(self) -> None:
-        """After an error, which knows by its traceback who raised it and so keeps us alive: the memory shall not stay with it."""
+        """After an error, which knows by its traceback who raised it and so keeps us alive: the
+        memory shall not stay with it.
+        """
         self._view = memoryview(b"")
 
     def _grow(self, need: int) -> None:
-        """Sizes are the limit, half of it, a quarter ...: while the last buffer is copied, the two together have no more than the limit."""
+        """Sizes are the limit, half of it, a quarter ...: while the last buffer is copied, the two
+        together have no more than the limit.
+        """
         if need <= len(self._view):
             return
         size = self._limits.answer + 1
@@ -137,10 +153,16 @@ class PackedBody(Body):
 
 def make_body(encoding: str, limits: Limits, size: int = 0) -> Body:
     """The body for a Content-Encoding, which may be several, and a Content-Length, if there is one."""
-    given = [name for name in (part.strip().lower() for part in encoding.split(",")) if name not in ("", "identity")]
+    given = [
+        name
+        for name in (part.strip().lower() for part in encoding.split(","))
+        if name not in ("", "identity")
+    ]
     if not given:
         return Body(limits, size)
     if len(given) > 1 or given[0] not in ENCODINGS:
         known = ", ".join(ENCODINGS)
-        raise TransportError(f"the body of the answer has the Content-Encoding {encoding[:100]!r}; known: {known}")
+        raise TransportError(
+            f"the body of the answer has the Content-Encoding {encoding[:100]!r}; known: {known}"
+        )
     return PackedBody(given[0], limits, size)

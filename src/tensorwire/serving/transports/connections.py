@@ -17,7 +17,9 @@ from .addresses import Address, Origin, resolve
 from .drivers import Steps, Wait
 
 IDLE = 60.0
-"""Seconds that a connection is kept without a call: servers and what stands between forget about them, too."""
+"""Seconds that a connection is kept without a call: servers and what stands between forget about
+them, too.
+"""
 
 
 class Busy(Exception):
@@ -57,13 +59,19 @@ class Connection:
 
     @property
     def usable(self) -> bool:
-        """Whether it is as it was left: not too long ago, in this process (not the parent of a fork, which still has it), nothing to read.
+        """Whether it is as it was left: not too long ago, in this process (not the parent of a
+        fork, which still has it), nothing to read.
 
-        There should be nothing: bytes are those of no answer, and an end means that the server has closed it.
+        There should be nothing: bytes are those of no answer, and an end means that the server has
+        closed it.
         """
         poll = select.poll()
         poll.register(self.sock, select.POLLIN)
-        return self._pid == os.getpid() and time.monotonic() - self._idle_since < IDLE and not poll.poll(0)
+        return (
+            self._pid == os.getpid()
+            and time.monotonic() - self._idle_since < IDLE
+            and not poll.poll(0)
+        )
 
     def close(self) -> None:
         self.sock.close()
@@ -101,7 +109,9 @@ class Pool:
                 try:
                     turn = socket.socketpair()
                 except OSError as cause:
-                    raise ConnectError(f"no connection, and no descriptor to wait for one ({cause})") from cause
+                    raise ConnectError(
+                        f"no connection, and no descriptor to wait for one ({cause})"
+                    ) from cause
                 self._queue.append(turn[1])
         if turn is not None:
             yield from self._wait(*turn)
@@ -166,8 +176,12 @@ class Pool:
             connection.close()
 
 
-def connect(origin: Origin, seconds: float, until: float, clock: Callable[[], float]) -> Steps[Connection]:
-    """A connection to any of the addresses of a name, in the system's order. Each has its share of the time that is left."""
+def connect(
+    origin: Origin, seconds: float, until: float, clock: Callable[[], float]
+) -> Steps[Connection]:
+    """A connection to any of the addresses of a name, in the system's order. Each has its share of
+    the time that is left.
+    """
     failed: Exception | None = None
     try:
         addresses = yield from resolve(origin, until)
@@ -176,10 +190,18 @@ def connect(origin: Origin, seconds: float, until: float, clock: Callable[[], fl
     for after in reversed(range(len(addresses))):
         now = clock()
         try:
-            return (yield from _connect(addresses[-1 - after], now + (until - now) / (after + 1) if after else until))
+            return (
+                yield from _connect(
+                    addresses[-1 - after], now + (until - now) / (after + 1) if after else until
+                )
+            )
         except OSError as error:
             failed = error
-    why = f"within {seconds:g} s; connect= allows more" if isinstance(failed, TimeoutError) else f"({failed}); does it run there?"
+    why = (
+        f"within {seconds:g} s; connect= allows more"
+        if isinstance(failed, TimeoutError)
+        else f"({failed}); does it run there?"
+    )
     raise ConnectError(f"no connection to {origin.place} {why}") from failed
 
 
@@ -188,7 +210,8 @@ def _connect(address: Address, until: float) -> Steps[Connection]:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the head of a small request does not wait for an acknowledgement
+        # the head of a small request does not wait for an acknowledgement
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         code = sock.connect_ex(where)
         if code in (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR):
             if not (yield Wait(sock, select.POLLOUT, until)):

@@ -1,4 +1,6 @@
-"""How the same steps run in a thread and in an event loop: they are a generator that says what it waits for, and never waits itself."""
+"""How the same steps run in a thread and in an event loop: they are a generator that says what it
+waits for, and never waits itself.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ T = TypeVar("T")
 
 
 class Wait(NamedTuple):
-    """Until a socket can be read (`select.POLLIN`), written (`POLLOUT`) or either. The answer is whether it can, or False after `until`."""
+    """Until a socket can be read (`select.POLLIN`), written (`POLLOUT`) or either. The answer is
+    whether it can, or False after `until`.
+    """
 
     sock: socket.socket
     events: int
@@ -22,7 +26,9 @@ class Wait(NamedTuple):
 
 
 Steps = Generator[Wait | None, bool, T]
-"""None means that something was done, and more can be: a moment to look at the time and to let others run."""
+"""None means that something was done, and more can be: a moment to look at the time and to let
+others run.
+"""
 
 
 def run(steps: Steps[T], deadline: Deadline) -> T:
@@ -48,7 +54,9 @@ def run(steps: Steps[T], deadline: Deadline) -> T:
 
 
 def seconds_to(end: float, deadline: Deadline) -> float:
-    """What is left until then, as a timeout: not negative, and with a deadline that is never, not more than a few days."""
+    """What is left until then, as a timeout: not negative, and with a deadline that is never, not
+    more than a few days.
+    """
     return max(0.0, min(end - deadline.clock(), 1e6))
 
 

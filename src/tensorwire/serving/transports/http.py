@@ -15,7 +15,8 @@ class HttpTransport(HttpServer):
     >>> with HttpTransport("http://127.0.0.1:1", connect=0.5) as transport:
     ...     transport.send(Call("GET", "/v1/models/m"), Deadline.after(1))
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it run there? ...
+    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it
+    run there? ...
     """
 
     def send(self, call: Call, deadline: Deadline) -> Answer:

@@ -1,12 +1,15 @@
-"""HTTP/1.1 as a client speaks it, without I/O: the bytes of a request, and a reader that is given the bytes of an answer.
+"""HTTP/1.1 as a client speaks it, without I/O: the bytes of a request, and a reader that is given
+the bytes of an answer.
 
-It is our own and not urllib3's or http.client's for three reasons. A deadline has to hold for the whole exchange: a server that sends one
-byte a second never trips a timeout for each read. A body goes straight into its own buffer. And there is one set of rules for threads and
-for asyncio. So the client needs NumPy and nothing else.
+It is our own and not urllib3's or http.client's for three reasons. A deadline has to hold for the
+whole exchange: a server that sends one byte a second never trips a timeout for each read. A body
+goes straight into its own buffer. And there is one set of rules for threads and for asyncio. So the
+client needs NumPy and nothing else.
 
-Strict where two readers could disagree about where an answer ends: line ends are CRLF, a length is digits, Content-Length and
-Transfer-Encoding do not come together. What breaks a rule is a TransportError, with the byte where it stands; a body that is too large
-is a LimitError, as soon as the server says how large it is going to be.
+Strict where two readers could disagree about where an answer ends: line ends are CRLF, a length is
+digits, Content-Length and Transfer-Encoding do not come together. What breaks a rule is a
+TransportError, with the byte where it stands; a body that is too large is a LimitError, as soon as
+the server says how large it is going to be.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ INTERIM = 16
 _CHUNK_LINE = 4096
 """Bytes of a chunk's size and extensions, which mean nothing."""
 _JOINED = 16 << 10
-"""Buffers up to this size are joined before they are sent: a copy costs less than a packet or a TLS record of its own."""
+"""Buffers up to this size are joined before they are sent: a copy costs less than a packet or a TLS
+record of its own.
+"""
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _STATUS = re.compile(rb"HTTP/1\.([0-9]) ([1-5][0-9]{2})(?: [^\x00-\x08\x0a-\x1f\x7f]*)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -40,11 +45,15 @@ _OURS = frozenset(("content-length", "transfer-encoding", "expect", "upgrade", "
 """Headers that say how the exchange goes on, and that is not the caller's to say."""
 
 
-def request(call: Call, host: str, prefix: str = "", headers: Mapping[str, str] | None = None) -> list[memoryview]:
-    """The bytes of a request, as buffers: the head and what is small in one, what is large as it is.
+def request(
+    call: Call, host: str, prefix: str = "", headers: Mapping[str, str] | None = None
+) -> list[memoryview]:
+    """The bytes of a request, as buffers: the head and what is small in one, what is large as it
+    is.
 
     >>> b"".join(request(Call("POST", "/v1/models/m:predict", [b"{}"]), "localhost:8501"))
-    b'POST /v1/models/m:predict HTTP/1.1\\r\\nHost: localhost:8501\\r\\nContent-Length: 2\\r\\n\\r\\n{}'
+    b'POST /v1/models/m:predict HTTP/1.1\\r\\nHost: localhost:8501\\r\\nContent-Length:
+    2\\r\\n\\r\\n{}'
     """
     body = [flat(buffer) for buffer in call.body]
     size = sum(map(len, body))
@@ -55,8 +64,16 @@ def request(call: Call, host: str, prefix: str = "", headers: Mapping[str, str] 
         fields["content-length"] = ("Content-Length", str(size))
     target = prefix + call.target or "/"
     if not _TOKEN.fullmatch(call.method) or not _TARGET.fullmatch(target):
-        raise EncodeError(f"{call.method!r} {target!r} cannot be sent: what is not ASCII or not visible has to be percent-encoded")
-    lines = [f"{call.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.values()), "", ""]
+        raise EncodeError(
+            f"{call.method!r} {target!r} cannot be sent: what is not ASCII or not visible has to be"
+            " percent-encoded"
+        )
+    lines = [
+        f"{call.method} {target} HTTP/1.1",
+        *(f"{name}: {value}" for name, value in fields.values()),
+        "",
+        "",
+    ]
     return list(_joined([memoryview("\r\n".join(lines).encode("latin-1")), *body]))
 
 
@@ -70,8 +87,15 @@ def check_header(name: str, value: str) -> tuple[str, str]:
         raise EncodeError(f"{name!r} cannot be the name of a header")
     if name.lower() in _OURS:
         raise EncodeError(f"the header {name!r} is the transport's own; leave it out")
-    if not isinstance(value, str) or _CONTROL.search(value) or any(ord(letter) > 255 for letter in value):
-        raise EncodeError(f"the value of the header {name!r} has line ends, control characters or letters that are not Latin-1")
+    if (
+        not isinstance(value, str)
+        or _CONTROL.search(value)
+        or any(ord(letter) > 255 for letter in value)
+    ):
+        raise EncodeError(
+            f"the value of the header {name!r} has line ends, control characters or letters that"
+            " are not Latin-1"
+        )
     return name, value.strip(" \t")
 
 
@@ -90,7 +114,8 @@ def _joined(buffers: Iterable[memoryview]) -> Iterator[memoryview]:
 
 
 class Reader:
-    """Reads one answer. Put bytes into `room()` and say with `filled(count)` how many, 0 for the end, until `done`.
+    """Reads one answer. Put bytes into `room()` and say with `filled(count)` how many, 0 for the
+    end, until `done`.
 
     >>> reader, data = Reader("GET"), b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}"
     >>> reader.room()[: len(data)] = data
@@ -103,7 +128,8 @@ class Reader:
         self._method, self._limits = method, limits
         self._window = Window()
         self._direct = False  # the last room was the body's own
-        self._state = "_status_line"  # the name, since the method itself would be a cycle that keeps the body alive
+        # the name, since the method itself would be a cycle that keeps the body alive
+        self._state = "_status_line"
         self._head_left, self._fields_left, self._interim_left = HEAD, FIELDS, INTERIM
         self._status, self._minor = 0, 1
         self._headers: dict[str, str] = {}
@@ -123,7 +149,9 @@ class Reader:
 
     @property
     def keep(self) -> bool:
-        """Whether the connection can be used again: nothing is left on it, and the server does not say that it closes it."""
+        """Whether the connection can be used again: nothing is left on it, and the server does not
+        say that it closes it.
+        """
         said = {token.strip().lower() for token in self._headers.get("connection", "").split(",")}
         stays = "close" not in said and (self._minor > 0 or "keep-alive" in said)
         return self.done and stays and self._delimited and not self.surplus
@@ -146,7 +174,9 @@ class Reader:
 
     def _reads_directly(self) -> bool:
         """A small chunk does not: with its data its end and the next chunk come in one read."""
-        return self._body.direct and (self._state in ("_sized", "_open") or (self._state == "_chunk" and self._left > SIZE))
+        return self._body.direct and (
+            self._state in ("_sized", "_open") or (self._state == "_chunk" and self._left > SIZE)
+        )
 
     def filled(self, count: int) -> None:
         """So many bytes came; 0 if the server has closed the connection."""
@@ -200,7 +230,9 @@ class Reader:
         line = self._head_line()
         if line:
             name, value = self._split(line)
-            self._headers[name] = f"{self._headers[name]}, {value}" if name in self._headers else value
+            self._headers[name] = (
+                f"{self._headers[name]}, {value}" if name in self._headers else value
+            )
         elif line is not None:
             self._head_done()
         return line is not None
@@ -228,22 +260,47 @@ class Reader:
             if self._interim_left < 0:
                 raise self._wrong(f"more than {INTERIM} answers before the answer (1xx)")
             self._state = "_status_line"
-        elif self._method == "HEAD" or self._status in (204, 304) or (self._method == "CONNECT" and self._status < 300):
+        elif (
+            self._method == "HEAD"
+            or self._status in (204, 304)
+            or (self._method == "CONNECT" and self._status < 300)
+        ):
             self._finish()
         else:
             self._begin_body()
 
     def _begin_body(self) -> None:
-        encoding, coding, size = self._headers.get("content-encoding", ""), self._headers.get("transfer-encoding"), self._length()
+        encoding, coding, size = (
+            self._headers.get("content-encoding", ""),
+            self._headers.get("transfer-encoding"),
+            self._length(),
+        )
         if coding is not None:
             if coding.lower() != "chunked" or size is not None or self._minor < 1:
-                more = " and a Content-Length" if size is not None else " in HTTP/1.0" if self._minor < 1 else ""
-                raise self._wrong(f"an answer with the Transfer-Encoding {coding[:50]!r}{more}: its end is not certain")
+                more = (
+                    " and a Content-Length"
+                    if size is not None
+                    else " in HTTP/1.0"
+                    if self._minor < 1
+                    else ""
+                )
+                raise self._wrong(
+                    f"an answer with the Transfer-Encoding {coding[:50]!r}{more}: its end is not"
+                    " certain"
+                )
             self._state, self._body = "_chunk_line", make_body(encoding, self._limits)
         elif size is None:
-            self._state, self._body, self._delimited = "_open", make_body(encoding, self._limits), False
+            self._state, self._body, self._delimited = (
+                "_open",
+                make_body(encoding, self._limits),
+                False,
+            )
         elif size:
-            self._state, self._body, self._left = "_sized", make_body(encoding, self._limits, size), size
+            self._state, self._body, self._left = (
+                "_sized",
+                make_body(encoding, self._limits, size),
+                size,
+            )
         else:
             self._finish()
 
@@ -255,7 +312,8 @@ class Reader:
         value = values.pop()
         if values or not value.isascii() or not value.isdigit():
             raise self._wrong(f"the Content-Length {said[:50]!r} is not one number")
-        size = int(value.lstrip("0")[:20] or "0")  # a longer number is too large anyhow, and Python would refuse to read it
+        # a longer number is too large anyhow, and Python would refuse to read it
+        size = int(value.lstrip("0")[:20] or "0")
         check_size(size, self._limits)
         return size
 
@@ -288,7 +346,8 @@ class Reader:
         digits = line.partition(b";")[0].rstrip(b" \t")
         if not _HEX.fullmatch(digits):
             raise self._wrong(f"{line[:50]!r} is not the size of a chunk")
-        self._left = int(digits.lstrip(b"0")[:17] or b"0", 16)  # here too, what is longer is too large
+        # here too, what is longer is too large
+        self._left = int(digits.lstrip(b"0")[:17] or b"0", 16)
         check_size(self._body.came + self._left, self._limits)
         self._state = "_chunk" if self._left else "_trailer"
         return True
@@ -312,6 +371,7 @@ class Reader:
         return line is not None
 
     def _finish(self) -> None:
-        if self._body.came or not self._delimited:  # no body at all is not gzip either, and needs not be
+        # no body at all is not gzip either, and needs not be
+        if self._body.came or not self._delimited:
             self._whole = self._body.finish()
         self.done = True

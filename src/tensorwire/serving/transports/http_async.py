@@ -1,4 +1,6 @@
-"""HTTP for asyncio. It needs an event loop that can watch sockets, as all have but the proactor of Windows."""
+"""HTTP for asyncio. It needs an event loop that can watch sockets, as all have but the proactor of
+Windows.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,16 @@ T = TypeVar("T")
 
 
 class AsyncHttpTransport(HttpServer):
-    """One call, one answer; for any number of tasks at once. Arguments are those of HttpServer. A cancelled call closes its connection.
+    """One call, one answer; for any number of tasks at once. Arguments are those of HttpServer. A
+    cancelled call closes its connection.
 
     >>> async def call():
     ...     async with AsyncHttpTransport("http://127.0.0.1:1", connect=0.5) as transport:
     ...         await transport.send(Call("GET", "/v1/models/m"), Deadline.after(1))
     >>> asyncio.run(call())
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it run there? ...
+    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it
+    run there? ...
     """
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
@@ -45,7 +49,9 @@ class AsyncHttpTransport(HttpServer):
 
 
 async def run(steps: Steps[T], deadline: Deadline) -> T:
-    """Takes the steps in this event loop; a DeadlineError if they take too long. `waiting.run` is the same for a thread."""
+    """Takes the steps in this event loop; a DeadlineError if they take too long. `waiting.run` is
+    the same for a thread.
+    """
     loop = asyncio.get_running_loop()
     try:
         deadline.left()

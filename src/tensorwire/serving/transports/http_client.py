@@ -1,7 +1,8 @@
-"""One call to an HTTP server, from the connection to the answer: what the transports for threads and for asyncio share.
+"""One call to an HTTP server, from the connection to the answer: what the transports for threads
+and for asyncio share.
 
-A call is sent and its answer read at the same time: a server that refuses a large body says so while it is still being sent, and one that
-reads nothing cannot keep us from seeing what it says.
+A call is sent and its answer read at the same time: a server that refuses a large body says so
+while it is still being sent, and one that reads nothing cannot keep us from seeing what it says.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class HttpServer:
     """A server, and the connections to it.
 
     url          http(s)://host[:port][/prefix]; the prefix is put before every call's target
-    context      for https: other authorities, a certificate of ours; without it the system's authorities
+    context      for https: other authorities, a certificate of ours; without it the system's
+                 authorities
     connect      seconds for a new connection, TLS included, over all addresses of the name together
     proxy        http://[user:password@]host:port; none is taken from the environment
     connections  how many there may be at once; more calls wait for their turn
@@ -56,7 +58,9 @@ class HttpServer:
         self._prefix = self._origin.prefix
         if self._proxy and not self._origin.secure:  # it wants the whole URL
             self._prefix = f"http://{self._origin.authority}{self._prefix}"
-            self._headers.update({"Proxy-Authorization": self._proxy.login} if self._proxy.login else {})
+            self._headers.update(
+                {"Proxy-Authorization": self._proxy.login} if self._proxy.login else {}
+            )
         if not 0 < connect < math.inf:
             raise EncodeError(f"connect={connect} has to be a number of seconds")
         if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
@@ -89,7 +93,9 @@ class HttpServer:
 
     def _connect(self, deadline: Deadline) -> Steps[Connection]:
         until = min(deadline.clock() + self._connect_seconds, deadline.at)
-        connection = yield from connect(self._proxy or self._origin, self._connect_seconds, until, deadline.clock)
+        connection = yield from connect(
+            self._proxy or self._origin, self._connect_seconds, until, deadline.clock
+        )
         if self._context is None or not self._origin.secure:
             return connection
         if self._proxy:
@@ -106,9 +112,15 @@ class HttpServer:
             yield from _talk(connection, buffers, reader, until)
             status = reader.answer.status
             if status >= 500:
-                raise ConnectError(f"the proxy {proxy.place} has no connection to {self._origin.place}: status {status}")
+                raise ConnectError(
+                    f"the proxy {proxy.place} has no connection to {self._origin.place}: status"
+                    f" {status}"
+                )
             if not 200 <= status < 300 or reader.surplus:
-                raise TransportError(f"the proxy {proxy.place} makes no connection to {self._origin.place}: status {status}")
+                raise TransportError(
+                    f"the proxy {proxy.place} makes no connection to {self._origin.place}: status"
+                    f" {status}"
+                )
         except BaseException:
             connection.close()
             raise
@@ -121,7 +133,9 @@ FAILURES = (TransportError, LimitError)
 """What is said of the server, and gets its URL."""
 
 
-def _talk(connection: Connection, buffers: Iterable[memoryview], reader: Reader, until: float = math.inf) -> Steps[bool]:
+def _talk(
+    connection: Connection, buffers: Iterable[memoryview], reader: Reader, until: float = math.inf
+) -> Steps[bool]:
     """Sends and reads until the answer is there; whether all was sent by then."""
     unsent = deque(buffers)
     broken: OSError | None = None
@@ -141,7 +155,9 @@ def _talk(connection: Connection, buffers: Iterable[memoryview], reader: Reader,
             count = connection.receive(reader.room())
         except Busy as busy:
             if not (yield Wait(connection.sock, events | busy.events, until)):
-                raise ConnectError("the proxy does not answer in time; connect= allows more") from None
+                raise ConnectError(
+                    "the proxy does not answer in time; connect= allows more"
+                ) from None
             continue
         except OSError as error:
             raise _broke(connection, reader, broken or error) from error
@@ -165,5 +181,7 @@ def _broke(connection: Connection, reader: Reader, error: OSError | None) -> Tra
     if reader.started:
         return TransportError(f"the connection broke off during the answer{why}")
     if connection.used:
-        return ConnectError(f"the server closed a connection that was kept open{why}; nothing was answered")
+        return ConnectError(
+            f"the server closed a connection that was kept open{why}; nothing was answered"
+        )
     return TransportError(f"the server took the connection and closed it without an answer{why}")

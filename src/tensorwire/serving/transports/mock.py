@@ -21,14 +21,16 @@ Model = Callable[..., Any]
 class MockTransport:
     """Answers that you give, instead of a server's; `calls` has what was sent.
 
-    `respond` gets each Call, and returns an Answer or raises what a transport raises. `MockTransport.model` makes it of a function, and
-    speaks REST, gRPC and KServe; `MockTransport.answers` of a list. Both Client and AsyncClient take it.
+    `respond` gets each Call, and returns an Answer or raises what a transport raises.
+    `MockTransport.model` makes it of a function, and speaks REST, gRPC and KServe;
+    `MockTransport.answers` of a list. Both Client and AsyncClient take it.
 
     >>> from tensorwire.serving import Client, Signature
     >>> from tensorwire.serving.transports import Answer
     >>> busy = Answer(503, {}, memoryview(b'{"error": "loading"}'))
     >>> mock = MockTransport.answers([busy, busy, busy])
-    >>> client = Client("http://127.0.0.1:8501", model="m", signature=Signature.given({"x": ("float32", [None])}), transport=mock)
+    >>> client = Client("http://127.0.0.1:8501", model="m", signature=Signature.given({"x":
+    ("float32", [None])}), transport=mock)
     >>> client.predict([1, 2])
     Traceback (most recent call last):
         ...
@@ -59,11 +61,13 @@ class MockTransport:
 
     @classmethod
     def model(cls, function: Model, signature: Signature) -> MockTransport:
-        """A model that is a function of its inputs by name, sparse and ragged ones put together, and returns its outputs by name.
+        """A model that is a function of its inputs by name, sparse and ragged ones put together,
+        and returns its outputs by name.
 
         >>> import numpy as np
         >>> from tensorwire.serving import Client, Signature
-        >>> signature = Signature.given({"ids": ("ragged", "int64", [None, None])}, {"count": ("int64", [None])})
+        >>> signature = Signature.given({"ids": ("ragged", "int64", [None, None])}, {"count":
+        ("int64", [None])})
         >>> mock = MockTransport.model(lambda ids: {"count": np.diff(ids.row_splits[0])}, signature)
         >>> Client("grpc://127.0.0.1:8500", model="m", transport=mock).predict([[1, 2], [3]])
         {'count': array([2, 1])}
@@ -89,10 +93,16 @@ class _Model:
         if call.headers.get("Content-Encoding") == "gzip":
             body = gzip.decompress(body)
         try:
-            headers, answer = self._rpc(call, body) if call.method.startswith("/") else self._http(call, body)
+            headers, answer = (
+                self._rpc(call, body) if call.method.startswith("/") else self._http(call, body)
+            )
         except ModelError as error:
             status, message = error.args
-            text = message.encode() if call.method.startswith("/") else json.dumps({"error": message}).encode()
+            text = (
+                message.encode()
+                if call.method.startswith("/")
+                else json.dumps({"error": message}).encode()
+            )
             return Answer(status, {}, memoryview(text))
         return Answer(200, headers, memoryview(b"".join(answer)))
 
@@ -100,19 +110,42 @@ class _Model:
         target = call.target
         if target.startswith("/v2/"):
             if target.endswith("/infer"):
-                made = kserve.build_answer(self._run(kserve.parse_request(body, call.headers)), binary=_is_binary(call))
+                made = kserve.build_answer(
+                    self._run(kserve.parse_request(body, call.headers)), binary=_is_binary(call)
+                )
                 return {name.lower(): value for name, value in made.headers.items()}, made.chunks
-            return {}, [b"" if target.endswith("/ready") else json.dumps(kserve.described(self.signature)).encode()]
+            return {}, [
+                (
+                    b""
+                    if target.endswith("/ready")
+                    else json.dumps(kserve.described(self.signature)).encode()
+                )
+            ]
         if target.endswith(":predict"):
             asked = rest.parse_request(body, self.signature)
             assert isinstance(asked, rest.Request)
             return {}, list(rest.build_answer(self._run(asked.inputs), asked.layout))
         if target.endswith("/metadata"):
-            known = {"signature_def": {"signature_def": {self.signature.name: self.signature.metadata()}}}
-            return {}, [json.dumps({"model_spec": {"name": "mock", "signature_name": "", "version": "1"}, "metadata": known}).encode()]
+            known = {
+                "signature_def": {"signature_def": {self.signature.name: self.signature.metadata()}}
+            }
+            return {}, [
+                json.dumps(
+                    {
+                        "model_spec": {"name": "mock", "signature_name": "", "version": "1"},
+                        "metadata": known,
+                    }
+                ).encode()
+            ]
         if call.method == "GET":
-            return {}, [b'{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}']
-        raise ModelError(501, "this mock answers predict, metadata and status; MockTransport(respond) answers anything")
+            return {}, [
+                b'{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}'
+            ]
+        raise ModelError(
+            501,
+            "this mock answers predict, metadata and status; MockTransport(respond) answers"
+            " anything",
+        )
 
     def _rpc(self, call: Call, body: bytes) -> tuple[Mapping[str, str], list[Any]]:
         if call.method == messages.PREDICT:
@@ -121,10 +154,16 @@ class _Model:
             wanted = {name: outputs[name] for name in asked.outputs} if asked.outputs else outputs
             return {}, messages.build_predict_answer(asked.model, wanted, typed=True)
         if call.method == messages.METADATA:
-            return {}, messages.build_metadata_answer(messages.parse_metadata(body, DEFAULT).model, {self.signature.name: self.signature})
+            return {}, messages.build_metadata_answer(
+                messages.parse_metadata(body, DEFAULT).model, {self.signature.name: self.signature}
+            )
         if call.method == messages.STATUS:
             return {}, messages.build_status_answer([messages.VersionStatus(1, "AVAILABLE", 0, "")])
-        raise ModelError(501, "this mock answers predict, metadata and status; MockTransport(respond) answers anything")
+        raise ModelError(
+            501,
+            "this mock answers predict, metadata and status; MockTransport(respond) answers"
+            " anything",
+        )
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         found = self.function(**together(inputs, self.signature.groups()))

@@ -39,7 +39,9 @@ class Window:
         return self._before + self._start
 
     def room(self) -> memoryview:
-        """Where the next bytes go. There is some, since what is here is less than a line of the allowed length."""
+        """Where the next bytes go. There is some, since what is here is less than a line of the
+        allowed length.
+        """
         if self._start and (not len(self) or self._stop == SIZE):
             self._data[: len(self)] = self._data[self._start : self._stop]
             self._before += self._start
@@ -58,12 +60,16 @@ class Window:
         return bytes(self._data[self._start : min(self._stop, self._start + count)])
 
     def take(self, count: int) -> memoryview:
-        """Uses up bytes, as many as there are; they stay where they are until there is need for room."""
+        """Uses up bytes, as many as there are; they stay where they are until there is need for
+        room.
+        """
         start, self._start = self._start, min(self._stop, self._start + count)
         return self._view[start : self._start]
 
     def line(self, most: int, what: str) -> bytes | None:
-        """Uses up a line, of `most` bytes with its end, and gives it back without; None if its end has not come yet."""
+        """Uses up a line, of `most` bytes with its end, and gives it back without; None if its end
+        has not come yet.
+        """
         end = self._data.find(b"\n", max(self._start, self._looked), self._stop)
         self._looked = self._stop if end < 0 else end + 1
         if self._looked - self._start > most - (end < 0):  # without its end it only gets longer
@@ -72,5 +78,7 @@ class Window:
             return None
         line = bytes(self.take(end + 1 - self._start))
         if not line.endswith(b"\r\n"):
-            raise TransportError(f"a line that ends with LF and not with CRLF in {what}", offset=self.at - 1)
+            raise TransportError(
+                f"a line that ends with LF and not with CRLF in {what}", offset=self.at - 1
+            )
         return line[:-2]

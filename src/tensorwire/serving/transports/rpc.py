@@ -1,8 +1,10 @@
-"""gRPC, by grpcio: bytes in and bytes out, so that neither the protobuf runtime nor TensorFlow is needed.
+"""gRPC, by grpcio: bytes in and bytes out, so that neither the protobuf runtime nor TensorFlow is
+needed.
 
-grpcio reports its own troubles as if a server had answered: with a code, and a text. Which of them are answers is decided by the text
-(`refused`), because nothing else tells them apart (version 1.60 named the peer in its debug string, 1.85 does not). A server that uses
-grpcio's words can at worst turn its error into another error.
+grpcio reports its own troubles as if a server had answered: with a code, and a text. Which of them
+are answers is decided by the text (`refused`), because nothing else tells them apart (version 1.60
+named the peer in its debug string, 1.85 does not). A server that uses grpcio's words can at worst
+turn its error into another error.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ from types import ModuleType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ..._errors import DeadlineError, EncodeError, LimitError, MissingDependencyError, TransportError, choices
+from ..._errors import (
+    DeadlineError,
+    EncodeError,
+    LimitError,
+    MissingDependencyError,
+    TransportError,
+    choices,
+)
 from ..._limits import DEFAULT, Limits
 from ..._optional import require
 from ..rpc.service import CODES
@@ -31,14 +40,20 @@ _EARLY = 0.05
 """Seconds by which grpcio's clock may be ahead of ours."""
 _KEY = re.compile(r"(?!grpc-)[a-z0-9_.-]+")
 _VALUE = re.compile(r"[ -~]*")
-_UNREACHED = re.compile(r"failed to connect to all addresses|errors resolving|DNS resolution failed")
+_UNREACHED = re.compile(
+    r"failed to connect to all addresses|errors resolving|DNS resolution failed"
+)
 _HANDSHAKE = re.compile(r"(?i)(tls|ssl) handshake failed|certificate|verification")
 _BROKEN = re.compile(
-    r"Stream removed|Socket closed|recvmsg|sendmsg|Connection reset|Broken pipe|GOAWAY received|Failed parsing HTTP/2|Received RST_STREAM"
+    r"Stream removed|Socket closed|recvmsg|sendmsg|Connection reset|Broken pipe|GOAWAY"
+    r" received|Failed parsing HTTP/2|Received RST_STREAM"
     r"|Compression algorithm|Channel closed|Locally cancelled|Invalid metadata"
 )
 """How grpcio's texts begin for an exchange that broke off."""
-_LARGER = re.compile(r"(?<!SERVER: )Received message larger than max \(\d+ vs\.? (\d+)\)|Decompressed message larger than max")
+_LARGER = re.compile(
+    r"(?<!SERVER: )Received message larger than max \(\d+ vs\.? (\d+)\)|Decompressed message larger"
+    r" than max"
+)
 _STATUS = re.compile(r"Received http2 (?::status )?header with (?::?status|non-200[^:]*): ?(\d{3})")
 
 
@@ -72,42 +87,79 @@ class Way:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise EncodeError(f"{url!r:.100} is no address: {error}") from None
-        if parts.scheme not in SCHEMES or not host or parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc:
-            raise EncodeError(f"{url!r:.100} is no address such as grpc://HOST:PORT or grpcs://HOST:PORT")
+        if (
+            parts.scheme not in SCHEMES
+            or not host
+            or parts.path not in ("", "/")
+            or parts.query
+            or parts.fragment
+            or "@" in parts.netloc
+        ):
+            raise EncodeError(
+                f"{url!r:.100} is no address such as grpc://HOST:PORT or grpcs://HOST:PORT"
+            )
         if port is None:
-            raise EncodeError(f"{url!r:.100} has no port; TensorFlow Serving listens at 8500 for gRPC")
+            raise EncodeError(
+                f"{url!r:.100} has no port; TensorFlow Serving listens at 8500 for gRPC"
+            )
         if compression not in (None, "gzip"):
-            raise EncodeError(f"no compression {compression!r} of requests{choices(compression, ['gzip'])}")
+            raise EncodeError(
+                f"no compression {compression!r} of requests{choices(compression, ['gzip'])}"
+            )
         secure = parts.scheme == "grpcs"
         if not secure and (certificates is not None or identity is not None):
             raise EncodeError("certificates are for grpcs://; grpc:// is not encrypted")
         # Without the scheme a host that is called "unix" would be a file.
         target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
-        return cls(url, target, secure, certificates, identity, connect, compression, dict(headers or {}), limits)
+        return cls(
+            url,
+            target,
+            secure,
+            certificates,
+            identity,
+            connect,
+            compression,
+            dict(headers or {}),
+            limits,
+        )
 
     def open(self, grpc: ModuleType, aio: bool = False) -> Any:
-        """A channel. It connects when it is first used, again whenever that is needed, and belongs to this process: not to one forked
-        from it."""
+        """A channel. It connects when it is first used, again whenever that is needed, and belongs
+        to this process: not to one forked from it."""
         make, options = grpc.aio if aio else grpc, self._options(grpc)
         if not self.secure:
             return make.insecure_channel(self.target, options=options)
         key, chain = self.identity or (None, None)
-        return make.secure_channel(self.target, grpc.ssl_channel_credentials(self.certificates, key, chain), options=options)
+        return make.secure_channel(
+            self.target,
+            grpc.ssl_channel_credentials(self.certificates, key, chain),
+            options=options,
+        )
 
     def _options(self, grpc: ModuleType) -> list[tuple[str, int]]:
         connect = max(100, min(int(self.connect * 1000), _MOST))
-        bounded = tuple(int(number) for number in re.findall(r"\d+", grpc.__version__)[:2]) >= _BOUNDED
+        bounded = (
+            tuple(int(number) for number in re.findall(r"\d+", grpc.__version__)[:2]) >= _BOUNDED
+        )
         if self.compression and not bounded:
-            raise MissingDependencyError("compression by gRPC needs a newer grpcio, which bounds answers: pip install 'grpcio>=1.82'")
+            raise MissingDependencyError(
+                "compression by gRPC needs a newer grpcio, which bounds answers: pip install"
+                " 'grpcio>=1.82'"
+            )
         return [
             ("grpc.max_receive_message_length", min(self.limits.answer, _MOST)),
             ("grpc.max_send_message_length", -1),
-            ("grpc.compression_enabled_algorithms_bitset", _IDENTITY | _GZIP if bounded else _IDENTITY),
+            (
+                "grpc.compression_enabled_algorithms_bitset",
+                _IDENTITY | _GZIP if bounded else _IDENTITY,
+            ),
             ("grpc.enable_retries", 0),  # whoever calls us tries again
             ("grpc.enable_http_proxy", 0),  # and nobody but the caller says where to
             ("grpc.service_config_disable_resolution", 1),
-            ("grpc.use_local_subchannel_pool", 1),  # so that a new channel does not wait where another one gave up
-            ("grpc.min_reconnect_backoff_ms", connect),  # which is how long one attempt to connect may take
+            # so that a new channel does not wait where another one gave up
+            ("grpc.use_local_subchannel_pool", 1),
+            # which is how long one attempt to connect may take
+            ("grpc.min_reconnect_backoff_ms", connect),
             ("grpc.dns_ares_query_timeout", connect),
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
@@ -116,7 +168,10 @@ class Way:
     def arguments(self, grpc: ModuleType, call: Call) -> dict[str, Any]:
         """What goes with a call's body."""
         metadata = tuple(_metadata({**self.headers, **call.headers}))
-        return {"metadata": metadata, "compression": grpc.Compression.Gzip if self.compression else None}
+        return {
+            "metadata": metadata,
+            "compression": grpc.Compression.Gzip if self.compression else None,
+        }
 
 
 def joined(body: Sequence[Any]) -> bytes:
@@ -128,17 +183,25 @@ def answered(body: bytes, metadata: Iterable[tuple[str, Any]]) -> Answer:
     return Answer(200, _headers(0, metadata), memoryview(body))
 
 
-def refused(way: Way, code: int, said: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline) -> Answer:
+def refused(
+    way: Way, code: int, said: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline
+) -> Answer:
     """The answer that a status is, if it is the server's; else the error that it stands for."""
     if code == 4 and deadline.at - deadline.clock() < _EARLY:
         raise deadline.passed()
     larger = _LARGER.search(said) if code == 8 else None
     if larger and larger[1] in (None, str(min(way.limits.answer, _MOST))):
-        raise LimitError(f"an answer of more than {way.limits.answer} bytes; tw.Limits(answer=...) allows more")
+        raise LimitError(
+            f"an answer of more than {way.limits.answer} bytes; tw.Limits(answer=...) allows more"
+        )
     if code == 14 and _UNREACHED.match(said):
         if way.secure and _HANDSHAKE.search(said):
-            raise TransportError(f"no TLS with the server ({said:.500}); certificates= says whom to trust")
-        raise ConnectError(f"the server was not reached ({said:.500}); does a gRPC server run there?")
+            raise TransportError(
+                f"no TLS with the server ({said:.500}); certificates= says whom to trust"
+            )
+        raise ConnectError(
+            f"the server was not reached ({said:.500}); does a gRPC server run there?"
+        )
     status = CODES.get(code, CODES[2])[1]
     if by_http := _STATUS.search(said):  # something on the way there that does not speak gRPC
         status = int(by_http[1])
@@ -148,7 +211,9 @@ def refused(way: Way, code: int, said: str, metadata: Iterable[tuple[str, Any]],
 
 
 def _headers(code: int, metadata: Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Those of a "-bin" name as they travel, in base64. What gRPC servers say of trying again is said in HTTP's words too."""
+    """Those of a "-bin" name as they travel, in base64. What gRPC servers say of trying again is
+    said in HTTP's words too.
+    """
     found = {"grpc-status": str(code)}
     for name, value in metadata:
         found[name.lower()] = value if isinstance(value, str) else base64.b64encode(value).decode()
@@ -168,13 +233,16 @@ def _metadata(headers: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
         elif _VALUE.fullmatch(value):
             yield key, value
         else:
-            raise EncodeError(f"the header {name!r:.60} is not plain ASCII; gRPC takes other bytes by names that end in -bin")
+            raise EncodeError(
+                f"the header {name!r:.60} is not plain ASCII; gRPC takes other bytes by names that"
+                " end in -bin"
+            )
 
 
 FAILURES = (TransportError, LimitError)
 GIVE_UP = (ConnectError, DeadlineError)
-"""A channel that could not connect waits before it tries again, and lets all calls fail meanwhile; one that nothing comes from may be dead.
-A new one tries at once."""
+"""A channel that could not connect waits before it tries again, and lets all calls fail meanwhile;
+one that nothing comes from may be dead. A new one tries at once."""
 
 
 class Line:
@@ -185,10 +253,12 @@ class Line:
 
 
 class RpcServer:
-    """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`, and the channel to it.
+    """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`, and the
+    channel to it.
 
-    `connect` is how many seconds an attempt to connect may take. `compression="gzip"` packs requests. `headers` go with every call.
-    `certificates` are those to trust, as PEM, instead of the usual ones; `identity` is the client's own (key, certificate chain).
+    `connect` is how many seconds an attempt to connect may take. `compression="gzip"` packs
+    requests. `headers` go with every call. `certificates` are those to trust, as PEM, instead of
+    the usual ones; `identity` is the client's own (key, certificate chain).
     """
 
     def __init__(
@@ -214,7 +284,8 @@ class RpcTransport(RpcServer):
     >>> with RpcTransport("grpc://127.0.0.1:1") as transport:
     ...     transport.send(Call(messages.STATUS, body=messages.build_status(messages.ModelSpec("ranker"))), Deadline.after(1))
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a gRPC server run there? ...
+    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a
+    gRPC server run there? ...
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -230,11 +301,15 @@ class RpcTransport(RpcServer):
             line = self._take(grpc)
             try:
                 method = line.channel.unary_unary(call.method)
-                body, done = method.with_call(joined(call.body), timeout=deadline.left(), **arguments)
+                body, done = method.with_call(
+                    joined(call.body), timeout=deadline.left(), **arguments
+                )
                 return answered(body, (*done.initial_metadata(), *done.trailing_metadata()))
             except grpc.RpcError as error:
                 said = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
-                return refused(self._way, error.code().value[0], error.details() or "", said, deadline)
+                return refused(
+                    self._way, error.code().value[0], error.details() or "", said, deadline
+                )
         except FAILURES as error:
             if line is not None and isinstance(error, GIVE_UP):
                 line.given_up = True
@@ -258,7 +333,9 @@ class RpcTransport(RpcServer):
             line.channel.close()
 
     def close(self) -> None:
-        """Ends the connection once the calls that are on their way are finished. A later call connects anew."""
+        """Ends the connection once the calls that are on their way are finished. A later call
+        connects anew.
+        """
         with self._lock:
             line, self._line = self._line, None
             if line is None:

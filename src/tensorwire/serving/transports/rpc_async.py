@@ -19,7 +19,8 @@ class AsyncRpcTransport(RpcServer):
     ...         await transport.send(Call("/tensorflow.serving.ModelService/GetModelStatus"), Deadline.after(1))
     >>> asyncio.run(ask())
     Traceback (most recent call last):
-    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a gRPC server run there? ...
+    tensorwire.serving.transports.ConnectError: the server was not reached (... refused...); does a
+    gRPC server run there? ...
     """
 
     def __init__(self, url: str, **options: Any) -> None:
@@ -33,7 +34,9 @@ class AsyncRpcTransport(RpcServer):
             grpc = require("grpc", extra="serving")
             arguments = self._way.arguments(grpc, call)
             line = self._take(grpc)
-            sent = line.channel.unary_unary(call.method)(joined(call.body), timeout=deadline.left(), **arguments)
+            sent = line.channel.unary_unary(call.method)(
+                joined(call.body), timeout=deadline.left(), **arguments
+            )
             return await self._answer(grpc, sent, deadline)
         except FAILURES as error:
             if line is not None and isinstance(error, GIVE_UP):
@@ -56,12 +59,17 @@ class AsyncRpcTransport(RpcServer):
             if not sent.done() or (task is not None and task.cancelling()):
                 raise
             # Nobody has cancelled us: grpcio says it so when the server answers CANCELLED.
-            code, text, metadata = await sent.code(), await sent.details(), await sent.trailing_metadata()
+            code, text, metadata = (
+                await sent.code(),
+                await sent.details(),
+                await sent.trailing_metadata(),
+            )
             return refused(self._way, code.value[0], text or "", metadata or (), deadline)
 
     def _take(self, grpc: ModuleType) -> Line:
         loop = asyncio.get_running_loop()
-        if self._line is None or self._line.given_up or self._loop is not loop:  # a channel lives and dies with its loop
+        # a channel lives and dies with its loop
+        if self._line is None or self._line.given_up or self._loop is not loop:
             self._line, self._loop = Line(self._way.open(grpc, aio=True)), loop
         self._line.calls += 1
         return self._line
@@ -71,7 +79,9 @@ class AsyncRpcTransport(RpcServer):
             await line.channel.close()
 
     async def close(self) -> None:
-        """Ends the connection once the calls that are on their way are finished. A later call connects anew."""
+        """Ends the connection once the calls that are on their way are finished. A later call
+        connects anew.
+        """
         line, self._line = self._line, None
         if line is not None and self._loop is asyncio.get_running_loop():
             line.given_up = True

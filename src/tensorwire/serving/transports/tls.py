@@ -1,4 +1,6 @@
-"""TLS over a connection: certificates are verified, unless a context of the caller's own says otherwise."""
+"""TLS over a connection: certificates are verified, unless a context of the caller's own says
+otherwise.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,19 @@ class TlsConnection(Connection):
         return not self._tls.pending() and super().usable
 
 
-def secure(connection: Connection, origin: Origin, context: ssl.SSLContext, until: float) -> Steps[Connection]:
+def secure(
+    connection: Connection, origin: Origin, context: ssl.SSLContext, until: float
+) -> Steps[Connection]:
     """The same connection, encrypted; the name on the certificate is the origin's."""
     try:
-        # An end without TLS's own end may be an attacker's: it is an error, which matters where nothing else says how long a body is.
-        sock = context.wrap_socket(connection.sock, server_hostname=origin.host, do_handshake_on_connect=False, suppress_ragged_eofs=False)
+        # An end without TLS's own end may be an attacker's: it is an error, which matters where
+        # nothing else says how long a body is.
+        sock = context.wrap_socket(
+            connection.sock,
+            server_hostname=origin.host,
+            do_handshake_on_connect=False,
+            suppress_ragged_eofs=False,
+        )
     except ValueError as cause:
         connection.close()
         raise EncodeError(f"no certificate can have the name {origin.host!r}: {cause}") from cause
@@ -69,7 +79,9 @@ def secure(connection: Connection, origin: Origin, context: ssl.SSLContext, unti
             if not wanted:
                 return TlsConnection(sock)
             if not (yield Wait(sock, wanted, until)):
-                raise ConnectError(f"no TLS connection to {origin.place} in time; connect= allows more")
+                raise ConnectError(
+                    f"no TLS connection to {origin.place} in time; connect= allows more"
+                )
     except BaseException:
         sock.close()
         raise
@@ -86,10 +98,15 @@ def _handshake(sock: ssl.SSLSocket, origin: Origin) -> int:
         return select.POLLOUT
     except ssl.SSLCertVerificationError as cause:
         help = "an authority of your own goes into context=ssl.create_default_context(cafile=...)"
-        raise TransportError(f"the certificate of {origin.place} is not valid: {cause.verify_message}; {help}") from cause
+        raise TransportError(
+            f"the certificate of {origin.place} is not valid: {cause.verify_message}; {help}"
+        ) from cause
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as cause:
         raise ConnectError(f"{origin.place} closed the connection before TLS began") from cause
     except ssl.SSLError as cause:
-        raise TransportError(f"{origin.place} and we found no common TLS ({cause.reason or cause}); does it speak http://?") from cause
+        raise TransportError(
+            f"{origin.place} and we found no common TLS ({cause.reason or cause}); does it speak"
+            " http://?"
+        ) from cause
     except OSError as cause:
         raise ConnectError(f"no TLS connection to {origin.place}: {cause}") from cause

@@ -24,7 +24,8 @@ def _peeking(kind: type[Decompressor]) -> Callable[[Any, int], bytes]:
     def peek(head: Any, count: int) -> bytes:
         stream, view, out = kind(), flat(head), bytearray()
         try:
-            for at in range(0, len(view), 256):  # in small steps, so that damage further on hides little of what comes before it
+            # in small steps, so that damage further on hides little of what comes before it
+            for at in range(0, len(view), 256):
                 for piece in stream.feed(view[at : at + 256]):
                     out += piece[: count - len(out)]
                     if len(out) == count:
@@ -53,7 +54,9 @@ class Compression(NamedTuple):
     guess: bool = False
     """Whether `split` may be wrong."""
     parts: Callable[[int | None], list[Callable[[Buffer], bytes]]] | None = None
-    """Ways to pack a part of a tensor, which has a checksum elsewhere; `packer` if there is nothing better."""
+    """Ways to pack a part of a tensor, which has a checksum elsewhere; `packer` if there is nothing
+    better.
+    """
 
 
 TABLE = {
@@ -67,7 +70,12 @@ TABLE = {
         filler=deflate.filler,
         guess=True,
     ),
-    "zlib": Compression(deflate.ZlibDecompressor, deflate.ZlibCompressor, _peeking(deflate.ZlibDecompressor), deflate.zlib_packer),
+    "zlib": Compression(
+        deflate.ZlibDecompressor,
+        deflate.ZlibCompressor,
+        _peeking(deflate.ZlibDecompressor),
+        deflate.zlib_packer,
+    ),
     "zstd": Compression(
         zstd.ZstdDecompressor,
         zstd.zstd_compressor,
@@ -90,7 +98,14 @@ TABLE = {
         frames.skipped,
         parts=lz4.part_packers,
     ),
-    "snappy": Compression(snappy.SnappyDecompressor, snappy.snappy_compressor, snappy.peek, snappy.packer, snappy.BLOCK, snappy.split),
+    "snappy": Compression(
+        snappy.SnappyDecompressor,
+        snappy.snappy_compressor,
+        snappy.peek,
+        snappy.packer,
+        snappy.BLOCK,
+        snappy.split,
+    ),
 }
 NAMES = tuple(TABLE)
 SUFFIXES = {
@@ -124,13 +139,16 @@ def entry(name: str) -> Compression:
 
 
 def decompressor(name: str, limits: Limits = DEFAULT, total: int = 0) -> Decompressor:
-    """Reads a compressed stream: `feed` it bytes, take the pieces of data, and `finish`, which finds out whether the stream was whole.
+    """Reads a compressed stream: `feed` it bytes, take the pieces of data, and `finish`, which
+    finds out whether the stream was whole.
 
-    `limits.record` bounds what has to be in memory at once because the stream says so: a Snappy block, the window of a zstd frame. (The
-    others never need more than a few MiB.) `limits.expansion` bounds the data in all: by what the compressed bytes so far may become, or
+    `limits.record` bounds what has to be in memory at once because the stream says so: a Snappy
+    block, the window of a zstd frame. (The others never need more than a few MiB.)
+    `limits.expansion` bounds the data in all: by what the compressed bytes so far may become, or
     all `total` of them, where that is known.
 
-    `units` is where each gzip member, frame or Snappy block began: (compressed offset, data offset).
+    `units` is where each gzip member, frame or Snappy block began: (compressed offset, data
+    offset).
 
     >>> import gzip
     >>> stream = decompressor("gzip")
@@ -146,8 +164,9 @@ def decompressor(name: str, limits: Limits = DEFAULT, total: int = 0) -> Decompr
 def compressor(name: str, level: int | None = None, threads: int | None = None) -> Compressor:
     """Writes a compressed stream: each call returns what is ready to be written.
 
-    `level` is 0 (stored) to 9 (smallest) for gzip and zlib, -7 to 22 for zstd, 0 to 16 for lz4, None for what is quick; Snappy has none.
-    `threads` defaults to at most four, for Snappy to one; zlib cannot use more than one. They do not change the bytes.
+    `level` is 0 (stored) to 9 (smallest) for gzip and zlib, -7 to 22 for zstd, 0 to 16 for lz4,
+    None for what is quick; Snappy has none. `threads` defaults to at most four, for Snappy to one;
+    zlib cannot use more than one. They do not change the bytes.
 
     >>> stream = compressor("gzip")
     >>> parts = stream.write(b"one, ") + stream.flush() + stream.write(b"two") + stream.finish()
@@ -161,11 +180,13 @@ def compressor(name: str, level: int | None = None, threads: int | None = None) 
 def recognise(head: Any) -> str | None:
     """The name of the compression that the first bytes of a stream have the mark of.
 
-    Snappy has no mark: try `peek`. zlib's is so weak that bytes of no compression may have it: whoever knows what those look like (the
-    checksum of a record's length) looks for that first. A frame to skip at the start belongs to zstd or lz4: what follows it says which, if
-    the head goes so far, else it is taken for zstd.
+    Snappy has no mark: try `peek`. zlib's is so weak that bytes of no compression may have it:
+    whoever knows what those look like (the checksum of a record's length) looks for that first. A
+    frame to skip at the start belongs to zstd or lz4: what follows it says which, if the head goes
+    so far, else it is taken for zstd.
 
-    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"), recognise(b"\\x78\\x9c"), recognise(b"PK")
+    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"),
+    recognise(b"\\x78\\x9c"), recognise(b"PK")
     ('gzip', 'zstd', 'zlib', None)
     """
     rest, skipped = flat(head), False
@@ -183,7 +204,8 @@ def recognise(head: Any) -> str | None:
 
 
 def peek(name: str, head: Any, n: int) -> bytes:
-    """The first n bytes of data, or as many as the head of a stream holds; none if it is no such stream. Bad bytes are no error here.
+    """The first n bytes of data, or as many as the head of a stream holds; none if it is no such
+    stream. Bad bytes are no error here.
 
     >>> import zlib
     >>> peek("zlib", zlib.compress(b"hello")[:-6], 4), peek("gzip", b"hello", 4)

@@ -1,22 +1,25 @@
 """gzip and zlib: two wrappers around the same deflate data.
 
-Headers and trailers are read and written here, and only the deflate data goes through a library: through isal, which is faster, where it is
-installed, else through Python's zlib. So there is one set of rules, and what isal 1.8 gets wrong does not matter: it loses its place in a
-gzip header that comes in parts, and accepts header flags and window sizes that do not exist.
+Headers and trailers are read and written here, and only the deflate data goes through a library:
+through isal, which is faster, where it is installed, else through Python's zlib. So there is one
+set of rules, and what isal 1.8 gets wrong does not matter: it loses its place in a gzip header that
+comes in parts, and accepts header flags and window sizes that do not exist.
 
 Levels are zlib's, 0 (stored) to 9. Ratio, and MB for each second of one core:
 
     level            Python source   float16 as float32   Zipf-distributed int64
     1  isal 1          3.8   420          1.6   280             4.4   360
-    2  isal 2          3.8   380          1.7   210             4.4   380          the default, with isal
+    2  isal 2          3.8   380          1.7   210             4.4   380          the default, with
+       isal
     3  isal 3          4.0   280          1.7   230             4.5   340
-    1  zlib 1          3.7   110          1.6    38             4.6   130          the default, without isal
+    1  zlib 1          3.7   110          1.6    38             4.6   130          the default,
+       without isal
     3  zlib 3          4.0    81          1.7    16             4.9    75
     6  zlib 6          4.6    32          1.7     5             5.2    23
     9  zlib 9          4.6     7          1.7     3             5.6     1
 
-So isal compresses at levels 1 to 3, zlib at 4 to 9, where isal cannot follow. The bytes of a level differ with and without isal. Reading
-takes 2.4 s of a core for a GB with isal, 3.6 s with zlib.
+So isal compresses at levels 1 to 3, zlib at 4 to 9, where isal cannot follow. The bytes of a level
+differ with and without isal. Reading takes 2.4 s of a core for a GB with isal, 3.6 s with zlib.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from ...core.memory import Buffer, flat
 from .streams import PIECE, Compressor, StagedDecompressor, UnitCompressor, cores, filling
 
 MEMBER = 1 << 20
-"""Bytes of data in a gzip member that we write: enough that a fresh start of the compression costs less than 1 %."""
+"""Bytes of data in a gzip member that we write: enough that a fresh start of the compression costs
+less than 1 %.
+"""
 _INPUT = 1 << 18
 """Bytes given to the library at a time: it copies what it does not use."""
 _HEADER = 1 << 17
@@ -57,8 +62,8 @@ def backend() -> Any:
 
 
 def unused(inflater: Any) -> bytes:
-    """What the library was given behind the end of the deflate data. isal forgets up to eight bytes if they are all there is, and remembers
-    them when one more comes."""
+    """What the library was given behind the end of the deflate data. isal forgets up to eight bytes
+    if they are all there is, and remembers them when one more comes."""
     if not inflater.unused_data:
         inflater.decompress(b"\0")
         return bytes(inflater.unused_data[:-1])
@@ -83,7 +88,11 @@ class _Inflate(StagedDecompressor):
         self._held += self._rest[: _HEADER - before]
         end = self._header_end(self._held)
         if end is None and len(self._held) == _HEADER:
-            raise LimitError(f"a {self.name} header of more than {_HEADER} bytes", format=self.name, offset=self._unit_at)
+            raise LimitError(
+                f"a {self.name} header of more than {_HEADER} bytes",
+                format=self.name,
+                offset=self._unit_at,
+            )
         self._advance((len(self._held) if end is None else end) - before)
         if end is not None:
             self._held.clear()
@@ -97,7 +106,10 @@ class _Inflate(StagedDecompressor):
         try:
             piece: bytes = self._inflater.decompress(given, PIECE)
         except self._library.error as cause:
-            what = f"the deflate data of the {self.unit} that begins at byte {self._unit_at} is damaged, here or a little later"
+            what = (
+                f"the deflate data of the {self.unit} that begins at byte {self._unit_at} is"
+                " damaged, here or a little later"
+            )
             raise DecodeError(what, format=self.name, offset=self._at) from cause
         self._check, self._length = self._sum(piece, self._check), self._length + len(piece)
         if self._inflater.eof:
@@ -120,7 +132,11 @@ class _Inflate(StagedDecompressor):
         self._advance(len(more))
         if len(self._held) == size:
             if bytes(self._held) != self._expected():
-                raise ChecksumError(f"the data of this {self.unit} does not match its checksum", format=self.name, offset=self._at - size)
+                raise ChecksumError(
+                    f"the data of this {self.unit} does not match its checksum",
+                    format=self.name,
+                    offset=self._at - size,
+                )
             self._held.clear()
             self._state = "_behind"
         return b""
@@ -145,7 +161,9 @@ class _Inflate(StagedDecompressor):
 
 
 class GzipDecompressor(_Inflate):
-    """Any number of members; behind the last one there may be zeros, as tapes and block devices leave them."""
+    """Any number of members; behind the last one there may be zeros, as tapes and block devices
+    leave them.
+    """
 
     name, unit, _start, _trailer_size = "gzip", "gzip member", 0, 8
 
@@ -157,7 +175,14 @@ class GzipDecompressor(_Inflate):
 
     def _header_end(self, held: bytearray) -> int | None:
         if not b"\x1f\x8b\x08".startswith(held[:3]):
-            raise self.fault("something else behind the last gzip member" if self._unit_at else "this is not gzip", 0)
+            raise self.fault(
+                (
+                    "something else behind the last gzip member"
+                    if self._unit_at
+                    else "this is not gzip"
+                ),
+                0,
+            )
         if len(held) < 10:
             return None
         flags, at = held[3], 10
@@ -176,7 +201,11 @@ class GzipDecompressor(_Inflate):
             if len(held) < at + 2:
                 return None
             if int.from_bytes(held[at : at + 2], "little") != zlib.crc32(held[:at]) & 0xFFFF:
-                raise ChecksumError("the gzip header does not match its checksum", format=self.name, offset=self._unit_at + at)
+                raise ChecksumError(
+                    "the gzip header does not match its checksum",
+                    format=self.name,
+                    offset=self._unit_at + at,
+                )
             at += 2
         return at if at <= len(held) else None
 
@@ -189,7 +218,9 @@ class GzipDecompressor(_Inflate):
         other = given.lstrip(b"\0")
         self._advance(len(given) - len(other))
         if other:
-            raise DecodeError("something else behind the last gzip member", format=self.name, offset=self._at)
+            raise DecodeError(
+                "something else behind the last gzip member", format=self.name, offset=self._at
+            )
         return b""
 
     def _complete(self) -> bool:
@@ -197,7 +228,9 @@ class GzipDecompressor(_Inflate):
 
 
 class ZlibDecompressor(_Inflate):
-    """One stream and nothing behind it: TensorFlow reads no further, so what stands there would be lost on others."""
+    """One stream and nothing behind it: TensorFlow reads no further, so what stands there would be
+    lost on others.
+    """
 
     name, unit, _start, _trailer_size = "zlib", "zlib stream", 1, 4
 
@@ -215,7 +248,10 @@ class ZlibDecompressor(_Inflate):
         return 2
 
     def _behind(self) -> Buffer:
-        what = "something behind the end of the zlib stream; streams cannot be joined, as TensorFlow reads only the first"
+        what = (
+            "something behind the end of the zlib stream; streams cannot be joined, as TensorFlow"
+            " reads only the first"
+        )
         raise DecodeError(what, format=self.name, offset=self._at)
 
     def _complete(self) -> bool:
@@ -223,9 +259,13 @@ class ZlibDecompressor(_Inflate):
 
 
 def is_zlib(head: Any) -> bool:
-    """Whether the first two bytes can be those of a zlib stream: deflate, a window that exists, the check, no preset dictionary."""
+    """Whether the first two bytes can be those of a zlib stream: deflate, a window that exists, the
+    check, no preset dictionary.
+    """
     method, flags = head[0], head[1]
-    return method & 15 == 8 and method >> 4 <= 7 and (method << 8 | flags) % 31 == 0 and not flags & 32
+    return (
+        method & 15 == 8 and method >> 4 <= 7 and (method << 8 | flags) % 31 == 0 and not flags & 32
+    )
 
 
 def choose(level: int | None) -> tuple[Any, int]:
@@ -239,23 +279,35 @@ def choose(level: int | None) -> tuple[Any, int]:
 
 
 _OURS = re.compile(rb"\x1f\x8b\x08[\x00\x04]\x00{5}\xff")
-"""The beginning of a gzip header that we write, without a time and a system; with 4, bytes that mean nothing follow (see `filler`)."""
+"""The beginning of a gzip header that we write, without a time and a system; with 4, bytes that
+mean nothing follow (see `filler`).
+"""
 
 
 def gzip_packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a gzip member of some data. No time and no name stand in it: the same data gives the same bytes."""
+    """Makes a gzip member of some data. No time and no name stand in it: the same data gives the
+    same bytes.
+    """
     library, own = choose(level)
 
     def pack(data: Buffer) -> bytes:
-        body = zlib.compress(data, own, wbits=_RAW) if library is zlib or len(data) < _SMALL else _by_stream(library, data, own)
-        return b"\x1f\x8b\x08\0\0\0\0\0\0\xff" + body + struct.pack("<II", library.crc32(data), len(data))
+        body = (
+            zlib.compress(data, own, wbits=_RAW)
+            if library is zlib or len(data) < _SMALL
+            else _by_stream(library, data, own)
+        )
+        return (
+            b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+            + body
+            + struct.pack("<II", library.crc32(data), len(data))
+        )
 
     return pack
 
 
 def _by_stream(library: Any, data: Buffer, level: int) -> bytes:
-    """isal's own function for whole buffers, called in threads, does not always give the same bytes for the same data. A stream of it does,
-    but is no good at little data."""
+    """isal's own function for whole buffers, called in threads, does not always give the same bytes
+    for the same data. A stream of it does, but is no good at little data."""
     stream = library.compressobj(level, zlib.DEFLATED, _RAW)
     return bytes(stream.compress(data) + stream.flush())
 
@@ -273,9 +325,11 @@ def gzip_compressor(level: int | None, threads: int | None) -> Compressor:
 
 
 def gzip_split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
-    """Where members seem to begin, end, and how many bytes each seems to become, if they are ours; None if they are not.
+    """Where members seem to begin, end, and how many bytes each seems to become, if they are ours;
+    None if they are not.
 
-    It is a guess: ten bytes that look like our header may stand in the data, too. Then the parts around them are no whole members.
+    It is a guess: ten bytes that look like our header may stand in the data, too. Then the parts
+    around them are no whole members.
     """
     starts = [found.start() for found in _OURS.finditer(view)]
     if len(starts) < 2 or starts[0] or len(starts) > 16 + len(view) // 1024:
@@ -310,7 +364,9 @@ class ZlibCompressor(Compressor):
         view = flat(data)
         self._flushed = self._flushed and not len(view)
         self._taken += len(view)
-        return self._counted([self._stream.compress(view[at : at + PIECE]) for at in range(0, len(view), PIECE)])
+        return self._counted(
+            [self._stream.compress(view[at : at + PIECE]) for at in range(0, len(view), PIECE)]
+        )
 
     def flush(self) -> list[bytes]:
         self._open()
@@ -318,7 +374,8 @@ class ZlibCompressor(Compressor):
             return []
         self._flushed = True
         out = self._counted([self._stream.flush(zlib.Z_SYNC_FLUSH)])
-        return out + self._counted([b"\0\0\0\xff\xff" * -(-self._missing() // 5)])  # blocks of nothing
+        # blocks of nothing
+        return out + self._counted([b"\0\0\0\xff\xff" * -(-self._missing() // 5)])
 
     def finish(self) -> list[bytes]:
         self._open()

@@ -1,7 +1,9 @@
-"""What zstd and lz4 have in common: a stream is a row of frames, each with a header that says what it needs, and of frames to skip.
+"""What zstd and lz4 have in common: a stream is a row of frames, each with a header that says what
+it needs, and of frames to skip.
 
-The headers are read here, before a library sees them, so that what they ask for is known before anything is allocated. A frame's data goes
-through the library in small steps: it tells neither that a stream ends inside a frame nor what stands behind one.
+The headers are read here, before a library sees them, so that what they ask for is known before
+anything is allocated. A frame's data goes through the library in small steps: it tells neither that
+a stream ends inside a frame nor what stands behind one.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ _LONGEST = 19
 """Bytes of the longest header."""
 _SKIP = 8
 _FEW = 1 << 14
-"""A frame, or a block, of less than so many bytes on average: such a stream is not worth dividing."""
+"""A frame, or a block, of less than so many bytes on average: such a stream is not worth dividing.
+"""
 
 Part = tuple[int, int, int]
 """Where a unit begins in the compressed bytes, where it ends, and how many bytes it becomes."""
@@ -47,7 +50,8 @@ class Header(NamedTuple):
 def skippable(head: Buffer) -> bool:
     """Whether a frame that readers skip begins so, as far as it is there.
 
-    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e\\x2b")
+    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"),
+    skippable(b"\\x5e\\x2b")
     (True, True, False)
     """
     return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(bytes(head[1:4]))
@@ -55,12 +59,22 @@ def skippable(head: Buffer) -> bool:
 
 def skip_header(head: Buffer) -> Header | None:
     """What such a frame says, if that is there."""
-    return Header(_SKIP, 0, skip=int.from_bytes(head[4:_SKIP], "little")) if len(head) >= _SKIP else None
+    return (
+        Header(_SKIP, 0, skip=int.from_bytes(head[4:_SKIP], "little"))
+        if len(head) >= _SKIP
+        else None
+    )
 
 
 def skipped(size: int) -> bytes:
     """A frame of so many bytes that readers skip; nothing for 0, and at least eight."""
-    return b"\x50\x2a\x4d\x18" + max(0, size - _SKIP).to_bytes(4, "little") + bytes(max(0, size - _SKIP)) if size else b""
+    return (
+        b"\x50\x2a\x4d\x18"
+        + max(0, size - _SKIP).to_bytes(4, "little")
+        + bytes(max(0, size - _SKIP))
+        if size
+        else b""
+    )
 
 
 class FrameDecompressor(StagedDecompressor):
@@ -85,12 +99,21 @@ class FrameDecompressor(StagedDecompressor):
             head = self._read(self._held, self._limits)
         except DecodeError as error:
             if self._any and error.offset == 0:
-                raise DecodeError(f"something else behind the last {self.unit}", format=self.name, offset=self._unit_at) from None
+                raise DecodeError(
+                    f"something else behind the last {self.unit}",
+                    format=self.name,
+                    offset=self._unit_at,
+                ) from None
             raise error.add(base=self._unit_at) from None
         if head is None:
             self._advance(len(self._held) - before)
             return b""
-        if not before and head.content is not None and head.content <= min(_SMALL, PIECE) and head.skip is None:
+        if (
+            not before
+            and head.content is not None
+            and head.content <= min(_SMALL, PIECE)
+            and head.skip is None
+        ):
             found = self._small(self._rest[:_INPUT], head.content)
             if found is not None:
                 self._held.clear()
@@ -144,12 +167,21 @@ class FrameDecompressor(StagedDecompressor):
     @classmethod
     def fault(cls, cause: Exception, begin: int, at: int) -> DecodeError:
         if "checksum" in str(cause).lower():
-            return ChecksumError(f"the {cls.unit} that begins at byte {begin} does not match its checksum", format=cls.name, offset=at)
-        what = f"the data of the {cls.unit} that begins at byte {begin} is damaged, here or a little later"
+            return ChecksumError(
+                f"the {cls.unit} that begins at byte {begin} does not match its checksum",
+                format=cls.name,
+                offset=at,
+            )
+        what = (
+            f"the data of the {cls.unit} that begins at byte {begin} is damaged, here or a little"
+            " later"
+        )
         return DecodeError(what, format=cls.name, offset=at)
 
     def _small(self, view: memoryview, size: int) -> tuple[int, Buffer] | None:
-        """For a frame of so little data: how long it is, and the data, if it is there whole and sound, and that is quickly found out."""
+        """For a frame of so little data: how long it is, and the data, if it is there whole and
+        sound, and that is quickly found out.
+        """
         return None
 
     _errors: tuple[type[Exception], ...]
@@ -166,12 +198,17 @@ class FrameDecompressor(StagedDecompressor):
     @staticmethod
     @abstractmethod
     def _read(held: Buffer, limits: Limits) -> Header | None:
-        """The header at the start of a frame, None if it goes on, or a DecodeError: at byte 0 if this is no frame at all."""
+        """The header at the start of a frame, None if it goes on, or a DecodeError: at byte 0 if
+        this is no frame at all.
+        """
 
 
-def walk(view: memoryview, read: Callable[[Buffer], Header | None], end: Callable[[int, Header], int]) -> list[Part] | None:
-    """All frames with data, if each says how many bytes it becomes; None if not, or if something is not as usual: whoever reads it in
-    order finds out what. `end` is where a frame ends that begins at a place, which a DecodeError or len(view) + 1 says is not there."""
+def walk(
+    view: memoryview, read: Callable[[Buffer], Header | None], end: Callable[[int, Header], int]
+) -> list[Part] | None:
+    """All frames with data, if each says how many bytes it becomes; None if not, or if something is
+    not as usual: whoever reads it in order finds out what. `end` is where a frame ends that begins
+    at a place, which a DecodeError or len(view) + 1 says is not there."""
     parts: list[Part] = []
     at = frames = 0
     if not len(view):

@@ -1,8 +1,9 @@
 """LZ4 frames through the package lz4: less small than zstd, and quick.
 
-We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and unpacked in parallel, and reading can start
-at any of them. Frames of other writers may have blocks that need the one before them, or no size and no checksum; those that need a
-dictionary are refused, and so are the legacy frames of the first lz4 tools.
+We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and
+unpacked in parallel, and reading can start at any of them. Frames of other writers may have blocks
+that need the one before them, or no size and no checksum; those that need a dictionary are refused,
+and so are the legacy frames of the first lz4 tools.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ def library() -> Any:
 
 
 def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
-    """The header of a frame, or None if it goes on; a DecodeError if we cannot read what it announces. Its checksum is left to the library.
+    """The header of a frame, or None if it goes on; a DecodeError if we cannot read what it
+    announces. Its checksum is left to the library.
 
     >>> read_header(MAGIC + bytes([0x6c, 0x40, 3, 0, 0, 0, 0, 0, 0, 0, 0x49])).content
     3
@@ -42,7 +44,11 @@ def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
     if frames.skippable(held):
         return frames.skip_header(held)
     if _LEGACY.startswith(bytes(held[:4])) and len(held) >= 4:
-        raise DecodeError("a legacy lz4 frame: unpack it with the lz4 tool, and pack it again", format="lz4", offset=0)
+        raise DecodeError(
+            "a legacy lz4 frame: unpack it with the lz4 tool, and pack it again",
+            format="lz4",
+            offset=0,
+        )
     if not MAGIC.startswith(bytes(held[:4])) and not _LEGACY.startswith(bytes(held[:4])):
         raise DecodeError("this is not lz4", format="lz4", offset=0)
     if len(held) < 6:
@@ -51,11 +57,18 @@ def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
     if flags & 0xC2 != 0x40 or held[5] & 0x8F or block < 4:
         raise DecodeError("the frame's header has flags that do not exist", format="lz4", offset=4)
     if flags & 1:
-        raise DecodeError("the frame needs a dictionary: unpack it with the lz4 tool", format="lz4", offset=4)
+        raise DecodeError(
+            "the frame needs a dictionary: unpack it with the lz4 tool", format="lz4", offset=4
+        )
     end = 7 + (8 if flags & 8 else 0)
     if len(held) < end:
         return None
-    return Header(end, int.from_bytes(held[6:14], "little") if flags & 8 else None, 1 << 2 * block + 8, bool(flags & 4))
+    return Header(
+        end,
+        int.from_bytes(held[6:14], "little") if flags & 8 else None,
+        1 << 2 * block + 8,
+        bool(flags & 4),
+    )
 
 
 class Lz4Decompressor(FrameDecompressor):
@@ -95,31 +108,47 @@ def unpack(data: Buffer, out: Array) -> None:
     """One frame, whole, which becomes exactly as much as there is room for."""
     lz4 = library()
     try:
-        found, used, whole = lz4.decompress_chunk(lz4.create_decompression_context(), data, max_length=len(out) + 1)
+        found, used, whole = lz4.decompress_chunk(
+            lz4.create_decompression_context(), data, max_length=len(out) + 1
+        )
     except RuntimeError as cause:
         raise Lz4Decompressor.fault(cause, 0, 0) from cause
     if not whole or len(found) != len(out) or used != len(data):
-        raise DecodeError(f"this is no single lz4 frame of {len(out)} bytes", format="lz4", offset=0)
+        raise DecodeError(
+            f"this is no single lz4 frame of {len(out)} bytes", format="lz4", offset=0
+        )
     out[:] = np.frombuffer(found, np.uint8)
 
 
 def packer(level: int | None) -> Callable[[Buffer], bytes]:
-    """Makes a frame of some data; the level is 0 (quickest) to 16 (smallest), and below 3 all are alike."""
+    """Makes a frame of some data; the level is 0 (quickest) to 16 (smallest), and below 3 all are
+    alike.
+    """
     return _packer(level, checksum=True)
 
 
 def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
-    """How to pack what has a checksum elsewhere: that of lz4 takes longer than all the rest of reading it."""
+    """How to pack what has a checksum elsewhere: that of lz4 takes longer than all the rest of
+    reading it.
+    """
     return [_packer(level, checksum=False)]
 
 
 def _packer(level: int | None, checksum: bool) -> Callable[[Buffer], bytes]:
     if level is not None and not LEVELS[0] <= level <= LEVELS[1]:
-        raise ValueError(f"level {level}: lz4 has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)")
+        raise ValueError(
+            f"level {level}: lz4 has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)"
+        )
     compress = library().compress
 
     def pack(data: Buffer) -> bytes:
-        frame: bytes = compress(data, compression_level=level or 0, block_size=_BLOCK, content_checksum=checksum, store_size=True)
+        frame: bytes = compress(
+            data,
+            compression_level=level or 0,
+            block_size=_BLOCK,
+            content_checksum=checksum,
+            store_size=True,
+        )
         return frame
 
     return pack

@@ -1,5 +1,6 @@
-"""Whole buffers, compressed and back. Where the stream consists of units of known size, they are unpacked in parallel, straight to their
-places; elsewhere the data grows in pieces. Either way the budget is drawn on before memory is taken.
+"""Whole buffers, compressed and back. Where the stream consists of units of known size, they are
+unpacked in parallel, straight to their places; elsewhere the data grows in pieces. Either way the
+budget is drawn on before memory is taken.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ _TASK = 4 << 20
 _WHOLE = 4 << 20
 """A unit of up to so many bytes is unpacked in one step, which takes as much memory again."""
 _CHUNK = 8 << 20
-"""Bytes of memory that is given back at once when it was copied: what grows in such chunks never takes twice its size."""
+"""Bytes of memory that is given back at once when it was copied: what grows in such chunks never
+takes twice its size.
+"""
 
 
 def compress(
@@ -61,7 +64,9 @@ def compress(
 
 
 def _units(chunks: Iterable[Any], size: int) -> Iterator[Buffer]:
-    """The same bytes in pieces of exactly this size, but for the last. What lies within one chunk is not copied."""
+    """The same bytes in pieces of exactly this size, but for the last. What lies within one chunk
+    is not copied.
+    """
     held, have = list[Buffer](), 0
     for chunk in chunks:
         view, at = flat(chunk), 0
@@ -80,8 +85,8 @@ def _units(chunks: Iterable[Any], size: int) -> Iterator[Buffer]:
 def decompress(data: Any, name: str, limits: Limits = DEFAULT) -> Array:
     """The data of a whole stream in new, writable memory that starts at a multiple of 64.
 
-    It draws on the budget of the call, or on one of its own for the compressed bytes. What is no whole stream is an error, and so is
-    anything behind its end.
+    It draws on the budget of the call, or on one of its own for the compressed bytes. What is no
+    whole stream is an error, and so is anything behind its end.
 
     >>> import zlib
     >>> decompress(zlib.compress(bytes(1000)), "zlib").shape
@@ -155,7 +160,9 @@ def unit(data: memoryview, size: int, row: Compression) -> Array:
 
 def _other_size(row: Compression, size: int) -> DecodeError:
     name = row.decompressor.name
-    return DecodeError(f"the data has other than the {size} bytes that it should have", format=name, offset=0)
+    return DecodeError(
+        f"the data has other than the {size} bytes that it should have", format=name, offset=0
+    )
 
 
 def _growing(view: memoryview, row: Compression, budget: Budget) -> Array:

@@ -1,7 +1,9 @@
-"""Snappy as TensorFlow frames it in record files: each block is its compressed length in four bytes, big-endian, and raw Snappy.
+"""Snappy as TensorFlow frames it in record files: each block is its compressed length in four
+bytes, big-endian, and raw Snappy.
 
-TensorFlow's writer fills blocks up to 256 KiB, and makes a single larger block of a write that is longer than that. Its reader refuses
-blocks of more than 256 KiB, even those. We write none that it cannot read, and read all that it writes.
+TensorFlow's writer fills blocks up to 256 KiB, and makes a single larger block of a write that is
+longer than that. Its reader refuses blocks of more than 256 KiB, even those. We write none that it
+cannot read, and read all that it writes.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class SnappyDecompressor(Decompressor):
 
     def _checked(self, length: int) -> int:
         if length > snappy.longest(self._limit):
-            what = f"a Snappy block of {length} bytes is more than the limit of {self._limit} allows"
+            what = (
+                f"a Snappy block of {length} bytes is more than the limit of {self._limit} allows"
+            )
             raise LimitError(what, format=self.name, offset=self._at - _WORD)
         return length
 
@@ -80,7 +84,9 @@ def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
 
 
 def split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
-    """Where each block begins, ends, and how many bytes it becomes; None if something is not as usual, or the blocks are tiny."""
+    """Where each block begins, ends, and how many bytes it becomes; None if something is not as
+    usual, or the blocks are tiny.
+    """
     parts: list[tuple[int, int, int]] = []
     at = 0
     while at < len(view):

@@ -1,8 +1,10 @@
-"""What all compressions share, however they pack a byte: pieces in, pieces out, and nothing is lost or held for long.
+"""What all compressions share, however they pack a byte: pieces in, pieces out, and nothing is lost
+or held for long.
 
-A decompressor keeps no more than one piece of its output at a time, so that a small input that becomes a huge one costs time and no memory,
-and it gives up where there is more of it than `Limits.expansion` allows. A compression whose stream is a row of independent units (gzip
-members, zstd and lz4 frames, Snappy blocks) is written by `UnitCompressor`, in threads.
+A decompressor keeps no more than one piece of its output at a time, so that a small input that
+becomes a huge one costs time and no memory, and it gives up where there is more of it than
+`Limits.expansion` allows. A compression whose stream is a row of independent units (gzip members,
+zstd and lz4 frames, Snappy blocks) is written by `UnitCompressor`, in threads.
 """
 
 from __future__ import annotations
@@ -41,8 +43,9 @@ def filling(size: int, packed: int) -> int:
 class Decompressor(ABC):
     """Takes the bytes of a stream in pieces of any size and gives back the data in pieces.
 
-    `limits.record` is the most data that the stream may make us hold at once. `total` is how many bytes it has, where that is known: a
-    stream that begins with much of nothing then is not taken for one that has nothing else.
+    `limits.record` is the most data that the stream may make us hold at once. `total` is how many
+    bytes it has, where that is known: a stream that begins with much of nothing then is not taken
+    for one that has nothing else.
     """
 
     name: ClassVar[str]
@@ -61,7 +64,9 @@ class Decompressor(ABC):
         self._over = False
 
     def feed(self, data: Any) -> Iterator[Buffer]:
-        """The pieces that these bytes complete. Whoever takes only some of them finds the others in front of the next ones."""
+        """The pieces that these bytes complete. Whoever takes only some of them finds the others in
+        front of the next ones.
+        """
         if self._error is not None:
             raise self._error
         view = flat(data)
@@ -75,11 +80,15 @@ class Decompressor(ABC):
         if len(self._rest) or self._more:
             raise ValueError("take all pieces that feed() gives before finish()")
         if not self._complete():
-            raise TruncatedError(f"the stream ends inside a {self.unit}", format=self.name, offset=self._at)
+            raise TruncatedError(
+                f"the stream ends inside a {self.unit}", format=self.name, offset=self._at
+            )
 
     @property
     def units(self) -> list[tuple[int, int]]:
-        """Where each independent unit so far begins, in the compressed bytes and in the data: a new decompressor can start there."""
+        """Where each independent unit so far begins, in the compressed bytes and in the data: a new
+        decompressor can start there.
+        """
         return list(zip(self._units[::2], self._units[1::2], strict=True))
 
     def _pieces(self) -> Iterator[Buffer]:
@@ -96,12 +105,16 @@ class Decompressor(ABC):
 
     @property
     def over(self) -> bool:
-        """Whether it gave up because the data is more than the limits allow: nothing is known to be wrong with the rest."""
+        """Whether it gave up because the data is more than the limits allow: nothing is known to be
+        wrong with the rest.
+        """
         return self._over
 
     def _check_expansion(self) -> None:
         self._over = True
-        self._limits.check(self._size, max(self._total, self._at + self._given), self.name, self._at)
+        self._limits.check(
+            self._size, max(self._total, self._at + self._given), self.name, self._at
+        )
         self._over = False
 
     def _begin_unit(self) -> None:
@@ -121,13 +134,17 @@ class Decompressor(ABC):
 
 
 class StagedDecompressor(Decompressor):
-    """One whose streams are headers, data and trailers in turn. It begins with the method `_header`."""
+    """One whose streams are headers, data and trailers in turn. It begins with the method
+    `_header`.
+    """
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
         self._held = bytearray()  # of a header or trailer that has not come whole
         self._state = "_header"
-        """The name of the method that reads what comes next: the method itself would be a cycle, which keeps the bytes alive."""
+        """The name of the method that reads what comes next: the method itself would be a cycle,
+        which keeps the bytes alive.
+        """
 
     def _step(self) -> Buffer:
         piece: Buffer = getattr(self, self._state)()
@@ -147,7 +164,9 @@ class Compressor(ABC):
 
     @abstractmethod
     def flush(self) -> list[bytes]:
-        """All that is needed to read the data given so far. Where the format has units, a new one begins."""
+        """All that is needed to read the data given so far. Where the format has units, a new one
+        begins.
+        """
 
     @abstractmethod
     def finish(self) -> list[bytes]:
@@ -163,15 +182,22 @@ class Compressor(ABC):
 
 
 class UnitCompressor(Compressor):
-    """A stream of independent units, each made by `pack` from at most `size` bytes, in `threads` threads (1: in the caller's own).
+    """A stream of independent units, each made by `pack` from at most `size` bytes, in `threads`
+    threads (1: in the caller's own).
 
-    A write is divided between two units only if it is longer than one, so whoever writes whole records has whole records in each unit. The
-    stream depends on the data and the order of calls alone, not on the threads. At most 2 x threads + 1 units are in memory. `filler` makes
-    bytes that readers skip: see `filling`.
+    A write is divided between two units only if it is longer than one, so whoever writes whole
+    records has whole records in each unit. The stream depends on the data and the order of calls
+    alone, not on the threads. At most 2 x threads + 1 units are in memory. `filler` makes bytes
+    that readers skip: see `filling`.
     """
 
     def __init__(
-        self, pack: Callable[[Buffer], bytes], size: int, threads: int, empty: bytes, filler: Callable[[int], bytes] | None = None
+        self,
+        pack: Callable[[Buffer], bytes],
+        size: int,
+        threads: int,
+        empty: bytes,
+        filler: Callable[[int], bytes] | None = None,
     ) -> None:
         self._pack, self._unit_size, self._empty, self._filler = pack, size, empty, filler
         self._taken = self._written = 0
@@ -202,7 +228,9 @@ class UnitCompressor(Compressor):
             packed = self._pack(last)  # here, while the threads are busy with those before it
             out = [packed]
         out = self._counted([flying.result() for flying in self._landed()] + out)
-        if self._filler is not None and (missing := filling(self._taken + self.expanded, self._written)):
+        if self._filler is not None and (
+            missing := filling(self._taken + self.expanded, self._written)
+        ):
             out += self._counted([self._filler(missing)])
         return out
 
@@ -239,7 +267,8 @@ class UnitCompressor(Compressor):
 
 
 def each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
-    """`map` in threads, in order and at most 2 x threads + 1 ahead; in the caller's own if there is one thread, or one item.
+    """`map` in threads, in order and at most 2 x threads + 1 ahead; in the caller's own if there is
+    one thread, or one item.
 
     >>> list(each(abs, [-1, -2, 3], 2))
     [1, 2, 3]
@@ -263,16 +292,19 @@ def each(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iter
 
 @functools.cache
 def keep_memory() -> None:
-    """For whoever lets a library make many buffers: makes glibc keep up to 16 MiB of freed memory instead of giving it back to the kernel.
+    """For whoever lets a library make many buffers: makes glibc keep up to 16 MiB of freed memory
+    instead of giving it back to the kernel.
 
-    It does so in every program that has once freed a buffer of 8 MiB, and so this frees one. Without, each buffer lies in new pages, and
-    those cost as much as unpacking zstd.
+    It does so in every program that has once freed a buffer of 8 MiB, and so this frees one.
+    Without, each buffer lies in new pages, and those cost as much as unpacking zstd.
     """
     np.empty(8 << 20, np.uint8)
 
 
 def available_cores() -> int:
-    """The cores that this process may run on, which are fewer than the machine's under `taskset` or in a container."""
+    """The cores that this process may run on, which are fewer than the machine's under `taskset` or
+    in a container.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

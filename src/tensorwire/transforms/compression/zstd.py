@@ -1,7 +1,9 @@
-"""zstd (RFC 8878) through Python's own module, which for Python 3.13 and older is the package backports.zstd.
+"""zstd (RFC 8878) through Python's own module, which for Python 3.13 and older is the package
+backports.zstd.
 
-We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and unpacked in parallel, and reading can start
-at any of them. Frames of other writers may have no size and no checksum; those that need a dictionary are refused.
+We write frames of 4 MiB, each with its content's size and checksum, so that they are packed and
+unpacked in parallel, and reading can start at any of them. Frames of other writers may have no size
+and no checksum; those that need a dictionary are refused.
 """
 
 from __future__ import annotations
@@ -39,11 +41,14 @@ _WINDOW = (10, 31)
 @functools.cache
 def library() -> Any:
     """The module of Python 3.14, or its twin for older ones."""
-    return _optional.require("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "compress")
+    return _optional.require(
+        "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd", "compress"
+    )
 
 
 def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
-    """The header of a frame, or None if it goes on; a DecodeError if we cannot or must not read what it announces.
+    """The header of a frame, or None if it goes on; a DecodeError if we cannot or must not read
+    what it announces.
 
     >>> read_header(MAGIC + bytes([0x24, 3, 0x19])).content
     3
@@ -64,15 +69,26 @@ def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
         return None
     if any(held[name:size]):
         number = int.from_bytes(held[name:size], "little")
-        raise DecodeError(f"the frame needs dictionary number {number}: unpack it with the zstd tool", format="zstd", offset=name)
-    content = int.from_bytes(held[size:end], "little") + (256 if end - size == 2 else 0) if end > size else None
+        raise DecodeError(
+            f"the frame needs dictionary number {number}: unpack it with the zstd tool",
+            format="zstd",
+            offset=name,
+        )
+    content = (
+        int.from_bytes(held[size:end], "little") + (256 if end - size == 2 else 0)
+        if end > size
+        else None
+    )
     if single:
         window = content or 0
     else:
         base = 1 << 10 + (held[5] >> 3)
         window = base + base // 8 * (held[5] & 7)
     if window > limits.record:
-        what = f"the frame needs a window of {window:,} bytes, more than Limits(record={limits.record}) allows"
+        what = (
+            f"the frame needs a window of {window:,} bytes, more than"
+            f" Limits(record={limits.record}) allows"
+        )
         raise LimitError(what, format="zstd", offset=4 if single else 5)
     return Header(end, content, window, bool(flags & 4))
 
@@ -88,7 +104,9 @@ class ZstdDecompressor(FrameDecompressor):
 
     def _open(self, head: Header) -> Any:
         log = min(max(_WINDOW[0], (head.window - 1).bit_length()), _WINDOW[1])
-        return self._library.ZstdDecompressor(options={self._library.DecompressionParameter.window_log_max: log})
+        return self._library.ZstdDecompressor(
+            options={self._library.DecompressionParameter.window_log_max: log}
+        )
 
     def _small(self, view: memoryview, size: int) -> tuple[int, Buffer] | None:
         out = np.empty(size, np.uint8)
@@ -124,7 +142,9 @@ def unpack(data: Buffer, out: Array) -> None:
         direct(data, out)
         return
     zstd = library()
-    frame = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: _UNIT_WINDOW})
+    frame = zstd.ZstdDecompressor(
+        options={zstd.DecompressionParameter.window_log_max: _UNIT_WINDOW}
+    )
     try:
         found: bytes = frame.decompress(data, len(out) + 1)
     except zstd.ZstdError as cause:
@@ -140,9 +160,11 @@ def _other_size(size: int) -> DecodeError:
 
 @functools.cache
 def _direct() -> Callable[[Buffer, Array], None] | None:
-    """zstd's own function that unpacks a frame into given memory, with a context that is used again. Python's module has no such thing: it
-    makes a context for each frame and copies the data three times, which for a byte plane takes as long as half of the unpacking. The
-    extension under it has the function, though, and exports it on most systems; it is part of zstd's stable interface."""
+    """zstd's own function that unpacks a frame into given memory, with a context that is used
+    again. Python's module has no such thing: it makes a context for each frame and copies the data
+    three times, which for a byte plane takes as long as half of the unpacking. The extension under
+    it has the function, though, and exports it on most systems; it is part of zstd's stable
+    interface."""
     import ctypes
     import importlib
 
@@ -150,7 +172,8 @@ def _direct() -> Callable[[Buffer, Array], None] | None:
     try:
         functions = ctypes.CDLL(importlib.import_module(name).__file__)
         run, create, free, name_of = (
-            getattr(functions, f"ZSTD_{word}") for word in ("decompressDCtx", "createDCtx", "freeDCtx", "getErrorName")
+            getattr(functions, f"ZSTD_{word}")
+            for word in ("decompressDCtx", "createDCtx", "freeDCtx", "getErrorName")
         )
     except (ImportError, AttributeError, OSError, TypeError):
         return None
@@ -189,10 +212,12 @@ def packer(level: int | None) -> Callable[[Buffer], bytes]:
 
 
 def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
-    """Ways to pack a byte plane that has a checksum elsewhere: at a level, and by the frequencies of bytes alone.
+    """Ways to pack a byte plane that has a checksum elsewhere: at a level, and by the frequencies
+    of bytes alone.
 
-    The exponents of random floats (a model's weights) repeat all the time and mean nothing by it: whoever looks for matches finds them,
-    takes three times as long, and ends with 15 % more bytes than whoever does not.
+    The exponents of random floats (a model's weights) repeat all the time and mean nothing by it:
+    whoever looks for matches finds them, takes three times as long, and ends with 15 % more bytes
+    than whoever does not.
     """
     zstd = library()
     parameter = zstd.CompressionParameter
@@ -200,12 +225,19 @@ def part_packers(level: int | None) -> list[Callable[[Buffer], bytes]]:
     return [_packer(level, checksum=False), _packer(1, checksum=False, more=few)]
 
 
-def _packer(level: int | None, checksum: bool, more: dict[Any, Any] | None = None) -> Callable[[Buffer], bytes]:
+def _packer(
+    level: int | None, checksum: bool, more: dict[Any, Any] | None = None
+) -> Callable[[Buffer], bytes]:
     if level is not None and not LEVELS[0] <= level <= LEVELS[1]:
-        raise ValueError(f"level {level}: zstd has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)")
+        raise ValueError(
+            f"level {level}: zstd has levels {LEVELS[0]} (quickest) to {LEVELS[1]} (smallest)"
+        )
     zstd = library()
     parameter = zstd.CompressionParameter
-    options = {parameter.compression_level: LEVEL if level is None else level, parameter.checksum_flag: int(checksum)} | (more or {})
+    options = {
+        parameter.compression_level: LEVEL if level is None else level,
+        parameter.checksum_flag: int(checksum),
+    } | (more or {})
     own = threading.local()  # a compressor has tables of a megabyte, so each thread keeps its own
 
     def pack(data: Buffer) -> bytes:

@@ -1,7 +1,9 @@
-"""Quantization of whole values: every tensor of floats in a nested value, also as the values of sparse and ragged tensors.
+"""Quantization of whole values: every tensor of floats in a nested value, also as the values of
+sparse and ragged tensors.
 
-What is not floats stays as it is, so that token ids may stand beside embeddings. An axis is one of dense tensors of two dimensions or more;
-vectors, and the values of sparse and ragged tensors, have one scale, since a scale for each number would only make them larger.
+What is not floats stays as it is, so that token ids may stand beside embeddings. An axis is one of
+dense tensors of two dimensions or more; vectors, and the values of sparse and ragged tensors, have
+one scale, since a scale for each number would only make them larger.
 """
 
 from __future__ import annotations
@@ -19,11 +21,16 @@ from ...core.tensors import Bundle, Ragged, Sparse, Strings, trusted
 from . import FLOATS, SCHEMES, Nonfinite, dequantize, quantize
 
 Schemes = str | Mapping[str, str]
-"""One scheme for all tensors of floats, or scheme by name: the keys and positions on the way to a tensor, joined by "/"."""
+"""One scheme for all tensors of floats, or scheme by name: the keys and positions on the way to a
+tensor, joined by "/".
+"""
 
 
-def quantized(value: Any, schemes: Schemes, axis: int | None = None, nonfinite: Nonfinite = "raise") -> Any:
-    """The value with its floats quantized. A value in which there is nothing to quantize is an error: nobody asks for nothing.
+def quantized(
+    value: Any, schemes: Schemes, axis: int | None = None, nonfinite: Nonfinite = "raise"
+) -> Any:
+    """The value with its floats quantized. A value in which there is nothing to quantize is an
+    error: nobody asks for nothing.
 
     >>> import numpy as np
     >>> quantized({"w": np.float32([0, 1]), "ids": np.arange(2)}, "int8")
@@ -31,10 +38,17 @@ def quantized(value: Any, schemes: Schemes, axis: int | None = None, nonfinite: 
     """
     work = _Quantize(schemes, axis, nonfinite)
     found = work.walk(value, "")
-    if isinstance(schemes, Mapping) and (missing := [name for name in schemes if name not in work.done]):
-        raise EncodeError(f"quantize= names {missing[0]!r}, and no tensor of floats is called so{choices(missing[0], work.names)}")
+    if isinstance(schemes, Mapping) and (
+        missing := [name for name in schemes if name not in work.done]
+    ):
+        raise EncodeError(
+            f"quantize= names {missing[0]!r}, and no tensor of floats is called"
+            f" so{choices(missing[0], work.names)}"
+        )
     if not work.done:
-        raise EncodeError(f"there is nothing to quantize: no tensor of {', '.join(FLOATS)}; leave quantize= out")
+        raise EncodeError(
+            f"there is nothing to quantize: no tensor of {', '.join(FLOATS)}; leave quantize= out"
+        )
     return found
 
 
@@ -44,14 +58,20 @@ class _Quantize:
         self.done: set[str] = set()
         self.names: list[str] = []
         self.tied: dict[Any, tuple[Quantized, Any]] = {}
-        """What was made of a tensor of torch's that stands in several places, and the tensor, which must live as long as its identity."""
+        """What was made of a tensor of torch's that stands in several places, and the tensor, which
+        must live as long as its identity.
+        """
 
     def walk(self, value: Any, way: str) -> Any:
         start = f"{way}/" if way else ""
         if isinstance(value, Quantized):
             return value
         if isinstance(value, Bundle):
-            return Bundle({name: self.walk(item, f"{start}{name}") for name, item in value.items()}, value.metadata, value.tensor_metadata)
+            return Bundle(
+                {name: self.walk(item, f"{start}{name}") for name, item in value.items()},
+                value.metadata,
+                value.tensor_metadata,
+            )
         if isinstance(value, dict) and frameworks.is_python(value):
             return {key: self.walk(item, f"{start}{key}") for key, item in value.items()}
         if type(value) is list or type(value) is tuple:
@@ -62,7 +82,9 @@ class _Quantize:
         if identity is not None and identity in self.tied:
             return self.tied[identity][0]
         leaf = frameworks.leaf(value)
-        found = self.tensor(leaf, way or "tensor", self.axis if getattr(leaf, "ndim", 0) > 1 else None)
+        found = self.tensor(
+            leaf, way or "tensor", self.axis if getattr(leaf, "ndim", 0) > 1 else None
+        )
         if isinstance(found, list):
             return self.walk(found, way)
         if identity is not None and isinstance(found, Quantized):
@@ -71,7 +93,9 @@ class _Quantize:
 
     def tensor(self, value: Any, name: str, axis: int | None = None) -> Any:
         if isinstance(value, Sparse):
-            return trusted(Sparse, value.indices, self.tensor(value.values, name), value.dense_shape)
+            return trusted(
+                Sparse, value.indices, self.tensor(value.values, name), value.dense_shape
+            )
         if isinstance(value, Ragged):
             return trusted(Ragged, self.tensor(value.values, name), value.row_splits, value.uniform)
         if isinstance(value, (Strings, list)) or dtypes.of(value.dtype).name not in FLOATS:
@@ -81,7 +105,11 @@ class _Quantize:
         if scheme is None:
             return value
         self.done.add(name)
-        if scheme in SCHEMES and not SCHEMES[scheme].affine and dtypes.named(scheme).numpy == value.dtype:
+        if (
+            scheme in SCHEMES
+            and not SCHEMES[scheme].affine
+            and dtypes.named(scheme).numpy == value.dtype
+        ):
             return value  # nothing is lost by what it is already
         try:
             return quantize(value, scheme, axis, self.nonfinite)
@@ -106,7 +134,8 @@ def expanded(value: Any) -> int:
 
 
 def dequantized(value: Any, writable: bool = True, budget: Budget | None = None) -> Any:
-    """The value with its floats back in their own dtype; the value itself if nothing in it is quantized.
+    """The value with its floats back in their own dtype; the value itself if nothing in it is
+    quantized.
 
     A reader gives its `budget`, which the floats are drawn on.
 
@@ -134,9 +163,17 @@ def _restore(value: Any, writable: bool, done: dict[int, Any]) -> Any:
     if kind is dict:
         return {key: _restore(item, writable, done) for key, item in value.items()}
     if kind is Bundle:
-        return Bundle({name: _restore(item, writable, done) for name, item in value.items()}, value.metadata, value.tensor_metadata)
+        return Bundle(
+            {name: _restore(item, writable, done) for name, item in value.items()},
+            value.metadata,
+            value.tensor_metadata,
+        )
     if kind is Sparse:
-        return trusted(Sparse, value.indices, _restore(value.values, writable, done), value.dense_shape)
+        return trusted(
+            Sparse, value.indices, _restore(value.values, writable, done), value.dense_shape
+        )
     if kind is Ragged:
-        return trusted(Ragged, _restore(value.values, writable, done), value.row_splits, value.uniform)
+        return trusted(
+            Ragged, _restore(value.values, writable, done), value.row_splits, value.uniform
+        )
     return value

@@ -20,8 +20,8 @@ class _Bad(Exception):
 class _Flatbuffer:
     """The bytes, and what may still be taken out of them.
 
-    Offsets may point anywhere, so that a few bytes can be a tree without end. In what writers make, each table takes 8 bytes at least, and
-    no text stands in many places: past that it is an attack.
+    Offsets may point anywhere, so that a few bytes can be a tree without end. In what writers make,
+    each table takes 8 bytes at least, and no text stands in many places: past that it is an attack.
     """
 
     __slots__ = ("data", "tables", "text")
@@ -84,7 +84,10 @@ class _Table:
         if count > self.buffer.tables:
             raise _Bad(SHARED, at)
         self.buffer.tables -= count
-        return [_Table(self.buffer, place + self.buffer.read("<I", place)) for place in range(at, at + 4 * count, 4)]
+        return [
+            _Table(self.buffer, place + self.buffer.read("<I", place))
+            for place in range(at, at + 4 * count, 4)
+        ]
 
     def text(self, slot: int) -> str:
         count, at = self.vector(slot, 1)
@@ -114,7 +117,14 @@ def ipc_message(data: Any) -> tuple[int, int, int, int, int, Any]:
         if header is None or kind not in (1, 2, 3):
             raise _Bad(WRONG_MESSAGE, root.at)
         body = root.number(3, "<q")
-        return 0, 0, root.number(0, "<h"), kind, body, _schema(header) if kind == 1 else _HEADERS[kind](header, body)
+        return (
+            0,
+            0,
+            root.number(0, "<h"),
+            kind,
+            body,
+            _schema(header) if kind == 1 else _HEADERS[kind](header, body),
+        )
     except _Bad as bad:
         return bad.status, bad.at, 0, 0, 0, None
 
@@ -126,7 +136,10 @@ def ipc_footer(data: Any) -> tuple[int, int, int, Any, Any, Any]:
         if schema is None:
             raise _Bad(WRONG_MESSAGE, root.at)
         found = _schema(schema)
-        dictionaries, batches = (np.ascontiguousarray(root.structs(slot, "<i8,<i4,<i4,<i8")[:, [0, 1, 3]]) for slot in (2, 3))
+        dictionaries, batches = (
+            np.ascontiguousarray(root.structs(slot, "<i8,<i4,<i4,<i8")[:, [0, 1, 3]])
+            for slot in (2, 3)
+        )
         return 0, 0, root.number(0, "<h"), found, dictionaries, batches
     except _Bad as bad:
         return bad.status, bad.at, 0, None, None, None
@@ -153,7 +166,10 @@ def _field(table: _Table, out: list[Any], depth: int) -> None:
     coded = None
     if code is not None:
         index = code.table(1)
-        coded = code.number(0, "<q"), *((index.number(0, "<i"), index.number(1, "<B")) if index is not None else (32, 1))
+        coded = (
+            code.number(0, "<q"),
+            *((index.number(0, "<i"), index.number(1, "<B")) if index is not None else (32, 1)),
+        )
     name, pairs, children = table.text(0), table.pairs(6), table.tables(5)
     out.append((name, kind, width, signed, len(children), coded, pairs))
     for child in children:
@@ -173,9 +189,18 @@ def _batch(table: _Table, body: int) -> tuple[int, Any, Any, int, list[int]]:
         codec = packed.number(0, "<b")
         if codec not in (0, 1) or packed.number(1, "<b"):
             raise _Bad(WRONG_MESSAGE, packed.at)
-    length, nodes, buffers = table.number(0, "<q"), table.structs(1, "<i8,<i8"), table.structs(2, "<i8,<i8")
+    length, nodes, buffers = (
+        table.number(0, "<q"),
+        table.structs(1, "<i8,<i8"),
+        table.structs(2, "<i8,<i8"),
+    )
     counts: list[int] = table.structs(4, "<i8,").reshape(-1).tolist()
-    if min(length, body, *counts) < 0 or (nodes[:, 1] > nodes[:, 0]).any() or (nodes < 0).any() or not _in_order(buffers, body):
+    if (
+        min(length, body, *counts) < 0
+        or (nodes[:, 1] > nodes[:, 0]).any()
+        or (nodes < 0).any()
+        or not _in_order(buffers, body)
+    ):
         raise _Bad(BAD_LAYOUT, table.at)
     return length, nodes, buffers, codec, counts
 

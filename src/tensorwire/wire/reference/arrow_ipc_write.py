@@ -7,7 +7,9 @@ from .arrow_ipc import DEPTH, FIXED_BINARY, FIXED_LIST, FLOAT, INT
 
 _VERSION = 4
 _NONE, _OFFSET = (0, 0), (4, 0)
-"""(bytes, value) of a field that a table does not have, and of one that is to be pointed at what follows."""
+"""(bytes, value) of a field that a table does not have, and of one that is to be pointed at what
+follows.
+"""
 
 
 class _Builder:
@@ -24,7 +26,9 @@ class _Builder:
         struct.pack_into("<I", self.out, at, target - at)
 
     def table(self, *slots: tuple[int, int]) -> list[int]:
-        """A table, its vtable right before it (some readers look nowhere else). Fields lie by their size, largest first. Where each is."""
+        """A table, its vtable right before it (some readers look nowhere else). Fields lie by their
+        size, largest first. Where each is.
+        """
         end, count, places = 4, 0, [0] * len(slots)
         for size in (8, 4, 2, 1):
             for i, slot in enumerate(slots):
@@ -41,7 +45,9 @@ class _Builder:
         for i, (size, value) in enumerate(slots):
             if size:
                 places[i] += self.last
-                self.out[places[i] : places[i] + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+                self.out[places[i] : places[i] + size] = (value & (1 << 8 * size) - 1).to_bytes(
+                    size, "little"
+                )
         return places
 
     def text(self, at: int, value: str) -> None:
@@ -77,10 +83,23 @@ class _Builder:
     def field(self, at: int, fields: list[Any], i: int, depth: int) -> int:
         name, kind, width, signed, children, _, pairs = fields[i]
         i += 1
-        places = self.table(_OFFSET, (1, 1), (1, kind), _OFFSET, _NONE, _OFFSET if children else _NONE, _OFFSET if pairs else _NONE)
+        places = self.table(
+            _OFFSET,
+            (1, 1),
+            (1, kind),
+            _OFFSET,
+            _NONE,
+            _OFFSET if children else _NONE,
+            _OFFSET if pairs else _NONE,
+        )
         self.point(at, self.last)
         self.text(places[0], name)
-        about = {INT: [(4, width), (1, signed)], FLOAT: [(2, width)], FIXED_LIST: [(4, width)], FIXED_BINARY: [(4, width)]}
+        about = {
+            INT: [(4, width), (1, signed)],
+            FLOAT: [(2, width)],
+            FIXED_LIST: [(4, width)],
+            FIXED_BINARY: [(4, width)],
+        }
         self.table(*about.get(kind, []))
         self.point(places[3], self.last)
         if children:

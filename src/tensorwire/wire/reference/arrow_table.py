@@ -22,11 +22,23 @@ _SHAPE = re.compile(rf'\{{"shape":{_NUMBERS}(?:,"permutation":{_NUMBERS})?\}}')
 def decode_columns(data: Any, copy: bool) -> Any:
     view = memory.flat(data)
     count = int.from_bytes(view[-10:-6], "little", signed=True)
-    if len(view) < 18 or bytes(view[:6]) != MAGIC or bytes(view[-6:]) != MAGIC or not 0 < count <= len(view) - 18:
+    if (
+        len(view) < 18
+        or bytes(view[:6]) != MAGIC
+        or bytes(view[-6:]) != MAGIC
+        or not 0 < count <= len(view) - 18
+    ):
         return None
     end = len(view) - 10 - count
     status, _, version, schema, dictionaries, batches = ipc_footer(view[end:-10])
-    if status or version not in (3, 4) or schema[0] or len(dictionaries) or len(batches) != 1 or len(schema[1]) > MAX_COLUMNS:
+    if (
+        status
+        or version not in (3, 4)
+        or schema[0]
+        or len(dictionaries)
+        or len(batches) != 1
+        or len(schema[1]) > MAX_COLUMNS
+    ):
         return None
     pairs = dict(schema[2])
     if len(pairs) != len(schema[2]) or len(pairs) > 16 or pairs.get(KEY, LONE) != LONE:
@@ -41,7 +53,13 @@ def decode_columns(data: Any, copy: bool) -> Any:
 
 
 def _batch(view: memoryview, end: int, offset: int, length: int, body: int) -> Any:
-    if offset < 8 or length < 8 or body < 0 or offset + length + body > end or bytes(view[offset : offset + 4]) != MARK:
+    if (
+        offset < 8
+        or length < 8
+        or body < 0
+        or offset + length + body > end
+        or bytes(view[offset : offset + 4]) != MARK
+    ):
         return None
     size = int.from_bytes(view[offset + 4 : offset + 8], "little", signed=True)
     if not 0 < size <= length - 8:
@@ -60,7 +78,12 @@ def _columns(view: memoryview, fields: list[Any], batch: Any, copy: bool) -> dic
         name, leaf, inner = fields[i][0], fields[i], ()
         if leaf[1] == FIXED_LIST:
             shape = _shape(leaf)
-            if shape is None or node == len(nodes) or buffer == len(buffers) or nodes[node] != [rows, 0]:
+            if (
+                shape is None
+                or node == len(nodes)
+                or buffer == len(buffers)
+                or nodes[node] != [rows, 0]
+            ):
                 return None
             leaf, inner, node, buffer, i = fields[i + 1], shape, node + 1, buffer + 1, i + 1
         dtype, count = _dtype(leaf), rows * math.prod(inner)
@@ -68,9 +91,14 @@ def _columns(view: memoryview, fields: list[Any], batch: Any, copy: bool) -> dic
             return None
         if nodes[node][0] < count or (not inner and nodes[node][0] != count and leaf[0] is name):
             return None
-        if 16 * math.prod(dim or 1 for dim in (rows, *inner)) >= 1 << 63 or buffers[buffer + 1][1] < count * dtype.itemsize:
+        if (
+            16 * math.prod(dim or 1 for dim in (rows, *inner)) >= 1 << 63
+            or buffers[buffer + 1][1] < count * dtype.itemsize
+        ):
             return None
-        found[name] = memory.dense(view, body + buffers[buffer + 1][0], dtype, (rows, *inner), copy or None)
+        found[name] = memory.dense(
+            view, body + buffers[buffer + 1][0], dtype, (rows, *inner), copy or None
+        )
         node, buffer, i, columns = node + 1, buffer + 2, i + 1, columns + 1
     return found if (node, buffer, columns) == (len(nodes), len(buffers), len(found)) else None
 
@@ -82,12 +110,20 @@ def _shape(field: Any) -> tuple[int, ...] | None:
     if not pairs:
         return (width,)
     said = dict(pairs)
-    found = _SHAPE.fullmatch(said.get(ABOUT, "")) if len(pairs) == 2 and said.get(NAME) == TENSOR else None
+    found = (
+        _SHAPE.fullmatch(said.get(ABOUT, ""))
+        if len(pairs) == 2 and said.get(NAME) == TENSOR
+        else None
+    )
     if found is None:
         return None
     shape = tuple(map(int, found[1].split(","))) if found[1] else ()
     order = None if found[2] is None else list(map(int, found[2].split(","))) if found[2] else []
-    if len(shape) >= MAX_RANK or math.prod(shape) != width or order not in (None, list(range(len(shape)))):
+    if (
+        len(shape) >= MAX_RANK
+        or math.prod(shape) != width
+        or order not in (None, list(range(len(shape))))
+    ):
         return None
     return shape
 
@@ -98,7 +134,11 @@ def _dtype(field: Any) -> np.dtype[Any] | None:
         return None
     if kind == FLOAT and width in (0, 1, 2):
         return np.dtype(f"f{2 << width}")
-    return np.dtype(f"{'i' if signed else 'u'}{width // 8}") if kind == INT and width in (8, 16, 32, 64) else None
+    return (
+        np.dtype(f"{'i' if signed else 'u'}{width // 8}")
+        if kind == INT and width in (8, 16, 32, 64)
+        else None
+    )
 
 
 def encode_columns(value: Any, each: int) -> bytes | None:
@@ -107,12 +147,26 @@ def encode_columns(value: Any, each: int) -> bytes | None:
     fields: list[Any] = []
     nodes, buffers, body, rows = list[Any](), list[Any](), 0, None
     for name, array in columns.items():
-        if type(array) is not np.ndarray or array.dtype.kind not in "iuf" or not array.dtype.isnative or array.dtype.num > 23:
+        if (
+            type(array) is not np.ndarray
+            or array.dtype.kind not in "iuf"
+            or not array.dtype.isnative
+            or array.dtype.num > 23
+        ):
             return None
-        if not array.flags.c_contiguous or not array.flags.aligned or not 1 <= array.ndim <= MAX_RANK or array.itemsize > 8:
+        if (
+            not array.flags.c_contiguous
+            or not array.flags.aligned
+            or not 1 <= array.ndim <= MAX_RANK
+            or array.itemsize > 8
+        ):
             return None
         inner = array.shape[1:]
-        if not _is_text(name) or (rows is not None and len(array) != rows) or math.prod(inner) > (1 << 31) - 1:
+        if (
+            not _is_text(name)
+            or (rows is not None and len(array) != rows)
+            or math.prod(inner) > (1 << 31) - 1
+        ):
             return None
         rows = len(array)
         if inner:
@@ -122,7 +176,17 @@ def encode_columns(value: Any, each: int) -> bytes | None:
             buffers.append((body, 0))
         floats = array.dtype.kind == "f"
         width = {2: 0, 4: 1, 8: 2}[array.itemsize] if floats else 8 * array.itemsize
-        fields.append(("item" if inner else name, FLOAT if floats else INT, width, int(array.dtype.kind == "i"), 0, None, []))
+        fields.append(
+            (
+                "item" if inner else name,
+                FLOAT if floats else INT,
+                width,
+                int(array.dtype.kind == "i"),
+                0,
+                None,
+                [],
+            )
+        )
         nodes.append((array.size, 0))
         buffers += [(body, 0), (body, array.nbytes)]
         body += array.nbytes + -array.nbytes % ALIGN

@@ -32,13 +32,17 @@ class _Rows:
         return next((row for row in self.all if row.enum == enum and enum), None)
 
     def named(self, safetensors: str) -> Row | None:
-        return next((row for row in self.all if row.safetensors == safetensors and safetensors), None)
+        return next(
+            (row for row in self.all if row.safetensors == safetensors and safetensors), None
+        )
 
 
 rows = _Rows()
 
 
-def register_dtype(dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool) -> None:
+def register_dtype(
+    dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool
+) -> None:
     rows.all.append(Row(dtype, tf_enum, safetensors, writes, checked))
 
 
@@ -55,7 +59,13 @@ def encode_dense(array: Any) -> bytes | None:
     if type(array) is not np.ndarray:
         return None
     row = rows.of(array.dtype)
-    if row is None or not row.enum or not array.flags.c_contiguous or not array.flags.aligned or not array.dtype.isnative:
+    if (
+        row is None
+        or not row.enum
+        or not array.flags.c_contiguous
+        or not array.flags.aligned
+        or not array.dtype.isnative
+    ):
         return None
     head = dense_header(row.enum, array.shape, array.nbytes or -1)
     return None if len(head) + array.nbytes > MAX_MESSAGE else head + array.tobytes()
@@ -69,8 +79,13 @@ def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
         return None
     if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
         return None  # NumPy refuses such a shape, empty or not
-    # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content at the very end.
+    # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content
+    # at the very end.
     head = dense_header(enum, shape, size if has_content else -1)
-    if bytes(view[: len(head)]) != head or len(view) != len(head) + size or math.prod(shape) * row.dtype.itemsize != size:
+    if (
+        bytes(view[: len(head)]) != head
+        or len(view) != len(head) + size
+        or math.prod(shape) * row.dtype.itemsize != size
+    ):
         return None
     return memory.dense(view, at, row.dtype, shape, copy or None)

@@ -1,8 +1,9 @@
-"""tf.train.Example and SequenceExample into columns: how the outputs are filled. What a message means is in example_protobuf and, with
-`compat`, in example_compat.
+"""tf.train.Example and SequenceExample into columns: how the outputs are filled. What a message
+means is in example_protobuf and, with `compat`, in example_compat.
 
-Whether the kinds and numbers of values fit is asked at the end of the record, column by column, of the last Feature of each name; whether
-there is space, after that. With a fault in the bytes `column` and `found` are 0.
+Whether the kinds and numbers of values fit is asked at the end of the record, column by column, of
+the last Feature of each name; whether there is space, after that. With a fault in the bytes
+`column` and `found` are 0.
 """
 
 from __future__ import annotations
@@ -24,34 +25,59 @@ Output = tuple[Array, Array | None, Array | None, Array | None, Array]
 
 class ExampleDecoder:
     def __init__(
-        self, names: list[bytes], kinds: list[int], lengths: list[int], lists: list[bool], sequence: bool, compat: int = 0
+        self,
+        names: list[bytes],
+        kinds: list[int],
+        lengths: list[int],
+        lists: list[bool],
+        sequence: bool,
+        compat: int = 0,
     ) -> None:
         self.columns = [Column(*row) for row in zip(names, kinds, lengths, lists, strict=True)]
-        if any(column.kind == PLACES and (column.list or column.length < 0 or compat) for column in self.columns):
+        if any(
+            column.kind == PLACES and (column.list or column.length < 0 or compat)
+            for column in self.columns
+        ):
             raise ValueError("places are for features of a fixed length")
         if any(
-            column.kind not in (BYTES, FLOAT, INT64, PLACES) or column.length < -1 or (column.list and not sequence)
+            column.kind not in (BYTES, FLOAT, INT64, PLACES)
+            or column.length < -1
+            or (column.list and not sequence)
             for column in self.columns
         ):
             raise ValueError("a kind, length or list that no column has")
-        self.numbers = {(column.list, column.name): number for number, column in enumerate(self.columns)}
+        self.numbers = {
+            (column.list, column.name): number for number, column in enumerate(self.columns)
+        }
         if len(self.numbers) != len(self.columns):
             raise ValueError("two columns of one name")
         self.sequence = sequence
         self.compat = int(compat)
 
     def decode(
-        self, data: Any, starts: Array, sizes: Array, first: int, row: int, outputs: list[Output], checked: bool
+        self,
+        data: Any,
+        starts: Array,
+        sizes: Array,
+        first: int,
+        row: int,
+        outputs: list[Output],
+        checked: bool,
     ) -> tuple[int, int, int, int, int, bool]:
         view, count, done, strange = flat(data), len(starts), 0, False
         rows = len(outputs[0][4]) if outputs else row + count - first
-        writers = [Writer(column, output, rows) for column, output in zip(self.columns, outputs, strict=True)]
+        writers = [
+            Writer(column, output, rows)
+            for column, output in zip(self.columns, outputs, strict=True)
+        ]
         while first + done < count and row + done < rows:
             start, size = int(starts[first + done]), int(sizes[first + done])
             end = start + size
             if start < 0 or size < 0 or end + (0 if checked else 4) > len(view):
                 return status.TRUNCATED, start, done, 0, 0, strange
-            if not checked and _masked(crc32c(view[start:end])) != int.from_bytes(view[end : end + 4], "little"):
+            if not checked and _masked(crc32c(view[start:end])) != int.from_bytes(
+                view[end : end + 4], "little"
+            ):
                 return status.BAD_DATA_CRC, start, done, 0, 0, strange
             try:
                 found = self._read(view, start, end)
@@ -60,9 +86,23 @@ class ExampleDecoder:
             for number, column in enumerate(self.columns):
                 for feature in found.get(number, ()):
                     if feature.kind not in (0, BYTES if column.kind == PLACES else column.kind):
-                        return status.WRONG_KIND, feature.offset, done, number, feature.kind, strange
+                        return (
+                            status.WRONG_KIND,
+                            feature.offset,
+                            done,
+                            number,
+                            feature.kind,
+                            strange,
+                        )
                     if column.length not in (-1, len(feature.values)):
-                        return status.WRONG_LENGTH, feature.offset, done, number, len(feature.values), strange
+                        return (
+                            status.WRONG_LENGTH,
+                            feature.offset,
+                            done,
+                            number,
+                            len(feature.values),
+                            strange,
+                        )
             for number, writer in enumerate(writers):
                 if not writer.fits(row + done, found.get(number)):
                     return status.NO_SPACE, 0, done, number, 0, strange
@@ -74,7 +114,9 @@ class ExampleDecoder:
 
     def _read(self, view: memoryview, at: int, end: int) -> Found:
         if self.compat:
-            return example_compat.read(view, at, end, self.columns, self.numbers, self.sequence, self.compat == 2)
+            return example_compat.read(
+                view, at, end, self.columns, self.numbers, self.sequence, self.compat == 2
+            )
         return example_protobuf.read(view, at, end, self.columns, self.numbers, self.sequence)
 
 
@@ -94,12 +136,16 @@ class Writer:
     def _begin(self, row: int) -> tuple[int, int]:
         """The numbers of the row's first instance and of its first value."""
         instance = row if self.steps is None else int(self.steps[row])
-        return instance, instance * self.column.length if self.splits is None else int(self.splits[instance])
+        return instance, (
+            instance * self.column.length if self.splits is None else int(self.splits[instance])
+        )
 
     def _filled(self, features: list[Feature] | None) -> list[Any]:
         """The values of a row; a missing one of fixed length has zeros."""
         if features is None and self.splits is None and self.steps is None:
-            return [{BYTES: b"", FLOAT: bytes(4), INT64: 0, PLACES: (0, 0)}[self.column.kind]] * self.column.length
+            return [
+                {BYTES: b"", FLOAT: bytes(4), INT64: 0, PLACES: (0, 0)}[self.column.kind]
+            ] * self.column.length
         return [value for feature in features or () for value in feature.values]
 
     def fits(self, row: int, features: list[Feature] | None) -> bool:
@@ -126,16 +172,24 @@ class Writer:
             used = int(self.offsets[first])
             data = b"".join(values)
             self.values[used : used + len(data)] = np.frombuffer(data, np.uint8)
-            self.offsets[first + 1 : last + 1] = used + np.cumsum([len(value) for value in values], dtype=np.int64)
+            self.offsets[first + 1 : last + 1] = used + np.cumsum(
+                [len(value) for value in values], dtype=np.int64
+            )
         elif self.column.kind == FLOAT:
             self.values[first:last] = np.frombuffer(b"".join(values), "<f4")
         elif self.column.kind == PLACES:
             self.values[2 * first : 2 * last] = [number for place in values for number in place]
         else:
             self.values[first:last] = values
-        counts = [len(feature.values) for feature in features or ()] if self.steps is not None else [len(values)]
+        counts = (
+            [len(feature.values) for feature in features or ()]
+            if self.steps is not None
+            else [len(values)]
+        )
         if self.splits is not None:
-            self.splits[instance + 1 : instance + 1 + len(counts)] = first + np.cumsum(counts, dtype=np.int64)
+            self.splits[instance + 1 : instance + 1 + len(counts)] = first + np.cumsum(
+                counts, dtype=np.int64
+            )
         if self.steps is not None:
             self.steps[row + 1] = instance + len(counts)
         self.present[row] = features is not None

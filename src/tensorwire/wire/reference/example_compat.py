@@ -1,38 +1,52 @@
-"""tf.train.Example and SequenceExample as TensorFlow's own parser reads them, where that departs from protobuf (2.21, by experiment).
+"""tf.train.Example and SequenceExample as TensorFlow's own parser reads them, where that departs
+from protobuf (2.21, by experiment).
 
 Everywhere:
 
-- A length is a varint of up to 10 bytes of which the low 32 bits count. One that runs past the enclosing message is cut to its end, and no
-  error. Only keys, values of entries, and strings must fit: their lengths are errors past the end.
-- Tags are compared as single bytes (so `8a 00` is not `0a`), except the two of an Example's map entry, which may be padded.
-- Between the parts of a message, fields of other numbers or wire types are stepped over: varint, fixed64, fixed32, length (cut to the
-  end; of 2**31 and more: nothing at all is stepped over). Groups, and wire types 6 and 7, are errors; field number 0 is none.
-- Anywhere deeper, a field that is not expected is an error: UNKNOWN_FIELD where it stands, TRUNCATED where the message ends instead.
-- A map's entry of an Example has exactly two fields, each a key or a value: either order, and key twice (an unset Feature) or value twice
-  (the key "", the last value) pass too. A map's entry of a SequenceExample is a key, then a value. Nothing may follow.
-- Of a Feature only the first list counts; what follows it is not looked at. Of a list only the first packed run, or all unpacked values if
-  it begins with one; what follows a packed run is not looked at, a packed run behind unpacked values is an error.
+- A length is a varint of up to 10 bytes of which the low 32 bits count. One that runs past the
+  enclosing message is cut to its end, and no error. Only keys, values of entries, and strings must
+  fit: their lengths are errors past the end.
+- Tags are compared as single bytes (so `8a 00` is not `0a`), except the two of an Example's map
+  entry, which may be padded.
+- Between the parts of a message, fields of other numbers or wire types are stepped over: varint,
+  fixed64, fixed32, length (cut to the end; of 2**31 and more: nothing at all is stepped over).
+  Groups, and wire types 6 and 7, are errors; field number 0 is none.
+- Anywhere deeper, a field that is not expected is an error: UNKNOWN_FIELD where it stands,
+  TRUNCATED where the message ends instead.
+- A map's entry of an Example has exactly two fields, each a key or a value: either order, and key
+  twice (an unset Feature) or value twice (the key "", the last value) pass too. A map's entry of a
+  SequenceExample is a key, then a value. Nothing may follow.
+- Of a Feature only the first list counts; what follows it is not looked at. Of a list only the
+  first packed run, or all unpacked values if it begins with one; what follows a packed run is not
+  looked at, a packed run behind unpacked values is an error.
 
 An Example:
 
-- Every Feature of a column's name, overridden or not, must be empty or begin with a list (`0a`, `12`, `1a`).
-- Of a name given twice the last Feature counts. If that one is empty (unset): for dense features, and for all in parse_single_example,
-  the last that is not empty counts; for sparse and ragged ones in parse_example it is missing. Hence two values of `compat`: 1 passes over
-  empty ones, 2 does not.
+- Every Feature of a column's name, overridden or not, must be empty or begin with a list (`0a`,
+  `12`, `1a`).
+- Of a name given twice the last Feature counts. If that one is empty (unset): for dense features,
+  and for all in parse_single_example, the last that is not empty counts; for sparse and ragged ones
+  in parse_example it is missing. Hence two values of `compat`: 1 passes over empty ones, 2 does
+  not.
 - A packed run of floats has size // 4 values, which must be there; a rest is not looked at.
 
 A SequenceExample (`compat` 1 and 2 are the same):
 
 - Of a name given twice the last one counts, empty or not.
-- An empty Feature in the context is not missing: it has no values, so a fixed length other than 0 is WRONG_LENGTH, default or not.
-- A list that says it is longer than 0, but is cut to nothing, is an error if its numbers are floats or integers.
+- An empty Feature in the context is not missing: it has no values, so a fixed length other than 0
+  is WRONG_LENGTH, default or not.
+- A list that says it is longer than 0, but is cut to nothing, is an error if its numbers are floats
+  or integers.
 - A packed run of floats must be a whole number of them.
-- A step of 2 bytes must be a list of the column's kind and of length 0 (whose length may be padded, past the 2 bytes), one of 1 byte is an
-  error, one of 0 bytes has no values. The next step is looked for where the values of the last one ended, not where its length said: a
-  second list in a Feature, or a second run in a list, is read as the next step, and is an error if it does not look like one.
+- A step of 2 bytes must be a list of the column's kind and of length 0 (whose length may be padded,
+  past the 2 bytes), one of 1 byte is an error, one of 0 bytes has no values. The next step is
+  looked for where the values of the last one ended, not where its length said: a second list in a
+  Feature, or a second run in a list, is read as the next step, and is an error if it does not look
+  like one.
 
-The order here: first the structure of the whole message, then column by column, in the order of the columns: the first bytes of its
-Features, its kind, its values. (Kinds and numbers of values are judged after that, as always.)
+The order here: first the structure of the whole message, then column by column, in the order of the
+columns: the first bytes of its Features, its kind, its values. (Kinds and numbers of values are
+judged after that, as always.)
 """
 
 from __future__ import annotations
@@ -50,7 +64,15 @@ KEY, VALUE, FIELD = 0x0A, 0x12, 0x0A
 PACKED, UNPACKED_FLOAT, UNPACKED_INT = 0x0A, 0x0D, 0x08
 
 
-def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers: Numbers, sequence: bool, empty_counts: bool) -> Found:
+def read(
+    view: memoryview,
+    at: int,
+    end: int,
+    columns: Sequence[Column],
+    numbers: Numbers,
+    sequence: bool,
+    empty_counts: bool,
+) -> Found:
     """`empty_counts` is `compat` 2."""
     spans: dict[int, list[Span]] = {}
     while at < end:
@@ -73,14 +95,18 @@ def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers
             found[number] = steps(view, *places[-1], column.kind)
         elif places:
             feature = (
-                context_feature(view, *places[-1], column.kind) if sequence else example_feature(view, places, column.kind, empty_counts)
+                context_feature(view, *places[-1], column.kind)
+                if sequence
+                else example_feature(view, places, column.kind, empty_counts)
             )
             if feature is not None:
                 found[number] = [feature]
     return found
 
 
-def example_feature(view: memoryview, places: list[Span], kind: int, empty_counts: bool) -> Feature | None:
+def example_feature(
+    view: memoryview, places: list[Span], kind: int, empty_counts: bool
+) -> Feature | None:
     for start, stop in places:
         if start < stop:
             kind_of(view, start, stop)
@@ -96,7 +122,9 @@ def context_feature(view: memoryview, at: int, end: int, kind: int) -> Feature:
 
 def feature_of(view: memoryview, at: int, end: int, kind: int, sequence: bool) -> Feature:
     found = kind_of(view, at, end)
-    return Feature(found, list_values(view, at + 1, end, kind, sequence)[0] if found == kind else [], at)
+    return Feature(
+        found, list_values(view, at + 1, end, kind, sequence)[0] if found == kind else [], at
+    )
 
 
 def varint32(view: memoryview, at: int, end: int) -> tuple[int, int]:
@@ -195,7 +223,9 @@ def steps(view: memoryview, at: int, end: int, kind: int) -> list[Feature]:
     return out
 
 
-def list_values(view: memoryview, at: int, end: int, kind: int, sequence: bool) -> tuple[list[Any], int]:
+def list_values(
+    view: memoryview, at: int, end: int, kind: int, sequence: bool
+) -> tuple[list[Any], int]:
     """The values of the list whose length stands here, and the position behind the last of them."""
     begin = at
     at, stop = cut(view, at, end)
@@ -223,7 +253,9 @@ def list_values(view: memoryview, at: int, end: int, kind: int, sequence: bool) 
     return values, at
 
 
-def packed(view: memoryview, begin: int, end: int, kind: int, sequence: bool) -> tuple[list[Any], int]:
+def packed(
+    view: memoryview, begin: int, end: int, kind: int, sequence: bool
+) -> tuple[list[Any], int]:
     size, at = varint32(view, begin + 1, end)
     stop = min(end, at + size)
     if kind == INT64:

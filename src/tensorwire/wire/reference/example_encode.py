@@ -1,4 +1,6 @@
-"""Columns into tf.train.Example and SequenceExample. A column that contradicts itself raises `Fault`, and the loop over rows ends there."""
+"""Columns into tf.train.Example and SequenceExample. A column that contradicts itself raises
+`Fault`, and the loop over rows ends there.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ class Input(NamedTuple):
 
 
 def example_encode(
-    columns: list[Any], sequence: bool, first: int, step: int, count: int, framed: bool, out: Array, ends: Array | None
+    columns: list[Any],
+    sequence: bool,
+    first: int,
+    step: int,
+    count: int,
+    framed: bool,
+    out: Array,
+    ends: Array | None,
 ) -> tuple[int, int, int, int]:
     inputs = [checked(Input(*column), sequence) for column in columns]
     if ends is not None and len(ends) < count:
@@ -115,7 +124,11 @@ def feature(column: Input, instance: int) -> bytes:
     if column.kind == BYTES:
         return block(BYTES, b"".join(block(1, string) for string in strings(column, start, stop)))
     values = column.values[start:stop]
-    packed = values.tobytes() if column.kind == FLOAT else b"".join(to_varint(value & 0xFFFFFFFFFFFFFFFF) for value in values.tolist())
+    packed = (
+        values.tobytes()
+        if column.kind == FLOAT
+        else b"".join(to_varint(value & 0xFFFFFFFFFFFFFFFF) for value in values.tolist())
+    )
     return block(column.kind, block(1, packed) if start < stop else b"")
 
 

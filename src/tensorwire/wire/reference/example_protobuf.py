@@ -1,7 +1,8 @@
 """tf.train.Example and SequenceExample by protobuf's rules.
 
-Bytes are read in their order, and the first fault met is reported. Of a map's entry the fields come first, then the inside of its value if
-the name is a column's: a key may stand behind its value. Of a Feature only the lists of the column's kind are looked into.
+Bytes are read in their order, and the first fault met is reported. Of a map's entry the fields come
+first, then the inside of its value if the name is a column's: a key may stand behind its value. Of
+a Feature only the lists of the column's kind are looked into.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Feature(NamedTuple):
 
 
 Found = dict[int, list[Feature]]
-"""What a record has of each column (by its number): one Feature, or the steps of a list. A column that it lacks is missing here."""
+"""What a record has of each column (by its number): one Feature, or the steps of a list. A column
+that it lacks is missing here.
+"""
 STRANGE = -1
 """Instead of a number: the record has something that no column takes."""
 
@@ -43,7 +46,9 @@ Numbers = dict[tuple[bool, bytes], int]
 """The number of a column, by whether it is a feature list, and its name."""
 
 
-def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers: Numbers, sequence: bool) -> Found:
+def read(
+    view: memoryview, at: int, end: int, columns: Sequence[Column], numbers: Numbers, sequence: bool
+) -> Found:
     found: Found = {}
     parts = {1: False, 2: True} if sequence else {1: False}
     for field, start, stop in fields(view, at, end, every=True):
@@ -68,11 +73,17 @@ def read(view: memoryview, at: int, end: int, columns: Sequence[Column], numbers
     return found
 
 
-def read_value(view: memoryview, spans: list[tuple[int, int]], column: Column, number: int, found: Found) -> None:
+def read_value(
+    view: memoryview, spans: list[tuple[int, int]], column: Column, number: int, found: Found
+) -> None:
     """Of a name that is given twice the last one counts, and wholly."""
     found.pop(number, None)
     if column.list:
-        found[number] = [read_feature(view, [step[1:]], column.kind) for span in spans for step in messages(view, *span, 1)]
+        found[number] = [
+            read_feature(view, [step[1:]], column.kind)
+            for span in spans
+            for step in messages(view, *span, 1)
+        ]
     else:
         feature = read_feature(view, spans, column.kind)
         if feature.kind:
@@ -106,7 +117,9 @@ def messages(view: memoryview, at: int, end: int, number: int) -> Iterator[tuple
 
 
 def read_feature(view: memoryview, spans: list[tuple[int, int]], kind: int) -> Feature:
-    """A Feature that may stand in several places, which are merged. Of a oneof the last list counts, and adds to others of its kind."""
+    """A Feature that may stand in several places, which are merged. Of a oneof the last list
+    counts, and adds to others of its kind.
+    """
     seen, offset = 0, 0
     values: list[Any] = []
     for start, stop in spans:
@@ -163,7 +176,12 @@ def ints(view: memoryview, at: int, end: int) -> Iterator[int]:
             at = skip(view, at, end, field, wire)
 
 
-LISTS: dict[int, Callable[[memoryview, int, int], Iterator[Any]]] = {BYTES: strings, FLOAT: floats, INT64: ints, PLACES: places}
+LISTS: dict[int, Callable[[memoryview, int, int], Iterator[Any]]] = {
+    BYTES: strings,
+    FLOAT: floats,
+    INT64: ints,
+    PLACES: places,
+}
 
 
 def signed(value: int) -> int:

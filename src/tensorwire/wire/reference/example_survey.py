@@ -1,4 +1,6 @@
-"""Which features Examples have. A message is gathered first and counted when whole: a name that stands twice counts once, as the last."""
+"""Which features Examples have. A message is gathered first and counted when whole: a name that
+stands twice counts once, as the last.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,11 @@ class ExampleSurvey:
                 if names > self.most_names:
                     raise Fault(status.TOO_MANY, entry)
                 if number == 2:
-                    found[key] = [instance(view, [step[1:]]) for value in values for step in messages(view, *value, 1)]
+                    found[key] = [
+                        instance(view, [step[1:]])
+                        for value in values
+                        for step in messages(view, *value, 1)
+                    ]
                 else:
                     found[key] = [instance(view, values)]
         for key, instances in found.items():
@@ -106,13 +112,25 @@ class ExampleSurvey:
 
         rows = []
         for (is_list, name), s in sorted(self.features.items()):
-            counted = (s.records, tuple(s.kinds), *bound(s.counts), s.values, s.numbers, s.floats, s.nans, bound(s.sizes), bound(s.steps))
+            counted = (
+                s.records,
+                tuple(s.kinds),
+                *bound(s.counts),
+                s.values,
+                s.numbers,
+                s.floats,
+                s.nans,
+                bound(s.sizes),
+                bound(s.steps),
+            )
             rows.append((name, is_list, *counted))
         return self.records, self.with_lists, rows
 
 
 def instance(view: memoryview, spans: list[tuple[int, int]]) -> Instance:
-    """A Feature that may stand in several places, which are merged. Of a oneof the last list counts, and adds to others of its kind."""
+    """A Feature that may stand in several places, which are merged. Of a oneof the last list
+    counts, and adds to others of its kind.
+    """
     seen = Instance()
     for span in spans:
         for kind, at, end in fields(view, *span):

@@ -1,4 +1,6 @@
-"""What each kind of number is made of, and the exact arithmetic between bits and decimals; the kernels are in json_write and json_read."""
+"""What each kind of number is made of, and the exact arithmetic between bits and decimals; the
+kernels are in json_write and json_read.
+"""
 
 from __future__ import annotations
 
@@ -60,26 +62,40 @@ def binary(form: Form, size: int) -> tuple[int, int]:
     exponent, fraction = size >> form.mantissa, size & ((1 << form.mantissa) - 1)
     if not form.sign:
         return 1, exponent - form.bias
-    return (fraction | 1 << form.mantissa if exponent else fraction), max(exponent, 1) - form.bias - form.mantissa
+    return (fraction | 1 << form.mantissa if exponent else fraction), max(
+        exponent, 1
+    ) - form.bias - form.mantissa
 
 
 def shortest(form: Form, size: int) -> tuple[str, int]:
-    """(digits, point): the fewest digits that are read back as these bits, and of those the nearest; 0.digits * 10**point.
+    """(digits, point): the fewest digits that are read back as these bits, and of those the
+    nearest; 0.digits * 10**point.
 
     >>> shortest(FORMS[1], 0x3DCCCCCD), shortest(FORMS[0], 0x3FB999999999999A)  # the float32 and the float64 nearest to 0.1
     (('1', 0), ('1', 0))
     """
     c, q = binary(form, size)
-    # The neighbour below a power of two is at half the distance. Whatever is nearer than half way is read back, and half way if c is even.
+    # The neighbour below a power of two is at half the distance. Whatever is nearer than half way
+    # is read back, and half way if c is even.
     power = not form.sign or (size & ((1 << form.mantissa) - 1) == 0 and size >> form.mantissa > 1)
     low, value, high = 4 * c - (1 if power else 2), 4 * c, 4 * c + 2  # times 2**(q - 2)
     k = len(str(high << max(q - 2, 0)))  # no multiple of 10**k is in reach
     while not _multiples(low, value, high, q, k, c & 1 == 1):
         k -= 1
-    # With one digit more it may be nearer without being longer: 9e-41 rather than 1e-40. Two that are equally near: the even one.
-    found = [10 * m for m in _multiples(low, value, high, q, k, c & 1 == 1)] + _multiples(low, value, high, q, k - 1, c & 1 == 1)
+    # With one digit more it may be nearer without being longer: 9e-41 rather than 1e-40. Two that
+    # are equally near: the even one.
+    found = [10 * m for m in _multiples(low, value, high, q, k, c & 1 == 1)] + _multiples(
+        low, value, high, q, k - 1, c & 1 == 1
+    )
     up, down = _scale(q, k - 1)
-    m = min(found, key=lambda m: (len(str(m).rstrip("0")), abs(m * down - value * up), int(str(m).rstrip("0")) & 1))
+    m = min(
+        found,
+        key=lambda m: (
+            len(str(m).rstrip("0")),
+            abs(m * down - value * up),
+            int(str(m).rstrip("0")) & 1,
+        ),
+    )
     return str(m).rstrip("0"), len(str(m)) + k - 1
 
 
@@ -92,7 +108,11 @@ def _multiples(low: int, value: int, high: int, q: int, k: int, open_: bool) -> 
     """The multiples of 10**k next to a value that lie between the bounds."""
     up, down = _scale(q, k)
     below = value * up // down
-    return [m for m in (below, below + 1) if m and (low * up < m * down < high * up if open_ else low * up <= m * down <= high * up)]
+    return [
+        m
+        for m in (below, below + 1)
+        if m and (low * up < m * down < high * up if open_ else low * up <= m * down <= high * up)
+    ]
 
 
 @cache
@@ -103,7 +123,8 @@ def _values(kind: int) -> list[float]:
 
 
 def small(kind: int, value: float) -> int | None:
-    """The bits of the number nearest to a finite float64, ties to even; None if it is past the largest, or there is no such sign.
+    """The bits of the number nearest to a finite float64, ties to even; None if it is past the
+    largest, or there is no such sign.
 
     >>> hex(small(2, -0.1)), small(2, 65520.0)
     ('0xae66', None)

@@ -42,12 +42,27 @@ def json_read_numbers(
     rank = reader.deepest if reader.leaf is None else reader.leaf
     if not ragged:
         return 0, 0, end, tuple(reader.lengths[:rank]), values, []
-    return 0, 0, end, tuple(reader.lengths[: min(rank, 1)]), values, [np.array(reader.splits[i], np.int64) for i in range(1, rank)]
+    return (
+        0,
+        0,
+        end,
+        tuple(reader.lengths[: min(rank, 1)]),
+        values,
+        [np.array(reader.splits[i], np.int64) for i in range(1, rank)],
+    )
 
 
 class _Reader:
-    def __init__(self, data: bytes, kind: int, shape: tuple[int, ...] | None, ragged: bool, most: int) -> None:
-        self.data, self.kind, self.fixed, self.ragged, self.most = data, kind, shape is not None, ragged, most
+    def __init__(
+        self, data: bytes, kind: int, shape: tuple[int, ...] | None, ragged: bool, most: int
+    ) -> None:
+        self.data, self.kind, self.fixed, self.ragged, self.most = (
+            data,
+            kind,
+            shape is not None,
+            ragged,
+            most,
+        )
         self.leaf = None if shape is None else len(shape)
         """How deep the numbers are."""
         self.lengths: list[Any] = [*(shape or ()), *(None,) * RANK][:RANK]
@@ -57,7 +72,9 @@ class _Reader:
 
     def check_shape(self, at: int, shape: tuple[int, ...]) -> None:
         if len(shape) > RANK or 0 in shape:
-            raise ValueError("an array of nothing has no numbers to read, and NumPy has no more than 64 dims")
+            raise ValueError(
+                "an array of nothing has no numbers to read, and NumPy has no more than 64 dims"
+            )
         count = int(np.prod(np.array(shape, object), initial=1))
         if count > (len(self.data) - at) // 2 + 1:
             raise Fault(status.WRONG_SHAPE, at)
@@ -73,7 +90,9 @@ class _Reader:
 
     def read(self, at: int) -> int:
         """All of it; where it ends."""
-        uneven, other_depth = (status.WRONG_SHAPE,) * 2 if self.fixed else (status.RAGGED, status.MIXED_DEPTH)
+        uneven, other_depth = (
+            (status.WRONG_SHAPE,) * 2 if self.fixed else (status.RAGGED, status.MIXED_DEPTH)
+        )
         counts: list[int] = []  # of the lists that are open
         while True:
             at = self.space(at)
@@ -97,7 +116,13 @@ class _Reader:
                     self.leaf = len(counts)
                 if len(counts) != self.leaf:
                     raise Fault(other_depth, at)
-                at, count = self.row(at, self.lengths[len(counts) - 1] if counts else 1, bool(counts), uneven, other_depth)
+                at, count = self.row(
+                    at,
+                    self.lengths[len(counts) - 1] if counts else 1,
+                    bool(counts),
+                    uneven,
+                    other_depth,
+                )
                 if not counts:
                     return at
                 counts[-1] = count
@@ -112,7 +137,9 @@ class _Reader:
                 raise Fault(status.BAD_JSON, at)
             at += 1
 
-    def row(self, at: int, most: int | None, listed: bool, uneven: int, other_depth: int) -> tuple[int, int]:
+    def row(
+        self, at: int, most: int | None, listed: bool, uneven: int, other_depth: int
+    ) -> tuple[int, int]:
         """Numbers side by side: (where they end, how many)"""
         count = 0
         while True:
@@ -123,7 +150,14 @@ class _Reader:
             try:
                 value, at = element(self.data, at, self.kind)
             except Fault as fault:
-                raise Fault(other_depth if self.data[fault.offset : fault.offset + 1] == b"[" else fault.status, fault.offset) from None
+                raise Fault(
+                    (
+                        other_depth
+                        if self.data[fault.offset : fault.offset + 1] == b"["
+                        else fault.status
+                    ),
+                    fault.offset,
+                ) from None
             self.values.append(value)
             count += 1
             if not listed:
@@ -175,7 +209,9 @@ def _check_end(data: bytes, at: int, found: re.Match[bytes]) -> None:
         raise Fault(status.BAD_NUMBER, at)
     more = _CUT.match(data, end)
     if more and not (found[1] is not None and more[0] == b"."):
-        raise Fault(*((status.TRUNCATED, len(data)) if more.end() == len(data) else (status.BAD_NUMBER, at)))
+        raise Fault(
+            *((status.TRUNCATED, len(data)) if more.end() == len(data) else (status.BAD_NUMBER, at))
+        )
 
 
 def _bool(data: bytes, at: int) -> tuple[bytes, int]:
@@ -217,7 +253,11 @@ def _integer(name: str, data: bytes, at: int) -> tuple[int, int]:
 def _float(kind: int, text: str, at: int) -> int:
     value, bits = float(text), None
     if KINDS[kind] == "float64":
-        bits = int.from_bytes(struct.pack("<d", value), "little") if abs(value) != float("inf") else None
+        bits = (
+            int.from_bytes(struct.pack("<d", value), "little")
+            if abs(value) != float("inf")
+            else None
+        )
     elif KINDS[kind] == "float32":
         bits = _float32(text, value)
     elif abs(value) != float("inf"):
@@ -228,14 +268,23 @@ def _float(kind: int, text: str, at: int) -> int:
 
 
 def _float32(text: str, value: float) -> int | None:
-    """Rounded once: where the float64 is half way between two float32, it may have been rounded there itself, and the digits decide."""
+    """Rounded once: where the float64 is half way between two float32, it may have been rounded
+    there itself, and the digits decide.
+    """
     with np.errstate(over="ignore"):
         near = np.float32(value)
         other = np.nextafter(near, np.float32(np.inf if value > float(near) else -np.inf))
     limit = 2.0**128  # what would come after the largest
-    a, b = (float(np.copysign(limit, value)) if np.isinf(one) else float(one) for one in (near, other))
+    a, b = (
+        float(np.copysign(limit, value)) if np.isinf(one) else float(one) for one in (near, other)
+    )
     if value != a and value == (a + b) / 2:
         exact = Fraction(Decimal(text))
         if exact != Fraction(value):
-            near = min((near, other), key=lambda one: abs(Fraction(limit if np.isinf(one) else float(abs(one))) - abs(exact)))
+            near = min(
+                (near, other),
+                key=lambda one: abs(
+                    Fraction(limit if np.isinf(one) else float(abs(one))) - abs(exact)
+                ),
+            )
     return None if np.isinf(near) else int(near.view(np.uint32))

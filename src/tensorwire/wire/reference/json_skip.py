@@ -10,7 +10,9 @@ _STEP = re.compile(rb'[\[\]{}"]')
 _STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 
-def json_skip(text: Any, at: int, most_depth: int, past_dollars: bool) -> tuple[int, int, int, bool]:
+def json_skip(
+    text: Any, at: int, most_depth: int, past_dollars: bool
+) -> tuple[int, int, int, bool]:
     data, depth, deepest = bytes(flat(text)), 0, 0
     if at > len(data):
         raise ValueError("at is past the end")
@@ -24,7 +26,11 @@ def json_skip(text: Any, at: int, most_depth: int, past_dollars: bool) -> tuple[
         elif data[at] in b"]}":
             depth -= 1
             if depth <= 0:
-                return (0, at + 1, deepest, False) if depth == 0 else (status.BAD_JSON, at, deepest, False)
+                return (
+                    (0, at + 1, deepest, False)
+                    if depth == 0
+                    else (status.BAD_JSON, at, deepest, False)
+                )
         else:
             if not past_dollars and data[at + 1 : at + 2] == b"$":
                 return 0, at, deepest, True
@@ -33,4 +39,8 @@ def json_skip(text: Any, at: int, most_depth: int, past_dollars: bool) -> tuple[
                 return status.TRUNCATED, len(data), deepest, False
             at = closed.end() - 1
         at += 1
-    return (status.TRUNCATED, len(data), deepest, False) if depth or at == len(data) else (status.BAD_JSON, at, deepest, False)
+    return (
+        (status.TRUNCATED, len(data), deepest, False)
+        if depth or at == len(data)
+        else (status.BAD_JSON, at, deepest, False)
+    )

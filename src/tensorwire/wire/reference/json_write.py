@@ -10,7 +10,14 @@ from .json_numbers import FORMS, KINDS, WIDTHS, shortest
 
 
 def json_write_numbers(
-    before: bytes, values: Any, kind: int, levels: tuple[int | Array, ...], bare: bool, indent: int, margin: int, after: bytes
+    before: bytes,
+    values: Any,
+    kind: int,
+    levels: tuple[int | Array, ...],
+    bare: bool,
+    indent: int,
+    margin: int,
+    after: bytes,
 ) -> bytes:
     if not 0 <= kind < len(KINDS):
         raise ValueError("no such kind of numbers")
@@ -20,7 +27,9 @@ def json_write_numbers(
     items = [text(kind, bits, bare) for bits in np.frombuffer(data, f"u{width}").tolist()]
     inmost = True
     for depth, bounds in reversed(list(enumerate(_bounds(levels, len(items))))):
-        items = [_list(items[a:b], inmost, indent, margin + depth * max(indent, 0)) for a, b in bounds]
+        items = [
+            _list(items[a:b], inmost, indent, margin + depth * max(indent, 0)) for a, b in bounds
+        ]
         inmost = False
     return before + items[0].encode() + after
 
@@ -71,11 +80,15 @@ def text(kind: int, bits: int, bare: bool = False) -> str:
     size = bits & (form.sign - 1) if form.sign else bits
     negative = bits != size
     if size > form.most or (form.nan == form.sign and bits == form.nan and form.nan):
-        word = ("-Infinity" if negative else "Infinity") if size and size == form.infinity else "NaN"
+        word = (
+            ("-Infinity" if negative else "Infinity") if size and size == form.infinity else "NaN"
+        )
         return word if bare else f'"{word}"'
     if name == "float64":
         return repr(struct.unpack("<d", bits.to_bytes(8, "little"))[0])
-    return ("-" if negative else "") + ("0.0" if not size and form.sign else lay_out(*shortest(form, size)))
+    return ("-" if negative else "") + (
+        "0.0" if not size and form.sign else lay_out(*shortest(form, size))
+    )
 
 
 def lay_out(digits: str, point: int) -> str:

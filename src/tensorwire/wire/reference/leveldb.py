@@ -41,7 +41,9 @@ def _restarts(view: memoryview) -> tuple[int, list[int]]:
 
 
 def _head(view: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
-    """(bytes shared with the key before, bytes added to them, bytes of the value, where the added ones are)"""
+    """(bytes shared with the key before, bytes added to them, bytes of the value, where the added
+    ones are)
+    """
     start = at
     shared, at = varint(view, at, end)
     added, at = varint(view, at, end)
@@ -96,7 +98,9 @@ def _read(view: memoryview, end: int, count: int) -> tuple[list[bytes], list[int
     return [row[1] for row in rows], [row[2] for row in rows], [row[3] for row in rows]
 
 
-def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: bytes, shards: int) -> tuple[Any, ...]:
+def bundle_block(
+    block: Any, room: int, first: int, suffix: bytes, itemsizes: bytes, shards: int
+) -> tuple[Any, ...]:
     view = flat(block)
     if len(itemsizes) != 256:
         raise ValueError("256 item sizes")
@@ -120,9 +124,13 @@ def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: by
             continue
         stripped = bool(suffix) and key[:1] != b"\0" and key.endswith(suffix)
         try:
-            (dtype, shard, offset, length, crc, elements, slices), shape = _entry(view, start, start + size)
+            (dtype, shard, offset, length, crc, elements, slices), shape = _entry(
+                view, start, start + size
+            )
             _check(dtype, shard, length, elements, slices, itemsizes, shards, start)
-            names.append(key if key[:1] == b"\0" else key[: len(key) - len(suffix) * stripped].decode())
+            names.append(
+                key if key[:1] == b"\0" else key[: len(key) - len(suffix) * stripped].decode()
+            )
         except Fault as fault:
             return fault.status, fault.offset, key
         except UnicodeDecodeError:
@@ -130,12 +138,26 @@ def bundle_block(block: Any, room: int, first: int, suffix: bytes, itemsizes: by
         shapes.append(shape)
         places.append((shard, offset, length))
         crcs.append(crc)
-        kinds.append((dtype, stripped, slices != 0, b"." in key[: len(key) - len(suffix) * stripped]))
-    columns = np.array(places, np.int64).reshape(-1, 3).T.reshape(-1), np.array(kinds, np.uint8).reshape(-1, 4).T.reshape(-1)
+        kinds.append(
+            (dtype, stripped, slices != 0, b"." in key[: len(key) - len(suffix) * stripped])
+        )
+    columns = (
+        np.array(places, np.int64).reshape(-1, 3).T.reshape(-1),
+        np.array(kinds, np.uint8).reshape(-1, 4).T.reshape(-1),
+    )
     return 0, end, key, names, shapes, columns[0], np.array(crcs, np.uint32), columns[1]
 
 
-def _check(dtype: int, shard: int, size: int, elements: int, slices: int, itemsizes: bytes, shards: int, at: int) -> None:
+def _check(
+    dtype: int,
+    shard: int,
+    size: int,
+    elements: int,
+    slices: int,
+    itemsizes: bytes,
+    shards: int,
+    at: int,
+) -> None:
     itemsize = itemsizes[dtype] if dtype < 256 else 0
     if itemsize == 0:
         raise Fault(status.NO_DTYPE, at)

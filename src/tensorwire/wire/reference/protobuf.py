@@ -1,4 +1,6 @@
-"""Reading protobuf fields one by one. `Fault` is how a reference kernel leaves its loop; none lets it out."""
+"""Reading protobuf fields one by one. `Fault` is how a reference kernel leaves its loop; none lets
+it out.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,12 @@ def merge_planes(planes: list[Any], out: Array) -> None:
 
 
 def _check(out: Array) -> None:
-    if not isinstance(out, np.ndarray) or out.dtype != np.uint8 or out.ndim != 1 or not out.flags.c_contiguous:
+    if (
+        not isinstance(out, np.ndarray)
+        or out.dtype != np.uint8
+        or out.ndim != 1
+        or not out.flags.c_contiguous
+    ):
         raise TypeError("out must be a 1-d uint8 array")
     if not out.flags.writeable:
         raise ValueError("an output must be writable")

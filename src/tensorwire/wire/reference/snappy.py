@@ -18,7 +18,9 @@ def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:
 
 
 def head(view: memoryview, whole: int, limit: int) -> tuple[int, int]:
-    """The length of the data, and where its elements begin; `whole` is the size of the block, of which `view` may be the beginning."""
+    """The length of the data, and where its elements begin; `whole` is the size of the block, of
+    which `view` may be the beginning.
+    """
     size, at = varint(view, 0, len(view))
     if size > 0xFFFFFFFF or at > 5:
         raise Fault(status.BAD_VARINT, 0)
@@ -30,7 +32,9 @@ def head(view: memoryview, whole: int, limit: int) -> tuple[int, int]:
 
 
 def expand(view: memoryview, at: int, size: int, out: bytearray, enough: int) -> None:
-    """Appends the data of all elements to `out`, which has `size` bytes in the end, or stops early when it has `enough`."""
+    """Appends the data of all elements to `out`, which has `size` bytes in the end, or stops early
+    when it has `enough`.
+    """
     while at < len(view) and len(out) < enough:
         start, tag = at, view[at]
         kind, length, high = tag & 3, (tag >> 2) + 1, 0

@@ -46,9 +46,17 @@ def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[in
             at = skip(view, at, end, field, wire)
 
 
-def find_string_vals(data: Any, start: int, only_strings: bool, n: int) -> tuple[int, int, int, Array, Array]:
+def find_string_vals(
+    data: Any, start: int, only_strings: bool, n: int
+) -> tuple[int, int, int, Array, Array]:
     view = _bounded(data, start, n)
-    starts, sizes, count, code, offset = np.empty(n, np.int64), np.empty(n, np.int64), 0, 0, len(view)
+    starts, sizes, count, code, offset = (
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        0,
+        0,
+        len(view),
+    )
     try:
         for _, at, size in _walk(view, start, only_strings):
             if count < n:
@@ -59,7 +67,9 @@ def find_string_vals(data: Any, start: int, only_strings: bool, n: int) -> tuple
     return code, offset, count, starts, sizes
 
 
-def parse_string_vals(data: Any, start: int, only_strings: bool, n: int, room: int) -> tuple[int, int, int, int, Array, Array]:
+def parse_string_vals(
+    data: Any, start: int, only_strings: bool, n: int, room: int
+) -> tuple[int, int, int, int, Array, Array]:
     view = _bounded(data, start, n, room)
     out, offsets, used, count = np.empty(room, np.uint8), np.zeros(n + 1, np.int64), 0, 0
     try:
@@ -97,5 +107,9 @@ def parse_string_lengths(data: Any, n: int) -> tuple[int, int, Array]:
     except Fault as fault:
         return fault.status, fault.offset, offsets
     if total != len(view) - at:
-        return (status.TRUNCATED, at, offsets) if total > len(view) - at else (status.TOO_MANY, at + total, offsets)
+        return (
+            (status.TRUNCATED, at, offsets)
+            if total > len(view) - at
+            else (status.TOO_MANY, at + total, offsets)
+        )
     return 0, at, offsets

@@ -8,7 +8,27 @@ from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, length, skip, tag, v
 
 MAX_RANK = 254
 FIELDS = 19
-WIRE = (9, VARINT, LEN, VARINT, LEN, FIXED32, FIXED64, VARINT, LEN, FIXED32, VARINT, VARINT, FIXED64, VARINT, LEN, LEN, VARINT, VARINT, LEN)
+WIRE = (
+    9,
+    VARINT,
+    LEN,
+    VARINT,
+    LEN,
+    FIXED32,
+    FIXED64,
+    VARINT,
+    LEN,
+    FIXED32,
+    VARINT,
+    VARINT,
+    FIXED64,
+    VARINT,
+    LEN,
+    LEN,
+    VARINT,
+    VARINT,
+    LEN,
+)
 """The wire type of one unpacked value, by field number."""
 SINGULAR = {1, 2, 3, 4, 18}
 PACKABLE = {field for field in range(5, FIELDS) if WIRE[field] != LEN}
@@ -123,7 +143,9 @@ class _Scan:
                 at += size
             elif field == 1:
                 value, at = varint(self.data, at, end, self.strict)
-                self.dtype = value if self.strict else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+                self.dtype = (
+                    value if self.strict else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
+                )
                 if self.dtype >= 1 << 63:
                     self.dtype -= 1 << 64
             else:

@@ -14,7 +14,9 @@ HEADER, FOOTER = 12, 4
 
 
 def masked(data: Any) -> int:
-    """The checksum of some bytes as it is stored: masked, because a checksum over data that holds checksums tells little."""
+    """The checksum of some bytes as it is stored: masked, because a checksum over data that holds
+    checksums tells little.
+    """
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -24,7 +26,9 @@ def holds(view: memoryview, start: int, stop: int) -> bool:
     return masked(view[start:stop]) == int.from_bytes(view[stop : stop + 4], "little")
 
 
-def frame_scan(data: Any, start: int, check: bool, longest: int, most: int) -> tuple[int, int, Array, Array]:
+def frame_scan(
+    data: Any, start: int, check: bool, longest: int, most: int
+) -> tuple[int, int, Array, Array]:
     view, at, code = flat(data), start, 0
     if not 0 <= start <= len(view):
         raise ValueError("start is past the end")
@@ -59,7 +63,9 @@ def frame_find(data: Any, start: int, longest: int) -> int:
     return len(view)
 
 
-def frame_chain(data: Any, start: int, stop: int, longest: int, total: int, near: int, checks: int, guess: int) -> tuple[int, int]:
+def frame_chain(
+    data: Any, start: int, stop: int, longest: int, total: int, near: int, checks: int, guess: int
+) -> tuple[int, int]:
     view, at = flat(data), start
     if total < len(view):
         raise ValueError("a file is not smaller than a part of it")

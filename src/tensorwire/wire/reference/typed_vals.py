@@ -13,10 +13,17 @@ BOOL, FLOAT8 = 11, 18
 FIXED = {5: (4, FIXED32), 9: (4, FIXED32), 6: (8, FIXED64), 12: (8, FIXED64)}
 
 
-def typed_vals(data: Any, field: int, strict: bool, width: int, lowest: int, highest: int, room: int) -> tuple[int, int, int, Array]:
-    if room > len(flat(data)) or FIXED.get(field, (width,))[0] != width or (field == FLOAT8 and width != 1):
+def typed_vals(
+    data: Any, field: int, strict: bool, width: int, lowest: int, highest: int, room: int
+) -> tuple[int, int, int, Array]:
+    if (
+        room > len(flat(data))
+        or FIXED.get(field, (width,))[0] != width
+        or (field == FLOAT8 and width != 1)
+    ):
         raise ValueError("more values than bytes, or no such width in this field")
-    view, out, values = flat(data), np.empty(width * room, np.uint8), []  # values: little-endian, `width` bytes each
+    # values: little-endian, `width` bytes each
+    view, out, values = flat(data), np.empty(width * room, np.uint8), []
     size, wire_type = FIXED.get(field, (1, LEN if field == FLOAT8 else VARINT))
     end = len(view)
 
@@ -46,7 +53,9 @@ def typed_vals(data: Any, field: int, strict: bool, width: int, lowest: int, hig
                 else:
                     if field == FLOAT8:
                         values.clear()
-                    values.extend(bytes(view[i : i + size]) for i in range(at, stop - size + 1, size))
+                    values.extend(
+                        bytes(view[i : i + size]) for i in range(at, stop - size + 1, size)
+                    )
                 at = stop
             elif wire_type == VARINT:
                 at = number(at, end)

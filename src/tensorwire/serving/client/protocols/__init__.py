@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ...signature import Signature
 
 MOST_ABOUT = 16 << 20
-"""Bytes of an answer about a model: it becomes Python's own values, which take many times as much."""
+"""Bytes of an answer about a model: it becomes Python's own values, which take many times as much.
+"""
 Tensors = dict[str, Array | Strings]
 Watch = Callable[[], object]
 """Called now and then while an answer is read; raises DeadlineError when the time is up."""
@@ -47,7 +48,9 @@ class Spoken(Protocol):
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call: ...
 
-    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors: ...
+    def read_predict(
+        self, answer: Answer, signature: Signature, limits: Limits, watch: Watch
+    ) -> Tensors: ...
 
     def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call: ...
 
@@ -65,7 +68,11 @@ class Spoken(Protocol):
 def document(answer: Answer, format: str) -> Any:
     """The JSON of an answer about a model."""
     if len(answer.body) > MOST_ABOUT:
-        raise LimitError(f"{len(answer.body)} bytes about a model; {MOST_ABOUT} are enough for any", format=format, offset=0)
+        raise LimitError(
+            f"{len(answer.body)} bytes about a model; {MOST_ABOUT} are enough for any",
+            format=format,
+            offset=0,
+        )
     found = jsontext.parse(answer.body, format)
     if not isinstance(found, dict):
         raise DecodeError("the answer is no JSON object", format=format, offset=0)
@@ -73,7 +80,9 @@ def document(answer: Answer, format: str) -> Any:
 
 
 def check_redirect(answer: Answer) -> Answer:
-    """A redirect is no answer, and nobody follows it: what is sent may be meant for one server only."""
+    """A redirect is no answer, and nobody follows it: what is sent may be meant for one server
+    only.
+    """
     if 300 <= answer.status < 400:
         where = answer.headers.get("location", "")
         why = f"the server answers {answer.status} and points to {where!r:.200}"

@@ -54,12 +54,20 @@ class KServe:
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
         if layout not in ("auto", "columns"):
-            raise EncodeError(f"layout={layout!r} is for TensorFlow Serving; KServe has one layout", format=FORMAT)
+            raise EncodeError(
+                f"layout={layout!r} is for TensorFlow Serving; KServe has one layout", format=FORMAT
+            )
         body = kserve.build(plan, binary=self.binary, outputs=outputs or None)
-        return post(self.address.path(API) + "/infer", body.chunks, dict(body.headers), self.compression)
+        return post(
+            self.address.path(API) + "/infer", body.chunks, dict(body.headers), self.compression
+        )
 
-    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
-        return kserve.parse_answer(answer.body, answer.headers, status=answer.status, limits=limits, watch=watch)
+    def read_predict(
+        self, answer: Answer, signature: Signature, limits: Limits, watch: Watch
+    ) -> Tensors:
+        return kserve.parse_answer(
+            answer.body, answer.headers, status=answer.status, limits=limits, watch=watch
+        )
 
     def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
         raise EncodeError(f"KServe has no {verb}; predict is all that it does", format=FORMAT)
@@ -72,7 +80,9 @@ class KServe:
 
     def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
         found = _about(answer)
-        return Metadata(self.address.model, self.address.version, {DEFAULT: kserve.signature(found)})
+        return Metadata(
+            self.address.model, self.address.version, {DEFAULT: kserve.signature(found)}
+        )
 
     def status(self) -> Call:
         return Call("GET", self.address.path(API) + "/ready", (), {"Accept": "application/json"})
@@ -82,7 +92,14 @@ class KServe:
         if answer.status not in (200, 400, 503):
             raise ModelError(answer.status, message(answer.body))
         ready = answer.status == 200 and _ready(answer)
-        return (VersionStatus(self.address.version or 0, "AVAILABLE" if ready else "LOADING", 0, "" if ready else message(answer.body)),)
+        return (
+            VersionStatus(
+                self.address.version or 0,
+                "AVAILABLE" if ready else "LOADING",
+                0,
+                "" if ready else message(answer.body),
+            ),
+        )
 
 
 def _ready(answer: Answer) -> bool:

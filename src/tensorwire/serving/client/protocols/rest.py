@@ -40,11 +40,17 @@ class Rest:
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
         return self.raw("predict", rest.build(plan, layout=layout))
 
-    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
-        return rest.parse_answer(answer.body, signature, status=answer.status, limits=limits, watch=watch)
+    def read_predict(
+        self, answer: Answer, signature: Signature, limits: Limits, watch: Watch
+    ) -> Tensors:
+        return rest.parse_answer(
+            answer.body, signature, status=answer.status, limits=limits, watch=watch
+        )
 
     def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
-        return self.raw(verb, rest.build(examples, verb=verb, context=context, signature_name=signature))
+        return self.raw(
+            verb, rest.build(examples, verb=verb, context=context, signature_name=signature)
+        )
 
     def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
         return rest.parse_answer(answer.body, status=answer.status, limits=limits, watch=watch)
@@ -56,8 +62,17 @@ class Rest:
         found = _about(answer)
         spec = found.get("model_spec")
         version = spec.get("version") if isinstance(spec, dict) else None
-        known = isinstance(version, str) and version.isascii() and version.isdigit() and len(version) <= 18
-        return Metadata(self.address.model, int(version) if known and isinstance(version, str) else None, Signature.all_of_metadata(found))
+        known = (
+            isinstance(version, str)
+            and version.isascii()
+            and version.isdigit()
+            and len(version) <= 18
+        )
+        return Metadata(
+            self.address.model,
+            int(version) if known and isinstance(version, str) else None,
+            Signature.all_of_metadata(found),
+        )
 
     def status(self) -> Call:
         return self._get(self.address.path(API))
@@ -65,7 +80,9 @@ class Rest:
     def read_status(self, answer: Answer, limits: Limits) -> tuple[VersionStatus, ...]:
         versions = _about(answer).get("model_version_status")
         if not isinstance(versions, list):
-            raise DecodeError("the answer has no list model_version_status", format=FORMAT, offset=0)
+            raise DecodeError(
+                "the answer has no list model_version_status", format=FORMAT, offset=0
+            )
         return tuple(map(_version, versions))
 
     def _get(self, path: str) -> Call:
@@ -73,19 +90,31 @@ class Rest:
 
     def raw(self, verb: str, body: Sequence[Any]) -> Call:
         """A body that exists already."""
-        return post(f"{self.address.path(API)}:{verb}", body, {"Content-Type": "application/json"}, self.compression)
+        return post(
+            f"{self.address.path(API)}:{verb}",
+            body,
+            {"Content-Type": "application/json"},
+            self.compression,
+        )
 
     def _asked(self) -> dict[str, str]:
         return {"Accept-Encoding": self.compression} if self.compression else {}
 
 
-def post(target: str, body: Sequence[Any], headers: dict[str, str], compression: str | None) -> Call:
+def post(
+    target: str, body: Sequence[Any], headers: dict[str, str], compression: str | None
+) -> Call:
     """A request with a body, compressed if that was asked for, and then the answer may be, too."""
     if compression is None:
         return Call("POST", target, body, headers)
     # One gzip member: servers that unpack with a single call to zlib stop after the first.
     packed = deflate.gzip_packer(1)(b"".join(body))
-    return Call("POST", target, [packed], headers | {"Content-Encoding": compression, "Accept-Encoding": compression})
+    return Call(
+        "POST",
+        target,
+        [packed],
+        headers | {"Content-Encoding": compression, "Accept-Encoding": compression},
+    )
 
 
 def _about(answer: Answer) -> Any:
@@ -100,7 +129,13 @@ def _about(answer: Answer) -> Any:
 def _version(said: Any) -> VersionStatus:
     status = said.get("status", {}) if isinstance(said, dict) else None
     number = str(said.get("version", "")) if isinstance(said, dict) else ""
-    if not isinstance(said, dict) or not isinstance(status, dict) or not (number.isascii() and number.isdigit() and len(number) <= 18):
+    if (
+        not isinstance(said, dict)
+        or not isinstance(status, dict)
+        or not (number.isascii() and number.isdigit() and len(number) <= 18)
+    ):
         raise DecodeError("a version's status is no object with a version", format=FORMAT, offset=0)
     code = _CODES.get(str(status.get("error_code", "OK")), _UNKNOWN)
-    return VersionStatus(int(number), str(said.get("state", "UNKNOWN")), code, str(status.get("error_message", "")))
+    return VersionStatus(
+        int(number), str(said.get("state", "UNKNOWN")), code, str(status.get("error_message", ""))
+    )

@@ -28,17 +28,29 @@ class Rpc:
         return ""
 
     def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
-        return Call(messages.PREDICT, body=messages.build_predict(self._spec(plan.signature.name), plan.inputs, outputs))
+        return Call(
+            messages.PREDICT,
+            body=messages.build_predict(self._spec(plan.signature.name), plan.inputs, outputs),
+        )
 
-    def read_predict(self, answer: Answer, signature: Signature, limits: Limits, watch: Watch) -> Tensors:
+    def read_predict(
+        self, answer: Answer, signature: Signature, limits: Limits, watch: Watch
+    ) -> Tensors:
         return messages.parse_predict_answer(_message(answer), limits)[1]
 
     def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
         method = messages.CLASSIFY if verb == "classify" else messages.REGRESS
-        return Call(method, body=messages.build_examples(self._spec(signature or ""), *given(examples, context).messages()))
+        return Call(
+            method,
+            body=messages.build_examples(
+                self._spec(signature or ""), *given(examples, context).messages()
+            ),
+        )
 
     def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:
-        read = messages.parse_classify_answer if verb == "classify" else messages.parse_regress_answer
+        read = (
+            messages.parse_classify_answer if verb == "classify" else messages.parse_regress_answer
+        )
         return read(_message(answer), limits)[1]
 
     def metadata(self) -> Call:
@@ -68,7 +80,9 @@ def _words(answer: Answer) -> str:
     words = str(answer.body, "utf-8", "replace")
     if answer.headers.get("grpc-status") != UNIMPLEMENTED and answer.status != 501:
         return words or "an error without a message"
-    way = 'a KServe server such as Triton is called by HTTP: Client("http://...", protocol="kserve")'
+    way = (
+        'a KServe server such as Triton is called by HTTP: Client("http://...", protocol="kserve")'
+    )
     return f"{words or 'no such method'}; this server may not be a TensorFlow Serving; {way}"
 
 
