@@ -162,7 +162,7 @@ def main() -> None:
         def said(what: object) -> None:
             print(f"{time.perf_counter() - started:6.1f} s  {what}", flush=True)
 
-        def convert(source: str, out: str, to: str) -> datasets.Report:
+        def convert(source: str, out: str, to: str) -> datasets.DatasetReport:
             return datasets.convert(source, out, to, engine=args.engine, workers=2)
 
         source = make(folder, args.records, args.shards)

@@ -1307,7 +1307,7 @@ class TestKernels:
 
 def _general(value):
     """What the codec writes without the quick way."""
-    from tensorwire.codecs.arrow import columns as arrow_columns
+    from tensorwire.codecs.arrow import table as arrow_columns
     from tensorwire.codecs.arrow import write
 
     return write.chunks(write.Table(arrow_columns.columns(value, None, "arrow")), False)

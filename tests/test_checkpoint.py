@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
-from tensorwire.codecs import checkpoint
+from tensorwire import checkpoint
 from tensorwire.codecs.checkpoint import names
 from tensorwire.codecs.checkpoint.data import data_path
 from tensorwire.codecs.checkpoint.graph import make_graph, read_graph
@@ -810,7 +810,7 @@ class TestReplacing:
     @pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
     def test_the_writer_keeps_nothing(self, tmp_path):
         code = (
-            "import resource, sys, numpy as np\nfrom tensorwire.codecs.checkpoint import Writer\nx"
+            "import resource, sys, numpy as np\nfrom tensorwire.checkpoint import Writer\nx"
             " = np.ones(1 << 20)\nbefore = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\nwith"
             " Writer(sys.argv[1], durable=False) as w:\n    for i in range(40): w.add(f'x{i}', x +"
             " i)\nprint(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"

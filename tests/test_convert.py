@@ -14,7 +14,7 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import storage
-from tensorwire.api.values import rename_rules
+from tensorwire.api import rename_rules
 from tensorwire.datasets import tensor_files
 
 HOLD_ALL = [

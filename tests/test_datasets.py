@@ -23,7 +23,7 @@ import pytest
 import tensorwire as tw
 from tensorwire import datasets
 from tensorwire.codecs.arrow import columnar
-from tensorwire.codecs.conversion_spec import VERSION, Spec
+from tensorwire.codecs.conversion_spec import VERSION, ConversionSpec
 from tensorwire.datasets import permutation as ordering
 from tensorwire.datasets import row_selection
 from tensorwire.datasets.engines.local import LocalEngine
@@ -235,7 +235,7 @@ class TestThereAndBack:
         for shuffle, level, seed, strata, columns, bounds in itertools.product(
             (None, 0), (None, 0), (0, 1), (None, {}), (None, []), (None, [0])
         ):
-            spec = Spec(
+            spec = ConversionSpec(
                 "tfrecord",
                 "jsonl",
                 shuffle=shuffle,
@@ -245,8 +245,8 @@ class TestThereAndBack:
                 columns=columns,
                 bounds=bounds,
             )
-            assert Spec.from_json(json.loads(json.dumps(spec.json()))) == spec
-        assert Spec("jsonl", "jsonl").json() == {
+            assert ConversionSpec.from_json(json.loads(json.dumps(spec.json()))) == spec
+        assert ConversionSpec("jsonl", "jsonl").json() == {
             "version": VERSION,
             "source": "jsonl",
             "target": "jsonl",
@@ -1235,7 +1235,7 @@ from tensorwire.storage import Entry
 from tensorwire.datasets import Plan, Spec
 start = time.process_time()  # the machine is shared
 sources = [Entry(f"s3://bucket/data/year=2026/train-{i:07d}-of-1000000.tfrecord", 1 << 30, f"{i:032x}") for i in range(1_000_000)]
-plan = Plan(Spec("tfrecord", "parquet"), "s3://bucket/out", sources, len(sources))
+plan = Plan(ConversionSpec("tfrecord", "parquet"), "s3://bucket/out", sources, len(sources))
 count = sum(len(plan.task(i)["parts"]) for i in range(0, len(plan), 10))
 plan.sources_hash
 seconds = time.process_time() - start

@@ -13,7 +13,7 @@ from test_datasets import SCHEMA, crew_of, records, rows_for, until
 import tensorwire as tw
 from tensorwire import datasets, storage
 from tensorwire.datasets import engines
-from tensorwire.datasets.manifest import Line, Manifest
+from tensorwire.datasets.manifest import Manifest, ManifestLine
 
 pytestmark = [pytest.mark.cloud, pytest.mark.arrow]
 ROOT = f"s3://{BUCKET}"
@@ -61,7 +61,7 @@ def test_there_and_back(bucket):
 def test_the_books_do_not_wait_for_the_next_shard(bucket):
     manifest = Manifest(f"{ROOT}/books")
     for name in ("a", "b", "c"):
-        manifest.add(Line(name, "key", 1, 2, "", ""))
+        manifest.add(ManifestLine(name, "key", 1, 2, "", ""))
     until(lambda: set(Manifest(f"{ROOT}/books").read()) == {"a", "b", "c"}, 5)
     manifest.close()
     assert len(storage.listing(f"{ROOT}/books")) == 2  # the first at once, the others together

@@ -12,8 +12,8 @@ import pytest
 import tensorwire as tw
 from tensorwire import datasets, storage
 from tensorwire.codecs import jsonl
-from tensorwire.codecs.conversion_spec import Spec
-from tensorwire.codecs.rows import Part, Reading
+from tensorwire.codecs.conversion_spec import ConversionSpec
+from tensorwire.codecs.rows import Reading, SourcePart
 from tensorwire.datasets import external_shuffle as shuffling
 from tensorwire.datasets import permutation, row_selection, statistics
 from tensorwire.datasets.shard_plan import run_name
@@ -29,13 +29,13 @@ def lines(path, rows):
 
 
 def part_of(path, **about):
-    return Part(path, 0, "", 0, **about)
+    return SourcePart(path, 0, "", 0, **about)
 
 
 def column(folder, values, feature):
     """What is read of a file whose rows have these values; None where a row has none."""
     path = lines(folder / "a.jsonl", [{} if value is None else {"x": value} for value in values])
-    spec = Spec("jsonl", "parquet", tw.Schema({"x": feature}).json())
+    spec = ConversionSpec("jsonl", "parquet", tw.Schema({"x": feature}).json())
     return next(jsonl.read(part_of(path), spec, Reading()))
 
 
@@ -229,7 +229,7 @@ class TestNesting:
 
     def test_strings_in_a_shape_without_any(self, tmp_path):
         with open(tmp_path / "a.jsonl", "wb") as file:
-            jsonl.writer(file, Spec("jsonl", "jsonl")).add(
+            jsonl.writer(file, ConversionSpec("jsonl", "jsonl")).add(
                 Batch({"x": tw.Strings.of([]).reshape(3, 2, 0)}, None, 3)
             )
         assert (tmp_path / "a.jsonl").read_text() == '{"x":[[],[]]}\n' * 3
@@ -238,7 +238,7 @@ class TestNesting:
 class TestFiles:
     def test_damage_behind_the_last_record(self, tmp_path):
         path = lines(tmp_path / "a.jsonl", ["{\n", {"x": 1}, "[\n", {"x": 2}, "]\n", "}\n"])
-        spec = Spec(
+        spec = ConversionSpec(
             "jsonl", "parquet", tw.Schema({"x": tw.Feature("int64", ())}).json(), on_corrupt="skip"
         )
         reading = Reading()
@@ -256,7 +256,7 @@ class TestFiles:
 
     def test_a_part_ends_where_it_ends(self, tmp_path):
         path = lines(tmp_path / "a.jsonl", [{"x": 1}, {"x": 2}, "{"])
-        spec = Spec("jsonl", "parquet", tw.Schema({"x": tw.Feature("int64", ())}).json())
+        spec = ConversionSpec("jsonl", "parquet", tw.Schema({"x": tw.Feature("int64", ())}).json())
         assert [
             batch["x"].tolist()
             for batch in jsonl.read(part_of(path, first=0, stop=2), spec, Reading())
@@ -283,7 +283,7 @@ class TestFiles:
             tmp_path / "a.jsonl",
             [{"x": 1, "object": {"a": 1}, "nested": [[1]], "mixed": 1}, {"x": 2, "mixed": "a"}],
         )
-        spec = Spec("jsonl", "parquet")
+        spec = ConversionSpec("jsonl", "parquet")
         for names, wrong in {
             None: "object",
             ("x", "nested"): "nested",
@@ -334,7 +334,7 @@ NAMES = ["\0position", "\0present/x", "x", "__metadata__", "names", "", "a/0", "
 
 class TestRuns:
     def spec(self, **about):
-        return Spec("parquet", "parquet", shuffle=3, total=8, bounds=[0, 4, 8], **about)
+        return ConversionSpec("parquet", "parquet", shuffle=3, total=8, bounds=[0, 4, 8], **about)
 
     def scattered(self, folder):
         numbers = np.arange(8)

@@ -17,13 +17,13 @@ from test_datasets import crew_of, done, records, until, write
 
 import tensorwire as tw
 from tensorwire import datasets
-from tensorwire.codecs.conversion_spec import Spec
+from tensorwire.codecs.conversion_spec import ConversionSpec
 from tensorwire.datasets.engines import errors_as_json, local, processes, worker
 from tensorwire.datasets.engines.local import LocalEngine
 from tensorwire.testing import check_engine
 
 pytestmark = pytest.mark.arrow
-SPEC = Spec("", "")
+SPEC = ConversionSpec("", "")
 
 
 @pytest.mark.parametrize("copies", [True, False])
@@ -192,7 +192,7 @@ from tensorwire.datasets.engines.local import LocalEngine
 from tensorwire.codecs.conversion_spec import Spec
 
 def run(engine, count=5):
-    return engine.run(Spec("", ""), [{"do": "check", "number": i, "path": sys.executable} for i in range(count)])
+    return engine.run(ConversionSpec("", ""), [{"do": "check", "number": i, "path": sys.executable} for i in range(count)])
 
 def forked(work):
     child = os.fork()

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import tensorwire as tw
-from tensorwire import storage
-from tensorwire.codecs import checkpoint
+from tensorwire import checkpoint, storage
 
 STEPS = ("replace", "rename", "link", "unlink", "fsync", "writev", "open")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tensorwire import EncodeError, LimitError, Limits, TransportError
 from tensorwire.serving.transports import Call
-from tensorwire.serving.transports.http1 import FIELDS, HEAD, INTERIM, Reader, request
+from tensorwire.serving.transports.http1 import FIELDS, HEAD, INTERIM, ResponseReader, request
 
 TEXT = b'{"predictions": [1.0]}'
 SMALL = Limits(answer=100_000)
@@ -25,7 +25,7 @@ def feed(data, sizes=(), method="POST", limits=SMALL, closes=True):
     """Reads an answer that comes in pieces of these sizes, and then all at once; what is behind it
     stays unread.
     """
-    reader, view, sizes = Reader(method, limits), memoryview(data), list(sizes)
+    reader, view, sizes = ResponseReader(method, limits), memoryview(data), list(sizes)
     while not reader.done:
         room = reader.room()
         assert len(room)
@@ -300,7 +300,7 @@ def test_what_comes_behind_an_answer_ends_the_connection(data):
 
 
 def test_the_body_is_read_into_its_place():
-    reader, head = Reader("GET"), OK + b"Content-Length: 50000000\r\n\r\n"
+    reader, head = ResponseReader("GET"), OK + b"Content-Length: 50000000\r\n\r\n"
     tracemalloc.start()
     try:
         reader.room()[: len(head) + 1] = head + b"a"
@@ -322,7 +322,7 @@ def test_the_body_is_read_into_its_place():
 
 
 def test_a_large_chunk_is_read_into_its_place():
-    reader, head = Reader("GET"), OK + b"Transfer-Encoding: chunked\r\n\r\n100000\r\n"
+    reader, head = ResponseReader("GET"), OK + b"Transfer-Encoding: chunked\r\n\r\n100000\r\n"
     reader.room()[: len(head)] = head
     reader.filled(len(head))
     assert len(reader.room()) == 1 << 20
@@ -331,7 +331,7 @@ def test_a_large_chunk_is_read_into_its_place():
 def test_growing_takes_no_more_than_the_limit():
     """Also while the old buffer is copied into the new one."""
     limits = Limits(answer=50_000_000)
-    reader, head = Reader("GET", limits), OK + b"\r\n"
+    reader, head = ResponseReader("GET", limits), OK + b"\r\n"
     reader.room()[: len(head)] = head
     reader.filled(len(head))
     left = limits.answer

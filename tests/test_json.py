@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import tensorwire as tw
 from tensorwire.codecs.json import Json
+from tensorwire.storage import files
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
 
@@ -227,7 +228,7 @@ def test_metadata():
     x = np.arange(3)
     blob = dumps(x, metadata={"model": "nmt-v2"})
     assert list(json.loads(blob)) == ["$value", "metadata"] and tw.equal(loads(blob), x)
-    assert Json().open(tw.files.BytesSource(memoryview(blob))).metadata == {"model": "nmt-v2"}
+    assert Json().open(files.BytesSource(memoryview(blob))).metadata == {"model": "nmt-v2"}
     bundle = tw.Bundle({"x": x}, {"a": "b"})
     assert loads(dumps(bundle, metadata={"c": "d"})).metadata == {"a": "b", "c": "d"}
     with pytest.raises(tw.EncodeError, match="metadata"):

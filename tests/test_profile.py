@@ -16,10 +16,10 @@ import pytest
 
 import tensorwire as tw
 from tensorwire._errors import MissingDependencyError
+from tensorwire.api import values as api
 from tensorwire.api.profiling import Profile, candidates, choosing, measuring, plot, profile, values
-from tensorwire.api.profiling.progress import Progress
+from tensorwire.api.profiling.progress import ProfileProgress
 from tensorwire.api.profiling.result import Measurement
-from tensorwire.api.values import values as api
 
 RNG = np.random.default_rng(5)
 SPLITS = np.array([0, 3, 3, 10, 12], np.int64)
@@ -267,16 +267,16 @@ def test_at_least_one_way_is_measured_whatever_the_time():
 
 def test_what_would_not_end_in_time_is_not_begun(monkeypatch):
     slow(monkeypatch, 0.05)
-    work = measuring.Measuring(VALUES["ids"], 100.0, None, Progress(False))
+    work = measuring.Measuring(VALUES["ids"], 100.0, None, ProfileProgress(False))
     for way in (
-        candidates.Way("safetensors"),
-        candidates.Way("raw"),
-        candidates.Way("safetensors", "zlib"),
+        candidates.Candidate("safetensors"),
+        candidates.Candidate("raw"),
+        candidates.Candidate("safetensors", "zlib"),
     ):
         work._first(way)
     rate = work._rates["zlib", None, False]
     work._rates["zlib", None, False] = rate + 1.0  # a second a byte
-    work._first(candidates.Way("raw", "zlib"))
+    work._first(candidates.Candidate("raw", "zlib"))
     assert work.skipped["raw + zlib"] == "out of time: it would not end within the bound"
 
 
@@ -701,7 +701,7 @@ def test_progress():
         (False, Terminal(), False),
     )
     for shown, stream, wanted in streams:
-        bar = Progress(shown, stream)
+        bar = ProfileProgress(shown, stream)
         bar.show(0.5, "safetensors + zstd")
         bar.show(0.6, "too soon")
         bar.close()
@@ -709,10 +709,10 @@ def test_progress():
             "50 % safetensors + zstd" in stream.getvalue()
         ) is wanted and "too soon" not in stream.getvalue()
         assert not wanted or stream.getvalue().endswith("\r\x1b[K")
-    Progress(None, io.StringIO()).close()
+    ProfileProgress(None, io.StringIO()).close()
     ascii_only = io.TextIOWrapper(io.BytesIO(), "ascii")
     # has no such character: nothing is drawn, and nothing breaks
-    Progress(True, ascii_only).show(0.5, "x")
+    ProfileProgress(True, ascii_only).show(0.5, "x")
 
 
 def test_nothing_is_printed_unless_asked(capsys):

@@ -13,7 +13,7 @@ from cloud_servers import BUCKET, S3, s3_environment
 
 import tensorwire as tw
 from tensorwire import storage
-from tensorwire.codecs.conversion_spec import Spec
+from tensorwire.codecs.conversion_spec import ConversionSpec
 from tensorwire.datasets.engines.ray import RayEngine
 
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("ignore")]
@@ -455,7 +455,7 @@ def test_options_of_tasks(ray, files, tmp_path):
         engine._check_room()
     engine._embedded = True  # as without a cluster of one's own, where nobody will come
     with pytest.raises(tw.EncodeError, match="64 of CPU"):
-        next(engine.run(Spec("tfrecord", "jsonl"), iter([])))
+        next(engine.run(ConversionSpec("tfrecord", "jsonl"), iter([])))
 
 
 def test_dtypes_that_arrow_lacks(ray, tmp_path):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from protos import block, field, varint
 
 import tensorwire as tw
+from tensorwire.core import dtypes
 from tensorwire.serving.rpc import messages as rpc
 from tensorwire.serving.rpc.messages import ModelSpec, VersionStatus
 from tensorwire.serving.signature import Signature
@@ -32,7 +33,7 @@ def specs():
 
 def tensors():
     return st.one_of(
-        tws.arrays().filter(lambda x: tw.dtypes.of(x.dtype).tf is not None), tws.strings(text=False)
+        tws.arrays().filter(lambda x: dtypes.of(x.dtype).tf is not None), tws.strings(text=False)
     )
 
 
@@ -96,7 +97,7 @@ def their_tensor(theirs, tensor):
 def content(theirs, array):
     proto = theirs.tf.make_tensor_proto(0.0)
     proto.Clear()
-    row = tw.dtypes.of(array.dtype)
+    row = dtypes.of(array.dtype)
     proto.dtype, proto.tensor_content = row.tf, array.tobytes()
     for dim in array.shape:
         proto.tensor_shape.dim.add(size=dim)
@@ -110,7 +111,7 @@ def their_typed(theirs, array):
     Tensor::AsProtoField in C++ fills.
     """
     proto = content(theirs, array)
-    row = tw.dtypes.of(array.dtype)
+    row = dtypes.of(array.dtype)
     proto.ClearField("tensor_content")
     name = proto.DESCRIPTOR.fields_by_number[row.field].name
     flat = array.reshape(-1)
@@ -600,9 +601,7 @@ def test_what_cannot_be_sent_is_said():
             "no format holds",
         ),
         (
-            lambda: rpc.build_predict(
-                SPEC, {"f": np.zeros(2, tw.dtypes.named("float8_e3m4").numpy)}
-            ),
+            lambda: rpc.build_predict(SPEC, {"f": np.zeros(2, dtypes.named("float8_e3m4").numpy)}),
             "TensorFlow has no dtype",
         ),
         (lambda: rpc.build_predict(SPEC, {"\ud800": np.zeros(2)}), "surrogate"),

@@ -19,7 +19,7 @@ from tensorwire._limits import DEFAULT, Limits
 from tensorwire.core import dtypes
 from tensorwire.serving import rest
 from tensorwire.serving.rest import answers, faults, requests, rules
-from tensorwire.serving.rest.text import Text, write, write_rows
+from tensorwire.serving.rest.text import RequestText, write, write_rows
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 
@@ -261,13 +261,13 @@ def test_the_quick_reader_agrees_with_the_rules(body, dtype, two):
     signature = sig(inputs)
     try:
         quick = requests._Predict(
-            Text(memoryview(body.encode()), DEFAULT, exact=True), lambda name: signature
+            RequestText(memoryview(body.encode()), DEFAULT, exact=True), lambda name: signature
         ).read()
     except tw.DecodeError:
         quick = None
     try:
         slow = rules.predict(faults.document(body.encode()), lambda name: signature)
-    except faults.Refused:
+    except faults.RequestRefused:
         slow = None
     if quick is not None:
         assert slow is not None and slow.layout == quick.layout
@@ -290,16 +290,19 @@ def test_strings_of_any_bytes(rows, coded, deep):
     strings = tw.Strings.of([word for row in rows for word in row], (len(rows), 2), text=False)
     strings = strings.reshape(len(rows), 1, 2) if deep else strings
     text = write(strings, coded)
-    found, end = Text(memoryview(text), DEFAULT, exact=True).strings(0)
+    found, end = RequestText(memoryview(text), DEFAULT, exact=True).strings(0)
     assert end == len(text) and found.tolist() == strings.tolist()
     spaced = (
         text.replace(b"[", b" [\n")
         if b'"[' not in text and all(b"[" not in word for row in rows for word in row)
         else text
     )
-    assert Text(memoryview(spaced), DEFAULT, exact=True).strings(0)[0].tolist() == strings.tolist()
+    assert (
+        RequestText(memoryview(spaced), DEFAULT, exact=True).strings(0)[0].tolist()
+        == strings.tolist()
+    )
     rows_of = [
-        Text(memoryview(row), DEFAULT, exact=True).strings(0)[0].tolist()
+        RequestText(memoryview(row), DEFAULT, exact=True).strings(0)[0].tolist()
         for row in write_rows(strings, coded)
     ]
     assert rows_of == strings.tolist()

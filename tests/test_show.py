@@ -571,7 +571,7 @@ print(status, most, file=sys.stderr)
     def test_a_sample_is_spread_and_bounded(self, tmp_path):
         array = np.arange(4_000_000, dtype=np.float64)
         tw.save(tmp_path / "x.safetensors", {"x": array, "m": array.reshape(-1, 4)})
-        with sampling.Opened(str(tmp_path / "x.safetensors")) as opened:
+        with sampling.SampledFile(str(tmp_path / "x.safetensors")) as opened:
             for name in ("x", "m"):
                 some, whole = sampling.dense(opened, name)
                 assert (

@@ -362,6 +362,7 @@ print(*[name for name in sys.modules if name.split(".")[0] in heavy or name.star
     ).stdout.split()
     assert sorted(loaded) == [
         "tensorwire.storage",
+        "tensorwire.storage.files",
         "tensorwire.storage.local",
         "tensorwire.storage.urls",
     ]

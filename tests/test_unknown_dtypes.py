@@ -10,6 +10,7 @@ from cli import run
 from test_packed_floats import file
 
 import tensorwire as tw
+from tensorwire.core import dtypes
 
 GOOD = np.arange(3, dtype=np.float32)
 
@@ -43,9 +44,7 @@ def pickled_npz(folder):
 def unknown_spec(folder):
     """What a later tensorwire might write."""
     path = folder / "x.safetensors"
-    tw.save(
-        path, {"good": GOOD, "bad": np.zeros((2, 2), "uint8").view(tw.dtypes.named("int4").numpy)}
-    )
+    tw.save(path, {"good": GOOD, "bad": np.zeros((2, 2), "uint8").view(dtypes.named("int4").numpy)})
     path.write_bytes(path.read_bytes().replace(b"int4", b"int5"))
     return path, "int5", (2, 2)
 

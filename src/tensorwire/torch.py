@@ -155,7 +155,7 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
         """Many records at once, as a DataLoader asks for them."""
         records = Strings.of([self._reader[number] for number in numbers], text=False)
         wanted = [feature.column(name) for name, feature in self.schema.items()]
-        columns = example.Columns(wanted, len(numbers), limits=self._limits)
+        columns = example.ColumnBuffers(wanted, len(numbers), limits=self._limits)
         starts, sizes = records.offsets[:-1], np.diff(records.offsets)
         try:
             columns.fill(records.data, starts, sizes)

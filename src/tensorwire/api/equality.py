@@ -18,7 +18,7 @@ def equal(a: Any, b: Any) -> bool:
     0.0), nested values and metadata too.
 
     >>> equal({"x": np.float32([1, np.nan])}, {"x": np.float32([1, np.nan])}), equal(np.zeros(2),
-    np.zeros(2, np.float32))
+    ...     np.zeros(2, np.float32))
     (True, False)
     """
     if isinstance(a, Bundle) or isinstance(b, Bundle):

@@ -29,8 +29,7 @@ def rule(text: str) -> Callable[[str], str]:
 
     Patterns are Python's; in the replacement `\\1` is a group and `&` the whole match.
 
-    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c"),
-    rule("s/([0-9]+)/<\\\\1>/")("layer_12")
+    >>> rule("s/^model\\\\.//")("model.encoder.w"), rule("s#/#.#g")("a/b/c"), rule("s/([0-9]+)/<\\\\1>/")("layer_12")
     ('encoder.w', 'a.b.c', 'layer_<12>')
     """
     delimiter = text[1:2]
@@ -183,7 +182,7 @@ def _patterns(given: str | Iterable[str] | None) -> list[str] | None:
     return None if given is None else [given] if isinstance(given, str) else list(given)
 
 
-class Asked(Generic[T]):
+class NameRules(Generic[T]):
     """One answer for all names, or one by pattern, of which the first that fits counts."""
 
     def __init__(self, given: T | Mapping[str, T] | None, names: Sequence[str], what: str) -> None:

@@ -15,7 +15,7 @@ from ..codecs.rows import SUFFIXES, of_name
 from ..core import dtypes
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
-from ..datasets.tensor_files import Report, convert
+from ..datasets.tensor_files import ConversionReport, convert
 from . import dataset, terminal
 from .arguments import (
     add_formats,
@@ -199,7 +199,7 @@ def _dataset(args: argparse.Namespace) -> Any:
         )
 
 
-def _convert(args: argparse.Namespace, target: str) -> Report:
+def _convert(args: argparse.Namespace, target: str) -> ConversionReport:
     with terminal.bar() as bar:
         return convert(
             read_from(args.source),

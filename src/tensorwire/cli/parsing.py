@@ -186,7 +186,7 @@ def _in_options(text: str, options: frozenset[str]) -> str:
     what they are.
 
     >>> _in_options("shards= for a folder; overwrite=True, mmap=True, tensors=[name]",
-    frozenset(["--shards", "--overwrite", "--tensors"]))
+    ...     frozenset(["--shards", "--overwrite", "--tensors"]))
     '--shards for a folder; --overwrite, mmap=True, --tensors name'
     >>> _in_options("cast={'x': 'int8'} rounds it", frozenset(["--cast"]))
     '--cast x=int8 rounds it'

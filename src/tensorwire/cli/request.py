@@ -21,7 +21,7 @@ from ..serving.client.address import PROTOCOLS, VERBS, verb_of
 from ..serving.client.protocols.rest import Rest
 from ..serving.client.sync import Client
 from ..serving.lower import FORMS
-from ..serving.rest.faults import Fault
+from ..serving.rest.faults import RestFault
 from ..serving.signature import DEFAULT, Signature
 from ..serving.transports import Call
 from .arguments import add_json, read_from
@@ -279,7 +279,7 @@ def _as_it_is(args: argparse.Namespace, client: Client, verb: str) -> int:
     return _answered(args, client.send(text, verb=verb))
 
 
-def _fault(client: Client, body: bytes, verb: str) -> Fault | None:
+def _fault(client: Client, body: bytes, verb: str) -> RestFault | None:
     if client.address.by_rpc or client.address.protocol != "tensorflow":
         return None
     return rest.check(body, client.signature(), verb=verb)
@@ -329,7 +329,7 @@ def _is_text(body: bytes) -> bool:
     return True
 
 
-def _refused(args: argparse.Namespace, fault: Fault) -> int:
+def _refused(args: argparse.Namespace, fault: RestFault) -> int:
     print(json.dumps(fault._asdict()) if args.json else f"TensorFlow Serving would answer {fault}")
     return 1
 

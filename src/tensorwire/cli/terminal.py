@@ -153,9 +153,9 @@ def bar() -> Iterator[Bar | None]:
         with rich:
             yield _RichBar(rich)
         return
-    from ..api.profiling.progress import Progress
+    from ..api.profiling.progress import ProfileProgress
 
-    plain = Progress(True)
+    plain = ProfileProgress(True)
     try:
         yield plain
     finally:

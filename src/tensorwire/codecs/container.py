@@ -93,7 +93,7 @@ class UnreadablePart:
 class PackedPart:
     """A part that is compressed or shuffled. Reading rows of it unpacks the blocks that hold them."""
 
-    def __init__(self, part: Part, entry: lowering.Entry, budget: Budget) -> None:
+    def __init__(self, part: Part, entry: lowering.PackedEntry, budget: Budget) -> None:
         self.dtype, self.shape, self.nbytes = entry.row.name, entry.shape, part.nbytes
         self.checksum = getattr(part, "checksum", False) or entry.how.checksum
         self.packed = str(entry.how)

@@ -18,7 +18,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True)
-class Spec:
+class ConversionSpec:
     """From a format, to a format, and how."""
 
     source: str

@@ -204,7 +204,7 @@ def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
                 " bytes"
             )
         columns.append(example.Column(name, PLACES if kind == BYTES else kind, count))
-    filled = example.Columns(columns, 1)
+    filled = example.ColumnBuffers(columns, 1)
     filled.fill(data, starts, sizes)
     values = {
         column.name: found.values.reshape(-1, 2) if column.kind == PLACES else found.values

@@ -14,19 +14,19 @@ from dataclasses import replace
 from .._errors import EncodeError
 from ..core import dtypes
 from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
-from .conversion_spec import Spec
+from .conversion_spec import ConversionSpec
 
 _LISTS = ("parquet", "arrow", "npz", "safetensors")
 """Formats whose columns may be lists of any depth."""
 
 
-def travelling(spec: Spec) -> dict[str, Feature]:
+def travelling(spec: ConversionSpec) -> dict[str, Feature]:
     """What is read, as columns.
 
     >>> any_shape = Feature("bytes", None, encoding="tensor")
     >>> schema = Schema({"x": Feature("float", (4,)), "any": any_shape})
     >>> names = bare(schema, "tfrecord", "parquet")
-    >>> travelling(Spec("tfrecord", "parquet", schema.json(), bare=names))
+    >>> travelling(ConversionSpec("tfrecord", "parquet", schema.json(), bare=names))
     {'x': Feature(float (4,)), 'any': Feature(bytes ())}
     """
     return {
@@ -35,7 +35,7 @@ def travelling(spec: Spec) -> dict[str, Feature]:
     }
 
 
-def in_examples(spec: Spec) -> Schema:
+def in_examples(spec: ConversionSpec) -> Schema:
     """What the written columns become in an Example."""
     return Schema(
         {
@@ -45,7 +45,7 @@ def in_examples(spec: Spec) -> Schema:
     )
 
 
-def remembered(spec: Spec) -> Schema:
+def remembered(spec: ConversionSpec) -> Schema:
     """The schema that goes with the files: what the written columns mean."""
     features = {}
     for name, feature in _written(spec, dict(_all(spec))).items():
@@ -53,12 +53,12 @@ def remembered(spec: Spec) -> Schema:
     return Schema({name: replace(feature, seen={}) for name, feature in features.items()})
 
 
-def _all(spec: Spec) -> Schema:
+def _all(spec: ConversionSpec) -> Schema:
     assert spec.schema is not None
     return spec.schema
 
 
-def _written(spec: Spec, features: dict[str, Feature]) -> dict[str, Feature]:
+def _written(spec: ConversionSpec, features: dict[str, Feature]) -> dict[str, Feature]:
     return features if spec.columns is None else {name: features[name] for name in spec.columns}
 
 
@@ -86,7 +86,7 @@ def _bytes(feature: Feature) -> Feature:
     return feature
 
 
-def _packed(name: str, feature: Feature, spec: Spec) -> Feature:
+def _packed(name: str, feature: Feature, spec: ConversionSpec) -> Feature:
     """With what this run does to it."""
     if name in spec.quantize:
         return Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
@@ -114,7 +114,7 @@ def _cast(feature: Feature, dtype: str) -> Feature:
     return replace(feature, kind=kind, dtype=dtype, default=None)
 
 
-def check_casts(spec: Spec) -> None:
+def check_casts(spec: ConversionSpec) -> None:
     """That numbers are cast, and nothing else."""
     for name, feature in travelling(spec).items() if spec.cast else ():
         if name in spec.cast and feature.dtype == "string":

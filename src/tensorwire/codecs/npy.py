@@ -27,7 +27,7 @@ from ..storage.files import BytesSource, Source
 from ..wire import kernels
 from ..wire import npy as wire
 from .container import Container, Part, Rows
-from .npy_arrays import DESCRS, Found, descr_of, find
+from .npy_arrays import DESCRS, NpyArray, descr_of, find
 from .safetensors import Safetensors
 
 FORMAT = wire.FORMAT
@@ -137,7 +137,7 @@ class Npy:
         return node if "name" not in said else _bundle(said, node, texts), [part], texts
 
     def _inside(
-        self, source: Source, found: Found, kind: Any, copy: bool | None, budget: Budget
+        self, source: Source, found: NpyArray, kind: Any, copy: bool | None, budget: Budget
     ) -> Read:
         """The safetensors bytes that the data are."""
         if found.header.descr != _BYTES or len(found.header.shape) != 1:

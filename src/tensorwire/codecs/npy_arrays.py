@@ -56,17 +56,16 @@ _REFUSED = {
 def descr_of(row: dtypes.DType) -> str:
     """NumPy's name for what a dtype is stored as.
 
-    >>> descr_of(dtypes.named("bfloat16")), descr_of(dtypes.named("int4")),
-    descr_of(dtypes.named("bool"))
+    >>> descr_of(dtypes.named("bfloat16")), descr_of(dtypes.named("int4")), descr_of(dtypes.named("bool"))
     ('<u2', '|u1', '|b1')
     """
     return DESCRS.get(row.name) or np.dtype(f"u{row.numpy.itemsize}").str
 
 
-class Found(NamedTuple):
+class NpyArray(NamedTuple):
     """An array whose header has been read, and whose data are there."""
 
-    header: wire.Header
+    header: wire.NpyHeader
     text: bytes
     """The header as it stands in the file."""
     dtype: np.dtype[Any]
@@ -113,7 +112,7 @@ class Found(NamedTuple):
         return _Converted(self, raw, row, across, copy, limits, format)
 
 
-def find(source: Source, base: int, available: int, limits: Budget) -> Found:
+def find(source: Source, base: int, available: int, limits: Budget) -> NpyArray:
     """The array whose header begins at `base`, in so many bytes."""
     read = little(source)
     head = read(base, min(_FIRST, available))
@@ -126,7 +125,7 @@ def find(source: Source, base: int, available: int, limits: Budget) -> Found:
         dtype = _dtype(header.descr)
         if isinstance(dtype, str):
             validate.elements(header.shape, DecodeError)
-            return Found(header, text, np.dtype("V"), base + size, base + available, dtype)
+            return NpyArray(header, text, np.dtype("V"), base + size, base + available, dtype)
         taken = validate.elements(header.shape, DecodeError, dtype.itemsize) * dtype.itemsize
     except DecodeError as error:
         raise error.add(offset=base + 10) from None
@@ -135,7 +134,7 @@ def find(source: Source, base: int, available: int, limits: Budget) -> Found:
             f"the data take {taken} bytes, and there are {available - size}",
             offset=base + available,
         )
-    return Found(header, text, dtype, base + size, base + size + taken)
+    return NpyArray(header, text, dtype, base + size, base + size + taken)
 
 
 def _dtype(descr: str) -> np.dtype[Any] | str:
@@ -170,7 +169,7 @@ class _Converted:
 
     def __init__(
         self,
-        found: Found,
+        found: NpyArray,
         raw: StoredPart,
         row: dtypes.DType | None,
         across: bool,

@@ -9,7 +9,7 @@ of columns.
     remembers(path)                whether a file knows of which Examples it was made
     names(path, spec), blank(path, spec)   where files themselves say what columns they have: which,
                                            and a batch of them without rows
-    Writer(file, spec)             add(batch) ..., close()
+    RowWriter(file, spec)             add(batch) ..., close()
 
 Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
 """
@@ -32,7 +32,7 @@ from ..records.paths import RECORD_SUFFIXES, is_record_name
 from ..records.schema import Schema
 from ..transforms.compression import SUFFIXES as _PACKED
 from . import FORMATS
-from .conversion_spec import Spec
+from .conversion_spec import ConversionSpec
 
 ROWS = 8192
 BYTES = 16 << 20
@@ -58,7 +58,7 @@ _MODULES = {
 }
 
 
-class Part(NamedTuple):
+class SourcePart(NamedTuple):
     """Records of one source."""
 
     path: str
@@ -105,17 +105,17 @@ class Reading:
         self.share = share
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     def add(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
 
 
-class Format(Protocol):
-    def count(self, path: str, marks: int, spec: Spec, reading: Reading) -> Counted: ...
-    def read(self, part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]: ...
-    def schema(self, paths: Sequence[str], spec: Spec, nbytes: int) -> Schema | None: ...
-    def bare(self, names: list[str], paths: Sequence[str], spec: Spec) -> list[str]: ...
-    def writer(self, file: IO[bytes], spec: Spec) -> Writer: ...
+class RowFormat(Protocol):
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted: ...
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]: ...
+    def schema(self, paths: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None: ...
+    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]: ...
+    def writer(self, file: IO[bytes], spec: ConversionSpec) -> RowWriter: ...
 
 
 def named(name: str) -> Any:
@@ -143,8 +143,7 @@ def load(name: str) -> None:
 def of_name(path: str) -> str | None:
     """The format that a name says; compressed record files and JSON lines too.
 
-    >>> of_name("a/train-00000-of-00002.tfrecord.gz"),
-    of_name("mnist-train.tfrecord-00000-of-00001")
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("mnist-train.tfrecord-00000-of-00001")
     ('tfrecord', 'tfrecord')
     >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
     ('parquet', None, None)
@@ -163,7 +162,7 @@ def _of_endings(*endings: str) -> str | None:
     return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)
 
 
-def suffix(spec: Spec) -> str:
+def suffix(spec: ConversionSpec) -> str:
     """What the names of shards end with."""
     own = SUFFIXES[spec.target][0]
     if spec.target not in ("tfrecord", "jsonl") or not spec.compression:

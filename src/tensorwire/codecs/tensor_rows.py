@@ -26,10 +26,10 @@ from ..transforms.quantization import tree
 from . import FORMATS
 from .arrow import columnar
 from .container import Container
-from .conversion_spec import Spec
+from .conversion_spec import ConversionSpec
 from .opening import codec, open_container
 from .recognition import of_name
-from .rows import ROWS, Counted, Part, Reading, local
+from .rows import ROWS, Counted, Reading, SourcePart, local
 
 PRESENT = "/present"
 
@@ -44,7 +44,7 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
     return int(counts.pop())
 
 
-def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
     """From the header."""
 
     def rows() -> int:
@@ -54,7 +54,7 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
 
 
-def _load(path: str, spec: Spec) -> Batch:
+def _load(path: str, spec: ConversionSpec) -> Batch:
     with local(path) as place, _opened(place, spec) as container:
         value = _floats(container.value(), container)
         memory.make_writable(value)
@@ -66,7 +66,7 @@ def _floats(value: Any, container: Container) -> Any:
 
 
 @contextlib.contextmanager
-def _opened(path: str, spec: Spec) -> Iterator[Container]:
+def _opened(path: str, spec: ConversionSpec) -> Iterator[Container]:
     """The tensors of a file of rows."""
     source = storage.source_of(path)
     try:
@@ -106,11 +106,11 @@ def _is_flag(name: str, found: Any) -> bool:
     )
 
 
-def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
     return columnar.schema_of_files(sources, spec, lambda path: schema_of(path, spec))
 
 
-def schema_of(path: str, spec: Spec) -> Schema:
+def schema_of(path: str, spec: ConversionSpec) -> Schema:
     asked = columnar.cast(_blank(path, spec), spec)
     if spec.reads is not None:
         asked = batches.select(asked, [name for name in spec.reads if name in asked])
@@ -123,7 +123,7 @@ def schema_of(path: str, spec: Spec) -> Schema:
     return Schema({name: column.feature for name, column in columns.items()})
 
 
-def _blank(path: str, spec: Spec) -> Batch:
+def _blank(path: str, spec: ConversionSpec) -> Batch:
     """The columns of a file, without rows."""
     with _opened(path, spec) as container:
         _rows(container.shapes(), path)
@@ -132,19 +132,19 @@ def _blank(path: str, spec: Spec) -> Batch:
         )
 
 
-def names(path: str, spec: Spec) -> list[str]:
+def names(path: str, spec: ConversionSpec) -> list[str]:
     return list(_blank(path, spec))
 
 
-def blank(path: str, spec: Spec) -> Batch:
+def blank(path: str, spec: ConversionSpec) -> Batch:
     return _chosen(_blank(path, spec), spec.names)
 
 
-def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
     return []  # numbers, all of them
 
 
-def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     if part.size > spec.memory:
         raise LimitError(
             f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}",
@@ -168,8 +168,8 @@ def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
     )
 
 
-class Writer:
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+class TensorRowsWriter:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self._file, self._spec = file, spec
         self._held: list[Batch] = []
         self._size = 0
@@ -212,11 +212,11 @@ class Writer:
             self._file.write(chunk)
 
 
-def writer(file: IO[bytes], spec: Spec) -> Writer:
-    return Writer(file, spec)
+def writer(file: IO[bytes], spec: ConversionSpec) -> TensorRowsWriter:
+    return TensorRowsWriter(file, spec)
 
 
-def check_target(spec: Spec) -> None:
+def check_target(spec: ConversionSpec) -> None:
     """The codec looks at the other options when it is made, for the first shard."""
     if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
         raise EncodeError(

@@ -23,9 +23,9 @@ from ..records.write import ExampleSink
 from ..transforms import compression as compressions
 from ..wire import example, kernels
 from . import example_features
-from .conversion_spec import Spec
+from .conversion_spec import ConversionSpec
 from .rows import BYTES as MOST_BYTES
-from .rows import ROWS, Counted, Damage, Part, Reading
+from .rows import ROWS, Counted, Damage, Reading, SourcePart
 
 RECORD = "\x00record"
 """The column of records that are only moved."""
@@ -34,7 +34,7 @@ _LEAST, _SHARE = 8 << 20, 64
 """Bytes that a sample has at least, and its share of all."""
 
 
-def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
     """From the headers, or from the index beside the file. A damaged file has as many records as
     can be read.
     """
@@ -48,7 +48,7 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     return Counted(records, index.offsets[:-1:step].tolist(), step)
 
 
-def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
+def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
     # of little data little, so that it does not take longer than the rest
     sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
 
@@ -58,12 +58,14 @@ def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema | None:
     return sidecar.known(sources, sampled, spec.cast)
 
 
-def moved(spec: Spec) -> bool:
+def moved(spec: ConversionSpec) -> bool:
     """Whether records are only moved, never looked into."""
     return spec.features is None
 
 
-def blocks(part: Part, spec: Spec, reading: Reading, check: bool) -> Iterator[Block]:
+def blocks(
+    part: SourcePart, spec: ConversionSpec, reading: Reading, check: bool
+) -> Iterator[Block]:
     """The records of a part as they lie in memory."""
     stop = part.stop if part.stop is not None else 1 << 62
     if spec.skips:
@@ -101,11 +103,11 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
                 reading.damage.append(Damage(path, str(item), item.length))
 
 
-def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
     return names
 
 
-def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     if moved(spec):
         yield from _records(blocks(part, spec, reading, True))
     else:
@@ -138,7 +140,7 @@ def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
 class _Decoding:
     """Examples into batches of some rows."""
 
-    def __init__(self, spec: Spec, damage: list[Damage], kinds: dict[str, str]) -> None:
+    def __init__(self, spec: ConversionSpec, damage: list[Damage], kinds: dict[str, str]) -> None:
         self._features, self._skips, self._damage = (
             example_features.travelling(spec),
             spec.skips,
@@ -149,8 +151,8 @@ class _Decoding:
         self._decoder = example.Decoder(
             [feature.column(name) for name, feature in self._features.items()]
         )
-        self._pool = memory.Pool()
-        self._columns = example.Columns(self._decoder, ROWS, pool=self._pool)
+        self._pool = memory.MemoryPool()
+        self._columns = example.ColumnBuffers(self._decoder, ROWS, pool=self._pool)
         self._held = 0
         self.strange = False
         """Whether the block that was added last has features that the schema has not."""
@@ -200,7 +202,9 @@ class _Decoding:
         except TensorwireError as error:
             raise self._located(error) from None
         finally:
-            self._columns = example.Columns(self._decoder, ROWS, pool=self._pool, like=columns)
+            self._columns = example.ColumnBuffers(
+                self._decoder, ROWS, pool=self._pool, like=columns
+            )
             self._held, self._from = 0, []
 
     def _located(self, error: TensorwireError) -> TensorwireError:
@@ -217,7 +221,7 @@ class _Decoding:
         return self._columns.row
 
 
-def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def _examples(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     decoding = None
     for block in blocks(part, spec, reading, False):
         if decoding is None:
@@ -230,7 +234,7 @@ def _examples(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
         yield decoding.take()
 
 
-def _kinds(block: Block, spec: Spec) -> dict[str, str]:
+def _kinds(block: Block, spec: ConversionSpec) -> dict[str, str]:
     """Features to cast that are integers in this file, where the schema of all files says floats,
     or the other way round.
     """
@@ -258,7 +262,7 @@ def _kinds(block: Block, spec: Spec) -> dict[str, str]:
     return changed
 
 
-def _check_names(block: Block, spec: Spec) -> None:
+def _check_names(block: Block, spec: ConversionSpec) -> None:
     """That no feature is lost because the sample, from which the schema was inferred, did not have
     it.
     """
@@ -272,10 +276,10 @@ def _check_names(block: Block, spec: Spec) -> None:
         raise error.add(path=block.path) from None
 
 
-class Writer:
+class TfrecordWriter:
     """Frames records, or encodes Examples, and compresses them."""
 
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self._out = _Framed(file, spec)
         self._sink: ExampleSink | None = None
         if not moved(spec):
@@ -297,14 +301,14 @@ class Writer:
         self._out.close()
 
 
-def writer(file: IO[bytes], spec: Spec) -> Writer:
-    return Writer(file, spec)
+def writer(file: IO[bytes], spec: ConversionSpec) -> TfrecordWriter:
+    return TfrecordWriter(file, spec)
 
 
 class _Framed:
     """What an ExampleSink writes to: one file, through a compressor."""
 
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self.paths, self.records = [""], 0
         name = _blocks.compression_named(spec.compression)
         self._compressor = (
@@ -333,7 +337,7 @@ class _Framed:
                 self._file.write(chunk)
 
 
-def check_target(spec: Spec) -> None:
+def check_target(spec: ConversionSpec) -> None:
     """What can be known before any record is read."""
     if spec.compression is not None:
         _blocks.compression_named(spec.compression)

@@ -117,14 +117,14 @@ def fresh(size: int) -> Array:
     return _aligned(np.empty(size + 64, np.uint8), size)
 
 
-class Pool:
+class MemoryPool:
     """Buffers that are used again once nobody holds an array over them: fresh memory costs more in
     page faults than filling it does.
 
     An array keeps the buffer under it alive, and so does every view of it, so a buffer that only
     the pool holds is free.
 
-    >>> pool = Pool()
+    >>> pool = MemoryPool()
     >>> first = pool.take(1000)
     >>> first[:8] = 1
     >>> del first

@@ -77,7 +77,7 @@ class Quantized(Frozen):
         """Some indices of the first dimension, by a slice or by their numbers.
 
         >>> Quantized(np.int8([[1], [2]]), "int8", 0, np.float32([1, 2]), np.int64([0, 0]),
-        "float32").rows([1]).scale.tolist()
+        ...     "float32").rows([1]).scale.tolist()
         [2.0]
         """
         if self.scale is None or self.zero_point is None or self.axis != 0:

@@ -16,19 +16,19 @@ Every record is in exactly one shard, whoever dies on the way.
 
 from __future__ import annotations
 
-from ..codecs.conversion_spec import Spec
+from ..codecs.conversion_spec import ConversionSpec
 from .converting import convert, plan, run
 from .manifest import Manifest
 from .operations import merge, sample, shuffle, split, stats
-from .progress import Progress, Report
+from .progress import DatasetReport, Progress
 from .shard_plan import Plan
 
 __all__ = [
+    "ConversionSpec",
+    "DatasetReport",
     "Manifest",
     "Plan",
     "Progress",
-    "Report",
-    "Spec",
     "convert",
     "merge",
     "plan",

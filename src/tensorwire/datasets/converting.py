@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import driver, engines, planner
-from .progress import Report, Tell
+from .progress import DatasetReport, Tell
 from .shard_plan import Plan
 
 
@@ -66,7 +66,7 @@ def convert(
     progress: Tell | None = None,
 ) -> Any:
     """Writes a dataset in another format, in other shards, filtered or shuffled, and returns a
-    `Report` (of a dry run, the `Plan`).
+    `DatasetReport` (of a dry run, the `Plan`).
 
     `src` is a path, a pattern, a folder, a URL, or a list of them. `dst` is a folder, in which each
     source becomes a shard, unless `shards` says how many; or a file, if its name says the format.
@@ -118,7 +118,7 @@ def run(
     verify: bool = False,
     overwrite: bool = False,
     progress: Tell | None = None,
-) -> Report:
+) -> DatasetReport:
     """Runs a plan."""
     with engines.using(engine) as crew:
         return driver.execute(

@@ -43,11 +43,11 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     >>> folder = tempfile.mkdtemp()
     >>> tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32)})
     >>> [entry.name for entry in convert(f"{folder}/a.npz", f"{folder}/a.safetensors",
-    rename="s/^model\\\\.//").entries]
+    ...     rename="s/^model\\\\.//").entries]
     ['w']
     >>> _ = tw.write_examples(f"{folder}/b.tfrecord", {"x": np.arange(10)}, shards=2)
     >>> convert(f"{folder}/b-*.tfrecord", f"{folder}/b", to="jsonl", where="x > 3",
-    workers=0).records
+    ...     workers=0).records
     6
     """
     if is_dataset(src, dst, to, options):
@@ -90,10 +90,10 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
     """Whether records are meant, and not tensors by name.
 
     >>> is_dataset("a.safetensors", "b.npz", None, {}), is_dataset("a.parquet", "b.tfrecord", None,
-    {})
+    ...     {})
     (False, True)
     >>> is_dataset("a.npz", "b", None, {"shards": 2}), is_dataset("a.txt", "b.parquet", None,
-    {"format": "jsonl"})
+    ...     {"format": "jsonl"})
     (True, True)
     """
     seeded = type(options.get("shuffle")) is int  # True is how bytes of tensors are arranged

@@ -18,11 +18,11 @@ from .. import storage
 from .._errors import EncodeError, TensorwireError
 from ..records.paths import BOOKS, SCHEMA, dataset
 from ..records.schema import FileMark
-from ..storage import Entry, files
+from ..storage import FileEntry, files
 from . import engines, planner
 from .engines import Engine, Outcome
-from .manifest import SEEN, Line, Manifest, check, is_ours, is_temporary, sweep
-from .progress import Beginning, Meter, Report, Tell
+from .manifest import SEEN, Manifest, ManifestLine, check, is_ours, is_temporary, sweep
+from .progress import Beginning, DatasetReport, Meter, Tell
 from .shard_plan import RUN, RUNS, Plan
 
 _MARKED = 10_000
@@ -40,7 +40,7 @@ def plan_and_execute(
     verify: bool,
     overwrite: bool,
     progress: Tell | None,
-) -> Report | Plan:
+) -> DatasetReport | Plan:
     """Makes a plan, and runs it, unless it is a dry run."""
     beginning = Beginning(progress)
     with engines.using(engine, workers, options) as crew:
@@ -67,7 +67,7 @@ def execute(
     overwrite: bool = False,
     progress: Tell | None = None,
     since: float | None = None,
-) -> Report:
+) -> DatasetReport:
     """Runs a plan; what an earlier run has done, and is still what it should be, is not done again.
 
     `verify` reads the shards that an earlier run has done, and compares their checksums with the
@@ -86,7 +86,7 @@ def execute(
     return report
 
 
-def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> Report:
+def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> DatasetReport:
     """One file, which needs no books: it is there whole, or not at all."""
     storage.check_replaceable(plan.target, overwrite)
     if any(_is_same(entry.path, plan.target) for entry in plan.sources):
@@ -94,7 +94,7 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
             "a file cannot be converted to itself; write another one, and rename it",
             path=plan.target,
         )
-    report, runs = Report(plan.target, 1), plan.runs()
+    report, runs = DatasetReport(plan.target, 1), plan.runs()
     meter = Meter(1, progress, len(runs))
     try:
         with engines.watched(engine, meter.watch):
@@ -155,7 +155,7 @@ def _many(
     verify: bool,
     overwrite: bool,
     progress: Tell | None,
-) -> Report:
+) -> DatasetReport:
     manifest = Manifest(plan.target)
     _check_place(plan, manifest, overwrite)
     _make_folder(plan.runs_folder if plan.spec.shuffle is not None else plan.target)
@@ -186,7 +186,9 @@ def _many(
         return report
 
 
-def _check_all(plan: Plan, made: dict[str, tuple[int, str]], entries: list[Entry]) -> list[Entry]:
+def _check_all(
+    plan: Plan, made: dict[str, tuple[int, str]], entries: list[FileEntry]
+) -> list[FileEntry]:
     """That every shard is there, as the books say: workers who see another disk may believe that
     they have written them, and in a bucket another run may have written over them. -> what else is
     there"""
@@ -228,7 +230,7 @@ def _beside(plan: Plan) -> str:
     return f"{plan.splits[0].name if plan.splits else plan.name}{plan.suffix}"
 
 
-def _save_schema(plan: Plan, path: str, entries: list[Entry]) -> None:
+def _save_schema(plan: Plan, path: str, entries: list[FileEntry]) -> None:
     """Puts the schema beside the shards, with the size of each."""
     schema = planner.written_schema(plan.spec, plan.sources)
     names = (
@@ -324,13 +326,13 @@ def _real(path: str) -> str:
     return storage.normal(path) if storage.is_url(path) else os.path.realpath(path)
 
 
-def _count(report: Report, records: int, nbytes: int, damage: list[Any]) -> None:
+def _count(report: DatasetReport, records: int, nbytes: int, damage: list[Any]) -> None:
     report.records += records
     report.bytes += nbytes
     _note(report, damage)
 
 
-def _note(report: Report, damage: list[Any]) -> None:
+def _note(report: DatasetReport, damage: list[Any]) -> None:
     report.damage += [{"path": path, "why": why, "bytes": lost} for path, why, lost in damage]
 
 
@@ -362,11 +364,11 @@ class _Run:
             if self._lines
             else {}
         )
-        self._report = Report(plan.target, len(plan))
+        self._report = DatasetReport(plan.target, len(plan))
         self._meter = Meter(
             len(plan), progress, len(plan.sources) if plan.spec.shuffle is not None else 0
         )
-        self._unsure: list[tuple[dict[str, Any], Line]] = []
+        self._unsure: list[tuple[dict[str, Any], ManifestLine]] = []
         self._order = threading.RLock()
         """Engines may ask for tasks, and so what is done, in threads of their own."""
 
@@ -402,7 +404,7 @@ class _Run:
             storage.delete(path)
         return len(old)
 
-    def all(self) -> Report:
+    def all(self) -> DatasetReport:
         plan = self._plan
         if plan.spec.shuffle is None:
             self._work(plan.task(i) for i in range(len(plan)))
@@ -487,7 +489,7 @@ class _Run:
     ) -> None:
         name = self._name(task)
         self._manifest.add(
-            Line(
+            ManifestLine(
                 name,
                 self._plan.key(task),
                 done["records"],

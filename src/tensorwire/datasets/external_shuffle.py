@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import storage
 from .._errors import LimitError
-from ..codecs.conversion_spec import Spec
+from ..codecs.conversion_spec import ConversionSpec
 from ..codecs.rows import ROWS
 from ..core.tensors import Array
 from ..records import batches
@@ -35,7 +35,7 @@ _END = 16
 def scatter(
     path: str,
     found: Iterable[tuple[Batch, Array]],
-    spec: Spec,
+    spec: ConversionSpec,
     check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Writes a run. `check` is called before it is there."""
@@ -90,7 +90,7 @@ def _lots(found: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Array]]
         yield batches.join([one for one, _ in held]), np.concatenate([one for _, one in held])
 
 
-def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
+def gather(folder: str, count: int, number: int, spec: ConversionSpec) -> Iterator[Batch]:
     """The records of a shard, in their order."""
     assert spec.bounds is not None
     held: list[tuple[Batch, Array]] = []
@@ -117,7 +117,7 @@ def gather(folder: str, count: int, number: int, spec: Spec) -> Iterator[Batch]:
         yield batches.take(whole, order[start : start + ROWS])
 
 
-def _table(file: storage.Opened, shard: int, width: int) -> list[tuple[int, int]]:
+def _table(file: storage.OpenedObject, shard: int, width: int) -> list[tuple[int, int]]:
     """Where the pieces of a shard lie in a run, and their sizes: two small reads."""
     end = bytes(file.read_at(file.size - _END, _END))
     start, lots = int.from_bytes(end[:8], "little"), int.from_bytes(end[8:], "little")

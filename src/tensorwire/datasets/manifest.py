@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from .. import storage
 from .._errors import DecodeError, EncodeError, TensorwireError
 from ..records.paths import BOOKS
-from ..storage import Entry
+from ..storage import FileEntry
 from ..wire import json as jsontext
 from .shard_plan import Plan
 
@@ -44,7 +44,7 @@ OTHER = "another run is writing this dataset"
 SEEN = "do all workers see this folder?"
 
 
-class Line(NamedTuple):
+class ManifestLine(NamedTuple):
     """A shard that was made."""
 
     name: str
@@ -60,13 +60,13 @@ class Line(NamedTuple):
         return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
-def parsed(text: bytes) -> Line | None:
+def parsed(text: bytes) -> ManifestLine | None:
     """
-    >>> parsed(Line("a", "k", 1, 2, "", "").text())
-    Line(name='a', key='k', records=1, size=2, crc32c='', stamp='', damage=[])
+    >>> parsed(ManifestLine("a", "k", 1, 2, "", "").text())
+    ManifestLine(name='a', key='k', records=1, size=2, crc32c='', stamp='', damage=[])
     """
     with contextlib.suppress(ValueError, TypeError, RecursionError):
-        line = Line(*json.loads(text))
+        line = ManifestLine(*json.loads(text))
         texts = line.name, line.key, line.crc32c, line.stamp
         if all(isinstance(part, str) for part in texts) and _is_count(line.records, line.size):
             return line if _is_damage(line.damage) else None
@@ -105,9 +105,9 @@ class Manifest:
         self._token = ""
         _ALL.add(self)
 
-    def read(self) -> dict[str, Line]:
+    def read(self) -> dict[str, ManifestLine]:
         """The last line of each shard."""
-        lines: dict[str, Line] = {}
+        lines: dict[str, ManifestLine] = {}
         for text in self._texts():
             found = parsed(text)
             if found is not None:
@@ -235,7 +235,7 @@ class Manifest:
         """
         return [storage.join(self._books, _DRIVER), self._token] if self._token else None
 
-    def add(self, line: Line) -> None:
+    def add(self, line: ManifestLine) -> None:
         """A shard is there."""
         if self._file is not None:
             self._file.write(line.text())
@@ -335,7 +335,7 @@ def is_ours(name: str, plan: Plan, known: Container[str]) -> bool:
     return name in known or ("/" not in name and plan.pattern.fullmatch(name) is not None)
 
 
-def sweep(plan: Plan, known: Container[str], entries: Iterable[Entry]) -> int:
+def sweep(plan: Plan, known: Container[str], entries: Iterable[FileEntry]) -> int:
     """Removes what earlier runs have left of what is no shard of this plan: temporaries, and other
     shards; how many. Nothing else is touched."""
     gone = 0

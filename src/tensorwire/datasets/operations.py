@@ -13,11 +13,11 @@ from typing import Any
 
 from .._errors import EncodeError
 from ..codecs import rows
-from ..codecs.conversion_spec import Spec
+from ..codecs.conversion_spec import ConversionSpec
 from . import driver, engines, planner, statistics
 from .converting import convert
 from .planner import reported
-from .progress import Beginning, Meter, Report, Tell
+from .progress import Beginning, DatasetReport, Meter, Tell
 from .shard_plan import Plan, Split, part_json
 
 
@@ -62,9 +62,9 @@ def split(
     >>> import tempfile, numpy as np, tensorwire as tw
     >>> folder = tempfile.mkdtemp()
     >>> _ = tw.write_examples(f"{folder}/a.tfrecord", {"user": np.arange(1000) % 50, "x":
-    np.arange(1000)})
+    ...     np.arange(1000)})
     >>> split(f"{folder}/a.tfrecord", f"{folder}/out", {"train": 0.8, "validation": 0.2}, by="user",
-    workers=0).splits
+    ...     workers=0).splits
     {'train': 800, 'validation': 200}
     """
     splits = _splits(shares, drop_rest)
@@ -238,7 +238,7 @@ def merge(
 
 def shuffle(
     src: Any, dst: str | os.PathLike[str], seed: int = 0, to: str | None = None, **options: Any
-) -> Report:
+) -> DatasetReport:
     """The same records in one order over all shards, which hangs on the seed, the sources and the
     number of shards alone.
     """
@@ -312,7 +312,7 @@ def stats(
     """
     entries = planner.find(src)
     kind = planner.source_format(entries, format)
-    spec = Spec(kind, kind, on_corrupt=on_corrupt)
+    spec = ConversionSpec(kind, kind, on_corrupt=on_corrupt)
     if kind == "jsonl":
         spec = planner.with_schema(spec, entries, None, None)
     plan = Plan(spec, "", entries, len(entries))

@@ -17,7 +17,7 @@ from .. import storage
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
 from ..codecs import example_features, rows
 from ..codecs.arrow import columnar
-from ..codecs.conversion_spec import Spec
+from ..codecs.conversion_spec import ConversionSpec
 from ..core import dtypes
 from ..core.tensors import Array
 from ..records import batches, sidecar
@@ -25,7 +25,7 @@ from ..records.batch import Batch
 from ..records.blocks import compression_named
 from ..records.paths import is_data
 from ..records.schema import Schema, as_schema
-from ..storage import Entry
+from ..storage import FileEntry
 from ..transforms import compression as compressions
 from .engines import Engine, Outcome
 from .progress import Beginning
@@ -35,7 +35,7 @@ from .shard_plan import Plan, Split, part_json
 _MARKS = 4096
 
 
-def find(src: Any) -> list[Entry]:
+def find(src: Any) -> list[FileEntry]:
     """The files of a dataset: paths, patterns, folders, URLs, or a list of them, each file once. In
     folders and by patterns, indexes, schemas and books are none of it, nor what else begins with
     "_" or "."."""
@@ -57,7 +57,7 @@ def find(src: Any) -> list[Entry]:
     return found
 
 
-def source_format(entries: Sequence[Entry], given: str | None) -> str:
+def source_format(entries: Sequence[FileEntry], given: str | None) -> str:
     """The one format that all sources have, by their names."""
     if given is not None:
         rows.named(given)
@@ -141,7 +141,7 @@ def plan_for(
         )
     if goal in ("tfrecord", "jsonl"):
         compression = compression_named(compression)
-    spec = Spec(
+    spec = ConversionSpec(
         kind, goal, None, False, None, None, compression, level, dict(quantize or {}), list(tensors), dict(cast or {}), where, on_corrupt,
         None if shuffle is None or shuffle is False else int(shuffle), by, seed, memory=memory,
     )  # fmt: skip
@@ -195,8 +195,8 @@ def _of_one_file(target: str, goal: str, named: str | None, compression: str | N
 
 
 def with_schema(
-    spec: Spec, entries: Sequence[Entry], schema: Any, columns: Sequence[str] | None
-) -> Spec:
+    spec: ConversionSpec, entries: Sequence[FileEntry], schema: Any, columns: Sequence[str] | None
+) -> ConversionSpec:
     """The spec with what the columns are, as far as somebody has to know before the first record is
     read.
     """
@@ -267,7 +267,7 @@ def with_schema(
     return _with_blank(out, entries)[0] if hasattr(rows.named(spec.source), "blank") else out
 
 
-def _remember(spec: Spec, entries: Sequence[Entry]) -> bool:
+def _remember(spec: ConversionSpec, entries: Sequence[FileEntry]) -> bool:
     """Whether the sources know of which Examples they were made, so that what is made of them can."""
     source = rows.named(spec.source)
     if not hasattr(source, "remembers") or spec.target in ("npz", "safetensors"):
@@ -281,7 +281,9 @@ def _remember(spec: Spec, entries: Sequence[Entry]) -> bool:
     return all(storage.side_by_side(remembers, columnar.some([entry.path for entry in entries])))
 
 
-def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str] | None) -> Spec:
+def _without_schema(
+    spec: ConversionSpec, entries: Sequence[FileEntry], columns: Sequence[str] | None
+) -> ConversionSpec:
     """Files that say themselves what columns they have."""
     needed = _needed(spec)
     if columns is not None:
@@ -299,7 +301,7 @@ def _without_schema(spec: Spec, entries: Sequence[Entry], columns: Sequence[str]
     return spec
 
 
-def _with_blank(spec: Spec, entries: Sequence[Entry]) -> tuple[Spec, Batch]:
+def _with_blank(spec: ConversionSpec, entries: Sequence[FileEntry]) -> tuple[ConversionSpec, Batch]:
     """The spec with the columns of some of the files: what one has, another may lack. And these
     columns.
     """
@@ -329,7 +331,7 @@ def _with_blank(spec: Spec, entries: Sequence[Entry]) -> tuple[Spec, Batch]:
     )
 
 
-def _blanks(spec: Spec, paths: Sequence[str]) -> list[Batch]:
+def _blanks(spec: ConversionSpec, paths: Sequence[str]) -> list[Batch]:
     """The columns of files, each as a batch without rows; of a damaged one that is passed over,
     none.
     """
@@ -346,13 +348,13 @@ def _blanks(spec: Spec, paths: Sequence[str]) -> list[Batch]:
     return storage.side_by_side(blank, paths)
 
 
-def _needed(spec: Spec) -> list[str]:
+def _needed(spec: ConversionSpec) -> list[str]:
     """Columns that are looked at, whether they are written or not."""
     names = sorted(Condition(spec.where).names) if spec.where is not None else []
     return [*names, *([spec.by] if spec.by is not None else [])]
 
 
-def _check_names(spec: Spec, keep: Sequence[str]) -> None:
+def _check_names(spec: ConversionSpec, keep: Sequence[str]) -> None:
     for what, names in (
         ("quantize", spec.quantize),
         ("tensors", spec.tensors),
@@ -419,7 +421,7 @@ def _shuffled(plan: Plan) -> Plan:
     return replace(plan, spec=replace(plan.spec, total=total, bounds=bounds), marks=None)
 
 
-def written_schema(spec: Spec, sources: Sequence[Entry]) -> Schema | None:
+def written_schema(spec: ConversionSpec, sources: Sequence[FileEntry]) -> Schema | None:
     """What is put beside the shards, so that they come back as what they were. Records that are
     only moved keep the one that they had; if there is none that is true of all of them, there is
     none."""

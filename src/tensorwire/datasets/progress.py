@@ -159,7 +159,7 @@ class Meter:
 
 
 @dataclass
-class Report:
+class DatasetReport:
     """What came of a run. `json()` is for machines, `str()` for people."""
 
     target: str

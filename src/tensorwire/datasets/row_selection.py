@@ -41,7 +41,7 @@ class Condition:
     >>> sorted(wanted.names)
     ['label', 'x']
     >>> batch = Batch({"label": np.array([1, 3]), "x": np.zeros(2)}, {"label": np.array([True,
-    True]), "x": np.array([False, True])}, 2)
+    ...     True]), "x": np.array([False, True])}, 2)
     >>> wanted(batch)
     array([ True, False])
     """
@@ -195,7 +195,7 @@ def share(seed: int, value: bytes) -> float:
     big-endian number, over 2**64.
 
     >>> round(share(0, b"user-7"), 6) == round(int(hashlib.sha256(b"0:user-7").hexdigest()[:16], 16)
-    / 2**64, 6)
+    ...     / 2**64, 6)
     True
     """
     return int.from_bytes(hashlib.sha256(b"%d:" % seed + value).digest()[:8], "big") / 2**64

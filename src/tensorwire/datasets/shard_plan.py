@@ -19,11 +19,11 @@ import numpy as np
 
 from .. import storage
 from ..codecs import rows
-from ..codecs.conversion_spec import Spec, digest
-from ..codecs.rows import Part
+from ..codecs.conversion_spec import ConversionSpec, digest
+from ..codecs.rows import SourcePart
 from ..core.tensors import Array
 from ..records.paths import BOOKS
-from ..storage import Entry
+from ..storage import FileEntry
 
 RUNS = "shuffle"
 """The folder of a shuffle's runs begins so. Another plan has another: what it has left is not
@@ -47,10 +47,10 @@ class Split(NamedTuple):
 class Plan:
     """Made by `plan(...)`; `len(plan)` shards, each made by one task."""
 
-    spec: Spec
+    spec: ConversionSpec
     target: str
     """A folder, or the one file that is written."""
-    sources: list[Entry]
+    sources: list[FileEntry]
     shards: int
     """Of each split."""
     name: str = "part"
@@ -105,7 +105,7 @@ class Plan:
     def path(self, name: str) -> str:
         return name if self.single else storage.join(self.target, name)
 
-    def parts(self, number: int) -> list[Part]:
+    def parts(self, number: int) -> list[SourcePart]:
         """What a shard reads."""
         number %= self.shards
         if self.spec.shuffle is not None:
@@ -123,15 +123,15 @@ class Plan:
             for i in range(count * number // self.shards, count * (number + 1) // self.shards)
         ]
 
-    def whole(self, number: int) -> Part:
+    def whole(self, number: int) -> SourcePart:
         """All of one source."""
         path, size, stamp = self.sources[number]
         base = int(self.starts[number]) if self.starts is not None else 0
-        return Part(
+        return SourcePart(
             path, size, stamp, number, base=base, ranks=self.ranks[number] if self.ranks else {}
         )
 
-    def _between(self, first: int, stop: int) -> Iterator[Part]:
+    def _between(self, first: int, stop: int) -> Iterator[SourcePart]:
         """The records from, to, counted over all sources."""
         assert self.starts is not None
         at = bisect.bisect_right(self.starts, first) - 1
@@ -234,7 +234,8 @@ class Plan:
         """The inverse of `json`."""
         starts = about.get("starts")
         return cls(
-            Spec.from_json(about["spec"]), about["target"], [Entry(*entry) for entry in about["sources"]], about["shards"], about["name"],
+            ConversionSpec.from_json(about["spec"]), about["target"],
+            [FileEntry(*entry) for entry in about["sources"]], about["shards"], about["name"],
             about["single"], tuple(Split(*split) for split in about["splits"]), None if starts is None else np.array(starts, np.int64),
             [(step, offsets) for step, offsets in about["marks"]] if "marks" in about else None,
             about.get("ranks", []), about.get("damage", []),
@@ -279,7 +280,7 @@ def run_name(number: int) -> str:
     return f"{number:06d}{RUN}"
 
 
-def part_json(part: Part) -> dict[str, Any]:
+def part_json(part: SourcePart) -> dict[str, Any]:
     """Without what has its default."""
     known: dict[str, Any] = {
         "path": part.path,
@@ -294,12 +295,12 @@ def part_json(part: Part) -> dict[str, Any]:
     return known
 
 
-def part_from(about: dict[str, Any]) -> Part:
+def part_from(about: dict[str, Any]) -> SourcePart:
     mark = about.get("mark")
-    return Part(**{**about, "mark": None if mark is None else (mark[0], mark[1])})
+    return SourcePart(**{**about, "mark": None if mark is None else (mark[0], mark[1])})
 
 
-def _shown(parts: Sequence[Part]) -> str:
+def _shown(parts: Sequence[SourcePart]) -> str:
     first = [
         f"{part.path.rsplit('/', 1)[-1]}[{part.first}:{'' if part.stop is None else part.stop}]"
         for part in parts[:_SHOWN]

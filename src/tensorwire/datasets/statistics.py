@@ -11,8 +11,8 @@ import numpy as np
 from .._limits import DEFAULT
 from ..codecs import rows as formats
 from ..codecs import tfrecord
-from ..codecs.conversion_spec import Spec
-from ..codecs.rows import Damage, Part, Reading
+from ..codecs.conversion_spec import ConversionSpec
+from ..codecs.rows import Damage, Reading, SourcePart
 from ..core.tensors import Ragged, Strings
 from ..records.batch import Batch
 from ..wire import kernels, status
@@ -20,7 +20,7 @@ from ..wire import kernels, status
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 
 
-def of_source(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
+def of_source(part: SourcePart, spec: ConversionSpec, reading: Reading) -> dict[str, Any]:
     """The records of one source: {"records": n, "features": {name: {...}}}"""
     if spec.source == "tfrecord":
         return _of_examples(part, spec, reading)
@@ -31,7 +31,7 @@ def of_source(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
     return total
 
 
-def _of_examples(part: Part, spec: Spec, reading: Reading) -> dict[str, Any]:
+def _of_examples(part: SourcePart, spec: ConversionSpec, reading: Reading) -> dict[str, Any]:
     survey = kernels.ExampleSurvey(DEFAULT.names)
     for block in tfrecord.blocks(part, spec, reading, True):
         at = 0
@@ -125,7 +125,7 @@ def added(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     """Two parts together.
 
     >>> one = {"records": 2, "features": {"x": {"kind": "int64", "present": 1, "lengths": [1, 1],
-    "values": 1, "range": [5, 5]}}}
+    ...     "values": 1, "range": [5, 5]}}}
     >>> added(one, one)["features"]["x"]
     {'kind': 'int64', 'present': 2, 'lengths': [1, 1], 'values': 2, 'range': [5, 5]}
     """

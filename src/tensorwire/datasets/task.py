@@ -21,8 +21,8 @@ from .. import storage
 from .._errors import DecodeError, TensorwireError
 from ..codecs import rows as formats
 from ..codecs.arrow import columnar
-from ..codecs.conversion_spec import Spec, digest
-from ..codecs.rows import Part, Reading
+from ..codecs.conversion_spec import ConversionSpec, digest
+from ..codecs.rows import Reading, SourcePart
 from ..core import memory
 from ..core.tensors import Array
 from ..records import batches
@@ -47,12 +47,12 @@ and bytes that are written.
 
 
 def run(
-    task: dict[str, Any], spec: Spec | dict[str, Any], tell: Tell | None = None
+    task: dict[str, Any], spec: ConversionSpec | dict[str, Any], tell: Tell | None = None
 ) -> dict[str, Any]:
     """Does what a task says, and reports. An error knows the source, and the record where there is
     one.
     """
-    made = spec if isinstance(spec, Spec) else Spec.from_json(spec)
+    made = spec if isinstance(spec, ConversionSpec) else ConversionSpec.from_json(spec)
     started = time.perf_counter()
     so_far = SoFar(tell)
     report: dict[str, Any] = _WORK[task["do"]](task, made, so_far)
@@ -110,7 +110,7 @@ class Summed:
         return False
 
 
-def check_source(part: Part) -> None:
+def check_source(part: SourcePart) -> None:
     """That a source is what it was when the plan was made."""
     found = storage.stat(part.path)
     if found is None:
@@ -123,7 +123,9 @@ def check_source(part: Part) -> None:
         )
 
 
-def rows(task: dict[str, Any], spec: Spec, so_far: SoFar) -> Iterator[tuple[Batch, Array]]:
+def rows(
+    task: dict[str, Any], spec: ConversionSpec, so_far: SoFar
+) -> Iterator[tuple[Batch, Array]]:
     """What a task reads, as far as it goes on; and the number of each row over all sources."""
     condition = row_selection.Condition(spec.where) if spec.where else None
     parts = [part_from(about) for about in task["parts"]]
@@ -160,7 +162,7 @@ class _Complete:
     have more than others: those that the plan has looked into, and those that this shard is made
     of."""
 
-    def __init__(self, parts: Sequence[Part], spec: Spec) -> None:
+    def __init__(self, parts: Sequence[SourcePart], spec: ConversionSpec) -> None:
         self._spec, source = spec, formats.named(spec.source)
         found = (
             [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
@@ -204,7 +206,9 @@ def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
     return batches.take(batch, chosen), numbers[chosen]
 
 
-def _shared(batch: Batch, numbers: Array, part: Part, spec: Spec, share: list[float]) -> Array:
+def _shared(
+    batch: Batch, numbers: Array, part: SourcePart, spec: ConversionSpec, share: list[float]
+) -> Array:
     """Rows whose hash falls into a share."""
     if spec.by is not None:
         places = row_selection.shares(spec.seed, row_selection.values_of(batch, spec.by))
@@ -218,7 +222,7 @@ class _Sample:
     sources.
     """
 
-    def __init__(self, spec: Spec, part: Part) -> None:
+    def __init__(self, spec: ConversionSpec, part: SourcePart) -> None:
         self._spec, self._strata = spec, spec.strata or {}
         self._at = Counter(part.ranks)
         self._orders: dict[str, permutation.Permutation] = {}
@@ -242,21 +246,21 @@ class _Sample:
         return out
 
 
-def stratum(batch: Batch, spec: Spec) -> Array:
+def stratum(batch: Batch, spec: ConversionSpec) -> Array:
     """What each row is counted under: the feature's bytes in hexadecimal."""
     if spec.by is None:
         return np.zeros(batch.size, "U1")
     return np.array([value.hex() for value in row_selection.values_of(batch, spec.by)], "U")
 
 
-def _write(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _write(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     found = (finished(batch, spec) for batch, _ in rows(task, spec, so_far))
     return writing(
         task["path"], spec, found, so_far, part_from(task["parts"][0]), task.get("guard")
     )
 
 
-def finished(batch: Batch, spec: Spec) -> Batch:
+def finished(batch: Batch, spec: ConversionSpec) -> Batch:
     """The columns that are written, as they are written."""
     chosen = batch if spec.columns is None else batches.select(batch, spec.columns)
     return columnar.cast(chosen, spec)
@@ -264,10 +268,10 @@ def finished(batch: Batch, spec: Spec) -> Batch:
 
 def writing(
     path: str,
-    spec: Spec,
+    spec: ConversionSpec,
     found: Iterator[Batch],
     so_far: SoFar,
-    like: Part,
+    like: SourcePart,
     guard: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """A shard, whole or not at all. One without records has the columns of a source."""
@@ -298,14 +302,14 @@ def writing(
     }
 
 
-def _count(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _count(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
     found = formats.named(spec.source).count(part.path, task["marks"], spec, so_far)
     return {"records": found.records, "step": found.step, "marks": found.marks}
 
 
-def _strata(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _strata(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     """How many rows of each stratum a source has."""
     found: Counter[str] = Counter()
     for batch, _ in rows(task, spec, so_far):
@@ -319,13 +323,13 @@ def _strata(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
     return {"strata": dict(found), "records": sum(found.values())}
 
 
-def _stats(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _stats(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     part = part_from(task["parts"][0])
     check_source(part)
     return statistics.of_source(part, spec, so_far)
 
 
-def _check(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _check(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     return checksum(task["path"])
 
 
@@ -339,12 +343,12 @@ def checksum(path: str) -> dict[str, Any]:
         return {"bytes": offset, "crc32c": f"{value:08x}", "stamp": file.stamp}
 
 
-def _scatter(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _scatter(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     found = ((finished(batch, spec), numbers) for batch, numbers in rows(task, spec, so_far))
     return shuffling.scatter(task["path"], found, spec, lambda: check(task.get("guard")))
 
 
-def _gather(task: dict[str, Any], spec: Spec, so_far: SoFar) -> dict[str, Any]:
+def _gather(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[str, Any]:
     assert spec.bounds is not None
     number, bounds = task["number"], spec.bounds
 

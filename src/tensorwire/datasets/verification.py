@@ -13,10 +13,10 @@ from typing import Any
 from .. import storage
 from .._errors import DecodeError, TensorwireError, TransportError
 from ..codecs import rows
-from ..codecs.conversion_spec import Spec
+from ..codecs.conversion_spec import ConversionSpec
 from ..records.paths import BOOKS
 from . import planner
-from .manifest import Line, Manifest
+from .manifest import Manifest, ManifestLine
 from .shard_plan import Plan, Split
 from .task import checksum
 
@@ -127,7 +127,7 @@ def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]
     try:
         if about is None:
             raise ValueError("there is none")
-        spec = Spec.from_json(about["spec"])
+        spec = ConversionSpec.from_json(about["spec"])
         splits = tuple(Split(*split) for split in about.get("splits", []))
         count, name = about["shards"], about.get("name", "part")
         if not isinstance(count, int) or not 0 < count <= most:
@@ -144,7 +144,7 @@ def _shards(manifest: Manifest, folder: str, most: int) -> tuple[list[str], str]
         ) from None
 
 
-def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, Line]) -> list[str]:
+def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, ManifestLine]) -> list[str]:
     """What _SUCCESS says that the manifest does not, if it is there at all."""
     sums = manifest.finished()
     if sums is None:
@@ -162,7 +162,7 @@ def _unfinished(manifest: Manifest, names: list[str], lines: dict[str, Line]) ->
     ]
 
 
-def _compared(path: str, line: Line) -> tuple[str | None, int]:
+def _compared(path: str, line: ManifestLine) -> tuple[str | None, int]:
     """(what differs from the manifest, bytes read)"""
     try:
         found = checksum(path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .._limits import Limits
 from . import figures, selection, tree, values
-from .sampling import Opened
+from .sampling import SampledFile
 from .values import PLAIN, Look, Shown
 
 MOST = 8
@@ -39,7 +39,7 @@ def contents(
       [[1. 2.]
        [3. 4.]]
     """
-    with Opened(where, format, limits) as opened:
+    with SampledFile(where, format, limits) as opened:
         file = opened.file
         chosen = selection.chosen(file, names, file.path) if names else list(file)
         shown = chosen if names or most is None else chosen[:most]
@@ -73,7 +73,7 @@ def contents(
         )
 
 
-def _head(opened: Opened, count: int) -> str:
+def _head(opened: SampledFile, count: int) -> str:
     file = opened.file
     packed = f" in {file.compression}" if file.compression else ""
     return (

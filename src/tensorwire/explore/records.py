@@ -166,7 +166,7 @@ def sift(block: Block, where: Where, known: Schema) -> Sifted | None:
     ):
         return None
     used = [name for name in sorted(where.names) if name in schema]
-    filler = example.Columns(
+    filler = example.ColumnBuffers(
         [Feature(schema[name].kind, (None,)).column(name) for name in used], len(block.starts)
     )
     if used:
@@ -230,7 +230,7 @@ def _decode(
 
 
 def _value(data: bytes, name: str, feature: Feature, is_list: bool, sequence: bool) -> Any:
-    filler = example.Columns([feature.column(name, is_list)], 1, sequence=sequence)
+    filler = example.ColumnBuffers([feature.column(name, is_list)], 1, sequence=sequence)
     filler.fill(data, [0], [len(data)])
     filled = filler.take()[0]
     column = _columns.sequence(feature, filled) if is_list else _columns.column(feature, filled, 1)

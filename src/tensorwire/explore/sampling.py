@@ -23,7 +23,7 @@ _THIN = 1 << 14
 """Elements of a row that is too long to be read."""
 
 
-class Opened:
+class SampledFile:
     """An open file, and the same file mapped, for tensors of which a single row is more than is to
     be read.
 
@@ -51,7 +51,7 @@ class Opened:
         if self._mapped is not None:
             self._mapped.close()
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> SampledFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +66,7 @@ def nbytes(tensor: lazy.LazyTensor) -> int:
     return count * int(tensor.dtype.itemsize)
 
 
-def dense(opened: Opened, name: str) -> tuple[Array, bool]:
+def dense(opened: SampledFile, name: str) -> tuple[Array, bool]:
     """(a dense tensor, or evenly spread rows of it; whether that is all)"""
     tensor = opened.file[name]
     size = nbytes(tensor)
@@ -105,7 +105,7 @@ def thin(array: Array) -> Array:
     return found
 
 
-def corners(opened: Opened, name: str, edge: int) -> Array:
+def corners(opened: SampledFile, name: str, edge: int) -> Array:
     """The first and last rows of a large tensor, and of each the first and last items: what is left
     has its corners where it had them.
     """
@@ -127,7 +127,7 @@ def _narrow(array: Array, edge: int) -> Array:
     return array
 
 
-def sliced(opened: Opened, name: str, key: tuple[Any, ...]) -> Any:
+def sliced(opened: SampledFile, name: str, key: tuple[Any, ...]) -> Any:
     """What a key asks for; through the mapping if it asks for a little of many rows."""
     tensor = opened.file[name]
     if not key:
@@ -141,7 +141,7 @@ def sliced(opened: Opened, name: str, key: tuple[Any, ...]) -> Any:
     return tensor[key if len(key) > 1 else key[0]]
 
 
-def all_statistics(opened: Opened, name: str) -> Statistics:
+def all_statistics(opened: SampledFile, name: str) -> Statistics:
     """Of every element, some megabytes at a time."""
     tensor = opened.file[name]
     parts = [statistics(chunk) for chunk in _chunks(tensor)]

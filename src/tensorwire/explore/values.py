@@ -44,7 +44,7 @@ class Look(NamedTuple):
 PLAIN = Look(heat=False, histogram=False)
 
 
-def tensor(opened: sampling.Opened, name: str, look: Look = PLAIN) -> Shown:
+def tensor(opened: sampling.SampledFile, name: str, look: Look = PLAIN) -> Shown:
     """One tensor of a file: what it is, what its numbers are like, a corner of them, and a picture
     if there is to be one.
     """
@@ -113,7 +113,7 @@ def value(found: Any, look: Look, sliced: bool = False) -> Shown:
     return _numbers(array, stats, True, _corner(array, look, 6 if sliced else 3), look, array)
 
 
-def _dense(opened: sampling.Opened, name: str, look: Look) -> Shown:
+def _dense(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
     sample, whole = sampling.dense(opened, name)
     if whole:
         return value(sample, look)
@@ -188,7 +188,7 @@ def text(item: str | bytes) -> str:
     return f"{found} ({figures.size(len(item))})" if found is not None else figures.quoted(item, 72)
 
 
-def _strings_of(opened: sampling.Opened, name: str, look: Look) -> Shown:
+def _strings_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
     found = opened.file[name]
     some, whole = sampling.rows_of(found, look.rows, look.whole)
     return _strings(some, math.prod(dim or 0 for dim in found.shape), whole, look)
@@ -227,7 +227,7 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
     return Shown(lines, {"lengths": stats, "sampled": not whole, "values": figures.for_json(shown)})
 
 
-def _ragged_of(opened: sampling.Opened, name: str, look: Look) -> Shown:
+def _ragged_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
     found = opened.file[name]
     some, whole = sampling.rows_of(found, look.rows, look.whole)
     return _ragged(some, found.shape[0] or 0, whole, look)
@@ -274,7 +274,7 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
     return Shown(lines, about)
 
 
-def _sparse_of(opened: sampling.Opened, name: str, look: Look) -> Shown:
+def _sparse_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
     some, whole = sampling.sparse(opened.file[name], look.whole)
     return _sparse(some, whole, look)
 
@@ -315,7 +315,7 @@ def _entry(values: Any, index: int) -> str:
     return _scalar(array) if not array.shape else notebook.listed(array)
 
 
-_KINDS: dict[str, Callable[[sampling.Opened, str, Look], Shown]] = {
+_KINDS: dict[str, Callable[[sampling.SampledFile, str, Look], Shown]] = {
     "dense": _dense,
     "strings": _strings_of,
     "ragged": _ragged_of,

@@ -13,7 +13,7 @@ import numpy as np
 from .._errors import LimitError, SchemaError
 from .._limits import DEFAULT
 from ..core.tensors import Array, Sparse, Strings, trusted
-from ..wire.example import BYTES, FORMAT, INT64, Column, Columns, Filled
+from ..wire.example import BYTES, FORMAT, INT64, Column, ColumnBuffers, Filled
 from .arguments import Messages
 from .features import (
     NUMPY,
@@ -124,7 +124,7 @@ def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[An
 
 
 def _read(messages: Messages, wanted: Needs, compat: int) -> dict[Any, Filled]:
-    columns = Columns(
+    columns = ColumnBuffers(
         [Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()],
         len(messages.sizes),
         compat=compat,
@@ -141,7 +141,7 @@ def read_sequences(
     wanted += [
         Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()
     ]
-    columns = Columns(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
+    columns = ColumnBuffers(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
     columns.fill(messages.data, messages.starts, messages.sizes)
     filled = columns.take()
     return dict(zip(context, filled, strict=False)), dict(

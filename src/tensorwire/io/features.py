@@ -50,7 +50,7 @@ class SparseFeature(NamedTuple):
     dimension of `size`.
 
     >>> SparseFeature(index_key=["x", "y"], value_key="v", dtype="float32", size=[640,
-    480]).already_sorted
+    ...     480]).already_sorted
     False
     """
 

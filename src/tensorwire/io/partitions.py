@@ -1,6 +1,6 @@
 """Ragged tensors from a record's values and the features that split them into rows.
 
-A `Rows` starts as [records, values]; each partition, from the innermost to the outermost, puts one
+A `PartitionRows` starts as [records, values]; each partition, from the innermost to the outermost, puts one
 more dimension behind the first. A single record is a batch of one whose first dimension is taken
 off in the end.
 
@@ -33,17 +33,17 @@ from .features import (
 )
 
 
-class Rows(NamedTuple):
+class PartitionRows(NamedTuple):
     values: Any
     splits: list[Array]
     """int64, outer to inner."""
     uniform: list[int | None]
 
 
-def rows_of(filled: Filled) -> Rows:
+def rows_of(filled: Filled) -> PartitionRows:
     """[records, values], or for a feature list [steps of all records, values]."""
     assert filled.splits is not None
-    return Rows(values_of(filled), [filled.splits], [None])
+    return PartitionRows(values_of(filled), [filled.splits], [None])
 
 
 def ragged(
@@ -72,9 +72,9 @@ def ragged(
                 tf_compat,
             )
         if steps is not None and not one:
-            rows = Rows(rows.values, [steps, *rows.splits], [None, *rows.uniform])
+            rows = PartitionRows(rows.values, [steps, *rows.splits], [None, *rows.uniform])
         elif steps is None and one:
-            rows = Rows(rows.values, rows.splits[1:], rows.uniform[1:])
+            rows = PartitionRows(rows.values, rows.splits[1:], rows.uniform[1:])
         if not rows.splits:
             return np.asarray(rows.values) if isinstance(rows.values, Strings) else rows.values
         return Ragged(rows.values, [_cast(splits, dtype) for splits in rows.splits], rows.uniform)
@@ -100,7 +100,9 @@ def _check_splits(partition: RowSplits, splits: Array, validate: bool) -> None:
         raise EncodeError(f"the row splits in {partition.key!r} do not begin with 0")
 
 
-def _partitioned(rows: Rows, partition: Any, part: Filled, numbers: Array, tf_compat: bool) -> Rows:
+def _partitioned(
+    rows: PartitionRows, partition: Any, part: Filled, numbers: Array, tf_compat: bool
+) -> PartitionRows:
     assert part.splits is not None
     outer = rows.splits[0]
     new, inner = _split(partition, numbers, part.splits, outer, not tf_compat)
@@ -110,21 +112,23 @@ def _partitioned(rows: Rows, partition: Any, part: Filled, numbers: Array, tf_co
             f"{partition.key!r} does not cover all values, and no others, of record or step"
             f" {max(record, 0)}"
         )
-    return Rows(rows.values, [new, inner, *rows.splits[1:]], [None, None, *rows.uniform[1:]])
+    return PartitionRows(
+        rows.values, [new, inner, *rows.splits[1:]], [None, None, *rows.uniform[1:]]
+    )
 
 
-def _uniform(rows: Rows, length: int, tf_compat: bool) -> Rows:
+def _uniform(rows: PartitionRows, length: int, tf_compat: bool) -> PartitionRows:
     outer = rows.splits[0]
     if not isinstance(length, (int, np.integer)) or length <= 0:
         raise EncodeError(f"UniformRowLength({length}) is no length of a row")
     if outer[-1] % length or (not tf_compat and (np.diff(outer) % length).any()):
         raise EncodeError(f"the values are no whole rows of length {length}")
     if len(rows.splits) == 1:  # nothing ragged inside: the values themselves take another shape
-        return Rows(
+        return PartitionRows(
             rows.values.reshape(-1, length, *rows.values.shape[1:]), [outer // length], [None]
         )
     inner = np.arange(outer[-1] // length + 1) * length
-    return Rows(
+    return PartitionRows(
         rows.values,
         [outer // length, inner, *rows.splits[1:]],
         [None, int(length), *rows.uniform[1:]],

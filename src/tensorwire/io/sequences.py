@@ -39,7 +39,7 @@ def parse_sequence_example(
     >>> from tensorwire.io import FixedLenSequenceFeature
     >>> record = bytes.fromhex("12140a120a0161120d0a051a030a01050a041a020802")  # {"a": [[5], [2]]}
     >>> context, lists, lengths = parse_sequence_example([record], sequence_features={"a":
-    FixedLenSequenceFeature([], "int64")})
+    ...     FixedLenSequenceFeature([], "int64")})
     >>> lists["a"], lengths["a"]
     (array([[5, 2]]), array([2]))
     """
@@ -64,7 +64,7 @@ def parse_single_sequence_example(
 
     >>> from tensorwire.io import VarLenFeature
     >>> context, lists = parse_single_sequence_example(b"", {"a": VarLenFeature("int64")}, {"b":
-    VarLenFeature("int64")})
+    ...     VarLenFeature("int64")})
     >>> context["a"].shape, lists["b"].shape
     ((0,), (0, 0))
     """

@@ -65,7 +65,7 @@ def serialize_sparse(sp_input: Any, out_type: Any = "string", name: str | None =
     TensorProto.
 
     >>> [len(part) for part in serialize_sparse(Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2,
-    3)))]
+    ...     3)))]
     [46, 18, 26]
     """
     sparse = _sparse(sp_input, out_type)

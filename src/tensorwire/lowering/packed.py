@@ -79,17 +79,17 @@ def inside(spec: Node) -> Node:
     return spec["packed"] if is_packed(spec) else spec
 
 
-def entries(spec: Node, count: int) -> list[Entry | None]:
+def entries(spec: Node, count: int) -> list[PackedEntry | None]:
     """What is said of each part."""
     found = spec.get("parts")
     if spec.keys() != {"packed", "parts"} or not isinstance(found, list) or len(found) != count:
         raise DecodeError(
             f"a spec that says how its {count} parts are packed has an entry for each"
         )
-    return [None if entry is None else Entry(entry) for entry in found]
+    return [None if entry is None else PackedEntry(entry) for entry in found]
 
 
-class Entry:
+class PackedEntry:
     """What a packed part was."""
 
     def __init__(self, entry: Any) -> None:

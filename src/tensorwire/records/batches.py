@@ -212,7 +212,7 @@ def completed(batch: Batch, blank: Batch) -> Batch:
     have, no row has anything.
 
     >>> completed(Batch({"a": np.array([5, 6])}, size=2), Batch({"b": np.zeros(0, np.int8), "a":
-    np.zeros(0)})).present["b"].tolist()
+    ...     np.zeros(0)})).present["b"].tolist()
     [False, False]
     """
     if list(batch) == list(blank):

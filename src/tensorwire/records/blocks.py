@@ -113,7 +113,7 @@ class Stream(Protocol):
         """Raises TruncatedError if the end came too early."""
 
 
-class Plain:
+class PlainBlocks:
     """A file that is not compressed, from any place on."""
 
     most: int | None = None
@@ -230,7 +230,7 @@ def blocks(
     compression: str | None = None,
     check: bool = True,
     limits: Limits | None = None,
-    pool: memory.Pool | None = None,
+    pool: memory.MemoryPool | None = None,
     offset: int = 0,
     first: int = 0,
     wait: Callable[[], bool] | None = None,
@@ -249,11 +249,19 @@ def blocks(
         if name and offset:
             raise ValueError("a compressed file is read from its start")
         stream: Stream = (
-            Compressed(source, name, 0, limits or DEFAULT) if name else Plain(source, offset)
+            Compressed(source, name, 0, limits or DEFAULT) if name else PlainBlocks(source, offset)
         )
         size = None if name or wait else source.size
         yield from frames(
-            stream, path, size, check, limits or DEFAULT, pool or memory.Pool(), offset, first, wait
+            stream,
+            path,
+            size,
+            check,
+            limits or DEFAULT,
+            pool or memory.MemoryPool(),
+            offset,
+            first,
+            wait,
         )
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
@@ -263,7 +271,7 @@ def blocks(
 
 def of_stream(stream: Stream, path: str, limits: Limits) -> Iterator[Block]:
     """All records of a stream, checked."""
-    return frames(stream, path, None, True, limits, memory.Pool(), 0, 0)
+    return frames(stream, path, None, True, limits, memory.MemoryPool(), 0, 0)
 
 
 def frames(
@@ -272,7 +280,7 @@ def frames(
     size: int | None,
     check: bool,
     limits: Limits,
-    pool: memory.Pool,
+    pool: memory.MemoryPool,
     base: int,
     record: int,
     wait: Callable[[], bool] | None = None,

@@ -264,7 +264,7 @@ class Examples:
         """A pyarrow.RecordBatchReader of the batches: fixed and varying features are lists, missing
         ones are null (needs pyarrow).
         """
-        nothing = example.Columns(self._decoder(), 0).take()
+        nothing = example.ColumnBuffers(self._decoder(), 0).take()
         return adapters.arrow_reader(
             self._numpy, _columns.batch(dict(self.schema), nothing, 0, self.limits)
         )
@@ -315,9 +315,9 @@ class _Decoding:
     def __init__(self, examples: Examples) -> None:
         self._examples = examples
         self._decoder = examples._decoder()
-        self._pool = memory.Pool()
-        self._last: example.Columns | None = None
-        self._free: list[example.Columns] = []
+        self._pool = memory.MemoryPool()
+        self._last: example.ColumnBuffers | None = None
+        self._free: list[example.ColumnBuffers] = []
 
     def run(self, jobs: Iterator[Iterable[Piece]], workers: int, depth: int) -> Iterator[Any]:
         """Batches in order. Leaving early ends all threads."""
@@ -325,7 +325,7 @@ class _Decoding:
             source: Any = map(self._work, jobs)
         else:
             source = Pipeline(jobs, self._work, workers, depth)
-        lent: example.Columns | None = None
+        lent: example.ColumnBuffers | None = None
         try:
             for columns, batch in source:
                 if batch is not None:
@@ -342,7 +342,7 @@ class _Decoding:
                 source.close()
             getattr(jobs, "close", lambda: None)()
 
-    def _work(self, lot: Iterable[Piece]) -> tuple[example.Columns | None, Any]:
+    def _work(self, lot: Iterable[Piece]) -> tuple[example.ColumnBuffers | None, Any]:
         examples = self._examples
         rows = sum(piece.rows for piece in lot) if isinstance(lot, list) else examples.batch_size
         if examples._reuse:
@@ -375,7 +375,7 @@ class _Decoding:
             self._in_job(error, done)
             raise
 
-    def _take(self, rows: int) -> example.Columns:
+    def _take(self, rows: int) -> example.ColumnBuffers:
         """Memory that was lent out before, if the rows fit it."""
         try:
             columns = self._free.pop()
@@ -389,11 +389,11 @@ class _Decoding:
     def _columns(
         self,
         rows: int,
-        like: example.Columns | None = None,
-        pool: memory.Pool | None = None,
-    ) -> example.Columns:
+        like: example.ColumnBuffers | None = None,
+        pool: memory.MemoryPool | None = None,
+    ) -> example.ColumnBuffers:
         limits = self._examples.limits
-        return example.Columns(self._decoder, rows, pool=pool, like=like, limits=limits)
+        return example.ColumnBuffers(self._decoder, rows, pool=pool, like=like, limits=limits)
 
     def _located(self, error: TensorwireError, block: Block, index: int) -> None:
         """Adds the file, the record and the place in the file."""

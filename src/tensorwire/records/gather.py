@@ -14,14 +14,14 @@ from .._errors import EncodeError, TensorwireError
 from ..core.tensors import KINDS, Array, Ragged, Sparse
 from . import pack
 from .batch import Batch, ForeignBatch
-from .pack import Column, Options
+from .pack import Options, PackedColumn
 from .rows import from_list, row_value
 from .schema import Feature
 
 
 def from_columns(
     columns: Any, options: Options, first: int, known: Mapping[str, Feature]
-) -> tuple[dict[str, Column], int]:
+) -> tuple[dict[str, PackedColumn], int]:
     """Columns, and the number of rows, which must be the same for all. `first` and `known` as for
     rows.
     """
@@ -33,7 +33,7 @@ def from_columns(
     for name, value in columns.items():
         check_name(name)
         try:
-            made: Column | None
+            made: PackedColumn | None
             if isinstance(value, (list, tuple)):
                 made, rows = from_list(name, value, options, known.get(name)), len(value)
             else:
@@ -68,7 +68,7 @@ def check_name(name: Any) -> None:
 
 def from_rows(
     rows: Sequence[Mapping[str, Any]], options: Options, first: int, known: Mapping[str, Feature]
-) -> dict[str, Column]:
+) -> dict[str, PackedColumn]:
     """Rows as columns. `first` is the number of the first one; `known` are the features of the rows
     before.
     """
@@ -124,7 +124,7 @@ _ONE_RECORD = "; to write one record pass a list of one row: [{...}]"
 
 def _from_tensor(
     name: str, tensor: Any, options: Options, present: Array | None, known: Feature | None
-) -> Column | None:
+) -> PackedColumn | None:
     if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "O":
         return from_list(name, list(tensor), options, known)
     encoding = options.encoding(name)

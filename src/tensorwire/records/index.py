@@ -79,7 +79,7 @@ def build(path: str, compression: str | None = None, limits: Limits | None = Non
             )
         stream = _blocks.Compressed(source, name, 0, limits)
         parts, end = [], 0
-        for block in _blocks.frames(stream, path, None, False, limits, memory.Pool(), 0, 0):
+        for block in _blocks.frames(stream, path, None, False, limits, memory.MemoryPool(), 0, 0):
             parts.append(block.offset + block.starts - tfrecord.HEADER)
             end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
         units = np.array(stream.units, np.int64).reshape(-1, 2)

@@ -56,7 +56,7 @@ def infer_schema(
     >>> import os, tempfile, tensorwire as tw
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}],
-    schema_file=False)
+    ...     schema_file=False)
     >>> infer_schema(path)
     Schema of 2 features from all 2 records
       ids: Feature(int64 (None,))  present 2, lengths [0, 2], range [1, 2]
@@ -230,7 +230,7 @@ def _from(
     if start < 0:
         return
     for block in _blocks.frames(
-        stream, source.path or "", source.size, True, limits, memory.Pool(), start, 0
+        stream, source.path or "", source.size, True, limits, memory.MemoryPool(), start, 0
     ):
         yield block
         # one more would be too much, so nothing is read for it

@@ -94,7 +94,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Column:
+class PackedColumn:
     """A column ready for the encoder."""
 
     feature: Feature
@@ -141,7 +141,7 @@ def needs_tensor(tensor: Any) -> bool:
     return isinstance(tensor, np.ndarray) and tensor.dtype.kind == "c"
 
 
-def as_lists(values: Any, encoding: str, splits: Array | int) -> Column:
+def as_lists(values: Any, encoding: str, splits: Array | int) -> PackedColumn:
     """A vector of numbers or strings as the values of a list. Errors name the row, by the splits or
     by the values that each row has.
     """
@@ -149,7 +149,7 @@ def as_lists(values: Any, encoding: str, splits: Array | int) -> Column:
         feature = Feature(BYTES, (), text=values.text)
         if encoding == "base64":
             values, feature = encodings.pack_base64(values), replace(feature, encoding="base64")
-        return Column(
+        return PackedColumn(
             feature,
             np.ascontiguousarray(values.data),
             np.ascontiguousarray(values.offsets),
@@ -169,7 +169,7 @@ def as_lists(values: Any, encoding: str, splits: Array | int) -> Column:
                 else int(np.searchsorted(splits, at, side="right")) - 1
             )
         raise
-    return Column(Feature(kind, (), dtypes.of(values.dtype).name), array, None, None, None)
+    return PackedColumn(Feature(kind, (), dtypes.of(values.dtype).name), array, None, None, None)
 
 
 def as_numbers(values: Array) -> tuple[str, Array]:
@@ -202,7 +202,7 @@ def as_numbers(values: Array) -> tuple[str, Array]:
     return FLOAT, wide
 
 
-def as_raw(tensor: Any, present: Array | None) -> Column:
+def as_raw(tensor: Any, present: Array | None) -> PackedColumn:
     """Rows as `tobytes()` gives them, because the schema says so."""
     if (
         isinstance(tensor, Ragged)
@@ -211,7 +211,7 @@ def as_raw(tensor: Any, present: Array | None) -> Column:
     ):
         flat = np.ascontiguousarray(tensor.values)
         feature = Feature(BYTES, (None,), dtypes.of(flat.dtype).name, encoding="raw")
-        return Column(
+        return PackedColumn(
             feature,
             flat.view(np.uint8),
             np.ascontiguousarray(tensor.row_splits[0], np.int64) * flat.itemsize,
@@ -226,7 +226,7 @@ def as_raw(tensor: Any, present: Array | None) -> Column:
         tensor.itemsize * math.prod(tensor.shape[1:])
     )
     values = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-    return Column(
+    return PackedColumn(
         Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="raw"),
         values,
         offsets,
@@ -235,9 +235,9 @@ def as_raw(tensor: Any, present: Array | None) -> Column:
     )
 
 
-def as_tensors(rows: Any, present: Array | None) -> Column:
+def as_tensors(rows: Any, present: Array | None) -> PackedColumn:
     packed = encodings.pack_tensors(rows)
-    return Column(
+    return PackedColumn(
         _tensor_feature(rows), np.ascontiguousarray(packed.data), packed.offsets, None, present
     )
 
@@ -268,7 +268,7 @@ def list_feature(column: Ragged) -> Feature:
     return Feature(BYTES, shape, dtypes.of(values.dtype).name, encoding="tensor")
 
 
-def as_quantized(tensor: Any, scheme: str, present: Array | None) -> Column:
+def as_quantized(tensor: Any, scheme: str, present: Array | None) -> PackedColumn:
     if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in (
         "float16",
         "bfloat16",
@@ -282,7 +282,9 @@ def as_quantized(tensor: Any, scheme: str, present: Array | None) -> Column:
         error.args = (error.message.partition("; nonfinite=")[0],)
         raise
     feature = Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="quantized")
-    return Column(feature, np.ascontiguousarray(strings.data), strings.offsets, splits, present)
+    return PackedColumn(
+        feature, np.ascontiguousarray(strings.data), strings.offsets, splits, present
+    )
 
 
 def merge(a: Feature, b: Feature) -> Feature:

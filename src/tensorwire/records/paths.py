@@ -33,7 +33,7 @@ def is_record_name(path: str) -> bool:
     not.
 
     >>> [is_record_name(name) for name in ("a.tfrecord", "b.tfrecord-00000-of-00001",
-    "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
+    ...     "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
     [True, True, True, False]
     """
     name, suffix = os.path.splitext(os.path.basename(path))
@@ -85,7 +85,7 @@ def is_data(path: str, *patterns: str) -> bool:
     hidden files are not. A name that begins with "_" is, if a pattern asks for such names.
 
     >>> [is_data(path) for path in ("a/b.tfrecord", "a/b.tfrecord.idx", "a/_SUCCESS",
-    "a/_tensorwire/shards.jsonl")]
+    ...     "a/_tensorwire/shards.jsonl")]
     [True, False, False, False]
     """
     folder, _, name = path.rpartition("/")

@@ -24,7 +24,7 @@ once, into a temporary one.
 """
 
 
-class File:
+class IndexedFile:
     """One record file, read at any place. Compressed ones too: from the nearest place where
     decompression can start, or unpacked once.
     """
@@ -39,7 +39,7 @@ class File:
         self.path, self._limits = path, limits or DEFAULT
         self.index = _index.open_index(path, compression, limits, keep)
         self._source: storage.Readable | None = None
-        self._pool = memory.Pool()
+        self._pool = memory.MemoryPool()
 
     def __len__(self) -> int:
         return len(self.index)

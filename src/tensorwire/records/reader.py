@@ -82,10 +82,10 @@ class RecordReader:
             raise EncodeError(
                 "follow=True is for one file, and not together with on_corrupt='skip'"
             )
-        self._files: list[random_access.File] | None = None
+        self._files: list[random_access.IndexedFile] | None = None
         self._starts: list[int] | None = None
         self._chosen: range | Array | None = None
-        self._pool = memory.Pool()
+        self._pool = memory.MemoryPool()
 
     def blocks(self, check: bool = True) -> Iterator[_blocks.Block]:
         """The records as they lie in memory, some hundred kilobytes at a time: for those who decode
@@ -141,10 +141,10 @@ class RecordReader:
         if held:
             yield Strings.of(held)
 
-    def _opened(self) -> list[random_access.File]:
+    def _opened(self) -> list[random_access.IndexedFile]:
         if self._files is None:
             self._files = [
-                random_access.File(path, self._compression, self._limits, self._keep)
+                random_access.IndexedFile(path, self._compression, self._limits, self._keep)
                 for path in self.paths
             ]
         return self._files
@@ -240,7 +240,7 @@ class RecordReader:
             )
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.skipped, other._chosen, other._pool = [], chosen, memory.Pool()
+        other.skipped, other._chosen, other._pool = [], chosen, memory.MemoryPool()
         return other
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ what decides is how the frames around it fit together:
 A chain begins at a candidate whose frame is followed by another header or by the end of the file,
 or whose data has the right checksum.
 
-A hostile file can make every guess costly. So wrong guesses are paid for out of `Work`, which grows
+A hostile file can make every guess costly. So wrong guesses are paid for out of `WorkLimit`, which grows
 with the size of the file alone.
 """
 
@@ -41,7 +41,7 @@ from ..wire import crc, kernels, status, tfrecord
 from . import blocks as _blocks
 from . import unpack
 from .blocks import Block
-from .scan_buffer import AROUND, MOST, SIZE, Window
+from .scan_buffer import AROUND, MOST, SIZE, ScanBuffer
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +91,7 @@ class Gap:
         )
 
 
-class Found(NamedTuple):
+class Resynced(NamedTuple):
     """What came of a damaged frame: the gap, where to go on, and the record (start, size) if only
     its header was lost.
     """
@@ -101,7 +101,7 @@ class Found(NamedTuple):
     record: tuple[int, int] | None = None
 
 
-class Work:
+class WorkLimit:
     """What may still be spent on wrong guesses in one pass over a file, in bytes looked at.
 
     Each kind has its own allowance: one that is used up must not take the others with it.
@@ -116,25 +116,27 @@ class Work:
 
 
 def resync(
-    source: files.Source, offset: int, limits: Limits = DEFAULT, work: Work | None = None
-) -> Found:
+    source: files.Source, offset: int, limits: Limits = DEFAULT, work: WorkLimit | None = None
+) -> Resynced:
     """Where the records go on behind the frame at `offset`, which is known to be damaged.
 
     >>> data = bytearray(kernels.frame(b"one") + kernels.frame(b"two") + kernels.frame(b"three"))
     >>> data[20] ^= 1  # in the header of "two"
     >>> resync(files.BytesSource(data), 19)
-    Found(gap=Gap(offset=19, length=12, ...), next=38, record=(31, 3))
+    Resynced(gap=Gap(offset=19, length=12, ...), next=38, record=(31, 3))
     """
-    stop, why, record = _resync(Window(source, limits.record), offset, work or Work(source.size))
+    stop, why, record = _resync(
+        ScanBuffer(source, limits.record), offset, work or WorkLimit(source.size)
+    )
     length = tfrecord.HEADER if record is not None else stop - offset
-    return Found(Gap(offset, length, why, source.path), stop, record)
+    return Resynced(Gap(offset, length, why, source.path), stop, record)
 
 
 _Result = tuple[int, str, tuple[int, int] | None]
 """(where to go on, why, the record if only its header was lost)."""
 
 
-def _resync(window: Window, offset: int, work: Work) -> _Result:
+def _resync(window: ScanBuffer, offset: int, work: WorkLimit) -> _Result:
     if offset + AROUND > window.size:
         return window.size, "the file ends inside a record", None
     length = window.header(offset)
@@ -159,7 +161,7 @@ def _resync(window: Window, offset: int, work: Work) -> _Result:
     return next, why if next == end else "bytes of a record are missing, or others were added", None
 
 
-def _shifted(window: Window, offset: int, end: int, work: Work) -> int:
+def _shifted(window: ScanBuffer, offset: int, end: int, work: WorkLimit) -> int:
     """The length holds, but no header stands where it says that the frame ends."""
     at = offset + 1
     while end - offset <= work.checks and (at := _next(window, at, end, work)) < end:
@@ -174,7 +176,7 @@ def _shifted(window: Window, offset: int, end: int, work: Work) -> int:
     return end
 
 
-def _cut(window: Window, offset: int, work: Work) -> int:
+def _cut(window: ScanBuffer, offset: int, work: WorkLimit) -> int:
     """The length holds, and runs past the end."""
     at, stop = offset + 1, min(window.size, offset + AROUND + window.longest)
     while work.reaches <= offset and (at := _next(window, at, stop, work)) < stop:
@@ -185,7 +187,7 @@ def _cut(window: Window, offset: int, work: Work) -> int:
     return work.reaches if work.reaches > offset else stop
 
 
-def _headless(window: Window, offset: int, work: Work) -> _Result:
+def _headless(window: ScanBuffer, offset: int, work: WorkLimit) -> _Result:
     """The header does not hold: its record may be whole all the same."""
     data = offset + tfrecord.HEADER
     # of a record of eight bytes, this is itself with its checksum, as a length with one
@@ -244,12 +246,12 @@ def _headless(window: Window, offset: int, work: Work) -> _Result:
     return first, status.PROBLEMS[status.BAD_LENGTH_CRC], None
 
 
-def _follows(window: Window, offset: int, at: int) -> bool:
+def _follows(window: ScanBuffer, offset: int, at: int) -> bool:
     """Whether a chain stands right behind the header of a frame, as its content."""
     return at == offset + tfrecord.HEADER and AROUND + window.header(at) <= window.header(offset)
 
 
-def _is_content(window: Window, start: int, stop: int) -> bool:
+def _is_content(window: ScanBuffer, start: int, stop: int) -> bool:
     """Whether a chain was part of a record: its end, with the record's checksum behind it, or a
     field of a protobuf message.
     """
@@ -268,12 +270,12 @@ def _is_content(window: Window, start: int, stop: int) -> bool:
     return head[1:] == size and head[0] & 7 == 2
 
 
-def _is_end(window: Window, offset: int) -> bool:
+def _is_end(window: ScanBuffer, offset: int) -> bool:
     """Whether a frame can end here: a header follows, or the file ends."""
     return offset == window.size or window.header(offset) >= 0
 
 
-def _next(window: Window, at: int, stop: int, work: Work) -> int:
+def _next(window: ScanBuffer, at: int, stop: int, work: WorkLimit) -> int:
     """The first offset from `at` on where a chain begins; `stop` if none does before it."""
     while True:
         near = work.looked + _FAR if work.looks < _LOOK else 0
@@ -283,7 +285,7 @@ def _next(window: Window, at: int, stop: int, work: Work) -> int:
         at += 1
 
 
-def _begins(window: Window, offset: int, work: Work) -> bool:
+def _begins(window: ScanBuffer, offset: int, work: WorkLimit) -> bool:
     """Whether the header at an offset, which was just found, begins a chain."""
     length = window.length(offset)
     end = offset + AROUND + length
@@ -361,7 +363,7 @@ def scan_source(
     source: files.Source, limits: Limits, path: str | None = None, hold: bool = True
 ) -> Iterator[Block | Gap]:
     """The same for bytes that are not compressed, wherever they are."""
-    window, work = Window(source, limits.record), Work(source.size)
+    window, work = ScanBuffer(source, limits.record), WorkLimit(source.size)
     at, record, need, most = 0, 0, 1, MOST
     # where it begins: it is held back, since the next one may follow without a record between
     gap, why = -1, ""

@@ -14,13 +14,13 @@ from .._errors import EncodeError, SchemaError, TensorwireError
 from ..core import dtypes
 from ..core.tensors import Array, Ragged, Strings, trusted
 from . import pack
-from .pack import EXACTLY, Column, Options, merge
+from .pack import EXACTLY, Options, PackedColumn, merge
 from .schema import BYTES, FLOAT, INT64, Feature
 
 
 def from_list(
     name: str, values: Sequence[Any], options: Options, known: Feature | None = None
-) -> Column | None:
+) -> PackedColumn | None:
     """One value a row; None is missing. No column comes of rows that have no value, or only empty
     lists of which nobody knows the kind.
     """
@@ -74,7 +74,7 @@ def from_list(
     )
 
 
-def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> Column | None:
+def _alike(values: Sequence[Any], encoding: str, plain: Feature | None) -> PackedColumn | None:
     """The column of rows of one type, and one shape if they are arrays, in one step; None for
     others, and errors: those go the long way.
     """
@@ -204,7 +204,7 @@ def _stacked(rows: list[Any]) -> Any:
     return rows
 
 
-def _spread(column: Column, present: Array) -> Column:
+def _spread(column: PackedColumn, present: Array) -> PackedColumn:
     """A column of the rows that are there, with gaps for those that are not."""
     assert column.offsets is not None
     offsets = column.offsets[np.r_[0, np.cumsum(present)]]
@@ -217,7 +217,7 @@ def _lists(
     encoding: str,
     known: Feature | None,
     asked: Feature | None,
-) -> Column | None:
+) -> PackedColumn | None:
     kinds = {_kind(item) for item in items if item is not None and item is not _NOTHING}
     of = "those before are" if asked is None else "the schema says"
     known = asked or known
@@ -312,7 +312,7 @@ def _as_kind(values: Array, wanted: str, number: int) -> Array:
     return wide
 
 
-def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> Column:
+def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> PackedColumn:
     rows = [item for item in items if item is not None]
     for number, item in enumerate(items):
         if item is not None and not isinstance(item, np.ndarray):
@@ -344,4 +344,6 @@ def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> Col
             feature = merge(feature, other.feature)
     splits = np.zeros(len(items) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
-    return Column(feature, np.ascontiguousarray(strings.data), strings.offsets, splits, present)
+    return PackedColumn(
+        feature, np.ascontiguousarray(strings.data), strings.offsets, splits, present
+    )

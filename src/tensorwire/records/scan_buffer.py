@@ -26,14 +26,14 @@ _ANY = (1 << 64) - 1
 _LENGTH, _FOOTER = struct.Struct("<Q"), struct.Struct("<I")
 
 
-class Window:
+class ScanBuffer:
     """Reads a source wherever it is asked to, and keeps the last piece. Memory comes from a pool:
     who holds an array may keep it.
     """
 
     def __init__(self, source: files.Source, longest: int) -> None:
         self.source, self.size, self.longest = source, source.size, longest
-        self._pool = memory.Pool()
+        self._pool = memory.MemoryPool()
         self._base = self._end = 0
         self._data: Array = np.empty(0, np.uint8)
         self._view = self._data.data

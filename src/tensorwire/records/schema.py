@@ -411,7 +411,7 @@ class Schema(Mapping[str, Feature]):
 
         >>> from tensorwire import io
         >>> Schema.from_feature_spec({"x": io.FixedLenFeature([4], "float32"), "ids":
-        io.VarLenFeature("int64")})
+        ...     io.VarLenFeature("int64")})
         Schema of 2 features
           x: Feature(float (4,) required)
           ids: Feature(int64 (None,))

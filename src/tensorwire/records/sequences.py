@@ -55,7 +55,7 @@ def read_sequence_examples(
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0],
-    [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
+    ...     [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
     2
     >>> batch = next(iter(read_sequence_examples(path)))
     >>> batch.context["id"], batch.sequences["token"].tolist(), batch.sequences["score"].shape
@@ -145,7 +145,7 @@ def write_sequence_examples(
 
     >>> import tempfile
     >>> write_sequence_examples(os.path.join(tempfile.mkdtemp(), "a.tfrecord"), [({}, {"x": [[1],
-    [2, 3]]})])
+    ...     [2, 3]]})])
     1
     """
     name, options = os.fspath(path), pack.Options()
@@ -212,7 +212,9 @@ def _add(sink: ExampleSink, lot: list[Any], lists: dict[str, Feature], first: in
     sink.encode(inputs, len(lot), sequence=True)
 
 
-def _list_column(name: str, values: list[Any], known: Feature | None, first: int) -> pack.Column:
+def _list_column(
+    name: str, values: list[Any], known: Feature | None, first: int
+) -> pack.PackedColumn:
     """The lists of one name, all their steps one after the other."""
     present = np.fromiter((value is not None for value in values), np.bool_, len(values))
     steps: Array = np.zeros(len(values) + 1, np.int64)
@@ -231,7 +233,7 @@ def _list_column(name: str, values: list[Any], known: Feature | None, first: int
         raise error.add(tensor=name) from None
     # no step, or none that says of which kind it is: nothing is lost if that is written as int64
     if column is None:
-        column = pack.Column(
+        column = pack.PackedColumn(
             known or Feature(INT64, (None,)),
             np.zeros(0, np.int64),
             None,

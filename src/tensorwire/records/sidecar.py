@@ -134,7 +134,7 @@ def union(schemas: dict[str, Schema], cast: Container[str] = ()) -> Schema:
     different lengths are of any length.
 
     >>> a, b = Schema({"x": Feature("float", (4,), required=True)}), Schema({"x": Feature("float",
-    (3,)), "y": Feature("int64", ())})
+    ...     (3,)), "y": Feature("int64", ())})
     >>> dict(union({"a": a, "b": b}))
     {'x': Feature(float (None,)), 'y': Feature(int64 ())}
     """

@@ -72,7 +72,7 @@ def write_examples(
     >>> import tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> write_examples(path, [{"id": "a", "x": [0.5, 2]}, {"id": "b", "x": [1.5, 3], "image":
-    np.zeros((2, 2), np.uint8)}])
+    ...     np.zeros((2, 2), np.uint8)}])
     2
     >>> from tensorwire import read_examples
     >>> batch = next(iter(read_examples(path)))
@@ -190,7 +190,7 @@ class ExampleSink:
         self, writer: RecordWriter, options: pack.Options, progress: Callable[[int], None] | None
     ) -> None:
         self._writer, self.options, self._progress = writer, options, progress
-        self._pool = memory.Pool()
+        self._pool = memory.MemoryPool()
         self.features: dict[str, Feature] = {}
         """What the columns so far amount to."""
         self.names: set[str] = set()
@@ -209,7 +209,7 @@ class ExampleSink:
         order = key_order([name.encode() for name in columns])
         self.encode([columns[name.decode()].input(name) for name in order], count, sequence=False)
 
-    def check(self, columns: dict[str, pack.Column], first: int, count: int) -> None:
+    def check(self, columns: dict[str, pack.PackedColumn], first: int, count: int) -> None:
         """Whether columns go with those before them, and with the caller's schema."""
         wanted = self.options.schema
         for name, column in columns.items():
@@ -258,7 +258,7 @@ class ExampleSink:
                     room = max(_OUT, wanted)
 
 
-def _conform(name: str, column: pack.Column, wanted: Schema, first: int) -> Feature:
+def _conform(name: str, column: pack.PackedColumn, wanted: Schema, first: int) -> Feature:
     """Whether a column is what the caller's schema says, so that it can be read back as that."""
     if name not in wanted:
         raise SchemaError(

@@ -35,7 +35,7 @@ class Group:
     """Inputs that are the parts of one tensor.
 
     >>> print(Group("x", "sparse", {"indices": "x", "values": "x_1", "dense_shape": "x_2"},
-    "float32", (None, None)))
+    ...     "float32", (None, None)))
     x: sparse float32 [?, ?] = x (indices), x_1 (values), x_2 (dense_shape)
     """
 
@@ -55,7 +55,7 @@ class Group:
         """The inputs that take a ragged tensor's row_splits, from the outermost to the innermost.
 
         >>> Group("r", "ragged", {"values": "r", "row_splits_0": "r_1"}, "int64", (None,
-        None)).splits
+        ...     None)).splits
         ('r_1',)
         """
         return tuple(name for role, name in self.parts.items() if role.startswith("row_splits"))
@@ -125,7 +125,7 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
     """Groups whose names end in the roles.
 
     >>> parts = {"ids/indices": ("int64", (None, 2)), "ids/values": ("string", (None,)),
-    "ids/shape": ("int64", (2,))}
+    ...     "ids/shape": ("int64", (2,))}
     >>> [str(group) for group in by_role(Input(name, *about) for name, about in parts.items())]
     ['ids: sparse string [?, ?] = ids/indices (indices), ids/values (values), ids/shape
     (dense_shape)']

@@ -31,7 +31,7 @@ class Signature:
     """One way to call a model.
 
     >>> signature = Signature.given({"x": ("float32", [None, 3]), "ids": ("sparse", "int64", [None,
-    100])}, {"score": ("float32", [None])})
+    ...     100])}, {"score": ("float32", [None])})
     >>> print(signature)
     serving_default (predict)
       x: float32 [?, 3]
@@ -150,10 +150,10 @@ class Signature:
         """From the JSON that TensorFlow Serving answers to `GET /v1/models/NAME/metadata`.
 
         >>> x = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1", "name": ""}],
-        "unknown_rank": False}, "name": "x:0"}
+        ...     "unknown_rank": False}, "name": "x:0"}
         >>> about = {"inputs": {"x": x}, "outputs": {}, "method_name": "tensorflow/serving/predict"}
         >>> print(Signature.from_metadata({"metadata": {"signature_def": {"signature_def":
-        {"serving_default": about}}}}).inputs["x"])
+        ...     {"serving_default": about}}}}).inputs["x"])
         x: float32 [?]
         """
         found = cls.all_of_metadata(answer)

@@ -36,7 +36,7 @@ class Input:
 
     name: str
     dtype: str
-    """A name of `tw.dtypes`, or "string"."""
+    """A name of `core.dtypes`, or "string"."""
     shape: Shape = None
     kind: str = DENSE
     """"sparse" or "ragged" where several tensors stand behind the one name, as SavedModels can say
@@ -135,7 +135,7 @@ class Spec:
         >>> [str(part) for part in Spec.of(("sparse", "float32", [None, 100])).parts("x").values()]
         ['x_indices: int64 [?, 2]', 'x_values: float32 [?]', 'x_dense_shape: int64 [2]']
         >>> [str(part) for part in Spec.of(("ragged", "int64", [None, None,
-        3])).parts("x").values()]
+        ...     3])).parts("x").values()]
         ['x_values: int64 [?, 3]', 'x_row_splits_0: int64 [?]']
         """
         if self.kind == SPARSE:

@@ -1,7 +1,7 @@
 """Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers,
 and whatever fsspec knows.
 
-    find stat listing      what is there: Entry(path, size, stamp)
+    find stat listing      what is there: FileEntry(path, size, stamp)
     source                 reads at any place; of an object by range requests
     reader                 reads in order, with read-ahead in the background for objects
     writer write_bytes     whole or not at all
@@ -24,11 +24,11 @@ from typing import IO, Any, TypeVar
 from .._errors import EncodeError, LimitError
 from ..core import memory
 from . import files, local
-from .urls import Entry, Opened, Readable, Store, is_url, join, local_path, normal, shown
+from .urls import FileEntry, OpenedObject, Readable, Store, is_url, join, local_path, normal, shown
 
 __all__ = [
-    "Entry",
-    "Opened",
+    "FileEntry",
+    "OpenedObject",
     "Readable",
     "absolute",
     "check_replaceable",
@@ -62,7 +62,7 @@ def _store(url: str) -> Store:
     return remote.store(url)
 
 
-def stat(path: str) -> Entry | None:
+def stat(path: str) -> FileEntry | None:
     """The size and stamp of one file or object; None if there is none.
 
     >>> stat("no such file") is None
@@ -71,11 +71,11 @@ def stat(path: str) -> Entry | None:
     return local.stat(local_path(path)) if not is_url(path) else _store(path).stat(path)
 
 
-def stats(paths: Iterable[str]) -> dict[str, Entry]:
+def stats(paths: Iterable[str]) -> dict[str, FileEntry]:
     """Those of many names that are there; a folder in a bucket is asked once for what it has, if
     more than a few are in it.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, FileEntry] = {}
     folders: dict[str, list[str]] = {}
     for path in paths:
         folders.setdefault(path.rpartition("/")[0] if is_url(path) else "", []).append(path)
@@ -137,13 +137,13 @@ def names_within(folder: str, suffix: str) -> set[str]:
     {'a.json'}
     """
     if is_url(folder):
-        found: Iterable[Entry] = _store(folder).level(folder)[1]
+        found: Iterable[FileEntry] = _store(folder).level(folder)[1]
     else:
         found = local.within(local_path(folder), lambda name: name.endswith(suffix))
     return {entry.path.rpartition("/")[2] for entry in found if entry.path.endswith(suffix)}
 
 
-def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Entry]:
+def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[FileEntry]:
     """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and
     folders name, each once, sorted by path.
 
@@ -157,7 +157,7 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     [('a.tfrecord', 3)]
     """
     several = [patterns] if isinstance(patterns, (str, os.PathLike)) else patterns
-    found: list[Entry] = []
+    found: list[FileEntry] = []
     for one in several:
         pattern = os.fspath(one)
         matches = _matches(pattern)
@@ -172,7 +172,7 @@ def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) ->
     ]
 
 
-def _matches(pattern: str) -> list[Entry]:
+def _matches(pattern: str) -> list[FileEntry]:
     if not is_url(pattern):
         return local.matches(local_path(pattern))
     from . import bucket_glob
@@ -180,14 +180,14 @@ def _matches(pattern: str) -> list[Entry]:
     return bucket_glob.matches(_store(pattern), pattern)
 
 
-def listing(prefix: str) -> list[Entry]:
+def listing(prefix: str) -> list[FileEntry]:
     """Every file below a folder, however deep, sorted by path; nothing is no error."""
     if not is_url(prefix):
         return local.listing(local_path(prefix))
     return sorted(_store(prefix).walk(prefix))
 
 
-def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Opened:
+def opened(path: str, *, ahead: bool = False, known: FileEntry | None = None) -> OpenedObject:
     """`source` for those who read in order (`ahead=True`: the next bytes are fetched while these
     are used), or know the entry already.
     """
@@ -206,7 +206,7 @@ def opened(path: str, *, ahead: bool = False, known: Entry | None = None) -> Ope
     )
 
 
-def source(path: str) -> Opened:
+def source(path: str) -> OpenedObject:
     """Bytes that can be read at any place; of an object by range requests, which fail if it is
     replaced meanwhile.
 

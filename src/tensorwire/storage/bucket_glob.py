@@ -6,12 +6,12 @@ import fnmatch
 import glob
 import re
 
-from .urls import Entry, Store
+from .urls import FileEntry, Store
 
 _HIDDEN = (".", "_")
 
 
-def matches(store: Store, pattern: str) -> list[Entry]:
+def matches(store: Store, pattern: str) -> list[FileEntry]:
     """What a URL with `*`, `?`, `[...]` or `**` in its path names; a folder's files, if it ends
     with a slash; else that one object.
     """
@@ -32,7 +32,7 @@ def matches(store: Store, pattern: str) -> list[Entry]:
     return _below(store, "/".join([root, *steps[:first]]), steps[first:])
 
 
-def _below(store: Store, folder: str, steps: list[str]) -> list[Entry]:
+def _below(store: Store, folder: str, steps: list[str]) -> list[FileEntry]:
     """What matches the rest of a pattern in a folder."""
     if "**" in steps:
         whole = re.compile(re.escape(folder + "/") + _regex(steps))

@@ -12,7 +12,7 @@ from .._errors import EncodeError
 from .._optional import require
 from ..core.memory import flat
 from .errors import told
-from .urls import Entry, shown
+from .urls import FileEntry, shown
 
 _STAMPS = (
     "ETag",
@@ -43,11 +43,11 @@ class OtherStore:
         with told(url):
             return core.url_to_fs(url)  # type: ignore[no-any-return]
 
-    def _entry(self, info: Any, url: str) -> Entry:
+    def _entry(self, info: Any, url: str) -> FileEntry:
         stamp = next((str(info[name]) for name in _STAMPS if info.get(name)), str(info["size"]))
-        return Entry(url, int(info["size"] or 0), stamp)
+        return FileEntry(url, int(info["size"] or 0), stamp)
 
-    def stat(self, url: str) -> Entry | None:
+    def stat(self, url: str) -> FileEntry | None:
         fs, path = self._place(url)
         try:
             with told(url):
@@ -56,7 +56,7 @@ class OtherStore:
             return None
         return None if info["type"] == "directory" else self._entry(info, url)
 
-    def get_into(self, entry: Entry, start: int, buffer: memoryview) -> int:
+    def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
         fs, path = self._place(entry.path)
         with told(entry.path):
             data = fs.cat_file(path, start=start, end=start + len(buffer))
@@ -99,7 +99,7 @@ class OtherStore:
         with contextlib.suppress(FileNotFoundError), told(url):
             fs.rm_file(path)
 
-    def level(self, url: str) -> tuple[list[str], list[Entry]]:
+    def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
         fs, path = self._place(url)
         try:
             with told(url):
@@ -113,7 +113,7 @@ class OtherStore:
             if info["type"] != "directory"
         ]
 
-    def walk(self, url: str) -> Iterator[Entry]:
+    def walk(self, url: str) -> Iterator[FileEntry]:
         fs, path = self._place(url)
         with told(url):
             found = fs.find(path, detail=True)

@@ -15,7 +15,7 @@ from typing import IO, Any, Self, cast
 
 from ..core import memory
 from . import files
-from .urls import Entry
+from .urls import FileEntry
 
 _HELD = 256 << 10
 """Bytes of small writes that are written together."""
@@ -38,18 +38,18 @@ class LocalSource(files.FileSource):
         self.close()
 
 
-def stat(path: str) -> Entry | None:
+def stat(path: str) -> FileEntry | None:
     try:
         return _entry(path, os.stat(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _entry(path: str, found: os.stat_result) -> Entry:
-    return Entry(path, found.st_size, str(found.st_mtime_ns))
+def _entry(path: str, found: os.stat_result) -> FileEntry:
+    return FileEntry(path, found.st_size, str(found.st_mtime_ns))
 
 
-def matches(pattern: str) -> list[Entry]:
+def matches(pattern: str) -> list[FileEntry]:
     """What a pattern names, a folder's files, or one file. A folder that may not be read is an
     error, where `glob` would pass over it.
     """
@@ -66,7 +66,7 @@ def matches(pattern: str) -> list[Entry]:
     )
 
 
-def _below(folder: str, steps: list[str]) -> Iterator[Entry]:
+def _below(folder: str, steps: list[str]) -> Iterator[FileEntry]:
     """What matches the rest of a pattern in a folder."""
     step, *rest = steps
     if step == "**":
@@ -131,7 +131,7 @@ def _is_nowhere(error: OSError) -> bool:
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
+def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[FileEntry]:
     """The files of one folder with a wanted name, each looked at once: there may be a million.
 
     Pipes, sockets and devices are left out: opening a pipe waits for somebody who writes to it.
@@ -154,7 +154,7 @@ def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[Entry]:
                     raise
 
 
-def listing(folder: str) -> list[Entry]:
+def listing(folder: str) -> list[FileEntry]:
     """Whatever is below a folder; what may not be read is an error, not nothing."""
 
     def failed(error: OSError) -> None:
@@ -167,7 +167,7 @@ def listing(folder: str) -> list[Entry]:
     )
 
 
-def _entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[Entry]:
+def _entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[FileEntry]:
     """Files of a wanted mode, without what is gone meanwhile."""
     found = []
     for name in names:

@@ -19,7 +19,7 @@ from .._errors import TransportError, TruncatedError
 from ..core import memory
 from . import files
 from .errors import NoRanges
-from .urls import Entry, Store, shown
+from .urls import FileEntry, Store, shown
 
 AHEAD = 4
 """Parts that are fetched or waiting at once, ..."""
@@ -44,7 +44,7 @@ class ObjectSource:
     error: never a mixture of two.
     """
 
-    def __init__(self, store: Store, entry: Entry) -> None:
+    def __init__(self, store: Store, entry: FileEntry) -> None:
         self._store, self._entry = store, entry
         self.size, self.path = entry.size, cast("str | None", shown(entry.path))
         self._lock = threading.Lock()
@@ -205,7 +205,7 @@ class AheadSource(ObjectSource):
     A read elsewhere is answered too, and starts a new order there.
     """
 
-    def __init__(self, store: Store, entry: Entry) -> None:
+    def __init__(self, store: Store, entry: FileEntry) -> None:
         super().__init__(store, entry)
         self._parts: deque[tuple[int, int, Future[memoryview]]] = deque()
         self._order = threading.Lock()

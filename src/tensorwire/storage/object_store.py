@@ -14,7 +14,7 @@ from .._errors import EncodeError, TransportError
 from .._optional import require
 from . import aws_config
 from .errors import told, translated
-from .urls import Entry, shown
+from .urls import FileEntry, shown
 
 PART = 8 << 20
 """Bytes of one part of a large upload: ten thousand parts, which is all that S3 takes, are 80 GB.
@@ -71,27 +71,27 @@ class ObjectStore:
             )
         return unquote(key)
 
-    def _entry(self, meta: Any) -> Entry:
+    def _entry(self, meta: Any) -> FileEntry:
         path = meta["path"]
-        return Entry(
+        return FileEntry(
             f"{self._root}/{quote(path) if self._web else path}", meta["size"], _stamp(meta)
         )
 
-    def stat(self, url: str) -> Entry | None:
+    def stat(self, url: str) -> FileEntry | None:
         try:
             with told(url):
                 return self._entry(self._obs.head(self._store, self._key(url)))._replace(path=url)
         except FileNotFoundError:
             return None
 
-    def get_into(self, entry: Entry, start: int, buffer: memoryview) -> int:
+    def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
         with told(entry.path):
             options = {"range": (start, start + len(buffer))}
             answer = self._obs.get(self._store, self._key(entry.path), options=options)
             check(entry, answer.meta["size"], _stamp(answer.meta))
             return _take(answer, buffer)
 
-    def get_all(self, entry: Entry) -> Iterator[Any]:
+    def get_all(self, entry: FileEntry) -> Iterator[Any]:
         """The whole object in pieces, for servers that send no parts."""
         with told(entry.path):
             answer = self._obs.get(self._store, self._key(entry.path))
@@ -137,7 +137,7 @@ class ObjectStore:
         except FileNotFoundError:
             pass
 
-    def level(self, url: str) -> tuple[list[str], list[Entry]]:
+    def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
         self._check_listable(url)
         tries = itertools.count(1)
         while True:
@@ -149,7 +149,7 @@ class ObjectStore:
                     self._entry(meta) for meta in found["objects"]
                 ]
 
-    def walk(self, url: str) -> Iterator[Entry]:
+    def walk(self, url: str) -> Iterator[FileEntry]:
         self._check_listable(url)
         last, tries = None, itertools.count(1)
         while True:
@@ -213,7 +213,7 @@ def _stamp(meta: Any) -> str:
     return str(etag or meta["version"] or meta["last_modified"].timestamp())
 
 
-def check(entry: Entry, size: int, stamp: str) -> None:
+def check(entry: FileEntry, size: int, stamp: str) -> None:
     """Whether an answer is about the object that was opened."""
     if (size, stamp) != (entry.size, entry.stamp):
         raise TransportError(

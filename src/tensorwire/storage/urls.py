@@ -13,7 +13,7 @@ _NAMED = ("abfs", "abfss")
 """Schemes whose URLs have a container before the @, not a user."""
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file or object. The stamp is another one when its bytes have changed: an etag, or the time
     of change in ns, as text.
     """
@@ -36,7 +36,7 @@ class Readable(Protocol):
     def close(self) -> None: ...
 
 
-class Opened(Readable, Protocol):
+class OpenedObject(Readable, Protocol):
     """A file or object that was opened by its name."""
 
     @property
@@ -55,8 +55,8 @@ class Store(Protocol):
     what _errors.py has.
     """
 
-    def stat(self, url: str) -> Entry | None: ...
-    def get_into(self, entry: Entry, start: int, buffer: memoryview) -> int:
+    def stat(self, url: str) -> FileEntry | None: ...
+    def get_into(self, entry: FileEntry, start: int, buffer: memoryview) -> int:
         """Fills a buffer with the bytes from `start` on; how many came before the connection broke
         off, if it did.
         """
@@ -66,18 +66,17 @@ class Store(Protocol):
         """An object of any size; if the iterable raises, there is none, and no leftovers."""
 
     def delete(self, url: str) -> None: ...
-    def level(self, url: str) -> tuple[list[str], list[Entry]]:
+    def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
         """What is directly in a folder: (folders, entries)."""
 
-    def walk(self, url: str) -> Iterator[Entry]:
+    def walk(self, url: str) -> Iterator[FileEntry]:
         """Everything below a folder."""
 
 
 def is_url(path: Any) -> bool:
     """Whether a path is `scheme://...`; `file:///...` is a local path.
 
-    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"),
-    is_url(b"s3://bucket/a")
+    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://bucket/a")
     (True, False, False, False)
     """
     return (

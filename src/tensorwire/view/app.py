@@ -25,9 +25,9 @@ from . import images, kinds
 from .catalog import Catalog
 from .comparing import comparison, difference
 from .guard import App, Guard
-from .models import Models
+from .models import ModelPages
 from .opened import Library
-from .reading import PARTS, Values
+from .reading import PARTS, DenseValues
 from .records import Records
 from .statistics import statistics
 from .viewport import Slice, line, window
@@ -101,7 +101,7 @@ class Answers:
         self._library, self._records, self._models = (
             Library(catalog),
             Records(catalog),
-            Models(catalog),
+            ModelPages(catalog),
         )
 
     def tree(self, query: Query) -> Any:
@@ -168,7 +168,7 @@ class Answers:
         dense = tensor.kind == "dense"
         pictures = (
             [
-                {"layout": name, "count": images.Layout.of(shape, name).count}
+                {"layout": name, "count": images.ImageLayout.of(shape, name).count}
                 for name in images.layouts(shape)
             ]
             if dense
@@ -176,7 +176,7 @@ class Answers:
         )
         return about | {"pictures": pictures, "complex": dense and "complex" in str(tensor.dtype)}
 
-    def _values(self, query: Query) -> Values:
+    def _values(self, query: Query) -> DenseValues:
         if query.both:
             return difference(self._library, query.tensor(), query.tensor("2"))
         return self._library.values(*query.tensor())

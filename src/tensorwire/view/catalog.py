@@ -27,7 +27,7 @@ _SURE = ("safetensors", "npy", "npz", "arrow", "parquet", "protobuf")
 
 
 @dataclass
-class Node:
+class CatalogNode:
     """One line of the tree: a folder, or something that can be opened."""
 
     id: str
@@ -38,7 +38,7 @@ class Node:
     size: int = 0
     root: str | None = None
     """The folder that was given; None if this was given itself."""
-    children: list[Node] = field(default_factory=list)
+    children: list[CatalogNode] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         """What the page gets; paths stay here."""
@@ -57,7 +57,7 @@ class Catalog:
     def __init__(self, paths: Iterable[str | os.PathLike[str]]) -> None:
         self._paths = [os.fspath(path) for path in paths]
         self._ids: dict[tuple[str, str], str] = {}
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, CatalogNode] = {}
         self._lock = threading.Lock()
         self.left_out = 0
         """Files that were one too many."""
@@ -66,14 +66,14 @@ class Catalog:
                 raise FileNotFoundError(2, "no such file or folder", path)
         self.roots = self.tree()
 
-    def tree(self) -> list[Node]:
+    def tree(self) -> list[CatalogNode]:
         """The tree, as the folders are now."""
         with self._lock:
             self.left_out, self._room = 0, MOST
             self.roots = [self._given(path) for path in self._paths]
             return self.roots
 
-    def __getitem__(self, id: str) -> Node:
+    def __getitem__(self, id: str) -> CatalogNode:
         node = self._nodes.get(id)
         if node is None:
             raise SchemaError("no such file here; reload the page")
@@ -83,12 +83,14 @@ class Catalog:
             )
         return node
 
-    def _node(self, kind: str, path: str, name: str, root: str | None, size: int = 0) -> Node:
+    def _node(
+        self, kind: str, path: str, name: str, root: str | None, size: int = 0
+    ) -> CatalogNode:
         id = self._ids.setdefault((kind, path), f"n{len(self._ids)}")
-        self._nodes[id] = Node(id, name, kind, path, size, root)
+        self._nodes[id] = CatalogNode(id, name, kind, path, size, root)
         return self._nodes[id]
 
-    def _given(self, path: str) -> Node:
+    def _given(self, path: str) -> CatalogNode:
         name = os.path.basename(os.path.abspath(path)) or path
         if os.path.isdir(path):
             return self._folder(path, name, os.path.realpath(path), DEEP, None)
@@ -98,7 +100,7 @@ class Catalog:
         kind = "records" if is_record_file(path) else "tensors"
         return self._node(kind, path, name, None, os.path.getsize(path))
 
-    def _folder(self, path: str, name: str, top: str, depth: int, root: str | None) -> Node:
+    def _folder(self, path: str, name: str, top: str, depth: int, root: str | None) -> CatalogNode:
         entries = sorted(_entries(path, top), key=lambda entry: _natural(entry.name))
         names = {entry.name for entry in entries}
         if not names.isdisjoint(_SAVED_MODEL):
@@ -123,7 +125,7 @@ class Catalog:
         node.size = sum(child.size for child in node.children)
         return node
 
-    def _model(self, path: str, name: str, top: str, root: str | None) -> Node:
+    def _model(self, path: str, name: str, top: str, root: str | None) -> CatalogNode:
         """A SavedModel: its signatures, and its variables below it."""
         if name.isdigit():  # a version, which says nothing alone
             name = f"{os.path.basename(os.path.dirname(os.path.abspath(path)))}/{name}"

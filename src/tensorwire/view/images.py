@@ -12,7 +12,7 @@ import numpy as np
 
 from .._errors import SchemaError
 from ..core.tensors import Array
-from .reading import Values, grid, numbers
+from .reading import DenseValues, grid, numbers
 
 LAYOUTS = ("hwc", "chw", "hw")
 CHANNELS = (1, 3, 4)
@@ -58,7 +58,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ImageLayout:
     """How a tensor holds pictures: the dimensions of height and width, that of channels (-1: none),
     and how many pictures there are.
     """
@@ -70,7 +70,7 @@ class Layout:
     count: int
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], name: str) -> Layout:
+    def of(cls, shape: tuple[int, ...], name: str) -> ImageLayout:
         rank = len(shape)
         if name not in LAYOUTS:
             raise SchemaError(f"no layout {name!r}; known: {', '.join(LAYOUTS)}")
@@ -98,9 +98,9 @@ def layouts(shape: tuple[int, ...]) -> list[str]:
     return [*found, "hw"]
 
 
-def picture(values: Values, layout: str, number: int, part: str = "abs") -> bytes:
+def picture(values: DenseValues, layout: str, number: int, part: str = "abs") -> bytes:
     """Picture `number` of a tensor, as PNG of at most 512 x 512 pixels."""
-    found = Layout.of(values.shape, layout)
+    found = ImageLayout.of(values.shape, layout)
     if not 0 <= number < found.count:
         raise SchemaError(f"picture {number} of {found.count}")
     shape = values.shape

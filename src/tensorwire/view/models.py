@@ -22,7 +22,7 @@ MOST = 1 << 20
 _DEPTH = 64
 
 
-class Models:
+class ModelPages:
     """SavedModels by id."""
 
     def __init__(self, catalog: Catalog) -> None:

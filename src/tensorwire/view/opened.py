@@ -18,8 +18,8 @@ from .._limits import DEFAULT, Limits
 from ..api.lazy import File, LazyTensor, open_file
 from ..codecs import FORMATS
 from ..codecs.recognition import HEAD, compressed, of_name
-from .catalog import Catalog, Node
-from .reading import InMemory, Values, values_of
+from .catalog import Catalog, CatalogNode
+from .reading import DenseValues, InMemory, values_of
 
 FILES = 16
 READ = 256 << 20
@@ -31,7 +31,7 @@ UNPACKED = 1 << 30
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedFile:
     """A file and the names of its tensors, whose numbers the page asks by."""
 
     file: File
@@ -44,11 +44,11 @@ class Library:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
-        self._files: OrderedDict[str, Opened] = OrderedDict()
+        self._files: OrderedDict[str, OpenedFile] = OrderedDict()
         self._read: OrderedDict[tuple[str, int, tuple[int, int]], tuple[int, Any]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def file(self, id: str) -> Opened:
+    def file(self, id: str) -> OpenedFile:
         """An open tensor file or checkpoint."""
         node = self.catalog[id]
         if node.kind not in ("tensors", "checkpoint"):
@@ -64,7 +64,7 @@ class Library:
             if node.kind == "checkpoint"
             else open_file(node.path, limits=_limits(node))
         )
-        opened = Opened(file, tuple(file), stamp)
+        opened = OpenedFile(file, tuple(file), stamp)
         with self._lock:
             self._files[id] = opened
             while len(self._files) > FILES:
@@ -77,12 +77,12 @@ class Library:
             raise SchemaError(f"tensor {number} of {len(opened.names)}")
         return opened.file[opened.names[number]]
 
-    def values(self, id: str, number: int) -> Values:
+    def values(self, id: str, number: int) -> DenseValues:
         """The numbers of a dense tensor."""
         tensor = self.tensor(id, number)
         if tensor.kind != "dense":
             raise SchemaError(f"a {tensor.kind} tensor is not shown so", tensor=tensor.name)
-        found: Values = self._kept(id, number, lambda: values_of(tensor))
+        found: DenseValues = self._kept(id, number, lambda: values_of(tensor))
         return found
 
     def whole(self, id: str, number: int) -> Any:
@@ -119,12 +119,12 @@ class Library:
         return made
 
 
-def _stamp(node: Node) -> tuple[int, int]:
+def _stamp(node: CatalogNode) -> tuple[int, int]:
     found = os.stat(node.path + ".index" if node.kind == "checkpoint" else node.path)
     return found.st_mtime_ns, found.st_size
 
 
-def _limits(node: Node) -> Limits | None:
+def _limits(node: CatalogNode) -> Limits | None:
     """Files that are read whole may be, and become, so large and no larger."""
     if not os.path.isfile(node.path):
         return None

@@ -26,7 +26,7 @@ PARTS = ("abs", "real", "imag")
 """What is shown of complex numbers."""
 
 
-class Values(Protocol):
+class DenseValues(Protocol):
     """Numbers by their place in C order."""
 
     shape: tuple[int, ...]
@@ -54,7 +54,7 @@ class InMemory:
         return self.flat[start:stop]
 
 
-class Stored:
+class StoredNumbers:
     """An array that lies in its file as it is in memory: any run of it is one read."""
 
     unit = 1
@@ -97,7 +97,7 @@ class ByRows:
 class Difference:
     """One tensor minus another, as float64; NaN where both are NaN is no difference."""
 
-    def __init__(self, a: Values, b: Values) -> None:
+    def __init__(self, a: DenseValues, b: DenseValues) -> None:
         self.shape, self.dtype, self.unit = a.shape, np.dtype(np.float64), max(a.unit, b.unit)
         self._a, self._b = a, b
 
@@ -124,7 +124,7 @@ def _apart(a: Array, b: Array) -> Array:
     return apart
 
 
-def values_of(tensor: LazyTensor) -> Values:
+def values_of(tensor: LazyTensor) -> DenseValues:
     """The numbers of a dense tensor, read now if they are few, and when they are asked for if they
     are many.
     """
@@ -134,7 +134,7 @@ def values_of(tensor: LazyTensor) -> Values:
         return InMemory(np.asarray(tensor.read()))
     part = tensor.part
     if isinstance(part, (StoredPart, NumberPart)):
-        return Stored(part, shape, dtype)
+        return StoredNumbers(part, shape, dtype)
     return ByRows(tensor, shape, dtype)
 
 
@@ -147,7 +147,7 @@ def numbers(array: Array, part: str = "abs") -> Array:
     return out
 
 
-def grid(values: Values, base: int, outer: Array, inner: Array) -> Array:
+def grid(values: DenseValues, base: int, outer: Array, inner: Array) -> Array:
     """The elements at base + outer[i] + inner[j]. Where whole runs would be too much, each element
     is a read of its own.
     """

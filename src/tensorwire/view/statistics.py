@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..core.tensors import Array
-from .reading import Values, numbers
+from .reading import DenseValues, numbers
 
 BLOCK = 1 << 20
 """Elements that are looked at at once."""
@@ -27,7 +27,7 @@ BINS = 64
 
 
 @dataclass
-class Statistics:
+class TensorStatistics:
     """Counts of every element that was looked at; the rest is of the finite ones. `json()` is what
     the page gets.
     """
@@ -71,9 +71,9 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, int) and abs(value) >= 1 << 53 else value
 
 
-def statistics(values: Values, exact: bool = False, part: str = "abs") -> Statistics:
+def statistics(values: DenseValues, exact: bool = False, part: str = "abs") -> TensorStatistics:
     """Of all elements, or of a sample of a large tensor unless `exact`."""
-    found = Statistics(math.prod(values.shape))
+    found = TensorStatistics(math.prod(values.shape))
     whole = exact or found.size <= EXACT
     moments = _Moments()
     for block in _blocks(values, whole):
@@ -88,7 +88,7 @@ def statistics(values: Values, exact: bool = False, part: str = "abs") -> Statis
     return found
 
 
-def _blocks(values: Values, whole: bool) -> Iterator[Array]:
+def _blocks(values: DenseValues, whole: bool) -> Iterator[Array]:
     size = math.prod(values.shape)
     if whole:
         for start in range(0, size, BLOCK):
@@ -121,7 +121,7 @@ class _Moments:
         self.count = total
 
 
-def _count(found: Statistics, moments: _Moments, block: Array, part: str) -> None:
+def _count(found: TensorStatistics, moments: _Moments, block: Array, part: str) -> None:
     wide = numbers(block, part)
     found.counted += len(block)
     nan = np.isnan(wide)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._errors import SchemaError
 from ..core.tensors import Array
-from .reading import BUDGET, MOST_READS, Values, grid, numbers
+from .reading import BUDGET, MOST_READS, DenseValues, grid, numbers
 
 MOST = 512
 """Rows or columns of one answer."""
@@ -71,7 +71,7 @@ class Slice:
 
 
 @dataclass(frozen=True)
-class Window:
+class Viewport:
     """Part of a slice, down-sampled: value [i, j] is of the block that begins at row r0 + i *
     row_step, column c0 + j * column_step.
     """
@@ -96,14 +96,14 @@ class Window:
 
 
 def window(
-    values: Values,
+    values: DenseValues,
     cut: Slice,
     rows: tuple[int, int | None] = (0, None),
     columns: tuple[int, int | None] = (0, None),
     size: tuple[int, int] = (256, 256),
     how: str = "sample",
     part: str = "abs",
-) -> Window:
+) -> Viewport:
     """A window of a slice, of at most `size` rows and columns."""
     if how not in WAYS:
         raise SchemaError(f"no way {how!r} to make a block one number; known: {', '.join(WAYS)}")
@@ -145,7 +145,9 @@ def window(
     texts = (
         [_text(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
     )
-    return Window(plain, (extent[0], extent[1]), r0, r1, c0, c1, row_step, column_step, how, texts)
+    return Viewport(
+        plain, (extent[0], extent[1]), r0, r1, c0, c1, row_step, column_step, how, texts
+    )
 
 
 def _clipped(span: tuple[int, int | None], most: int) -> tuple[int, int]:
@@ -154,7 +156,7 @@ def _clipped(span: tuple[int, int | None], most: int) -> tuple[int, int]:
 
 
 def _affordable(
-    values: Values,
+    values: DenseValues,
     rows: int,
     columns: int,
     row_stride: int,
@@ -218,7 +220,7 @@ def _text(item: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class LineView:
     """The smallest and the largest of each of up to 2,048 stretches."""
 
     start: int
@@ -245,8 +247,12 @@ class Line:
 
 
 def line(
-    values: Values, start: int = 0, stop: int | None = None, points: int = 1024, part: str = "abs"
-) -> Line:
+    values: DenseValues,
+    start: int = 0,
+    stop: int | None = None,
+    points: int = 1024,
+    part: str = "abs",
+) -> LineView:
     """A vector as a line. NaN and infinity leave a hole only where nothing else is."""
     total = math.prod(values.shape)
     start, stop = _clipped((start, stop), total)
@@ -268,4 +274,4 @@ def line(
         at = np.arange(0, len(found), step)
         low[first : first + len(at)] = np.fmin.reduceat(found, at)
         high[first : first + len(at)] = np.fmax.reduceat(found, at)
-    return Line(start, stop, step, low, high, complete)
+    return LineView(start, stop, step, low, high, complete)

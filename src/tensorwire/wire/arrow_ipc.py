@@ -37,7 +37,7 @@ V4, V5 = 3, 4
 """Versions of the metadata, as a message says them. Since V5, unions have no validity bitmap."""
 
 
-class Field(NamedTuple):
+class IpcField(NamedTuple):
     """A column, or what is inside of one."""
 
     name: str
@@ -48,7 +48,7 @@ class Field(NamedTuple):
     mode of a union.
     """
     signed: int
-    children: list[Field]
+    children: list[IpcField]
     coded: tuple[int, int, int] | None
     """(id of the dictionary, bits of the index, whether it is signed) if what is stored are places
     in a dictionary.
@@ -66,13 +66,13 @@ class Field(NamedTuple):
         return self.kind in (BINARY_VIEW, TEXT_VIEW) and not self.coded
 
 
-class Schema(NamedTuple):
-    fields: list[Field]
+class IpcSchema(NamedTuple):
+    fields: list[IpcField]
     metadata: dict[str, str]
     big_endian: bool = False
 
 
-class Batch(NamedTuple):
+class IpcBatch(NamedTuple):
     """Rows of all columns: where their buffers lie in the body."""
 
     length: int
@@ -86,34 +86,36 @@ class Batch(NamedTuple):
     """Further buffers of each array of views."""
 
 
-class Message(NamedTuple):
+class IpcMessage(NamedTuple):
     version: int
     """Of the metadata: V4 is 3, V5 is 4."""
     kind: int
     body: int
     """Bytes that follow it."""
-    schema: Schema | None = None
-    batch: Batch | None = None
+    schema: IpcSchema | None = None
+    batch: IpcBatch | None = None
     id: int = 0
     delta: bool = False
 
 
 class Footer(NamedTuple):
-    schema: Schema
+    schema: IpcSchema
     dictionaries: list[list[int]]
     """(offset, length of the message, length of its body) of each"""
     batches: list[list[int]]
 
 
-def message(data: Any, base: int) -> Message:
+def message(data: Any, base: int) -> IpcMessage:
     """What a message says; `base` is where it begins in the whole input."""
     code, at, version, kind, body, found = kernels.ipc_message(data)
     _check(code, at, version, base)
     if kind == SCHEMA:
-        return Message(version, kind, body, schema=_schema(found, base))
+        return IpcMessage(version, kind, body, schema=_schema(found, base))
     if kind == BATCH:
-        return Message(version, kind, body, batch=_batch(found))
-    return Message(version, kind, body, batch=_batch(found[2]), id=found[0], delta=bool(found[1]))
+        return IpcMessage(version, kind, body, batch=_batch(found))
+    return IpcMessage(
+        version, kind, body, batch=_batch(found[2]), id=found[0], delta=bool(found[1])
+    )
 
 
 def footer(data: Any, base: int) -> Footer:
@@ -135,28 +137,30 @@ def _check(code: int, at: int, version: int, base: int) -> None:
         )
 
 
-def _batch(found: Any) -> Batch:
+def _batch(found: Any) -> IpcBatch:
     length, nodes, buffers, codec, counts = found
-    return Batch(length, nodes.tolist(), buffers.tolist(), codec, counts)
+    return IpcBatch(length, nodes.tolist(), buffers.tolist(), codec, counts)
 
 
-def _schema(found: Any, base: int) -> Schema:
+def _schema(found: Any, base: int) -> IpcSchema:
     order, flat, pairs = found
     rows = iter(flat)
     fields = []
     for row in rows:
         fields.append(_field(row, rows, base))
-    return Schema(fields, _texts(pairs, base), bool(order))
+    return IpcSchema(fields, _texts(pairs, base), bool(order))
 
 
-def _field(row: Any, rows: Any, base: int) -> Field:
+def _field(row: Any, rows: Any, base: int) -> IpcField:
     name, kind, width, signed, inside, coded, pairs = row
     if not 1 <= kind <= len(NAMES):
         raise DecodeError(
             f"the type number {kind}, which this release does not know", tensor=name, offset=base
         )
     children = [_field(next(rows), rows, base) for _ in range(inside)] if inside else []
-    return Field(name, kind, width, signed, children, coded, _texts(pairs, base) if pairs else {})
+    return IpcField(
+        name, kind, width, signed, children, coded, _texts(pairs, base) if pairs else {}
+    )
 
 
 def _texts(pairs: list[tuple[str, str]], base: int) -> dict[str, str]:

@@ -138,10 +138,10 @@ def _more(count: int) -> int:
     return count + count // 8 + _LEAST
 
 
-class Columns:
+class ColumnBuffers:
     """Buffers for a number of rows, filled message by message.
 
-    >>> columns = Columns([Column(b"a", INT64)], rows=2)
+    >>> columns = ColumnBuffers([Column(b"a", INT64)], rows=2)
     >>> record = bytes.fromhex("0a0d 0a0b 0a0161 1206 1a04 0a02 0503".replace(" ", ""))
     >>> columns.fill(record * 2, [0, len(record)], [len(record)] * 2)
     2
@@ -157,8 +157,8 @@ class Columns:
         *,
         sequence: bool = False,
         compat: int = 0,
-        pool: memory.Pool | None = None,
-        like: Columns | None = None,
+        pool: memory.MemoryPool | None = None,
+        like: ColumnBuffers | None = None,
         limits: Limits | None = None,
     ) -> None:
         self._made = columns if isinstance(columns, Decoder) else Decoder(columns, sequence, compat)

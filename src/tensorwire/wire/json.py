@@ -221,7 +221,7 @@ def _lay_out(
         pieces.append(f"{last}{sign[1]}")
 
 
-class Found(NamedTuple):
+class JsonValue(NamedTuple):
     """What `read_numbers` read."""
 
     array: Array
@@ -243,14 +243,14 @@ def read_numbers(
     ragged: bool = False,
     most: int,
     format: str = "json",
-) -> Found:
+) -> JsonValue:
     """The numbers that begin at data[at], nested in lists of the given shape or of any, as an array
     of its own; at most `most` bytes.
 
     Both spellings of NaN and the infinities are read. Complex numbers are pairs.
 
     >>> read_numbers(b'{"x": [[1, NaN], [1e3, "-Infinity"]]}', 6, dtypes.named("float32"),
-    most=100)[:2]
+    ...     most=100)[:2]
     (array([[   1.,   nan],
            [1000.,  -inf]], dtype=float32), 36)
     """
@@ -265,7 +265,7 @@ def read_numbers(
         raise problem(status, offset, format)
     array = values.view(part)
     if ragged:
-        return Found(array, end, splits, dims[0] if dims else None)
+        return JsonValue(array, end, splits, dims[0] if dims else None)
     array = array.reshape(dims)
     if numpy.kind == "c":
         if dims[-1:] != (2,) and array.size:
@@ -273,7 +273,7 @@ def read_numbers(
                 "complex numbers are pairs, [real, imaginary]", format=format, offset=at
             )
         array = array.view(numpy).reshape(dims[:-1])
-    return Found(array, end, [], None)
+    return JsonValue(array, end, [], None)
 
 
 def skip(

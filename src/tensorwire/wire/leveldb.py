@@ -75,7 +75,7 @@ class Contents(NamedTuple):
             )
 
 
-class Block(NamedTuple):
+class TableBlock(NamedTuple):
     """A block's keys, in full and one after the other, and where the values lie in its contents."""
 
     contents: Contents
@@ -151,12 +151,12 @@ def contents(data: Any, format: str = FORMAT) -> Iterator[Contents]:
         raise
 
 
-def block(contents: Contents, format: str = FORMAT) -> Block:
+def block(contents: Contents, format: str = FORMAT) -> TableBlock:
     """The keys of a block."""
     status, at, keys, *rest = kernels.table_block(contents.data, contents.room)
     if keys is None:
         raise contents.fault(status, at, format)
-    return Block(contents, keys, *rest)
+    return TableBlock(contents, keys, *rest)
 
 
 def first(contents: Contents, format: str = FORMAT) -> tuple[bytes, bytes]:
@@ -173,7 +173,7 @@ def first(contents: Contents, format: str = FORMAT) -> tuple[bytes, bytes]:
     return bytes(data[at : at + key]), bytes(data[at + key : at + key + value])
 
 
-def blocks(data: Any, format: str = FORMAT) -> Iterator[Block]:
+def blocks(data: Any, format: str = FORMAT) -> Iterator[TableBlock]:
     """The data blocks of a table, in order."""
     for one in contents(data, format):
         found = block(one, format)
@@ -226,7 +226,7 @@ def _foot(meta: Handle, index: Handle) -> bytes:
     return handles + bytes(FOOTER - len(MAGIC) - len(handles)) + MAGIC
 
 
-def _handle(guide: Block, i: int, at: int, stop: int) -> Handle:
+def _handle(guide: TableBlock, i: int, at: int, stop: int) -> Handle:
     """The handle in an entry of the index, which must be that of the next block."""
     value = guide.value(i)
     try:

@@ -27,7 +27,7 @@ _FIELDS = 2
 """For each of `Limits.names`, the fields that may be looked at."""
 
 
-class Source(Protocol):
+class Readable(Protocol):
     """Bytes that can be read at any offset: see `storage.files`."""
 
     size: int
@@ -38,7 +38,7 @@ class Source(Protocol):
 class _Window:
     """Bytes of a source by their place, as `protobuf.fields` asks for them."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Readable) -> None:
         self._source, self._start, self._bytes = source, 0, b""
 
     def __len__(self) -> int:
@@ -57,10 +57,10 @@ class _Window:
         return bytes(self._source.read_at(start, stop - start))
 
 
-class Reader:
+class MessageReader:
     """The messages in a source."""
 
-    def __init__(self, source: Source, format: str, limits: Limits) -> None:
+    def __init__(self, source: Readable, format: str, limits: Limits) -> None:
         self.format, self.size, self.limits = format, source.size, limits
         self._view: Any = getattr(source, "view", None)
         if self._view is None:

@@ -60,7 +60,7 @@ _GAP = re.compile(_SPACE)
 _REST = re.compile(_SPACE + rb"\Z")
 
 
-class Header(NamedTuple):
+class NpyHeader(NamedTuple):
     """What the text says; that it makes sense together with the data is for others to check."""
 
     descr: str
@@ -108,7 +108,7 @@ def size(head: bytes | memoryview, most: int, base: int = 0) -> int:
     return (12 if wide else 10) + count
 
 
-def read(head: bytes | memoryview, base: int = 0) -> Header:
+def read(head: bytes | memoryview, base: int = 0) -> NpyHeader:
     """The header, given whole. `base` is where it begins in the input."""
     text = bytes(head)
     start = 12 if text[6] > 1 else 10
@@ -121,7 +121,7 @@ def read(head: bytes | memoryview, base: int = 0) -> Header:
     if _REST.match(text, at) is None:
         where = _GAP.match(text, at).end()  # type: ignore[union-attr]
         raise DecodeError("something else behind the dict of the header", offset=base + where)
-    return Header(descr, fortran, shape, len(text), text.startswith(MARK, at))
+    return NpyHeader(descr, fortran, shape, len(text), text.startswith(MARK, at))
 
 
 def _careful(text: bytes, start: int, base: int = 0) -> tuple[str, bool, tuple[int, ...], int]:

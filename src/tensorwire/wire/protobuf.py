@@ -10,7 +10,7 @@ from .status import problem
 
 varint = message.to_varint
 # For those who walk by themselves, because a Field for each would cost too much.
-LEN, VARINT, Fault = message.LEN, message.VARINT, message.Fault
+LEN, VARINT, Fault = message.LEN, message.VARINT, message.WireFault
 tag, length, skip, read_varint = message.tag, message.length, message.skip, message.varint
 
 
@@ -46,5 +46,5 @@ def fields(
                 after = message.skip(view, at, stop, number, wire)
                 yield Field(number, wire, (at, after), begin)
             at = after
-    except message.Fault as fault:
+    except message.WireFault as fault:
         raise problem(fault.status, fault.offset, format) from None

@@ -9,7 +9,7 @@ from typing import Any
 from ..core.memory import flat
 from . import kernels
 from .reference import snappy as twin
-from .reference.protobuf import Fault
+from .reference.protobuf import WireFault
 from .status import TRUNCATED, problem
 
 LARGEST = (1 << 32) - 1
@@ -41,7 +41,7 @@ def size(data: Any) -> int | None:
     view = flat(data)
     try:
         return twin.head(view, len(view), LARGEST)[0]
-    except Fault:
+    except WireFault:
         return None
 
 
@@ -65,7 +65,7 @@ def prefix(data: Any, whole: int, count: int) -> bytes:
         if whole > longest(size):
             return b""
         twin.expand(view, at, size, out, count)
-    except Fault as fault:
+    except WireFault as fault:
         if fault.status != TRUNCATED:
             return b""
     return bytes(out[:count])

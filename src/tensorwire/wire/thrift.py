@@ -18,7 +18,7 @@ Shape = dict[int, Any]
 _DEPTH = 32
 
 
-class Reader:
+class ThriftReader:
     """Goes through bytes from their beginning; `base` is where that is in the whole input."""
 
     def __init__(self, data: memoryview, base: int = 0) -> None:
@@ -27,7 +27,7 @@ class Reader:
     def struct(self, shape: Shape, depth: int = 0) -> dict[int, Any]:
         """The fields that the shape knows.
 
-        >>> Reader(memoryview(bytes([0x15, 0x06, 0x18, 1, 65, 0]))).struct({1: I32})
+        >>> ThriftReader(memoryview(bytes([0x15, 0x06, 0x18, 1, 65, 0]))).struct({1: I32})
         {1: 3}
         """
         if depth > _DEPTH:

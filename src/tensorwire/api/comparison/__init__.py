@@ -41,7 +41,7 @@ def diff(
     >>> import numpy as np
     >>> from tensorwire import dumps
     >>> found = diff(dumps({"w": np.float32([1, 2, 3]), "b": np.zeros(2)}), dumps({"w":
-    np.float32([1, 2, 3.5])}))
+    ...     np.float32([1, 2, 3.5])}))
     >>> found.equal, found.missing, found.tensors[0].unequal, found.tensors[0].max_abs
     (False, ['b'], 1, 0.5)
     """

@@ -17,7 +17,7 @@ from typing import Any
 from ..._errors import EncodeError, UsageError
 from . import candidates, values
 from .measuring import Measuring
-from .progress import Progress
+from .progress import ProfileProgress
 from .result import Choice, Measurement, Profile
 
 SAMPLE = 16 << 20
@@ -49,7 +49,7 @@ def profile(
 
     >>> import numpy as np
     >>> found = profile(np.zeros((64, 64), np.float32), formats="safetensors", compressions="zlib",
-    quantize=False)
+    ...     quantize=False)
     >>> found.best("size").options
     {'format': 'safetensors', 'compression': 'zlib'}
     >>> [one.way for one in found if one.view_seconds is not None]
@@ -63,7 +63,7 @@ def profile(
         raise UsageError("profile measures a value, not a path", hint="tw.profile(tw.load(path))")
     planned = candidates.plan(formats, compressions, quantize, values.has_floats(value))
     measured = value if sample is None else values.sample(value, sample)
-    run = Measuring(measured, seconds, threads, Progress(progress))
+    run = Measuring(measured, seconds, threads, ProfileProgress(progress))
     run.skipped.update(candidates.unfit(formats, compressions))
     found = run.run(planned)
     if not found and not run.wrong:

@@ -28,10 +28,10 @@ Names = Iterable[str] | str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Candidate:
     """One way to write a value.
 
-    >>> way = Way("safetensors", "zstd", level=9, shuffle=True)
+    >>> way = Candidate("safetensors", "zstd", level=9, shuffle=True)
     >>> str(way), way.options()
     ('safetensors + shuffle + zstd:9', {'format': 'safetensors', 'compression': 'zstd', 'level': 9,
     'shuffle': True, 'per_tensor': True})
@@ -119,7 +119,9 @@ def _told_tensorproto(tensor: Any) -> dict[str, Any]:
 _TOLD = {"raw": _told_raw, "tensorproto": _told_tensorproto}
 
 
-def plan(formats: Names, compressions: Names, quantize: Names | bool, floats: bool) -> list[Way]:
+def plan(
+    formats: Names, compressions: Names, quantize: Names | bool, floats: bool
+) -> list[Candidate]:
     """Every way to try, the plainest and most wanted first, since time may run out.
 
     >>> [str(way) for way in plan("safetensors", ["gzip", "zlib"], "int8", floats=True)][:4]
@@ -128,10 +130,10 @@ def plan(formats: Names, compressions: Names, quantize: Names | bool, floats: bo
     rows = [_row(name) for name in _names(formats, api.formats())]
     pressed = [_pressed(name) for name in _names(compressions, _known())]
     lossy = _lossy(rows, pressed, quantize) if floats else []
-    found = [Way(row.name) for row in rows]
+    found = [Candidate(row.name) for row in rows]
     for i, (name, level) in enumerate(pressed):
-        found += [Way(row.name, name, level) for row in rows if name in _offered(row)]
-        found += [Way(row.name, name, level, shuffle=True) for row in rows if row.packs]
+        found += [Candidate(row.name, name, level) for row in rows if name in _offered(row)]
+        found += [Candidate(row.name, name, level, shuffle=True) for row in rows if row.packs]
         if i == 0:
             found += lossy
     return found if pressed else found + lossy
@@ -139,7 +141,7 @@ def plan(formats: Names, compressions: Names, quantize: Names | bool, floats: bo
 
 def _lossy(
     rows: list[Format], pressed: list[tuple[str, int | None]], quantize: Names | bool
-) -> list[Way]:
+) -> list[Candidate]:
     """Every scheme, plain and with one compression, to show what is left to gain.
 
     What it saves and costs is the same in every format, so the one that holds everything speaks for
@@ -154,10 +156,10 @@ def _lossy(
             raise UnknownFormatError(f"no quantization scheme {scheme!r}{choices(scheme, SCHEMES)}")
     found = []
     for row in [row for row in rows if row.packs] or (rows if told else []):
-        found += [Way(row.name, quantize=scheme) for scheme in schemes]
+        found += [Candidate(row.name, quantize=scheme) for scheme in schemes]
         offered = [entry for entry in pressed if entry[0] in _offered(row)]
         found += [
-            Way(row.name, name, level, quantize=scheme)
+            Candidate(row.name, name, level, quantize=scheme)
             for name, level in offered[:1]
             for scheme in schemes
         ]
@@ -170,7 +172,7 @@ def unfit(formats: Names, compressions: Names) -> Iterator[tuple[str, str]]:
         for row in [_row(name) for name in _names(formats, api.formats())]:
             if name not in _offered(row):
                 yield (
-                    str(Way(row.name, name, level)),
+                    str(Candidate(row.name, name, level)),
                     f"{row.name} compresses by itself, with {', '.join(row.compressions)}",
                 )
 

@@ -176,7 +176,7 @@ def _size(one: Measurement) -> str:
     >>> [_size(of(size=size, nbytes=1000)) for size in (250, 900)]
     ['250 bytes, 4.0x smaller than in memory', '900 bytes, 10 % smaller than in memory']
     >>> _size(of(size=1001, nbytes=1000)), _size(of(size=3000, nbytes=1000)), _size(of(size=5,
-    nbytes=0))
+    ...     nbytes=0))
     ('1,001 bytes, as in memory', '3,000 bytes, 3.0x as large as in memory', '5 bytes')
     """
     count = f"{one.size:,} bytes"

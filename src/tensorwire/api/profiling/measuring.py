@@ -29,8 +29,8 @@ from ..._errors import EncodeError, LimitError, MissingDependencyError, Tensorwi
 from .. import values as api
 from ..equality import equal
 from . import values
-from .candidates import Way
-from .progress import Progress
+from .candidates import Candidate
+from .progress import ProfileProgress
 from .result import Measurement
 
 ROUNDS = 7
@@ -52,7 +52,7 @@ _SMALL = np.arange(1024, dtype=np.float32)
 class _Trial:
     """A way that is being measured."""
 
-    way: Way
+    way: Candidate
     options: dict[str, Any]
     reading: dict[str, Any]
     encode: list[float] = field(default_factory=list)
@@ -102,7 +102,9 @@ class Measuring:
     way.
     """
 
-    def __init__(self, value: Any, seconds: float, threads: int | None, progress: Progress) -> None:
+    def __init__(
+        self, value: Any, seconds: float, threads: int | None, progress: ProfileProgress
+    ) -> None:
         self.value, self.threads, self.progress = value, threads, progress
         self.nbytes = values.nbytes(value)
         self.skipped: dict[str, str] = {}
@@ -126,7 +128,7 @@ class Measuring:
     def _left(self) -> float:
         return self._seconds - self.took
 
-    def run(self, ways: list[Way]) -> list[Measurement]:
+    def run(self, ways: list[Candidate]) -> list[Measurement]:
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -143,7 +145,7 @@ class Measuring:
         found = [trial.result(self.nbytes) for trial in self._trials]
         return sorted(found, key=lambda one: (one.lossy, one.total()))
 
-    def _show(self, way: Way) -> None:
+    def _show(self, way: Candidate) -> None:
         self._step += 1
         self.progress.show(
             max(self._step / self._steps, self.took / self._seconds if self._seconds > 0 else 1.0),
@@ -161,7 +163,7 @@ class Measuring:
                 self._show(trial.way)
                 self._repeat(trial)
 
-    def _first(self, way: Way, patient: bool = True) -> bool:
+    def _first(self, way: Candidate, patient: bool = True) -> bool:
         """Measures a way for the first time, or says why not; False if it is put off."""
         name, expected = str(way), self._expected(way)
         if way.format in self._plain and self._plain[way.format] is None and way.quantize is None:
@@ -184,7 +186,7 @@ class Measuring:
         self._try(way, name)
         return True
 
-    def _try(self, way: Way, name: str) -> None:
+    def _try(self, way: Candidate, name: str) -> None:
         trial = None
         try:
             trial = self._measure(way)
@@ -213,16 +215,16 @@ class Measuring:
         if trial is not None:
             self._trials.append(trial)
             self._learn(way, trial)
-        if way == Way(way.format):
+        if way == Candidate(way.format):
             self._plain[way.format] = trial
 
-    def _learn(self, way: Way, trial: _Trial) -> None:
+    def _learn(self, way: Candidate, trial: _Trial) -> None:
         plain = self._plain.get(way.format)
         if plain is not None and way.quantize is None and way.compression is not None:
             rate = (trial.cost - plain.cost) / max(plain.size, 1)
             self._rates.setdefault(way.transform, max(rate, 0.0))
 
-    def _expected(self, way: Way) -> float | None:
+    def _expected(self, way: Candidate) -> float | None:
         """Seconds that it will take at least, as far as the plain format and the same compression
         of another format tell.
         """
@@ -231,7 +233,7 @@ class Measuring:
             return None
         return plain.cost + self._rates.get(way.transform, 0.0) * plain.size
 
-    def _measure(self, way: Way) -> _Trial:
+    def _measure(self, way: Candidate) -> _Trial:
         options = way.options(self.threads)
         _warm(options, way)
         encode: list[float] = []
@@ -259,7 +261,7 @@ class Measuring:
             3 if quick else 2 if not self._trials and trial.cost < self._left / 5 else 1
         )
 
-    def _is_plain(self, way: Way, blob: bytes) -> bool:
+    def _is_plain(self, way: Candidate, blob: bytes) -> bool:
         """Whether tensors that are compressed one by one were all left as they are."""
         plain = self._plain.get(way.format)
         return (
@@ -304,7 +306,7 @@ def _timed(work: Callable[[], Any], times: list[float]) -> Any:
         calls = min(_CALLS, math.ceil(SPAN / max(seconds, 1e-9)))
 
 
-def _warm(options: dict[str, Any], way: Way) -> None:
+def _warm(options: dict[str, Any], way: Candidate) -> None:
     """Loads whatever this way needs. If anything goes wrong it will go wrong again where it counts."""
     try:
         api.loads(api.dumps(_SMALL, **options), copy=True, **way.reading(_SMALL))

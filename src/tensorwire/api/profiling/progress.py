@@ -11,7 +11,7 @@ _PAUSE = 0.1
 _BAR = 24
 
 
-class Progress:
+class ProfileProgress:
     """Draws on stderr, at most ten times a second; nothing at all unless `shown` (None: if stderr
     is a terminal).
     """

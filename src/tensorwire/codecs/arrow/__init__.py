@@ -40,7 +40,7 @@ class Arrow:
     >>> import numpy as np
     >>> codec = Arrow()
     >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1,
-    2], [3, 4]])}))))["x"]
+    ...     2], [3, 4]])}))))["x"]
     array([[1., 2.],
            [3., 4.]], dtype=float32)
     """

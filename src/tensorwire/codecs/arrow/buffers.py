@@ -19,7 +19,7 @@ from ...core import memory
 from ...storage.files import Source
 from ...wire import arrow_ipc as ipc
 from ...wire import kernels
-from ...wire.arrow_ipc import Batch
+from ...wire.arrow_ipc import IpcBatch
 
 _KEPT = 64 << 20
 """Bytes of inflated buffers that are kept, for those who read rows of them."""
@@ -30,7 +30,7 @@ CODECS = ("lz4", "zstd")
 class Chunk(NamedTuple):
     """A batch, and where its body begins."""
 
-    batch: Batch
+    batch: IpcBatch
     body: int
 
 

@@ -30,9 +30,9 @@ from ...wire import example
 from ...wire import json as jsontext
 from .. import example_features
 from ..container import Container, UnsupportedTensor
-from ..conversion_spec import Spec
+from ..conversion_spec import ConversionSpec
 from ..parquet import read_by_pyarrow
-from ..rows import Damage, Part, Reading
+from ..rows import Damage, Reading, SourcePart
 from . import batches as arrow_batches
 from . import schema as arrow_schema
 from .schema import PRESENT, Column
@@ -46,7 +46,7 @@ KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
 
 
-def end(part: Part) -> int:
+def end(part: SourcePart) -> int:
     """The number behind the last row of a part."""
     return part.stop if part.stop is not None else 1 << 62
 
@@ -57,10 +57,10 @@ Piece = tuple[int, Callable[[int, int], Batch]]
 
 def rows(
     found: Iterator[Piece],
-    part: Part,
+    part: SourcePart,
     at: int,
     total: int,
-    spec: Spec,
+    spec: ConversionSpec,
     reading: Reading,
     format: str,
     lost: str,
@@ -90,18 +90,18 @@ def rows(
             yield made
 
 
-def validated(found: Iterable[Any], spec: Spec, format: str) -> Iterator[Piece]:
+def validated(found: Iterable[Any], spec: ConversionSpec, format: str) -> Iterator[Piece]:
     """The rows of pyarrow's record batches."""
     for batch in found:
         batch.validate(full=True)
         yield batch.num_rows, functools.partial(_sliced, batch, spec, format)
 
 
-def _sliced(batch: Any, spec: Spec, format: str, low: int, high: int) -> Batch:
+def _sliced(batch: Any, spec: ConversionSpec, format: str, low: int, high: int) -> Batch:
     return batch_of(batch.slice(low, high - low), spec, format)
 
 
-def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Batch:
+def batch_of(found: Any, spec: ConversionSpec | None = None, format: str = "arrow") -> Batch:
     """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if
     no spec says what; else without columns that it does not have, and those of nothing but nulls,
     which have no type."""
@@ -112,7 +112,7 @@ def batch_of(found: Any, spec: Spec | None = None, format: str = "arrow") -> Bat
     return batch_from(columns, found.num_rows, spec)
 
 
-def readable(arrow: Any, spec: Spec | None) -> list[str]:
+def readable(arrow: Any, spec: ConversionSpec | None) -> list[str]:
     """The columns that are read of a table. Others may be in another file; see task._Complete."""
     _check_unique(arrow.names)
     if spec is None:
@@ -125,7 +125,7 @@ def readable(arrow: Any, spec: Spec | None) -> list[str]:
 def batch_from(
     found: Mapping[str, Column],
     count: int,
-    spec: Spec | None = None,
+    spec: ConversionSpec | None = None,
     rows: tuple[int, int] | None = None,
 ) -> Batch:
     """Columns of a table of `count` rows, as the codecs have them, or some rows, as a batch."""
@@ -160,7 +160,7 @@ def _is_null(kind: Any) -> bool:
     return bool(require("pyarrow", extra="arrow").types.is_null(kind))
 
 
-def blank_of(arrow: Any, spec: Spec) -> Batch:
+def blank_of(arrow: Any, spec: ConversionSpec) -> Batch:
     """A table's columns, without rows. One of nothing but nulls, which has no type, is one of
     objects.
     """
@@ -182,19 +182,19 @@ def _check_unique(names: Sequence[str]) -> None:
         )
 
 
-def absent(name: str, spec: Spec, known: Iterable[str]) -> Any:
+def absent(name: str, spec: ConversionSpec, known: Iterable[str]) -> Any:
     """A column without rows that a file does not have, nor any other that was looked into, but the
     schema.
     """
     feature = None if spec.schema is None else example_features.travelling(spec)[name]
     if feature is None or feature.required:
         raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
-    return _columns.batch({name: feature}, example.Columns([feature.column(name)], 0).take(), 0)[
-        name
-    ]
+    return _columns.batch(
+        {name: feature}, example.ColumnBuffers([feature.column(name)], 0).take(), 0
+    )[name]
 
 
-def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
+def check_columns(names: Iterable[str], spec: ConversionSpec, path: str) -> None:
     """That no column is lost because the files that the plan looked into did not have it."""
     if spec.strict and spec.schema is not None and (strangers := set(names) - set(spec.schema)):
         why = (
@@ -204,7 +204,7 @@ def check_columns(names: Iterable[str], spec: Spec, path: str) -> None:
         raise SchemaError(why, tensor=min(strangers), path=path)
 
 
-def opened(path: str, spec: Spec, reading: Reading, open: Callable[[], _T]) -> _T | None:
+def opened(path: str, spec: ConversionSpec, reading: Reading, open: Callable[[], _T]) -> _T | None:
     """A file; None of one that cannot be opened and is passed over, which is noted."""
     try:
         return open()
@@ -216,7 +216,12 @@ def opened(path: str, spec: Spec, reading: Reading, open: Callable[[], _T]) -> _
 
 
 def opened_table(
-    path: str, place: str, spec: Spec, reading: Reading, format: str, open: Callable[[str], _T]
+    path: str,
+    place: str,
+    spec: ConversionSpec,
+    reading: Reading,
+    format: str,
+    open: Callable[[str], _T],
 ) -> _T | None:
     """The same of what pyarrow opens; `place` is where the file is on this machine."""
 
@@ -227,7 +232,9 @@ def opened_table(
     return opened(path, spec, reading, guarded_open)
 
 
-def looked_into(paths: Sequence[str], spec: Spec, look: Callable[[str], _T]) -> Iterator[_T]:
+def looked_into(
+    paths: Sequence[str], spec: ConversionSpec, look: Callable[[str], _T]
+) -> Iterator[_T]:
     """What a look into each of some files shows; of a damaged one that is passed over, nothing:
     reading it says what is damaged. If that is all of them, it is an error."""
     found, last = 0, None
@@ -245,7 +252,9 @@ def looked_into(paths: Sequence[str], spec: Spec, look: Callable[[str], _T]) -> 
         raise last
 
 
-def schema_of_files(paths: Sequence[str], spec: Spec, look: Callable[[str], Schema]) -> Schema:
+def schema_of_files(
+    paths: Sequence[str], spec: ConversionSpec, look: Callable[[str], Schema]
+) -> Schema:
     """What a look into some of the files shows."""
     return sidecar.union(dict(looked_into(some(paths), spec, lambda path: (path, look(path)))))
 
@@ -271,7 +280,7 @@ def _shaped(column: Any, feature: Feature | None) -> Any:
     return column.values.reshape(-1, *(dim or 0 for dim in feature.shape or ()))
 
 
-def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
+def table_schema(pa: Any, spec: ConversionSpec, batch: Batch) -> Any:
     """Arrow's schema of what is written: by the columns of a batch, and with our own schema of
     Examples in its metadata.
     """
@@ -283,7 +292,7 @@ def table_schema(pa: Any, spec: Spec, batch: Batch) -> Any:
     )
 
 
-def empty(spec: Spec) -> Batch | None:
+def empty(spec: ConversionSpec) -> Batch | None:
     """A batch without rows, where the schema says what its columns are."""
     if spec.schema is None:
         return None
@@ -292,7 +301,7 @@ def empty(spec: Spec) -> Batch | None:
         for name, feature in example_features.travelling(spec).items()
         if spec.columns is None or name in spec.columns
     }
-    columns = example.Columns([feature.column(name) for name, feature in chosen.items()], 0)
+    columns = example.ColumnBuffers([feature.column(name) for name, feature in chosen.items()], 0)
     return _columns.batch(chosen, columns.take(), 0)
 
 
@@ -342,7 +351,7 @@ def remembered(arrow: Any) -> Schema | None:
     return found if found is not None and set(found) == set(arrow.names) else None
 
 
-def schema_of(arrow: Any, spec: Spec) -> Schema:
+def schema_of(arrow: Any, spec: ConversionSpec) -> Schema:
     """The schema of Examples for a table: the one in its metadata, or what its types become."""
     pa = require("pyarrow", extra="arrow")
     _check_unique(arrow.names)
@@ -371,7 +380,7 @@ def schema_of(arrow: Any, spec: Spec) -> Schema:
     return Schema({name: column.feature for name, column in columns.items()})
 
 
-def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
+def bare(names: list[str], schemas: Iterable[Any], spec: ConversionSpec) -> list[str]:
     """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file
     does not have, another has.
     """
@@ -393,7 +402,7 @@ def bare(names: list[str], schemas: Iterable[Any], spec: Spec) -> list[str]:
     return [name for name in names if name in kinds and holds(kinds[name])]
 
 
-def cast(batch: Batch, spec: Spec) -> Batch:
+def cast(batch: Batch, spec: ConversionSpec) -> Batch:
     """The columns that are wanted in another dtype, in it."""
     if not spec.cast:
         return batch

@@ -18,7 +18,7 @@ from ..._errors import DecodeError, LimitError, TruncatedError
 from ..._limits import Budget
 from ...storage.files import Source
 from ...wire import arrow_ipc as ipc
-from ...wire.arrow_ipc import MAGIC, MARK, Message, Schema
+from ...wire.arrow_ipc import MAGIC, MARK, IpcMessage, IpcSchema
 from .buffers import Buffers, Chunk
 
 _LAST = 16 << 10
@@ -55,7 +55,7 @@ class IpcFile:
             raise TruncatedError(f"{len(head)} bytes, and Arrow begins with 8", offset=len(head))
         self.fields, self.metadata, self.big_endian = schema
 
-    def _read_file(self) -> tuple[Schema, list[Chunk]]:
+    def _read_file(self) -> tuple[IpcSchema, list[Chunk]]:
         size = self.source.size
         last = self.source.read_at(size - min(size, _LAST), min(size, _LAST))
         if size < 18 or bytes(last[-6:]) != MAGIC:
@@ -98,7 +98,7 @@ class IpcFile:
                 )
             at = offset + length + body
 
-    def _block(self, block: list[int], kind: int) -> tuple[Message, Chunk]:
+    def _block(self, block: list[int], kind: int) -> tuple[IpcMessage, Chunk]:
         offset, length, body = block
         head = self.source.read_at(offset, length)
         start = 8 if bytes(head[:4]) == MARK else 4
@@ -111,8 +111,8 @@ class IpcFile:
         self.version = min(self.version, message.version)
         return message, Chunk(message.batch, offset + length)
 
-    def _read_stream(self) -> tuple[Schema, list[Chunk]]:
-        schema: Schema | None = None
+    def _read_stream(self) -> tuple[IpcSchema, list[Chunk]]:
+        schema: IpcSchema | None = None
         chunks: list[Chunk] = []
         for count, (message, body) in enumerate(self._messages()):
             if (message.schema is not None) != (schema is None):
@@ -133,7 +133,7 @@ class IpcFile:
             raise DecodeError("a stream without a schema", offset=0)
         return schema, chunks
 
-    def _add_dictionary(self, message: Message, chunk: Chunk, start: int) -> None:
+    def _add_dictionary(self, message: IpcMessage, chunk: Chunk, start: int) -> None:
         known = self._dictionaries.setdefault(message.id, [])
         if message.delta and known:
             known[-1].chunks.append(chunk)
@@ -146,7 +146,7 @@ class IpcFile:
         place = bisect_right(known, chunk.body, key=lambda one: one.start)
         return known[place - 1] if place else None
 
-    def _messages(self) -> Iterator[tuple[Message, int]]:
+    def _messages(self) -> Iterator[tuple[IpcMessage, int]]:
         """Each message, and where its body begins."""
         at, size = 0, self.source.size
         while at < size:

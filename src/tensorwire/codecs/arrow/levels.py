@@ -55,7 +55,7 @@ class Level:
         self,
         file: IpcFile,
         chunks: list[Chunk],
-        field: ipc.Field,
+        field: ipc.IpcField,
         parent: Level | None,
         column: str,
         at: list[int],
@@ -205,7 +205,7 @@ class Tree(NamedTuple):
 def tree(
     file: IpcFile,
     chunks: list[Chunk],
-    field: ipc.Field,
+    field: ipc.IpcField,
     parent: Level | None,
     column: str,
     at: list[int],

@@ -46,7 +46,7 @@ class _Guarded(ABC):
         """All, or the rows from, to."""
 
 
-class Part(_Guarded):
+class ArrowPart(_Guarded):
     """A tensor whose rows are those of one array, and its values those of an array inside of it.
 
     `levels` are the arrays from the rows to the values: one, or fixed-size lists around another.
@@ -172,7 +172,7 @@ class NullableLists:
         self,
         lists: list[Level],
         uniform: list[int | None],
-        values: Part,
+        values: ArrowPart,
         splits: list[Splits],
         copy: bool | None,
     ) -> None:
@@ -186,7 +186,7 @@ class NullableLists:
         self._arrays: list[Any] | None = None
 
     def parts(self) -> list[_ListPart]:
-        stored: list[Part | Splits] = [self._values, *self._splits]
+        stored: list[ArrowPart | Splits] = [self._values, *self._splits]
         return [_ListPart(self._lists[0], self, i, part) for i, part in enumerate(stored)]
 
     def array(self, number: int) -> Any:
@@ -247,7 +247,7 @@ class _ListPart(_Guarded):
         level: Level,
         lists: NullableLists,
         number: int,
-        stored: Part | Splits,
+        stored: ArrowPart | Splits,
     ) -> None:
         super().__init__(level)
         self._lists, self._number, self._stored = lists, number, stored
@@ -301,7 +301,7 @@ class Cell(_Guarded):
         return self._values.take(start * each, stop * each, (stop - start, *self.shape[1:]))
 
 
-class Refused(_Guarded):
+class RefusedColumn(_Guarded):
     """A column that no tensor holds: it is listed, and reading it says why not."""
 
     def __init__(

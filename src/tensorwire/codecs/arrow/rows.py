@@ -20,8 +20,8 @@ from ...records.schema import Schema
 from ...storage import files
 from ...wire.arrow_ipc import MAGIC
 from .. import tensor_rows
-from ..conversion_spec import Spec
-from ..rows import Counted, Part, Reading, local
+from ..conversion_spec import ConversionSpec
+from ..rows import Counted, Reading, SourcePart, local
 from . import columnar
 from . import schema as arrow_schema
 from . import table as arrow_columns
@@ -46,12 +46,12 @@ class _Opened:
         self.schema = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(buffer).schema
         self.is_table = _is_table(self.schema)
 
-    def pieces(self, spec: Spec) -> Iterator[columnar.Piece]:
+    def pieces(self, spec: ConversionSpec) -> Iterator[columnar.Piece]:
         """The rows of each batch."""
         for chunk, count in zip(self.file.chunks, self.rows, strict=True):
             yield count, functools.partial(self._read, chunk, spec)
 
-    def _read(self, chunk: Chunk, spec: Spec, low: int, high: int) -> Batch:
+    def _read(self, chunk: Chunk, spec: ConversionSpec, low: int, high: int) -> Batch:
         self.file.limits.start()  # One batch is in memory at a time.
         found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
         flags = arrow_schema.flags(found)
@@ -71,7 +71,7 @@ def _is_table(schema: Any) -> bool:
     return arrow_columns.is_table(*said)
 
 
-def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
     """From the messages of the batches."""
     with local(path) as place:
         opened = columnar.opened_table(path, place, spec, reading, FORMAT, _Opened)
@@ -80,7 +80,7 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
         return Counted(sum(opened.rows) if opened is not None else 0, [])
 
 
-def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
     def look(path: str) -> Schema:
         found = arrow_schema_of(path)
         if _is_table(found):
@@ -94,12 +94,12 @@ def remembers(path: str) -> bool:
     return columnar.remembered(arrow_schema_of(path)) is not None
 
 
-def names(path: str, spec: Spec) -> list[str]:
+def names(path: str, spec: ConversionSpec) -> list[str]:
     found = arrow_schema_of(path)
     return list(found.names) if _is_table(found) else tensor_rows.names(path, spec)
 
 
-def blank(path: str, spec: Spec) -> Batch:
+def blank(path: str, spec: ConversionSpec) -> Batch:
     found = arrow_schema_of(path)
     return columnar.blank_of(found, spec) if _is_table(found) else tensor_rows.blank(path, spec)
 
@@ -118,12 +118,12 @@ def _fetched_schema(url: str) -> Any:
         return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
 
 
-def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
     schemas = columnar.looked_into(columnar.some(paths), spec, arrow_schema_of)
     return columnar.bare(names, schemas, spec)
 
 
-def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
         if opened is None:
@@ -136,15 +136,12 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
         yield from columnar.rows(pieces, part, 0, total, spec, reading, FORMAT, "")
 
 
-class Writer:
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+class ArrowWriter:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self._pa = require("pyarrow", extra="arrow")
-        self._file, self._spec, self._schema, self._writer = (
-            file,
-            spec,
-            None,
-            None,
-        )  # type: IO[bytes], Spec, Any, Any
+        self._file, self._spec = file, spec
+        self._schema: Any = None
+        self._writer: Any = None
 
     def _open(self, batch: Batch) -> None:
         pa = self._pa
@@ -175,11 +172,11 @@ class Writer:
         self._writer.close()
 
 
-def writer(file: IO[bytes], spec: Spec) -> Writer:
-    return Writer(file, spec)
+def writer(file: IO[bytes], spec: ConversionSpec) -> ArrowWriter:
+    return ArrowWriter(file, spec)
 
 
-def check_target(spec: Spec) -> None:
+def check_target(spec: ConversionSpec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
         raise EncodeError(

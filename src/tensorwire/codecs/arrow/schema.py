@@ -30,7 +30,7 @@ from ...wire import json as jsontext
 from .buffers import Chunk
 from .file import IpcFile
 from .levels import LISTS, Level, Tree, tree
-from .parts import Cell, NullableLists, Part, Presence, Refused, Splits
+from .parts import ArrowPart, Cell, NullableLists, Presence, RefusedColumn, Splits
 from .values import TEXT, Values, check_layout, values
 
 KEY = "tensorwire"
@@ -116,7 +116,7 @@ def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
 
 def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> Column:
     """A column that is listed, and whose reading is an error."""
-    return {}, [Refused(tree.level, _type_name(tree), error, rows)]
+    return {}, [RefusedColumn(tree.level, _type_name(tree), error, rows)]
 
 
 def _type_name(tree: Tree) -> str:
@@ -157,7 +157,7 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
     if found is None:
         raise level.unsupported(_why_not(level, levels[-1]))
     present = Presence(level, copy) if level.present(0, 0) is not None else None
-    values = Part(levels, found, inner, order)
+    values = ArrowPart(levels, found, inner, order)
     node = _node(said, levels[-1])
     if not lists:
         return (node, [values]), present
@@ -267,7 +267,7 @@ def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> Column:
     return _node(said, leaf), [Cell(leaf, found, tuple(said["shape"]))]
 
 
-def _said(field: ipc.Field) -> dict[str, Any]:
+def _said(field: ipc.IpcField) -> dict[str, Any]:
     """What our own metadata of a field say."""
     text = field.metadata.get(KEY)
     if text is None:

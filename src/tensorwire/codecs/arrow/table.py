@@ -26,7 +26,7 @@ VERSION = 1
 _INT32_MAX = (1 << 31) - 1
 
 
-class Group(NamedTuple):
+class ColumnGroup(NamedTuple):
     """The parts of one column."""
 
     name: str
@@ -35,8 +35,8 @@ class Group(NamedTuple):
     size: int
 
 
-class Columns(NamedTuple):
-    groups: list[Group]
+class TableColumns(NamedTuple):
+    groups: list[ColumnGroup]
     parts: list[Any]
     spec: Any
     rows: int | None
@@ -49,7 +49,7 @@ def holds(row: dtypes.DType) -> bool:
     return row.arrow is not None
 
 
-def columns(value: Any, metadata: dict[str, str] | None, format: str) -> Columns:
+def columns(value: Any, metadata: dict[str, str] | None, format: str) -> TableColumns:
     """A value taken apart."""
     texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
     if KEY in texts:
@@ -63,19 +63,21 @@ def columns(value: Any, metadata: dict[str, str] | None, format: str) -> Columns
         found = groups(spec, len(parts), False)
     if not _says_it_all(spec, found, rows is not None):
         texts[KEY] = jsontext.write({"version": VERSION, "spec": spec}).decode()
-    return Columns(found, list(parts), spec, rows, texts)
+    return TableColumns(found, list(parts), spec, rows, texts)
 
 
-def groups(spec: Any, count: int, table: bool) -> list[Group]:
+def groups(spec: Any, count: int, table: bool) -> list[ColumnGroup]:
     """The columns for a spec, which follow from it alone: in a table, the parts of a Ragged are
     one.
     """
     names, found, at = lowering.names(spec, count), [], 0
     for way, node, size in lowering.tensors(spec, count):
         if table and "ragged" in node and is_column(node):
-            found.append(Group(way, node, size))
+            found.append(ColumnGroup(way, node, size))
         else:
-            found += [Group(names[at + i], node if size == 1 else None, 1) for i in range(size)]
+            found += [
+                ColumnGroup(names[at + i], node if size == 1 else None, 1) for i in range(size)
+            ]
         at += size
     unique = lowering.unique(group.name for group in found)
     return [group._replace(name=name) for group, name in zip(found, unique, strict=True)]
@@ -114,7 +116,7 @@ def lengths(spec: Any, parts: list[Any]) -> list[tuple[str, int | None]]:
     return found
 
 
-def _length(group: Group, parts: list[Any]) -> int | None:
+def _length(group: ColumnGroup, parts: list[Any]) -> int | None:
     if group.size > 1:
         return len(parts[group.size - group.node["splits"]]) - 1
     shape, dtype = parts[0].shape, (group.node or {}).get("dtype", "")
@@ -122,7 +124,7 @@ def _length(group: Group, parts: list[Any]) -> int | None:
     return shape[0] if len(shape) > dtype.startswith("complex") else None
 
 
-def _rows(found: list[Group], parts: list[Any]) -> int | None:
+def _rows(found: list[ColumnGroup], parts: list[Any]) -> int | None:
     """The first dimension that all columns share, if Arrow can have the others as lists of fixed
     size.
     """
@@ -139,7 +141,7 @@ def _rows(found: list[Group], parts: list[Any]) -> int | None:
     return rows or 0
 
 
-def _says_it_all(spec: Any, found: list[Group], table: bool) -> bool:
+def _says_it_all(spec: Any, found: list[ColumnGroup], table: bool) -> bool:
     """Whether what is read of such columns without a spec is what the value was: a dict of them."""
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False

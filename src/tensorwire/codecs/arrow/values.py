@@ -50,7 +50,7 @@ class _Reader:
         return array if self._copy else memory.read_only(array)
 
 
-class Numbers(_Reader):
+class NumberValues(_Reader):
     """Numbers as they lie in the file."""
 
     def __init__(self, level: Level, copy: bool | None, row: dtypes.DType) -> None:
@@ -210,7 +210,7 @@ class Coded(_Reader):
         super().__init__(level, copy)
         self._id = level.field.coded[0] if level.field.coded else 0
         self._plain = level.field._replace(coded=None)
-        self._index = Numbers(level, None, index)
+        self._index = NumberValues(level, None, index)
         self.dtype = _reader(self._level_of([], [0, 0, 0])).dtype
 
     def _level_of(self, chunks: list[Chunk], counts: list[int]) -> Level:
@@ -290,7 +290,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
         row = _integer(field.width, field.signed)
     elif field.kind == ipc.FLOAT and 0 <= field.width < len(_FLOATS):
         row = _FLOATS[field.width]
-    return Numbers(level, copy, row) if row else None
+    return NumberValues(level, copy, row) if row else None
 
 
 def _reader(level: Level) -> Values:

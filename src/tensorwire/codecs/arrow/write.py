@@ -21,7 +21,7 @@ from ...wire import json as jsontext
 from ...wire import kernels
 from .buffers import CODECS
 from .schema import KEY, TENSOR
-from .table import Columns, Group
+from .table import ColumnGroup, TableColumns
 
 _ALIGN = 64
 _END = ipc.MARK + bytes(4)
@@ -52,7 +52,7 @@ class Table:
 
     def __init__(
         self,
-        found: Columns,
+        found: TableColumns,
         parquet: bool = False,
         present: Mapping[str, Array] | None = None,
         plain: bool = False,
@@ -79,7 +79,7 @@ class Table:
                 self.nodes[node] = len(valid), int(len(valid) - valid.sum())
                 self.buffers[buffer] = memory.chunk(np.packbits(valid, bitorder="little"))
 
-    def _cell(self, group: Group, part: Any) -> None:
+    def _cell(self, group: ColumnGroup, part: Any) -> None:
         self._array(
             group.name,
             ipc.LARGE_LIST,
@@ -90,7 +90,7 @@ class Table:
         )
         self._flat("item", part)
 
-    def _lists(self, group: Group, parts: list[Any]) -> None:
+    def _lists(self, group: ColumnGroup, parts: list[Any]) -> None:
         name, said = group.name, _said(group, inner=self._empty(parts[0]))
         for splits in parts[1:]:
             self._array(
@@ -104,7 +104,7 @@ class Table:
             name, said = "item", []
         self._fixed(name, parts[0])
 
-    def _column(self, group: Group, part: Any) -> None:
+    def _column(self, group: ColumnGroup, part: Any) -> None:
         if isinstance(part, Strings) or self._empty(part):
             self._fixed(group.name, part, _said(group, inner=self._empty(part)))
         elif part.ndim == 1:
@@ -167,7 +167,7 @@ class Table:
 
 
 def _said(
-    group: Group, shape: list[int] | None = None, inner: list[int] | None = None
+    group: ColumnGroup, shape: list[int] | None = None, inner: list[int] | None = None
 ) -> list[tuple[str, str]]:
     """Our metadata of a column: only what its type does not say."""
     node = group.node or {}

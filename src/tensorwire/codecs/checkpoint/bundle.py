@@ -25,8 +25,8 @@ from ..container import Container, Rows, TensorSpec, UnreadablePart
 from ..container import Part as AnyPart
 from . import names
 from .data import Data, DataFiles, JoinedData, index_path
-from .entries import FORMAT, Entry, Index, read_index
-from .parts import NumberPart, Part, StringPart, VariantPart
+from .entries import FORMAT, BundleEntry, CheckpointIndex, read_index
+from .parts import CheckpointPart, NumberPart, StringPart, VariantPart
 from .slices import read_extents, slice_key, sliced_part
 
 SPEC_VERSION = 1
@@ -36,7 +36,7 @@ class Variables(Container):
     """The tensors of any checkpoint. Nothing is made for a tensor before it is asked for."""
 
     def __init__(
-        self, index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget
+        self, index: CheckpointIndex, data: Data, readable: bool, copy: bool | None, budget: Budget
     ) -> None:
         self.index, self.metadata = index, {}
         self._data, self._copy, self.budget = data, copy, budget
@@ -99,7 +99,7 @@ class Variables(Container):
 
     plain_part = part
 
-    def _made(self, entry: Entry) -> AnyPart:
+    def _made(self, entry: BundleEntry) -> AnyPart:
         if entry.row is None and entry.dtype not in (dtypes.STRING, dtypes.VARIANT):
             why = f"TensorFlow's dtype {entry.dtype} is not known here"
             error = DecodeError(why, format=FORMAT, tensor=str(entry.key), offset=entry.offset)
@@ -124,7 +124,7 @@ class Variables(Container):
             pieces.append((piece, self._plain(piece)))
         return sliced_part(entry, slices, pieces)
 
-    def _plain(self, entry: Entry) -> Part:
+    def _plain(self, entry: BundleEntry) -> CheckpointPart:
         rest = entry, self._data, self.index.big_endian, self._copy, self.budget
         if entry.dtype == dtypes.STRING:
             return StringPart(*rest)
@@ -280,7 +280,7 @@ def open_joined(
 
 
 def _container(
-    index: Index, data: Data, readable: bool, copy: bool | None, budget: Budget
+    index: CheckpointIndex, data: Data, readable: bool, copy: bool | None, budget: Budget
 ) -> Container:
     variables = Variables(index, data, readable, copy, budget)
     if not readable or index.find(names.SPEC) is None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from ..._errors import DecodeError
 from ...storage import files
 from ...storage.files import Source
-from .entries import FORMAT, Index
+from .entries import FORMAT, CheckpointIndex
 
 _AT_ONCE = 64
 """Data files that are opened with the index, so that what is read later is what was there then.
@@ -44,7 +44,12 @@ class DataFiles:
     """
 
     def __init__(
-        self, prefix: str, index: Index, wanted: Iterable[int], index_size: int, mmap: bool
+        self,
+        prefix: str,
+        index: CheckpointIndex,
+        wanted: Iterable[int],
+        index_size: int,
+        mmap: bool,
     ) -> None:
         self.path: str | None = prefix
         self.index_path: str | None = index_path(prefix)
@@ -100,7 +105,7 @@ class DataFiles:
 class JoinedData:
     """All data files one after the other, each ending with its last tensor, in one source."""
 
-    def __init__(self, source: Source, index: Index, end: int) -> None:
+    def __init__(self, source: Source, index: CheckpointIndex, end: int) -> None:
         self._source, self._places, at = source, {}, 0
         self.index_path = source.path
         ends = index.ends()

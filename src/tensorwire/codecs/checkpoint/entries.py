@@ -21,7 +21,7 @@ from ..._limits import Limits
 from ...core import dtypes
 from ...storage.files import BytesSource
 from ...wire import kernels, leveldb
-from ...wire.messages import Reader
+from ...wire.messages import MessageReader
 from .names import SUFFIX
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +36,7 @@ _KNOWN = {number: row.numpy.itemsize for number, row in dtypes.BY_TF.items()}
 _ITEMSIZES = bytes([0, *(_KNOWN.get(number, _OPAQUE) for number in range(1, 256))])
 
 
-class Entry(NamedTuple):
+class BundleEntry(NamedTuple):
     """One tensor, or one slice of one."""
 
     key: str | bytes
@@ -57,7 +57,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class Index:
+class CheckpointIndex:
     """All entries, by number. Columns are arrays, so that a checkpoint of many thousand variables
     opens in a moment.
     """
@@ -75,7 +75,7 @@ class Index:
     """uint8 [4, n]: dtype, whether the key has the suffix, whether the tensor is in slices, whether
     there is a dot before the suffix
     """
-    pieces: dict[bytes, Entry] = field(default_factory=dict)
+    pieces: dict[bytes, BundleEntry] = field(default_factory=dict)
     """Slices of variables, by their keys."""
     sliced: dict[str, tuple[bytes, int]] = field(default_factory=dict)
     """The entries of variables that are in slices, as messages, and where they are."""
@@ -104,11 +104,11 @@ class Index:
             for stem, had in zip(self.stems, self.had_suffix.tolist(), strict=True)
         ]
 
-    def entry(self, i: int) -> Entry:
+    def entry(self, i: int) -> BundleEntry:
         key = self.stems[i] if isinstance(self.stems[i], bytes) else self.key(i)
         dtype, _, sliced, _ = self.kinds[:, i].tolist()
         shard, offset, size = self.places[:, i].tolist()
-        return Entry(
+        return BundleEntry(
             key, dtype, self.shapes[i], shard, offset, size, int(self.crcs[i]), bool(sliced)
         )
 
@@ -130,7 +130,7 @@ class Index:
         return found
 
 
-def read_index(data: Any, limits: Limits) -> Index:
+def read_index(data: Any, limits: Limits) -> CheckpointIndex:
     """The index in these bytes, strictly: what does not fit is a DecodeError that says where."""
     names: list[Any] = []
     shapes: list[tuple[int, ...]] = []
@@ -167,7 +167,7 @@ def read_index(data: Any, limits: Limits) -> Index:
         for i in range(3)
     )
     _check_places(places, names)
-    return _index(Index(*header, names, shapes, places, crcs, kinds, {}, sliced))
+    return _index(CheckpointIndex(*header, names, shapes, places, crcs, kinds, {}, sliced))
 
 
 def _check_block(block: leveldb.Contents, name: Any, first: int, last: bytes, kinds: Array) -> None:
@@ -199,7 +199,7 @@ def _sliced(block: leveldb.Contents, kinds: Array, first: int) -> dict[str, tupl
     }
 
 
-def _index(index: Index) -> Index:
+def _index(index: CheckpointIndex) -> CheckpointIndex:
     """With the slices in their place; they sort before everything else."""
     names = index.stems
     if names and isinstance(names[0], bytes):
@@ -222,7 +222,7 @@ def _header(key: bytes, message: bytes) -> tuple[int, bool]:
             format=FORMAT,
             offset=0,
         )
-    reader = Reader(BytesSource(message), FORMAT, Limits(names=1000))
+    reader = MessageReader(BytesSource(message), FORMAT, Limits(names=1000))
     said = reader.take((0, len(message)), once=(3,), numbers=(1, 2))
     version = reader.take(said[3], numbers=(1, 2)) if said[3] is not None else {2: 0}
     if version[2] > VERSION:

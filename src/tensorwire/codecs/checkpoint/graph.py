@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
 from ...storage.files import BytesSource
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from ...wire.protobuf import varint
 from .entries import FORMAT
 from .names import SUFFIX
@@ -46,7 +46,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class GraphNode:
     """An object. The first is the root."""
 
     children: dict[str, int] = field(default_factory=dict)
@@ -54,28 +54,28 @@ class Node:
     slots: list[Slot] = field(default_factory=list)
 
 
-def full_names(nodes: Iterable[Node]) -> dict[str, str]:
+def full_names(nodes: Iterable[GraphNode]) -> dict[str, str]:
     """Key -> what the variable was called when it was made, where that is known.
 
-    >>> full_names([Node(attributes=[Attribute("VARIABLE_VALUE", "dense/kernel",
-    "w/.ATTRIBUTES/VARIABLE_VALUE")])])
+    >>> full_names([GraphNode(attributes=[Attribute("VARIABLE_VALUE", "dense/kernel",
+    ...     "w/.ATTRIBUTES/VARIABLE_VALUE")])])
     {'w/.ATTRIBUTES/VARIABLE_VALUE': 'dense/kernel'}
     """
     return {one.key: one.full_name for node in nodes for one in node.attributes if one.full_name}
 
 
-def read_graph(message: bytes, limits: Limits = DEFAULT) -> list[Node]:
+def read_graph(message: bytes, limits: Limits = DEFAULT) -> list[GraphNode]:
     """The nodes of an object graph.
 
     >>> read_graph(write_graph(["a/b/.ATTRIBUTES/VARIABLE_VALUE"]))[1].children
     {'b': 2}
     """
-    reader = Reader(BytesSource(message), FORMAT, limits)
+    reader = MessageReader(BytesSource(message), FORMAT, limits)
     spans = reader.take((0, len(message)), many=(1,))[1]
     return [_node(reader, span, len(spans)) for span in spans]
 
 
-def _node(reader: Reader, span: Span, count: int) -> Node:
+def _node(reader: MessageReader, span: Span, count: int) -> GraphNode:
     found = reader.take(span, many=(1, 2, 3))
     children = {}
     for child in found[1]:
@@ -91,7 +91,7 @@ def _node(reader: Reader, span: Span, count: int) -> Node:
         slots.append(
             Slot(_known(said[1], count, one), reader.text(said[2]), _known(said[3], count, one))
         )
-    return Node(children, attributes, slots)
+    return GraphNode(children, attributes, slots)
 
 
 def _known(number: int, count: int, span: Span) -> int:
@@ -102,14 +102,14 @@ def _known(number: int, count: int, span: Span) -> int:
     return number
 
 
-def make_graph(keys: Iterable[str]) -> list[Node]:
+def make_graph(keys: Iterable[str]) -> list[GraphNode]:
     """The objects that variables with these keys are attributes of. Keys that are no way through
     objects are left out.
 
     >>> [list(node.children) for node in make_graph(["net/kernel/.ATTRIBUTES/VARIABLE_VALUE"])]
     [['net'], ['kernel'], []]
     """
-    nodes = [Node()]
+    nodes = [GraphNode()]
 
     def walk(path: str) -> int:
         at = 0
@@ -117,7 +117,7 @@ def make_graph(keys: Iterable[str]) -> list[Node]:
             name = re.sub(r"\.(.)", lambda match: "/" if match[1] == "S" else match[1], part)
             if name not in nodes[at].children:
                 nodes[at].children[name] = len(nodes)
-                nodes.append(Node())
+                nodes.append(GraphNode())
             at = nodes[at].children[name]
         return at
 
@@ -129,7 +129,7 @@ def make_graph(keys: Iterable[str]) -> list[Node]:
         if slot:
             optimizer, _, name = where.rpartition("/")
             variable, node = node, len(nodes)
-            nodes.append(Node())
+            nodes.append(GraphNode())
             nodes[walk(optimizer)].slots.append(Slot(variable, name, node))
         nodes[node].attributes.append(Attribute(_ATTRIBUTE, path, key))
     return nodes
@@ -140,7 +140,7 @@ def write_graph(keys: Iterable[str]) -> bytes:
     return b"".join(_field(1, _encoded(node)) for node in make_graph(keys))
 
 
-def _encoded(node: Node) -> bytes:
+def _encoded(node: GraphNode) -> bytes:
     out = [
         _field(1, _number(1, child) + _field(2, name.encode()))
         for name, child in node.children.items()

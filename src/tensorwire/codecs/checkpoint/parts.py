@@ -23,7 +23,7 @@ from ...wire.protobuf import Fault, read_varint
 from ...wire.status import problem
 from ..container import Rows
 from .data import Data
-from .entries import FORMAT, Entry
+from .entries import FORMAT, BundleEntry
 
 _STEP = 1 << 20
 """Bytes that are read and then checked, which the cache still holds."""
@@ -31,14 +31,14 @@ _VARINT = 9
 """Bytes of a length, at most: more would be past 2 ** 63."""
 
 
-class Part(ABC):
+class CheckpointPart(ABC):
     """What all parts know: where their bytes are, and how to say what is wrong with them."""
 
     checksum = True
     dtype = "bytes"
 
     def __init__(
-        self, entry: Entry, data: Data, big_endian: bool, copy: bool | None, limits: Budget
+        self, entry: BundleEntry, data: Data, big_endian: bool, copy: bool | None, limits: Budget
     ) -> None:
         self.entry, self.shape, self.nbytes = entry, entry.shape, entry.size
         self._data, self._big, self._copy, self._limits = data, big_endian, copy, limits
@@ -93,10 +93,10 @@ class Part(ABC):
             raise ChecksumError("the data do not match their checksum", offset=at)
 
 
-class NumberPart(Part):
+class NumberPart(CheckpointPart):
     """A dense tensor: bare numbers in C order."""
 
-    def __init__(self, entry: Entry, row: dtypes.DType, *rest: Any) -> None:
+    def __init__(self, entry: BundleEntry, row: dtypes.DType, *rest: Any) -> None:
         super().__init__(entry, *rest)
         self.row, self.dtype = row, row.name
 
@@ -164,7 +164,7 @@ def _swapped(array: Any, dtype: Any) -> Any:
     return array.reshape(-1).view(np.dtype(f"u{width}")).byteswap().view(dtype).reshape(array.shape)
 
 
-class StringPart(Part):
+class StringPart(CheckpointPart):
     """Strings: all lengths as varints, a checksum of them, then all bytes. The entry's checksum
     covers lengths of four bytes.
     """
@@ -251,7 +251,7 @@ def length_crc(lengths: Any, order: str = "<") -> int:
     return crc32c(b"".join(words))
 
 
-class VariantPart(Part):
+class VariantPart(CheckpointPart):
     """Objects of TensorFlow's own, such as the state of an iterator: each a length, a
     VariantTensorDataProto and the checksum so far. They come as strings, which are those messages.
     """

@@ -18,10 +18,10 @@ from ..._limits import Limits
 from ...core import validate
 from ...core.tensors import Strings
 from ...storage.files import BytesSource
-from ...wire.messages import Reader
+from ...wire.messages import MessageReader
 from ..container import Rows
-from .entries import FORMAT, Entry
-from .parts import Part
+from .entries import FORMAT, BundleEntry
+from .parts import CheckpointPart
 
 Extent = tuple[int, int | None]
 """Start and length; None for all of a dimension."""
@@ -44,8 +44,7 @@ def _signed(number: int) -> bytes:
     """As many leading ones as there are bytes (the first bit is turned, so that negative numbers
     sort first), then the number.
 
-    >>> _signed(0).hex(), _signed(-1).hex(), _signed(63).hex(), _signed(64).hex(),
-    _signed(-65).hex()
+    >>> _signed(0).hex(), _signed(-1).hex(), _signed(63).hex(), _signed(64).hex(), _signed(-65).hex()
     ('80', '7f', 'bf', 'c040', '3fbf')
     """
     size = (~number if number < 0 else number).bit_length() // 7 + 1
@@ -69,7 +68,7 @@ def slice_key(name: str, extents: Sequence[Extent]) -> bytes:
 
 def read_extents(message: bytes, limits: Limits) -> list[list[Extent]]:
     """The slices that a variable's entry lists."""
-    reader = Reader(BytesSource(message), FORMAT, Limits(names=limits.names // _FIELDS))
+    reader = MessageReader(BytesSource(message), FORMAT, Limits(names=limits.names // _FIELDS))
     found = []
     for span in reader.take((0, len(message)), many=(7,))[7]:
         extents: list[Extent] = []
@@ -92,7 +91,9 @@ class SlicedPart:
 
     checksum = True
 
-    def __init__(self, entry: Entry, slices: list[list[Extent]], parts: list[Part]) -> None:
+    def __init__(
+        self, entry: BundleEntry, slices: list[list[Extent]], parts: list[CheckpointPart]
+    ) -> None:
         self.entry, self.shape, self.name = entry, entry.shape, str(entry.key)
         row = entry.row
         self.dtype = row.name if row is not None else "bytes"
@@ -146,7 +147,7 @@ class SlicedPart:
 
 
 def sliced_part(
-    entry: Entry, slices: list[list[Extent]], pieces: list[tuple[Entry, Part]]
+    entry: BundleEntry, slices: list[list[Extent]], pieces: list[tuple[BundleEntry, CheckpointPart]]
 ) -> SlicedPart:
     """A variable of these slices, once it is sure that they fit it, do not overlap, and leave no
     hole.

@@ -33,9 +33,9 @@ from ...core.tensors import Bundle
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ..container import Container
-from .reader import Reader
+from .reader import JsonReader
 from .tokens import FORMAT
-from .writer import Plain, Wrapped
+from .writer import PlainForm, Wrapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Json:
                 format=FORMAT,
             )
         if self.plain:
-            document = Plain(parts, self.bare_nonfinite, self.limits.tensor).node(spec, "")
+            document = PlainForm(parts, self.bare_nonfinite, self.limits.tensor).node(spec, "")
         elif metadata and not isinstance(value, Bundle):
             document = {"$value": Wrapped(parts).node(spec, "/$value"), "metadata": metadata}
         else:
@@ -103,15 +103,15 @@ class Json:
         container.parts = [lost.get(id(part.read()), part) for part in container.parts]
         return container
 
-    def _reader(self, data: memoryview, copy: bool | None, budget: Budget) -> Reader:
+    def _reader(self, data: memoryview, copy: bool | None, budget: Budget) -> JsonReader:
         dtype = (
             {name: _row(kind) for name, kind in self.dtype.items()}
             if isinstance(self.dtype, Mapping)
             else _row(self.dtype)
         )
-        return Reader(data, budget, copy, self.plain, dtype, self.ragged)
+        return JsonReader(data, budget, copy, self.plain, dtype, self.ragged)
 
-    def _read(self, reader: Reader) -> Any:
+    def _read(self, reader: JsonReader) -> Any:
         try:
             return reader.document()
         except DecodeError as error:

@@ -27,7 +27,7 @@ SPARSE = {"indices", "values", "dense_shape"}
 Fields = dict[str, Any]
 
 
-class Reader(Tensors):
+class JsonReader(Tensors):
     def __init__(
         self,
         data: memoryview,
@@ -377,25 +377,37 @@ class Reader(Tensors):
         return own["$value"]
 
 
-_Field = Callable[[Reader, int, int, str, Fields], Read]
-_FORMS: dict[str, tuple[dict[str, _Field], Callable[[Reader, Fields, int, str], Any]]] = {
+_Field = Callable[[JsonReader, int, int, str, Fields], Read]
+_FORMS: dict[str, tuple[dict[str, _Field], Callable[[JsonReader, Fields, int, str], Any]]] = {
     "$tensor": (
-        {"$tensor": Reader.word, "shape": Reader.shape, "data": Reader.data_of, "nan": Reader.nans},
-        Reader.tensor,
+        {
+            "$tensor": JsonReader.word,
+            "shape": JsonReader.shape,
+            "data": JsonReader.data_of,
+            "nan": JsonReader.nans,
+        },
+        JsonReader.tensor,
     ),
-    "$sparse": ({"$sparse": Reader.sparse_parts}, Reader.sparse_tensor),
-    "$ragged": ({"$ragged": Reader.ragged_parts}, Reader.ragged_tensor),
-    "$quantized": ({"$quantized": Reader.quantized_parts}, Reader.quantized_tensor),
-    "$tuple": ({"$tuple": Reader.tuple_items}, lambda self, own, at, way: tuple(own["$tuple"])),
-    "$dict": ({"$dict": Reader.pairs}, lambda self, own, at, way: own["$dict"]),
+    "$sparse": ({"$sparse": JsonReader.sparse_parts}, JsonReader.sparse_tensor),
+    "$ragged": ({"$ragged": JsonReader.ragged_parts}, JsonReader.ragged_tensor),
+    "$quantized": ({"$quantized": JsonReader.quantized_parts}, JsonReader.quantized_tensor),
+    "$tuple": ({"$tuple": JsonReader.tuple_items}, lambda self, own, at, way: tuple(own["$tuple"])),
+    "$dict": ({"$dict": JsonReader.pairs}, lambda self, own, at, way: own["$dict"]),
     "$bundle": (
-        {"$bundle": Reader.members, "metadata": Reader.plainly, "tensor_metadata": Reader.plainly},
-        Reader.bundle,
+        {
+            "$bundle": JsonReader.members,
+            "metadata": JsonReader.plainly,
+            "tensor_metadata": JsonReader.plainly,
+        },
+        JsonReader.bundle,
     ),
-    "$bytes": ({"$bytes": Reader.word}, lambda self, own, at, way: self.base64(own["$bytes"], at)),
-    "$float": ({"$float": Reader.word}, Reader.float),
-    "$same": ({"$same": Reader.word}, Reader.same),
-    "$value": ({"$value": Reader.whole, "metadata": Reader.plainly}, Reader.valued),
+    "$bytes": (
+        {"$bytes": JsonReader.word},
+        lambda self, own, at, way: self.base64(own["$bytes"], at),
+    ),
+    "$float": ({"$float": JsonReader.word}, JsonReader.float),
+    "$same": ({"$same": JsonReader.word}, JsonReader.same),
+    "$value": ({"$value": JsonReader.whole, "metadata": JsonReader.plainly}, JsonReader.valued),
 }
 """By its first key: what may stand in it, and what it is then."""
 _OPTIONAL = {"nan", "metadata", "tensor_metadata"}

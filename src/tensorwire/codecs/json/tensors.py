@@ -56,7 +56,7 @@ class Tensors(Tokens):
 
     def read_numbers(
         self, at: int, row: dtypes.DType, shape: tuple[int, ...] | None = None, ragged: bool = False
-    ) -> jsontext.Found:
+    ) -> jsontext.JsonValue:
         """Numbers in lists, drawn on the budget."""
         most = min(self.limits.tensor, max(0, self.limits.left))
         found = jsontext.read_numbers(

@@ -154,7 +154,7 @@ a tensor.
 """
 
 
-class Plain(Wrapped):
+class PlainForm(Wrapped):
     """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as
     TensorFlow Serving reads them.
     """

@@ -24,8 +24,8 @@ from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...transforms import compression as compressions
 from ...wire import json as jsontext
 from .. import example_features
-from ..conversion_spec import Spec
-from ..rows import ROWS, Counted, Damage, Part, Reading
+from ..conversion_spec import ConversionSpec
+from ..rows import ROWS, Counted, Damage, Reading, SourcePart
 from . import values as jsonl_values
 from .values import FORMAT
 
@@ -48,7 +48,9 @@ def _lines(
     with storage.opened(path, ahead=True) as source:
         name = _compression(source)
         stream: Any = (
-            _blocks.Compressed(source, name, 0, DEFAULT) if name else _blocks.Plain(source, offset)
+            _blocks.Compressed(source, name, 0, DEFAULT)
+            if name
+            else _blocks.PlainBlocks(source, offset)
         )
         buffer = np.empty(_PIECE, np.uint8)
         rest, at = b"", offset
@@ -84,7 +86,7 @@ def _compression(source: storage.Readable) -> str | None:
     return compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
 
 
-def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
     """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it
     is found here.
     """
@@ -122,7 +124,7 @@ def _parsed(
         return None
 
 
-def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
     """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
     unknown, lists = set(names), set[str]()
     for path in _some(paths) if names else ():
@@ -147,7 +149,7 @@ def _some(paths: Sequence[str]) -> list[str]:
     return [paths[i * len(paths) // count] for i in range(count)]
 
 
-def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     number, offset = part.mark or (0, 0)
     held: list[dict[str, Any]] = []
     size, first = 0, number
@@ -178,7 +180,7 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
         yield _batch(held, spec, part.path, first)
 
 
-def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Batch:
+def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: int) -> Batch:
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
@@ -203,11 +205,11 @@ def _batch(rows: list[dict[str, Any]], spec: Spec, path: str, first: int) -> Bat
     return Batch(columns, present, len(rows))
 
 
-def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
     return sidecar.known(sources, lambda without: _sampled(without, spec))
 
 
-def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
+def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
     """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
     for path in _some(sources):
@@ -224,7 +226,7 @@ def _sampled(sources: Sequence[str], spec: Spec) -> Schema:
     return Schema(found)
 
 
-def _width(name: str, spec: Spec) -> str:
+def _width(name: str, spec: ConversionSpec) -> str:
     """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is
     made into something else later.
     """
@@ -287,8 +289,8 @@ def _feature(value: Any, width: str) -> Feature | None:
     raise SchemaError("an object is no feature; columns= leaves it out")
 
 
-class Writer:
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+class JsonLinesWriter:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self._file = file
         name = _blocks.compression_named(spec.compression)
         self._compressor = (
@@ -320,11 +322,11 @@ class Writer:
             self._file.write(chunk)
 
 
-def writer(file: IO[bytes], spec: Spec) -> Writer:
-    return Writer(file, spec)
+def writer(file: IO[bytes], spec: ConversionSpec) -> JsonLinesWriter:
+    return JsonLinesWriter(file, spec)
 
 
-def check_target(spec: Spec) -> None:
+def check_target(spec: ConversionSpec) -> None:
     name = _blocks.compression_named(spec.compression)
     if name is not None and name not in _COMPRESSIONS:
         raise EncodeError(

@@ -145,13 +145,13 @@ def _inside(source: Source, member: Member, budget: Budget) -> Source:
     """What a member holds, as a source."""
     at = archive.data_at(little(source), member)
     if member.method == STORED:
-        return Stored(source, at, member.size)
+        return StoredWeights(source, at, member.size)
     inflated = InflatedSource(source, at, member, budget)
     # HDF5 goes here and there: all of it, once
     return BytesSource(inflated.read_at(0, member.size))
 
 
-class Stored:
+class StoredWeights:
     """A run of a source's bytes as a source."""
 
     def __init__(self, source: Source, at: int, size: int) -> None:

@@ -53,7 +53,7 @@ _FAULTS = (
 """What h5py raises for files that it cannot read."""
 
 
-class Refused(Exception):
+class Hdf5Refused(Exception):
     """(what is wrong, the name of the dataset, whether it is a limit)"""
 
 
@@ -83,7 +83,7 @@ class Pipe:
         return self._reader.read(count)
 
 
-class File(io.RawIOBase):
+class Hdf5File(io.RawIOBase):
     """The file as a file object, which is all that h5py wants."""
 
     def __init__(self, pipe: Pipe, size: int) -> None:
@@ -129,16 +129,16 @@ class File(io.RawIOBase):
         return block
 
 
-class Reader:
+class Hdf5Reader:
     """An open HDF5 file."""
 
-    def __init__(self, h5py: Any, file: File) -> None:
+    def __init__(self, h5py: Any, file: Hdf5File) -> None:
         self._h5py = h5py
         self._groups: set[Any] = set()
         try:
             self._root = h5py.File(file, "r", locking=False)
         except _FAULTS as error:
-            raise Refused(f"HDF5 cannot read it ({_words(error)})", None, False) from None
+            raise Hdf5Refused(f"HDF5 cannot read it ({_words(error)})", None, False) from None
 
     def listing(self, names: int) -> dict[str, Any]:
         """Every dataset with what is needed to read it, and the texts that tell the names of
@@ -164,24 +164,24 @@ class Reader:
                     found, np.s_[start:stop] if shape else (), None if shape else ()
                 )
         except _FAULTS as error:
-            raise Refused(f"HDF5 cannot read its data ({_words(error)})", name, False) from None
+            raise Hdf5Refused(f"HDF5 cannot read its data ({_words(error)})", name, False) from None
         return found.reshape(-1).view(np.uint8).data
 
     def _walk(
         self, group: Any, path: str, depth: int, out: list[dict[str, Any]], names: int
     ) -> None:
         if depth > _DEPTH:
-            raise Refused(f"groups nested more than {_DEPTH} deep", None, True)
+            raise Hdf5Refused(f"groups nested more than {_DEPTH} deep", None, True)
         try:
             place = self._h5py.h5o.get_info(group.id)
             if (place.fileno, place.addr) in self._groups:
-                raise Refused(
+                raise Hdf5Refused(
                     f"the group {path!r:.80} is inside itself, or has two names", None, False
                 )
             self._groups.add((place.fileno, place.addr))
             children = sorted(group, key=natural)
         except _FAULTS as error:
-            raise Refused(
+            raise Hdf5Refused(
                 f"the group {path or '/'!r:.80} cannot be read ({_words(error)})", None, False
             ) from None
         for name in children:
@@ -190,7 +190,7 @@ class Reader:
             if isinstance(item, self._h5py.Group):
                 self._walk(item, full, depth + 1, out, names)
             elif len(out) >= names:
-                raise Refused(
+                raise Hdf5Refused(
                     f"more than {names} datasets; Limits(names=...) allows more", None, True
                 )
             else:
@@ -199,12 +199,12 @@ class Reader:
     def _item(self, group: Any, name: str, full: str) -> Any:
         try:
             if not isinstance(group.get(name, getlink=True), self._h5py.HardLink):
-                raise Refused("a link to something else, which is never followed", full, False)
+                raise Hdf5Refused("a link to something else, which is never followed", full, False)
             item = group[name]
         except _FAULTS as error:
-            raise Refused(f"it cannot be opened ({_words(error)})", full, False) from None
+            raise Hdf5Refused(f"it cannot be opened ({_words(error)})", full, False) from None
         if not isinstance(item, (self._h5py.Group, self._h5py.Dataset)):
-            raise Refused("neither a group nor an array", full, False)
+            raise Hdf5Refused("neither a group nor an array", full, False)
         return item
 
     def _dataset(self, dataset: Any, name: str) -> dict[str, Any]:
@@ -212,9 +212,11 @@ class Reader:
         try:
             plan = dataset.id.get_create_plist()
             if plan.get_external_count():
-                raise Refused("its data are in another file, which is never opened", name, False)
+                raise Hdf5Refused(
+                    "its data are in another file, which is never opened", name, False
+                )
             if plan.get_layout() == h5d.VIRTUAL:
-                raise Refused("a view of other datasets, which is never followed", name, False)
+                raise Hdf5Refused("a view of other datasets, which is never followed", name, False)
             filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
             if unknown := [number for number in filters if number not in FILTERS]:
                 known = ", ".join(FILTERS.values())
@@ -222,9 +224,9 @@ class Reader:
                     f"packed by the HDF5 filter {unknown[0]}; only {known} are read, and no plugin"
                     " is loaded"
                 )
-                raise Refused(why, name, False)
+                raise Hdf5Refused(why, name, False)
             if dataset.shape is None:
-                raise Refused("an array of nothing (a null dataspace)", name, False)
+                raise Hdf5Refused("an array of nothing (a null dataspace)", name, False)
             plain = plan.get_layout() == h5d.CONTIGUOUS and not filters and self._is_plain(dataset)
             return {
                 "name": name,
@@ -237,7 +239,7 @@ class Reader:
                 "offset": dataset.id.get_offset() if plain else None,
             }
         except _FAULTS as error:
-            raise Refused(f"it cannot be read ({_words(error)})", name, False) from None
+            raise Hdf5Refused(f"it cannot be read ({_words(error)})", name, False) from None
 
     def _is_plain(self, dataset: Any) -> bool:
         """Whether the bytes in the file are those of a NumPy array: HDF5 has integers of 12 bits,
@@ -278,7 +280,7 @@ class Reader:
         try:
             found = group.attrs.get(name)
         except _FAULTS as error:
-            raise Refused(
+            raise Hdf5Refused(
                 f"its attribute {name!r} cannot be read ({_words(error)})", None, False
             ) from None
         if isinstance(found, bytes):
@@ -339,16 +341,16 @@ def main() -> None:
         return
     _limit_memory(settings["memory"])
     pipe.send(ANSWER, b'"ready"')
-    reader: Reader | None = None
+    reader: Hdf5Reader | None = None
     while (request := pipe.receive()) is not None:
         _limit_time(request["seconds"])
         try:
-            reader = reader or Reader(h5py, File(pipe, settings["size"]))
+            reader = reader or Hdf5Reader(h5py, Hdf5File(pipe, settings["size"]))
             if request["do"] == "list":
                 pipe.send(ANSWER, json.dumps(reader.listing(request["names"])).encode())
             else:
                 pipe.send(DATA, reader.read(request["name"], request["start"], request["stop"]))
-        except Refused as error:
+        except Hdf5Refused as error:
             why, name, limit = error.args
             pipe.send(ERROR, json.dumps(["limit" if limit else "data", why, name]).encode())
         except MemoryError:

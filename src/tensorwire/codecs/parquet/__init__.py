@@ -26,7 +26,7 @@ from ..arrow import batches as arrow_batches
 from ..arrow import codec_of, value_of, write
 from ..arrow import table as arrow_columns
 from ..arrow.schema import Column
-from ..arrow.table import Columns
+from ..arrow.table import TableColumns
 from ..container import Container
 from . import pages as parquet_pages
 
@@ -53,7 +53,7 @@ class Parquet:
     >>> import numpy as np
     >>> codec = Parquet()
     >>> codec.decode(memoryview(b"".join(codec.encode({"id": np.int32([7, 8]), "x": np.float32([[1,
-    2], [3, 4]])}))))["id"]
+    ...     2], [3, 4]])}))))["id"]
     array([7, 8], dtype=int32)
     """
 
@@ -158,7 +158,7 @@ def opened(
     limits: Limits,
     coded: bool = False,
     streaming: bool = False,
-) -> tuple[Any, parquet_pages.Plan]:
+) -> tuple[Any, parquet_pages.PagePlan]:
     """pyarrow's file, and what reading it takes, once we have looked at its footer and pages.
 
     `coded` reads strings that have a dictionary as such, so that their size is known before they
@@ -192,7 +192,7 @@ def opened(
 
 def _read(
     file: Any,
-    plan: parquet_pages.Plan,
+    plan: parquet_pages.PagePlan,
     limits: Budget,
     copy: bool | None,
 ) -> tuple[dict[str, Column], dict[str, str]]:
@@ -227,7 +227,7 @@ def _read(
 
 def _batches(
     file: Any,
-    plan: parquet_pages.Plan,
+    plan: parquet_pages.PagePlan,
     budget: Budget,
     names: list[str] | None = None,
 ) -> Iterator[Any]:
@@ -253,7 +253,7 @@ def _batches(
             yield batch if names is None else batch.select(names)
 
 
-def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
+def _columns(value: Any, metadata: dict[str, str] | None) -> TableColumns:
     """A value that is columns of one length, taken apart; an error for any other."""
     found = arrow_columns.columns(value, metadata, FORMAT)
     kind = next(iter(found.spec), None) if isinstance(found.spec, dict) else None
@@ -294,7 +294,7 @@ def _columns(value: Any, metadata: dict[str, str] | None) -> Columns:
     return found
 
 
-def _sizes(found: Columns, table: Any) -> dict[str, int]:
+def _sizes(found: TableColumns, table: Any) -> dict[str, int]:
     """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages
     that do not wait for many long strings.
     """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..._errors import DecodeError, LimitError, TruncatedError
 from ..._limits import Limits
-from ...wire.thrift import BINARY, I32, I64, Reader, Shape
+from ...wire.thrift import BINARY, I32, I64, Shape, ThriftReader
 
 _DEPTH = 64
 _WIDTHS = (1, 4, 8, 12, 4, 8, 8, 16)
@@ -49,7 +49,7 @@ _REPEATED = 2
 
 
 @dataclass
-class Plan:
+class PagePlan:
     """What reading a file takes."""
 
     coded: set[str] = field(default_factory=set)
@@ -69,15 +69,15 @@ class Plan:
         return self.size + self.grown
 
 
-def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) -> Plan:
+def plan(data: memoryview, start: int, limits: Limits, streaming: bool = False) -> PagePlan:
     """Goes through the footer, which begins at `start`, and the pages of all columns.
 
     What they become is drawn on the budget: all of it, or with `streaming` one group of rows at a
     time.
     """
-    footer = Reader(data[start:-8], start).struct(_FOOTER)
+    footer = ThriftReader(data[start:-8], start).struct(_FOOTER)
     lists = _check_schema(footer.get(2, []), limits, start)
-    found, budget = Plan(), limits.call(len(data))
+    found, budget = PagePlan(), limits.call(len(data))
     for group in footer.get(4, []):
         if streaming:
             budget.start()
@@ -106,7 +106,9 @@ def _check_schema(elements: list[Any], limits: Limits, base: int) -> bool:
     return any(element.get(3) == _REPEATED for element in elements)
 
 
-def _column(data: memoryview, column: dict[int, Any], rows: int, lists: bool, found: Plan) -> None:
+def _column(
+    data: memoryview, column: dict[int, Any], rows: int, lists: bool, found: PagePlan
+) -> None:
     """Adds what one column of a group of rows takes."""
     kind, first, coded = column.get(1, -1), column.get(9, 0), column.get(11, 0)
     if not 0 <= kind < len(_WIDTHS):
@@ -147,7 +149,7 @@ def _pages(data: memoryview, start: int, stop: int) -> list[_Page]:
         )
     found = []
     while start < stop:
-        reader = Reader(data[start:stop], start)
+        reader = ThriftReader(data[start:stop], start)
         header = reader.struct(_PAGE)
         kind, size, packed = (header.get(key, -1) for key in (1, 2, 3))
         inside = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_2: 8}.get(kind, 0), {})

@@ -17,8 +17,8 @@ from ...records.schema import Schema
 from ...storage import files
 from .. import parquet as _codec
 from ..arrow import columnar
-from ..conversion_spec import Spec
-from ..rows import ROWS, Counted, Part, Reading, local
+from ..conversion_spec import ConversionSpec
+from ..rows import ROWS, Counted, Reading, SourcePart, local
 
 FORMAT = "parquet"
 _GROUP = 64 << 20
@@ -43,7 +43,7 @@ class _Opened:
         ]
 
 
-def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
+def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
     """From the footer."""
 
     def rows(place: str) -> int:
@@ -54,7 +54,7 @@ def count(path: str, marks: int, spec: Spec, reading: Reading) -> Counted:
     return Counted(columnar.opened_table(path, path, spec, reading, FORMAT, rows) or 0, [])
 
 
-def schema(sources: Sequence[str], spec: Spec, nbytes: int) -> Schema:
+def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
     return columnar.schema_of_files(
         sources, spec, lambda path: columnar.schema_of(arrow_schema(path), spec)
     )
@@ -77,21 +77,21 @@ def remembers(path: str) -> bool:
     return columnar.remembered(arrow_schema(path)) is not None
 
 
-def names(path: str, spec: Spec) -> list[str]:
+def names(path: str, spec: ConversionSpec) -> list[str]:
     return list(arrow_schema(path).names)
 
 
-def blank(path: str, spec: Spec) -> Batch:
+def blank(path: str, spec: ConversionSpec) -> Batch:
     return columnar.blank_of(arrow_schema(path), spec)
 
 
-def bare(names: list[str], paths: Sequence[str], spec: Spec) -> list[str]:
+def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
     return columnar.bare(
         names, columnar.looked_into(columnar.some(paths), spec, arrow_schema), spec
     )
 
 
-def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
+def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
     with local(part.path) as place:
         opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
         if opened is None:
@@ -111,8 +111,8 @@ def read(part: Part, spec: Spec, reading: Reading) -> Iterator[Batch]:
             at += count
 
 
-class Writer:
-    def __init__(self, file: IO[bytes], spec: Spec) -> None:
+class ParquetWriter:
+    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
         self._pa, self._parquet = (
             require("pyarrow", extra="arrow"),
             require("pyarrow.parquet", extra="arrow"),
@@ -189,11 +189,11 @@ def _comes_again(table: Any, path: str) -> bool:
     return len(set(rows.to_pylist())) <= len(rows) // 2
 
 
-def writer(file: IO[bytes], spec: Spec) -> Writer:
-    return Writer(file, spec)
+def writer(file: IO[bytes], spec: ConversionSpec) -> ParquetWriter:
+    return ParquetWriter(file, spec)
 
 
-def check_target(spec: Spec) -> None:
+def check_target(spec: ConversionSpec) -> None:
     require("pyarrow", extra="arrow")
     if spec.compression is not None and spec.compression not in _CODECS:
         raise EncodeError(

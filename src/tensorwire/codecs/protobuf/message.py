@@ -32,7 +32,7 @@ _KNOWN = {*_ONCE, _SHAPE, _STRINGS, _METADATA, _PARTS, _INT_KEY}
 _BLOCK = 16 << 10
 
 
-class Message(NamedTuple):
+class TensorMessage(NamedTuple):
     """What a scan found."""
 
     start: int
@@ -92,15 +92,15 @@ class Scanner:
         self.view: Any = source.view if isinstance(source, BytesSource) else _Window(source)
         self._limits, self._messages = limits, 1
 
-    def scan(self, start: int, stop: int) -> Message:
+    def scan(self, start: int, stop: int) -> TensorMessage:
         """The fields of one message; its parts are not looked into."""
         try:
             return self._scan(start, stop)
         except wire.Fault as fault:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
-    def _scan(self, start: int, stop: int) -> Message:
-        found = Message(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
+    def _scan(self, start: int, stop: int) -> TensorMessage:
+        found = TensorMessage(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
         texts, spans, view, at = found.texts, found.spans, self.view, start
         while at < stop:
             begin = at
@@ -143,7 +143,9 @@ class Scanner:
                 found.strings[:] = count, begin, at
         return found
 
-    def _other(self, found: Message, number: int, kind: int, begin: int, at: int, stop: int) -> int:
+    def _other(
+        self, found: TensorMessage, number: int, kind: int, begin: int, at: int, stop: int
+    ) -> int:
         """The position after a field without a length: a dimension, an int_key, or unknown."""
         if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
             value, at = wire.read_varint(self.view, at, stop)

@@ -20,7 +20,7 @@ from ...wire import kernels
 from ...wire.status import problem
 from ..array_part import StoredPart
 from ..container import MemoryPart, Part, Rows, UnreadablePart
-from .message import FORMAT, MAGIC, Message, Scanner
+from .message import FORMAT, MAGIC, Scanner, TensorMessage
 
 _USES = {
     "dense": {"dtype", "shape", "data"},
@@ -82,7 +82,7 @@ class _Walk:
         self.about: dict[str, dict[str, str]] = {}
         """Text about tensors, by the way to them."""
 
-    def node(self, found: Message, way: str | None, depth: int) -> Any:
+    def node(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         """A node of the spec; the parts that it takes are added to ours."""
         if depth > self._limits.json_depth + 2:
             raise LimitError(
@@ -104,7 +104,7 @@ class _Walk:
             self.about.setdefault(way, about)
         return _KINDS[found.kind](self, found, way, depth)
 
-    def dense(self, found: Message, way: str | None, depth: int) -> Any:
+    def dense(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         dtype = found.texts.get("dtype", "")
         row = dtypes.BY_NAME.get(dtype)
         if row is None or row.reading_only:
@@ -138,7 +138,7 @@ class _Walk:
         )
         return {}
 
-    def strings(self, found: Message, way: str | None, depth: int) -> Any:
+    def strings(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         dtype = found.texts.get("dtype") or "bytes"
         if dtype not in ("bytes", "text"):
             raise DecodeError(
@@ -162,7 +162,7 @@ class _Walk:
         )
         return {"text": True} if dtype == "text" else {}
 
-    def sparse(self, found: Message, way: str | None, depth: int) -> Any:
+    def sparse(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         parts = self._named(found, ["indices", "values"])
         self._numbers(parts["indices"])
         values = self.node(parts["values"], None, depth + 1)
@@ -170,7 +170,7 @@ class _Walk:
         self.parts.append(MemoryPart(shape if self._copy else memory.read_only(shape)))
         return {"sparse": values}
 
-    def ragged(self, found: Message, way: str | None, depth: int) -> Any:
+    def ragged(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         count = len(found.places) // 2 - 1
         if count < 1:
             raise DecodeError(
@@ -204,11 +204,11 @@ class _Walk:
             else {}
         )
 
-    def sequence(self, found: Message, way: str | None, depth: int) -> Any:
+    def sequence(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         nodes = [node for _, node in self._inside(found, way, depth)]
         return {found.kind: nodes if any(node != {} for node in nodes) else len(nodes)}
 
-    def mapping(self, found: Message, way: str | None, depth: int) -> Any:
+    def mapping(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         nodes: dict[str | int, Any] = {}
         about: dict[str, dict[str, str]] = {}
         for part, node in self._inside(found, way, depth):
@@ -227,7 +227,7 @@ class _Walk:
         said = {"metadata": found.metadata, "tensor_metadata": about}
         return {"bundle": nodes} | {name: texts for name, texts in said.items() if texts}
 
-    def value(self, found: Message, way: str | None, depth: int) -> Any:
+    def value(self, found: TensorMessage, way: str | None, depth: int) -> Any:
         start, stop = found.spans.get("spec", (found.stop, found.stop))
         node = jsontext.parse(self._scanner.view[start:stop], FORMAT, start)
         names = lowering.names(node, len(found.places) // 2)
@@ -243,7 +243,9 @@ class _Walk:
             self.node(part, None, depth + 1)
         return node
 
-    def _inside(self, found: Message, way: str | None, depth: int) -> Iterator[tuple[Message, Any]]:
+    def _inside(
+        self, found: TensorMessage, way: str | None, depth: int
+    ) -> Iterator[tuple[TensorMessage, Any]]:
         """The parts of a message with their nodes, in order."""
         count = len(found.places) // 2
         # one of nothing must say so: it may be one that was cut
@@ -257,7 +259,7 @@ class _Walk:
             step = str(i if part.key is None else part.key)
             yield part, self.node(part, step if way is None else f"{way}/{step}", depth + 1)
 
-    def _named(self, found: Message, wanted: list[str]) -> dict[str, Message]:
+    def _named(self, found: TensorMessage, wanted: list[str]) -> dict[str, TensorMessage]:
         """The parts of a tensor by their keys, which are all there, once."""
         parts = {
             part.texts.get("key", ""): part for part in (self.scan(*span) for span in found.parts)
@@ -270,7 +272,7 @@ class _Walk:
             )
         return parts
 
-    def _numbers(self, found: Message) -> None:
+    def _numbers(self, found: TensorMessage) -> None:
         """A part that must be dense."""
         if found.kind != "dense":
             raise DecodeError(
@@ -279,7 +281,7 @@ class _Walk:
         self.node(found, None, 0)
 
 
-_KINDS: dict[str, Callable[[_Walk, Message, str | None, int], Any]] = {
+_KINDS: dict[str, Callable[[_Walk, TensorMessage, str | None, int], Any]] = {
     "dense": _Walk.dense,
     "strings": _Walk.strings,
     "sparse": _Walk.sparse,

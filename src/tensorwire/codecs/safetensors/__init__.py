@@ -28,7 +28,7 @@ from ...wire import kernels
 from ..array_part import BitsPart, StoredPart, assign, says_it_all
 from ..container import Container, Part, UnreadablePart
 from . import header as headers
-from .header import FORMAT, KEY, VERSION, Entry
+from .header import FORMAT, KEY, VERSION, HeaderEntry
 
 if TYPE_CHECKING:
     from ...transforms.compression.packing import Packing
@@ -132,7 +132,7 @@ class Safetensors:
             raise error.add(format=FORMAT, offset=8) from None
 
 
-def _part(source: Source, name: str, entry: Entry, data: int, copy: bool | None) -> Part:
+def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool | None) -> Part:
     start = data + entry.start
     if entry.row is None:
         why = f"unknown dtype {entry.code!r:.40}"

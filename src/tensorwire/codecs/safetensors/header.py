@@ -23,7 +23,7 @@ ALIGN = 64
 SEAL = b"\t\t \t \t\t\n"
 
 
-class Entry(NamedTuple):
+class HeaderEntry(NamedTuple):
     """One tensor of the header."""
 
     code: str
@@ -39,7 +39,7 @@ class Entry(NamedTuple):
 class Header(NamedTuple):
     """A header that has been checked whole: every tensor lies in the data, back to back."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, HeaderEntry]
     metadata: dict[str, str]
     """Without ours."""
     spec: Any
@@ -143,7 +143,9 @@ def write(
         at, entries = 0, {}
         for name, part, crc in zip(names, parts, sums, strict=True):
             row = dtypes.of(part.dtype)
-            entries[name] = Entry(str(row.safetensors), row, part.shape, at, at + part.nbytes, crc)
+            entries[name] = HeaderEntry(
+                str(row.safetensors), row, part.shape, at, at + part.nbytes, crc
+            )
             at += part.nbytes
         ours = ours or {"version": VERSION, "spec": {"dict": {name: {} for name in names}}}
         crc32c = {
@@ -185,7 +187,7 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
     return len(text).to_bytes(8, "little") + text
 
 
-def _canonical(entries: dict[str, Entry], metadata: dict[str, str], spec: Any) -> int:
+def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Any) -> int:
     """The CRC32C of everything that the header says, whatever its spelling."""
     tensors = {
         name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc]
@@ -195,8 +197,8 @@ def _canonical(entries: dict[str, Entry], metadata: dict[str, str], spec: Any) -
 
 
 def _unseal(
-    entries: dict[str, Entry], metadata: dict[str, str], spec: Any, sums: Any
-) -> dict[str, Entry]:
+    entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Any, sums: Any
+) -> dict[str, HeaderEntry]:
     tensors = sums.get("tensors") if isinstance(sums, dict) else None
     if (
         not isinstance(tensors, dict)
@@ -210,7 +212,7 @@ def _unseal(
     return found
 
 
-def _entry(name: str, fields: Any) -> Entry:
+def _entry(name: str, fields: Any) -> HeaderEntry:
     def bad(why: str) -> DecodeError:
         return DecodeError(why, format=FORMAT, tensor=name, offset=8)
 
@@ -233,14 +235,14 @@ def _entry(name: str, fields: Any) -> Entry:
     if bits and 8 * (offsets[1] - offsets[0]) != count:
         why = f"{dtype} {shape} takes {count / 8:g} bytes, not {offsets[1] - offsets[0]}"
         raise bad(why)
-    return Entry(dtype, row or packed, tuple(shape), offsets[0], offsets[1])
+    return HeaderEntry(dtype, row or packed, tuple(shape), offsets[0], offsets[1])
 
 
 def _integers(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def _check_layout(entries: dict[str, Entry], available: int, base: int) -> None:
+def _check_layout(entries: dict[str, HeaderEntry], available: int, base: int) -> None:
     at = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
         if entry.start != at:

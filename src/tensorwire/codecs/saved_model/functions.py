@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from .specs import Argument, arguments
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -32,7 +32,7 @@ _USER_NAME = "_user_specified_name"
 class Functions:
     """The functions of one MetaGraph, found when they are asked for."""
 
-    def __init__(self, reader: Reader, graph: Span | None, objects: Span | None) -> None:
+    def __init__(self, reader: MessageReader, graph: Span | None, objects: Span | None) -> None:
         self._reader, self._graph, self._objects = reader, graph, objects
         self._bodies: dict[str, Span] | None = None
         self._specs: dict[str, Span] | None = None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import DecodeError
-from ...wire.messages import LEN, VARINT, Reader, Span
+from ...wire.messages import LEN, VARINT, MessageReader, Span
 from .specs import Shape, dtype, shape, type_spec
 
 _KINDS = {
@@ -38,7 +38,7 @@ _FLOAT, _INT, _TEXT, _BOOL, _SHAPE, _DTYPE, _TENSOR, _TYPE, _BOUNDED = (
 _LIST, _TUPLE, _DICT, _NAMED = 51, 52, 53, 54
 
 
-class Spec(NamedTuple):
+class ObjectSpec(NamedTuple):
     """A tensor that a function takes or gives."""
 
     kind: str
@@ -79,7 +79,7 @@ class Object(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """One way to call a function: its arguments, each a Spec, a value of Python's, or lists, tuples
     and dicts of them.
     """
@@ -103,7 +103,7 @@ class Function:
     name: str
     arguments: list[str] = field(default_factory=list)
     """What its author called them, where that is known."""
-    calls: list[Call] = field(default_factory=list)
+    calls: list[FunctionCall] = field(default_factory=list)
 
     def json(self) -> dict[str, Any]:
         return {
@@ -115,7 +115,7 @@ class Function:
 
 def plain(value: Any) -> Any:
     """For JSON."""
-    if isinstance(value, Spec):
+    if isinstance(value, ObjectSpec):
         return {**value._asdict(), "shape": None if value.shape is None else list(value.shape)}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]
@@ -127,10 +127,10 @@ def plain(value: Any) -> Any:
 def shown(value: Any) -> str:
     """For people.
 
-    >>> shown((Spec("dense", "float32", (None, 3), "x"), {"n": None}))
+    >>> shown((ObjectSpec("dense", "float32", (None, 3), "x"), {"n": None}))
     "(float32 (?, 3) 'x', {n: None})"
     """
-    if isinstance(value, Spec):
+    if isinstance(value, ObjectSpec):
         return str(value)
     if isinstance(value, (list, tuple)):
         ends = "[]" if isinstance(value, list) else "()"
@@ -143,7 +143,7 @@ def shown(value: Any) -> str:
 class Objects:
     """The objects of one MetaGraph. TensorFlow 1 saved none."""
 
-    def __init__(self, reader: Reader, span: Span | None) -> None:
+    def __init__(self, reader: MessageReader, span: Span | None) -> None:
         self._reader = reader
         found = reader.take(span, many=(1, 2)) if span is not None else {1: [], 2: []}
         self._nodes: list[Span] = found[1]
@@ -209,7 +209,7 @@ class Objects:
                 )
         return sorted(found, key=lambda function: function.name)
 
-    def _call(self, name: str) -> Call | None:
+    def _call(self, name: str) -> FunctionCall | None:
         span = self._concrete.get(name)
         if span is None:
             return None
@@ -222,8 +222,8 @@ class Objects:
             and isinstance(given[0], tuple)
             and isinstance(given[1], dict)
         ):
-            return Call(given[0], given[1], gives)
-        return Call(given if isinstance(given, tuple) else (given,), {}, gives)
+            return FunctionCall(given[0], given[1], gives)
+        return FunctionCall(given if isinstance(given, tuple) else (given,), {}, gives)
 
     def _names(self, span: Span | None) -> list[str]:
         """The arguments of Python's function, without self."""
@@ -237,7 +237,7 @@ class Objects:
         )
 
 
-def structured(reader: Reader, span: Span, depth: int = 0) -> Any:
+def structured(reader: MessageReader, span: Span, depth: int = 0) -> Any:
     """A StructuredValue as a value of Python's; tensors are Specs. A named tuple is a dict."""
     depth = reader.deeper(depth, span)
     found: Any = None
@@ -257,19 +257,19 @@ def structured(reader: Reader, span: Span, depth: int = 0) -> Any:
     return found
 
 
-def _message(reader: Reader, number: int, span: Span, depth: int, otherwise: Any) -> Any:
+def _message(reader: MessageReader, number: int, span: Span, depth: int, otherwise: Any) -> Any:
     if number == _TEXT:
         return reader.text(span)
     if number == _SHAPE:
         return shape(reader, span)
     if number in (_TENSOR, _BOUNDED):
         spec = reader.take(span, once=(1, 2), numbers=(3,))
-        return Spec(
+        return ObjectSpec(
             "dense", dtype(reader, spec[3], span[0]), shape(reader, spec[2]), reader.text(spec[1])
         )
     if number == _TYPE:
         one = type_spec(reader, span, depth)
-        return Spec(one.kind, one.dtype, one.shape)
+        return ObjectSpec(one.kind, one.dtype, one.shape)
     if number in (_LIST, _TUPLE):
         items = [structured(reader, item, depth) for item in reader.take(span, many=(1,))[1]]
         return items if number == _LIST else tuple(items)

@@ -16,7 +16,7 @@ from typing import Any
 from ..._errors import DecodeError, SchemaError
 from ..._limits import DEFAULT, Limits
 from ...storage import files
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from .functions import Functions
 from .specs import Shape, TensorInfo, tensor_info
 
@@ -69,7 +69,7 @@ def signatures(
     path = locate(where) if isinstance(where, (str, os.PathLike)) else None
     source = files.source(path if path is not None else where)
     try:
-        reader = Reader(source, FORMAT, limits)
+        reader = MessageReader(source, FORMAT, limits)
         return _signatures(reader, _chosen(reader, tags))
     except (DecodeError, SchemaError) as error:
         raise error.add(format=FORMAT, offset=0, path=path) from None
@@ -126,7 +126,7 @@ def order(name: str) -> tuple[tuple[int, int, str], ...]:
     )
 
 
-def _chosen(reader: Reader, tags: Sequence[str] | None) -> dict[int, Any]:
+def _chosen(reader: MessageReader, tags: Sequence[str] | None) -> dict[int, Any]:
     """The parts of the MetaGraph with these tags."""
     graphs = reader.take((0, reader.size), many=(2,))[2]
     wanted = None if tags is None else frozenset([tags] if isinstance(tags, str) else tags)
@@ -151,7 +151,7 @@ def _chosen(reader: Reader, tags: Sequence[str] | None) -> dict[int, Any]:
     return chosen[0]
 
 
-def _signatures(reader: Reader, graph: dict[int, Any]) -> dict[str, SignatureDef]:
+def _signatures(reader: MessageReader, graph: dict[int, Any]) -> dict[str, SignatureDef]:
     entries = reader.entries(graph[5])
     functions = Functions(reader, graph[2], graph[7])
     wrappers: dict[str, tuple[str, list[str]]] | None = None
@@ -172,7 +172,7 @@ def _signatures(reader: Reader, graph: dict[int, Any]) -> dict[str, SignatureDef
     return found
 
 
-def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
+def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
     entries = reader.entries(spans)
     return {alias: tensor_info(reader, entries[alias]) for alias in sorted(entries, key=order)}
 

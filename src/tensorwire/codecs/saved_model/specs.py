@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..._errors import DecodeError
 from ...core import dtypes
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from ...wire.status import NEGATIVE_DIM, TOO_MANY_DIMS, problem
 
 Shape = tuple[int | None, ...] | None
@@ -49,7 +49,7 @@ class Argument:
     """How many plain tensors it is."""
 
 
-def dtype(reader: Reader, number: int, at: int) -> str:
+def dtype(reader: MessageReader, number: int, at: int) -> str:
     number = number - _REF if number > _REF else number
     row = dtypes.BY_TF.get(number)
     if row is None and number not in _OTHERS:
@@ -57,7 +57,7 @@ def dtype(reader: Reader, number: int, at: int) -> str:
     return row.name if row is not None else _OTHERS[number]
 
 
-def shape(reader: Reader, span: Span | None) -> Shape:
+def shape(reader: MessageReader, span: Span | None) -> Shape:
     """A TensorShapeProto; one that is not there is that of a scalar, as protobuf has it."""
     if span is None:
         return ()
@@ -76,7 +76,7 @@ def shape(reader: Reader, span: Span | None) -> Shape:
     return tuple(dims)
 
 
-def tensor_info(reader: Reader, span: Span, depth: int = 0) -> TensorInfo:
+def tensor_info(reader: MessageReader, span: Span, depth: int = 0) -> TensorInfo:
     depth = reader.deeper(depth, span)
     found = reader.take(span, once=(1, 3, 4, 5), numbers=(2,))
     said = dtype(reader, found[2], span[0]), shape(reader, found[3])
@@ -103,7 +103,7 @@ def tensor_info(reader: Reader, span: Span, depth: int = 0) -> TensorInfo:
     return TensorInfo(*said, "dense", (reader.text(found[1]),))
 
 
-def type_spec(reader: Reader, span: Span, depth: int) -> Argument:
+def type_spec(reader: MessageReader, span: Span, depth: int) -> Argument:
     """A TypeSpecProto: for sparse tensors its state is (shape, dtype), for ragged ones (shape,
     dtype, ragged_rank, ...).
     """
@@ -134,7 +134,7 @@ def type_spec(reader: Reader, span: Span, depth: int) -> Argument:
     return Argument(kind if rank else "dense", *known, 1 + rank // 2)
 
 
-def arguments(reader: Reader, span: Span, depth: int = 0) -> list[Argument]:
+def arguments(reader: MessageReader, span: Span, depth: int = 0) -> list[Argument]:
     """The tensors in a StructuredValue, in the order in which TensorFlow flattens it: dicts by
     their sorted keys.
     """
@@ -166,7 +166,7 @@ def arguments(reader: Reader, span: Span, depth: int = 0) -> list[Argument]:
     return out
 
 
-def _count(reader: Reader, count: int, span: Span) -> int:
+def _count(reader: MessageReader, count: int, span: Span) -> int:
     if count > 1 << 20:
         raise DecodeError("a spec of too many tensors", format=reader.format, offset=span[0])
     return count

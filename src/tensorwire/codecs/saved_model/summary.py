@@ -13,7 +13,7 @@ from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
 from ...storage import files
 from ...storage.files import Source
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from .objects import Function, Object, Objects, shown
 from .signatures import order
 from .specs import TensorInfo, tensor_info
@@ -139,7 +139,7 @@ def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> Sav
         if source.size <= _WHOLE:
             source, small = files.BytesSource(source.read_at(0, source.size), path), source
             small.close()
-        reader = Reader(source, FORMAT, limits)
+        reader = MessageReader(source, FORMAT, limits)
         spans = reader.take((0, reader.size), many=(2,))[2]
         if not spans:
             raise DecodeError("no MetaGraph: this is no SavedModel", format=FORMAT, offset=0)
@@ -158,7 +158,7 @@ def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> Sav
         source.close()
 
 
-def _graph(reader: Reader, span: Span, small: bool) -> MetaGraphSummary:
+def _graph(reader: MessageReader, span: Span, small: bool) -> MetaGraphSummary:
     parts = reader.take(span, once=(1, 2, 7), many=(5, 6))
     about = reader.take(parts[1] or (0, 0), once=(5, 6), many=(4,), numbers=(7,))
     entries = reader.entries(parts[5])
@@ -176,19 +176,21 @@ def _graph(reader: Reader, span: Span, small: bool) -> MetaGraphSummary:
     )  # fmt: skip
 
 
-def _signature(reader: Reader, span: Span) -> SignatureSummary:
+def _signature(reader: MessageReader, span: Span) -> SignatureSummary:
     about = reader.take(span, once=(3,), many=(1, 2))
     return SignatureSummary(
         _tensors(reader, about[1]), _tensors(reader, about[2]), reader.text(about[3])
     )
 
 
-def _tensors(reader: Reader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
+def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
     entries = reader.entries(spans)
     return {name: tensor_info(reader, entries[name]) for name in sorted(entries, key=order)}
 
 
-def _body(reader: Reader, span: Span | None, small: bool) -> tuple[int, int, list[str] | None]:
+def _body(
+    reader: MessageReader, span: Span | None, small: bool
+) -> tuple[int, int, list[str] | None]:
     """(producer, min_consumer, ops) of a graph. Of a node only what stands before its op is looked
     at.
     """
@@ -206,7 +208,7 @@ def _body(reader: Reader, span: Span | None, small: bool) -> tuple[int, int, lis
     return said[1], said[2], sorted(ops - {""})
 
 
-def _op(reader: Reader, node: Span) -> str:
+def _op(reader: MessageReader, node: Span) -> str:
     for field in reader.fields(node):
         if field.number == 2 and isinstance(field.value, tuple):
             return reader.text(field.value)
@@ -259,7 +261,7 @@ def _fingerprint(folder: str, limits: Limits) -> dict[str, Any]:
         return {}
     source = files.source(path)
     try:
-        reader = Reader(source, FORMAT, limits)
+        reader = MessageReader(source, FORMAT, limits)
         said = reader.take((0, reader.size), once=(7,), numbers=tuple(_HASHES))
         return {name: said[number] for number, name in _HASHES.items()} | (
             {"uuid": reader.text(said[7])} if said[7] is not None else {}

@@ -70,11 +70,11 @@ def open_saved_model(
 
 def metadata(folder: str, limits: Limits) -> dict[str, str]:
     """Tags and version, from the first bytes of each MetaGraph."""
-    from ...wire.messages import Reader
+    from ...wire.messages import MessageReader
 
     source = files.source(os.path.join(folder, FILE))
     try:
-        reader = Reader(source, FORMAT, limits)
+        reader = MessageReader(source, FORMAT, limits)
         tags, versions = [], []
         for span in reader.take((0, reader.size), many=(2,))[2]:
             about = reader.take(span, once=(1,))[1]

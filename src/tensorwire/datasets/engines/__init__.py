@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..._errors import UnknownFormatError, choices
-from ...codecs.conversion_spec import Spec
+from ...codecs.conversion_spec import ConversionSpec
 from . import errors_as_json
 from .worker import answer
 
@@ -40,7 +40,7 @@ def outcome(task: dict[str, Any], answered: dict[str, Any], attempts: int = 1) -
     """What an answer says.
 
     >>> outcome({"do": "write"}, {"error": {"kind": "DecodeError", "message": "bad", "record":
-    7}}).error.record
+    ...     7}}).error.record
     7
     """
     return Outcome(
@@ -55,7 +55,7 @@ Watch = Callable[[dict[str, Any], float, int, int], None]
 
 
 class Engine(Protocol):
-    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]: ...
+    def run(self, spec: ConversionSpec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]: ...
     def close(self) -> None: ...
 
 

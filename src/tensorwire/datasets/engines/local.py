@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ..._errors import EncodeError, TensorwireError
-from ...codecs.conversion_spec import Spec
+from ...codecs.conversion_spec import ConversionSpec
 from ...transforms.compression.streams import available_cores
 from . import RETRIES, Outcome, Watch, answer, errors_as_json, outcome
 from .processes import PATIENCE, Process, Processes
@@ -81,7 +81,7 @@ class LocalEngine:
             process.send({"formats": list(formats)})
             self._idle.append(process)
 
-    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
+    def run(self, spec: ConversionSpec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early, by an error or Ctrl-C, ends the workers; else they
         wait for the next run or for `close`.
         """

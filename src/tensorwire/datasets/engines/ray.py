@@ -15,7 +15,7 @@ from typing import Any
 from ... import storage
 from ..._errors import EncodeError, TensorwireError, TransportError
 from ..._optional import require
-from ...codecs.conversion_spec import Spec
+from ...codecs.conversion_spec import ConversionSpec
 from ...storage import remote
 from . import RETRIES, Outcome, answer, errors_as_json, outcome
 
@@ -52,7 +52,7 @@ def _from_here(task: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _answer(task: dict[str, Any], spec: Spec, settings: dict[str, str]) -> Any:
+def _answer(task: dict[str, Any], spec: ConversionSpec, settings: dict[str, str]) -> Any:
     """`answer` in a worker, which has the storage settings of the driver."""
     remote.take_over(settings)
     return answer(task, spec)
@@ -129,7 +129,7 @@ class RayEngine:
             ),
         )
 
-    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
+    def run(self, spec: ConversionSpec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         """Outcomes as they come. Leaving early cancels what is under way."""
         ray = self._ray
         self._check_room()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...codecs import rows
-from ...codecs.conversion_spec import Spec
+from ...codecs.conversion_spec import ConversionSpec
 from .. import task as _task
 from ..task import Tell
 from . import errors_as_json
@@ -39,7 +39,7 @@ def _listen(source: IO[bytes], tasks: queue.Queue[bytes]) -> None:
     os._exit(0)
 
 
-def answer(task: dict[str, Any], spec: Spec, tell: Tell | None = None) -> dict[str, Any]:
+def answer(task: dict[str, Any], spec: ConversionSpec, tell: Tell | None = None) -> dict[str, Any]:
     """What came of a task, as JSON. `tell` is told how far it is; see
     `tensorwire.datasets.task.run`.
     """
@@ -77,11 +77,11 @@ def main() -> None:
     line.send({"pid": os.getpid()})
     tasks: queue.Queue[bytes] = queue.Queue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, tasks), daemon=True).start()
-    spec, lost = Spec("", ""), None
+    spec, lost = ConversionSpec("", ""), None
     while True:
         message = json.loads(tasks.get())
         if "spec" in message:  # what is done to all tasks from here on
-            spec, lost = Spec.from_json(message["spec"]), _moved(message["folder"])
+            spec, lost = ConversionSpec.from_json(message["spec"]), _moved(message["folder"])
         elif "formats" in message:
             _load(message["formats"])
         else:

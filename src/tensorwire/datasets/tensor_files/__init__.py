@@ -30,9 +30,9 @@ from ...api import lazy, rename_rules
 from ...records.summary import is_record_file
 from . import plan as plans
 from . import writing
-from .report import Report
+from .report import ConversionReport
 
-__all__ = ["Report", "convert"]
+__all__ = ["ConversionReport", "convert"]
 
 
 def convert(
@@ -56,7 +56,7 @@ def convert(
     progress: Callable[[float, str], None] | None = None,
     limits: Limits | None = None,
     **options: Any,
-) -> Report:
+) -> ConversionReport:
     """Writes the tensors of one file to another, of any format: what `tw.open` reads to what `to`,
     or the name of `dst`, asks for.
 
@@ -87,7 +87,7 @@ def convert(
             path=os.fspath(src),
         )
 
-    def write(path: str, durable: bool) -> Report:
+    def write(path: str, durable: bool) -> ConversionReport:
         """Writes `path`, the target itself or what is uploaded to it."""
         way = writing.way(path, to, compression, shard_size, options)
         try:
@@ -98,13 +98,13 @@ def convert(
                     container, way.target, texts,
                     rename=rename, dtype=dtype, quantize=quantize, axis=axis, include=include, exclude=exclude, ties=way.ties,
                 )  # fmt: skip
-                work = writing.Work(way, plan, path, target, bool(metadata), durable, overwrite)
+                work = writing.WriteJob(way, plan, path, target, bool(metadata), durable, overwrite)
                 if path == target:
                     _check_paths(file, work, overwrite)
                 total = sum(entry.nbytes for entry in plan.entries)
                 if not dry_run:
                     work.write(_Progress(progress, total))
-                return Report(
+                return ConversionReport(
                     file.path, path, file.format, way.format, work.paths, plan.entries, len(container.keys()) - len(plan.entries),
                     file.size, total if dry_run else sum(map(os.path.getsize, work.paths)), time.perf_counter() - start, dry_run,
                 )  # fmt: skip
@@ -118,7 +118,9 @@ def convert(
     return _uploaded(target, write, overwrite) if storage.is_url(target) else write(target, durable)
 
 
-def _uploaded(url: str, write: Callable[[str, bool], Report], overwrite: bool) -> Report:
+def _uploaded(
+    url: str, write: Callable[[str, bool], ConversionReport], overwrite: bool
+) -> ConversionReport:
     """Writes to a temporary folder, and uploads the files: first those that an index names, then
     the index, which replaces the old one.
 
@@ -197,7 +199,7 @@ class _Progress:
             self._tell(min(1.0, self._done / self._total) if self._total else 1.0, name)
 
 
-def _check_paths(file: lazy.File, work: writing.Work, overwrite: bool) -> None:
+def _check_paths(file: lazy.File, work: writing.WriteJob, overwrite: bool) -> None:
     """That nothing is written over what is read, or over what should stay."""
     read = writing.files_of(file)
     for path in [*work.paths, *work.stale()]:

@@ -23,14 +23,14 @@ from ...wire import npy as wire
 from ...wire import zip as archive
 from ...wire.zip import DEFLATED, STORED, Member
 from .parts import Out, Target
-from .plan import Plan, Step
+from .plan import Step, TensorPlan
 
 TARGET = Target(lambda row: row.name in DESCRS, False)
 _SUFFIX = ".npy"
 
 
 def write(
-    fd: int, plan: Plan, step: Step, compression: str | None = None, level: int | None = None
+    fd: int, plan: TensorPlan, step: Step, compression: str | None = None, level: int | None = None
 ) -> None:
     """The file, through a descriptor that can seek."""
     if compression not in (None, "zlib", "gzip"):

@@ -23,7 +23,7 @@ Step = Callable[[int, str], None]
 """Told of every so many bytes that were written of a tensor."""
 
 
-class Entry(NamedTuple):
+class ConvertedTensor(NamedTuple):
     """One tensor of the new file."""
 
     name: str
@@ -47,10 +47,10 @@ class Entry(NamedTuple):
         )
 
 
-class Plan(NamedTuple):
+class TensorPlan(NamedTuple):
     spec: Any
     parts: list[Out]
-    entries: list[Entry]
+    entries: list[ConvertedTensor]
     metadata: dict[str, str]
 
 
@@ -66,7 +66,7 @@ def make(
     include: Any = None,
     exclude: Any = None,
     ties: bool = True,
-) -> Plan:
+) -> TensorPlan:
     """Looks at every tensor, and reads only those whose sizes it cannot know. Without `ties` tied
     tensors are written each by itself.
     """
@@ -80,8 +80,8 @@ def make(
     work = _Work(
         container,
         target,
-        rename_rules.Asked(dtype, tensors, "dtype"),
-        rename_rules.Asked(quantize, tensors, "quantize"),
+        rename_rules.NameRules(dtype, tensors, "dtype"),
+        rename_rules.NameRules(quantize, tensors, "quantize"),
         axis,
         ties,
     )
@@ -95,7 +95,7 @@ def make(
         )
     if quantize is not None and tensors and not work.quantized:
         raise SchemaError("there is nothing to quantize: no tensor of floats; leave quantize= out")
-    return Plan(spec, work.parts, work.entries, metadata)
+    return TensorPlan(spec, work.parts, work.entries, metadata)
 
 
 class _Work:
@@ -112,7 +112,7 @@ class _Work:
         self.axis, self.ties = axis, ties
         self.old = container.parts  # which some make when they are asked for
         self.parts: list[Out] = []
-        self.entries: list[Entry] = []
+        self.entries: list[ConvertedTensor] = []
         self.quantized = False
         self._held = Held()
         self._made: dict[tuple[int, Change], int] = {}
@@ -141,14 +141,14 @@ class _Work:
         self.quantized = self.quantized or "quantized" in str(made.node)
         if self.ties and item.same and key in self._made:
             self.entries.append(
-                Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, 0)
+                ConvertedTensor(name, item.name, spec.kind, made.dtype, made.was, spec.shape, 0)
             )
             return {"same": self._made[key]}
         self._made[key] = at
         self.parts += made.parts
         size = sum(spec.nbytes if part.dtype == "strings" else part.nbytes for part in made.parts)
         self.entries.append(
-            Entry(name, item.name, spec.kind, made.dtype, made.was, spec.shape, size)
+            ConvertedTensor(name, item.name, spec.kind, made.dtype, made.was, spec.shape, size)
         )
         return made.node
 

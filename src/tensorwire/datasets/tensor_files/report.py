@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...core import display
-from .plan import Entry
+from .plan import ConvertedTensor
 
 
 @dataclass(frozen=True)
-class Report:
+class ConversionReport:
     """What was converted. `json()` is for machines, `str()` for people."""
 
     source: str | None
@@ -20,7 +20,7 @@ class Report:
     to: str
     files: list[str]
     """Those that were written, or would be."""
-    entries: list[Entry]
+    entries: list[ConvertedTensor]
     """The tensors of the new file."""
     left_out: int
     """Tensors of the old one that are not in the new one."""

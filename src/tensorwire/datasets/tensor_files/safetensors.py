@@ -26,13 +26,17 @@ from ...transforms.compression.packing import Packing
 from ...transforms.compression.packing import pack as packed
 from ...wire import kernels
 from .parts import BLOCK, Out, Target
-from .plan import Plan, Step
+from .plan import Step, TensorPlan
 
 TARGET = Target(lambda row: row.safetensors is not None, False)
 
 
 def chunks(
-    plan: Plan, step: Step, folder: str, checksum: bool = False, packing: Packing | None = None
+    plan: TensorPlan,
+    step: Step,
+    folder: str,
+    checksum: bool = False,
+    packing: Packing | None = None,
 ) -> Iterator[Any]:
     """The bytes of the file. Whoever takes them writes each before the next is made."""
     spec, texts = plan.spec, dict(plan.metadata)

@@ -27,7 +27,7 @@ from ...codecs import sharded
 from ...storage import files
 from ...storage.generation import Generation
 from .parts import Out
-from .plan import Plan
+from .plan import TensorPlan
 
 SUFFIX = ".safetensors"
 _FORMAT = {"format": "pt"}
@@ -36,10 +36,10 @@ _FORMAT = {"format": "pt"}
 
 class Shard(NamedTuple):
     path: str
-    plan: Plan
+    plan: TensorPlan
 
 
-class Layout(NamedTuple):
+class ShardLayout(NamedTuple):
     shards: list[Shard]
     listing: str | None
     """Its path; None for one file without an index."""
@@ -55,7 +55,7 @@ def is_index(path: str) -> bool:
     return sharded.is_index(path)
 
 
-def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layout:
+def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -> ShardLayout:
     """Which tensor goes where. `path` is model.safetensors, or its index, which is then written
     in any case.
 
@@ -73,7 +73,7 @@ def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layo
     }
     size = sum(part.nbytes for part in plan.parts)
     if len(groups) <= 1 and not is_index(path):
-        return Layout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
+        return ShardLayout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
     endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
     bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))
     base = next(
@@ -87,7 +87,7 @@ def layout(path: str, plan: Plan, most: int, taken: Container[str] = ()) -> Layo
     weights = {
         name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]
     }
-    return Layout(files, f"{stem}{sharded.SUFFIX}", weights, size)
+    return ShardLayout(files, f"{stem}{sharded.SUFFIX}", weights, size)
 
 
 def _stem(path: str) -> str:
@@ -110,7 +110,7 @@ def shards_of(path: str) -> list[str]:
     return found
 
 
-def _plain(plan: Plan) -> Any:
+def _plain(plan: TensorPlan) -> Any:
     """The spec, which is of plain dense tensors: the hub's index says no more."""
     spec = plan.spec if isinstance(plan.spec, dict) else {}
     inner = spec.get("dict", spec.get("bundle"))
@@ -150,13 +150,15 @@ def _groups(parts: list[tuple[str, Out]], most: int) -> list[list[tuple[str, Out
 def _shard(path: str, group: list[tuple[str, Out]], texts: dict[str, str]) -> Shard:
     return Shard(
         path,
-        Plan({"dict": {name: {} for name, _ in group}}, [part for _, part in group], [], texts),
+        TensorPlan(
+            {"dict": {name: {} for name, _ in group}}, [part for _, part in group], [], texts
+        ),
     )
 
 
 def write(
-    layout: Layout,
-    write_shard: Callable[[int, Plan], None],
+    layout: ShardLayout,
+    write_shard: Callable[[int, TensorPlan], None],
     durable: bool,
     stale: Callable[[], list[str]],
 ) -> None:

@@ -23,14 +23,14 @@ from ...storage import files
 from ...transforms import compression as compressions
 from . import npz, safetensors, sharded
 from .parts import Target
-from .plan import Plan, Step
+from .plan import Step, TensorPlan
 
 _WHOLE = Target(holds_everything, True)
 HUB = "5GB"
 """The size of a shard where only an index is asked for."""
 
 
-class Way(NamedTuple):
+class OutputFormat(NamedTuple):
     """What is to be written."""
 
     format: str
@@ -54,7 +54,7 @@ def way(
     compression: str | None,
     shard_size: str | int | None,
     options: dict[str, Any],
-) -> Way:
+) -> OutputFormat:
     """The format that is asked for, and whether it can have what else is."""
     name = to or _named(path)
     if name in FORMATS and not FORMATS[name].writes:
@@ -85,7 +85,7 @@ def way(
         )
     codec(name, rest | own)  # which knows its options
     size = rename_rules.size(HUB if shard_size is None else shard_size) if sharding else None
-    return Way(name, _target(name), said, rest | own, stream, size)
+    return OutputFormat(name, _target(name), said, rest | own, stream, size)
 
 
 _PACKING: dict[str, Any] = {
@@ -115,13 +115,13 @@ def _target(name: str) -> Target:
     return Target(checkpoint_holds, True) if name == "checkpoint" else _WHOLE
 
 
-class Work:
+class WriteJob:
     """A plan, and the files that it becomes."""
 
     def __init__(
         self,
-        way: Way,
-        plan: Plan,
+        way: OutputFormat,
+        plan: TensorPlan,
         path: str,
         place: str,
         told: bool,
@@ -180,7 +180,7 @@ class Work:
         else:
             self._whole(step)
 
-    def _safetensors(self, plan: Plan, step: Step) -> Iterator[Any]:
+    def _safetensors(self, plan: TensorPlan, step: Step) -> Iterator[Any]:
         folder = os.path.dirname(os.path.realpath(self._path))
         return safetensors.chunks(
             plan, step, folder, self._way.own.get("checksum", False), self._way.own.get("packing")
@@ -254,7 +254,7 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
     return [path for path in members if os.path.basename(path) not in new]
 
 
-def _with_names(plan: Plan) -> Iterator[tuple[str, Any]]:
+def _with_names(plan: TensorPlan) -> Iterator[tuple[str, Any]]:
     return zip(lowering.names(plan.spec, len(plan.parts)), plan.parts, strict=True)
 
 

@@ -26,7 +26,7 @@ from ..._errors import (
 )
 from ..._limits import DEFAULT, Limits
 from .. import composite
-from ..lower import Plan, as_given, plan
+from ..lower import LoweringPlan, as_given, plan
 from ..lower.lift import outputs_together
 from ..rest import LAYOUTS
 from ..rpc.messages import VersionStatus
@@ -81,7 +81,7 @@ class Conversation:
         layout: str = "auto",
         cast: bool = False,
     ) -> Talk[dict[str, Any]]:
-        def prepared(signature: Signature) -> tuple[Plan, tuple[str, ...]]:
+        def prepared(signature: Signature) -> tuple[LoweringPlan, tuple[str, ...]]:
             return self.fit(inputs, signature, prefer, cast), _wanted(outputs, signature)
 
         cached = self.cached
@@ -119,7 +119,7 @@ class Conversation:
         self,
         answer: Answer,
         spoken: Spoken,
-        planned: Plan,
+        planned: LoweringPlan,
         wanted: tuple[str, ...],
         layout: str,
         deadline: Deadline,
@@ -135,7 +135,7 @@ class Conversation:
         return outputs_together(_chosen(found, wanted or tuple(signature.outputs)), signature)
 
     def _infer(
-        self, planned: Plan, wanted: tuple[str, ...], layout: str, deadline: Deadline
+        self, planned: LoweringPlan, wanted: tuple[str, ...], layout: str, deadline: Deadline
     ) -> Talk[tuple[Answer, Spoken]]:
         """The answer to a request, and how it was asked for.
 
@@ -180,7 +180,7 @@ class Conversation:
 
     def fit(
         self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool
-    ) -> Plan:
+    ) -> LoweringPlan:
         if self.spoken.open_inputs and not signature.inputs:
             return as_given(inputs, signature)
         return plan(inputs, signature, prefer, cast=cast, partial=self.spoken.open_inputs)
@@ -192,7 +192,7 @@ class Conversation:
         *,
         prefer: str | Mapping[str, str] | None = None,
         cast: bool = False,
-    ) -> Talk[Plan]:
+    ) -> Talk[LoweringPlan]:
         cached = self.cached
         try:
             return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
@@ -204,7 +204,7 @@ class Conversation:
 
     def build(
         self,
-        planned: Plan,
+        planned: LoweringPlan,
         outputs: tuple[str, ...] = (),
         layout: str = "auto",
         spoken: Spoken | None = None,

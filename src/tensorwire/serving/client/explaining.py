@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ..lower import Plan
+from ..lower import LoweringPlan
 from ..transports import Call
 from .address import Address
 
 _HEADERS = ("Content-Type", "Content-Encoding")
 
 
-def explain(plan: Plan, call: Call, address: Address) -> str:
+def explain(plan: LoweringPlan, call: Call, address: Address) -> str:
     """How a plan goes over the wire: where to, in which form, how many bytes."""
     size = sum(memoryview(part).nbytes for part in call.body)
     said = ", ".join(call.headers[name] for name in _HEADERS if name in call.headers)

@@ -27,7 +27,7 @@ from ..._errors import DecodeError, EncodeError, TensorwireError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.tensors import Array, Strings, describe
-from ..lower import Plan, plan
+from ..lower import LoweringPlan, plan
 from ..rest.text import write
 from ..signature import Signature
 from ..spec import Input
@@ -37,7 +37,7 @@ from .read import BYTES, FORMAT, LENGTH, dtype_of
 _BINARY_ONLY = ("FP16", "BF16")
 
 
-class Body(NamedTuple):
+class KserveBody(NamedTuple):
     """What is sent: the pieces of the body, and the headers that go with it."""
 
     chunks: list[Any]
@@ -54,7 +54,7 @@ def build(
     binary: bool = True,
     id: str | None = None,
     outputs: Sequence[str] | None = None,
-) -> Body:
+) -> KserveBody:
     """A request. `inputs` is a Plan, or tensors by name, which the signature types and takes apart;
     without one they are sent as they are.
 
@@ -66,9 +66,9 @@ def build(
     (b'{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1.0,2.0]}]}', {'Content-Type':
     'application/json'})
     """
-    if not isinstance(inputs, Plan) and signature is not None:
+    if not isinstance(inputs, LoweringPlan) and signature is not None:
         inputs = plan(inputs, signature)
-    tensors = inputs.inputs if isinstance(inputs, Plan) else inputs
+    tensors = inputs.inputs if isinstance(inputs, LoweringPlan) else inputs
     if not isinstance(tensors, Mapping) or not tensors:
         raise EncodeError(
             f"inputs are tensors by name, not {type(tensors).__name__}" if tensors else "no inputs",
@@ -89,7 +89,7 @@ def build_answer(
     model: str = "",
     version: str = "",
     id: str | None = None,
-) -> Body:
+) -> KserveBody:
     """An answer, for servers and for tests of clients.
 
     >>> build_answer({"y": np.float32([0.5])}, model="m").headers["Inference-Header-Content-Length"]
@@ -143,7 +143,7 @@ def signature(metadata: Any) -> Signature:
     """What a model takes and gives, by the JSON that `GET /v2/models/NAME` answers.
 
     >>> print(signature({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1,
-    3]}], "outputs": []}).inputs["x"])
+    ...     3]}], "outputs": []}).inputs["x"])
     x: float32 [?, 3]
     """
     if not isinstance(metadata, Mapping):
@@ -235,7 +235,7 @@ def _body(
     tensors: Mapping[str, Any],
     more: Mapping[str, Any],
     binary: bool,
-) -> Body:
+) -> KserveBody:
     """The members of `head`, the tensors, the members of `more`; then the bytes of the tensors."""
     texts, raw = [], []
     for name, value in tensors.items():
@@ -252,8 +252,8 @@ def _body(
     ]
     document = b"{%b}" % b",".join(members)
     if not binary:
-        return Body([document], {"Content-Type": "application/json"})
-    return Body(
+        return KserveBody([document], {"Content-Type": "application/json"})
+    return KserveBody(
         [document, *raw], {"Content-Type": "application/octet-stream", LENGTH: str(len(document))}
     )
 

@@ -17,7 +17,7 @@ from ...core import dtypes, memory, validate
 from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ..rest.answers import message
-from ..rest.text import Text
+from ..rest.text import RequestText
 
 FORMAT = "kserve"
 LENGTH = "Inference-Header-Content-Length"
@@ -99,7 +99,7 @@ def _read(
     limits: Limits,
     watch: Callable[[], object] | None,
 ) -> dict[str, Array | Strings]:
-    text = Text(data[:end], limits, exact=False)
+    text = RequestText(data[:end], limits, exact=False)
     text.watch = watch
     said: list[_Said] = []
     keys: list[str] = []
@@ -141,7 +141,7 @@ def _read(
     return found
 
 
-def _said(text: Text, at: int) -> tuple[_Said, int]:
+def _said(text: RequestText, at: int) -> tuple[_Said, int]:
     found: dict[str, Any] = {}
     places: dict[str, int] = {}
 
@@ -179,7 +179,7 @@ def _said(text: Text, at: int) -> tuple[_Said, int]:
     return _Said(at, name, dtype, tuple(shape), size, places.get("data")), stop
 
 
-def _from_text(text: Text, one: _Said) -> Array | Strings:
+def _from_text(text: RequestText, one: _Said) -> Array | Strings:
     """Numbers in one list, or in lists by the shape."""
     tensor, _ = text.tensor(one.data or 0, one.dtype)
     if tensor.size != validate.elements(one.shape, DecodeError):

@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoweringPlan:
     """What will be sent, and how it came about."""
 
     signature: Signature
@@ -94,7 +94,7 @@ class Plan:
         return self.explain()
 
 
-def as_given(inputs: Any, signature: Signature) -> Plan:
+def as_given(inputs: Any, signature: Signature) -> LoweringPlan:
     """Tensors by name as they are, for a server that does not say what its model takes.
 
     >>> from tensorwire.serving.signature import Signature
@@ -114,7 +114,7 @@ def as_given(inputs: Any, signature: Signature) -> Plan:
             raise error.add(tensor=str(name), format=FORMAT) from None
     why = "which is as it was given: the server does not say what the model takes"
     steps = [Step(name, describe(tensor), "dense", (name,), why) for name, tensor in found.items()]
-    return Plan(signature, found, tuple(steps))
+    return LoweringPlan(signature, found, tuple(steps))
 
 
 def _dense(tensor: Any) -> Array | Strings:
@@ -133,7 +133,7 @@ def plan(
     *,
     cast: bool = False,
     partial: bool = False,
-) -> Plan:
+) -> LoweringPlan:
     """Which of the signature's inputs gets what of your tensors.
 
     `inputs` are tensors of any framework by name, or nested lists, which the signature types; one
@@ -143,7 +143,7 @@ def plan(
 
     >>> from tensorwire.serving.signature import Signature
     >>> signature = Signature.given({"ids": ("sparse", "float32", [None, 100]), "x": ("float32",
-    [None, 2])})
+    ...     [None, 2])})
     >>> found = plan({"ids": Sparse([[0, 7]], np.float32([1]), (1, 100)), "x": [[1, 2]]}, signature)
     >>> print(found)
     signature 'serving_default'
@@ -181,7 +181,7 @@ class _Planner:
         self.found: Tensors = {}
         self.steps: list[Step] = []
 
-    def plan(self, inputs: Any) -> Plan:
+    def plan(self, inputs: Any) -> LoweringPlan:
         values = self._named(inputs)
         self._check_preferences(values)
         if self._are_examples(values):
@@ -195,7 +195,7 @@ class _Planner:
         if not self.partial or not self.found:
             self._check_all_there(values)
         filled = {name: self.found[name] for name in self.signature.inputs if name in self.found}
-        return Plan(self.signature, filled, tuple(self.steps))
+        return LoweringPlan(self.signature, filled, tuple(self.steps))
 
     def _named(self, inputs: Any) -> dict[str, Any]:
         if isinstance(inputs, (Mapping, Bundle)) and not _is_sparse(inputs):

@@ -27,7 +27,7 @@ def outputs_together(
     >>> from tensorwire.serving.signature import Signature
     >>> parts = {"y_values": ("int64", [None]), "y_row_splits_0": ("int64", [None])}
     >>> outputs_together({"y_values": np.array([1, 2, 3]), "y_row_splits_0": np.array([0, 2, 3])},
-    Signature.given({}, parts))["y"].tolist()
+    ...     Signature.given({}, parts))["y"].tolist()
     [[1, 2], [3]]
     """
     return together(

@@ -21,7 +21,7 @@ from ..._optional import require
 from ...storage import files
 from ..signature import DEFAULT, Signature
 from . import calling, rebuilding, tracking
-from .forms import Form, form
+from .forms import InputForm, form
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 
@@ -133,7 +133,10 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _served(
-    tf: Any, form: Form, call: Callable[[dict[str, Any]], Any], outputs: str | Sequence[str] | None
+    tf: Any,
+    form: InputForm,
+    call: Callable[[dict[str, Any]], Any],
+    outputs: str | Sequence[str] | None,
 ) -> Any:
     """A tf.function of plain tensors, with the names and shapes of a form's inputs."""
 

@@ -33,20 +33,20 @@ EXAMPLES = "examples"
 Tensors = Mapping[str, Any]
 
 
-class Form(NamedTuple):
+class InputForm(NamedTuple):
     inputs: dict[str, Input]
     rebuild: Callable[[Any, Tensors], dict[str, Any]]
     """From TensorFlow and the tensors of these inputs to those of the specs."""
 
 
-def form(name: str, specs: Mapping[str, Spec]) -> Form:
+def form(name: str, specs: Mapping[str, Spec]) -> InputForm:
     """One of the forms, for these inputs of the model."""
     if name not in _FORMS:
         raise EncodeError(f"there is no form {name!r}{choices(name, _FORMS)}")
     return _FORMS[name](specs)
 
 
-def _parts(specs: Mapping[str, Spec]) -> Form:
+def _parts(specs: Mapping[str, Spec]) -> InputForm:
     roles = {name: spec.parts(name) for name, spec in specs.items()}
     by_columns_only = any(spec.kind != DENSE for spec in specs.values())
 
@@ -62,7 +62,7 @@ def _parts(specs: Mapping[str, Spec]) -> Form:
             found[name] = tensor
         return found
 
-    return Form(
+    return InputForm(
         _unique([(name, part) for name, parts in roles.items() for part in parts.values()]), back
     )
 
@@ -78,7 +78,7 @@ def _unique(parts: list[tuple[str, Input]]) -> dict[str, Input]:
     return found
 
 
-def _serialized(specs: Mapping[str, Spec]) -> Form:
+def _serialized(specs: Mapping[str, Spec]) -> InputForm:
     inputs = {name: _row(name, spec) for name, spec in specs.items()}
 
     def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _serialized(specs: Mapping[str, Spec]) -> Form:
             name: ways[spec.kind](tf, spec, tensors[name], name) for name, spec in specs.items()
         }
 
-    return Form(inputs, back)
+    return InputForm(inputs, back)
 
 
 def _row(name: str, spec: Spec) -> Input:
@@ -162,7 +162,7 @@ def _summed(tf: Any, lengths: Any) -> Any:
     return tf.concat([tf.zeros([1], lengths.dtype), tf.cumsum(lengths)], 0)
 
 
-def _example(specs: Mapping[str, Spec]) -> Form:
+def _example(specs: Mapping[str, Spec]) -> InputForm:
     readers = {name: _READERS[spec.kind](name, spec) for name, spec in specs.items()}
     keys = [key for reader in readers.values() for key in reader.keys]
     for key in keys:
@@ -178,7 +178,7 @@ def _example(specs: Mapping[str, Spec]) -> Form:
         columns = tf.io.parse_example(tensors[EXAMPLES], features)
         return {name: reader.read(tf, columns) for name, reader in readers.items()}
 
-    return Form({EXAMPLES: Input(EXAMPLES, "string", (None,))}, back)
+    return InputForm({EXAMPLES: Input(EXAMPLES, "string", (None,))}, back)
 
 
 class _Reader(NamedTuple):

@@ -27,7 +27,7 @@ def rebuild(parts: Mapping[str, Any], spec: Any, *, validate: bool = True) -> An
                splits that decrease
 
     >>> x = rebuild({"indices": [[0, 0], [1, 2]], "values": [1, 2], "dense_shape": [2, 3]},
-    ("sparse", "float16", [None, 3]))
+    ...     ("sparse", "float16", [None, 3]))
     >>> type(x).__name__, x.dtype.name, x.values.numpy().tolist()
     ('SparseTensor', 'float16', [1.0, 2.0])
     """

@@ -25,11 +25,11 @@ from ..._errors import EncodeError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes
 from ...core.tensors import Array, Strings, describe
-from ..lower import APART, Plan, plan
+from ..lower import APART, LoweringPlan, plan
 from . import answers, examples, requests
-from .examples import FORMAT, Examples
-from .faults import Fault, Refused, step
-from .requests import DEFAULT_NAME, Request
+from .examples import FORMAT, RestExamples
+from .faults import RequestRefused, RestFault, step
+from .requests import DEFAULT_NAME, RestRequest
 from .text import DTYPES, write, write_rows
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ __all__ = [
     "DTYPES",
     "LAYOUTS",
     "VERBS",
-    "Examples",
     "Fault",
-    "Request",
+    "RestExamples",
+    "RestRequest",
     "build",
     "build_answer",
     "check",
@@ -73,7 +73,7 @@ def build(
     >>> b"".join(build({"x": np.float32([[1, 0.1]])}))
     b'{"inputs":{"x":[[1.0,0.1]]}}'
     >>> b"".join(build({"a": np.array([1, 2]), "b": ["u", "v"]}, layout="rows",
-    signature_name="score"))
+    ...     signature_name="score"))
     b'{"signature_name":"score","instances":[{"a":1,"b":"u"},{"a":2,"b":"v"}]}'
     >>> b"".join(build([{"age": 20, "names": ["foo", "bar"]}], verb="classify"))
     b'{"examples":[{"age":20,"names":["foo","bar"]}]}'
@@ -86,13 +86,13 @@ def build(
             signature
             if signature is not None
             else inputs.signature
-            if isinstance(inputs, Plan)
+            if isinstance(inputs, LoweringPlan)
             else None
         )
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
         return examples.build(inputs, context, signature_name)
-    if not isinstance(inputs, Plan) and signature is not None:
+    if not isinstance(inputs, LoweringPlan) and signature is not None:
         inputs = plan(inputs, signature)
     tensors = _tensors(inputs)
     if layout == "auto":
@@ -111,7 +111,7 @@ def check(
     *,
     verb: str = "predict",
     limits: Limits = DEFAULT,
-) -> Fault | None:
+) -> RestFault | None:
     """What TensorFlow Serving would answer to a body that it does not take: status, message, the
     path to the fault, and a hint; else None.
 
@@ -133,20 +133,20 @@ def parse_request(
     *,
     verb: str = "predict",
     limits: Limits = DEFAULT,
-) -> Request | Examples:
+) -> RestRequest | RestExamples:
     """The tensors of a predict request, or the examples of a classify or regress request;
     ModelError with Serving's status and message.
 
     >>> from tensorwire.serving.signature import Signature
     >>> parse_request(b'{"instances": [[1, 2.5], [NaN, 4]]}', Signature.given({"x": ("float32",
-    [None, 2])}))
-    Request(inputs={'x': array([[1. , 2.5],
+    ...     [None, 2])}))
+    RestRequest(inputs={'x': array([[1. , 2.5],
            [nan, 4. ]], dtype=float32)}, layout='rows', signature_name='')
     """
     _check_verb(verb)
     try:
         return requests.read(body, signature, verb, limits)
-    except Refused as refused:
+    except RequestRefused as refused:
         raise refused.fault.error() from None
 
 
@@ -210,12 +210,12 @@ def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
 
 
 def _has_parts(inputs: Any) -> bool:
-    return isinstance(inputs, Plan) and any(step.form in APART for step in inputs.steps)
+    return isinstance(inputs, LoweringPlan) and any(step.form in APART for step in inputs.steps)
 
 
 def _tensors(inputs: Any) -> dict[str, Array | Strings]:
     """What goes into the body, checked for what JSON cannot hold."""
-    if isinstance(inputs, Plan):
+    if isinstance(inputs, LoweringPlan):
         for name, output in inputs.signature.outputs.items():
             if output.kind != "dense":
                 way = (

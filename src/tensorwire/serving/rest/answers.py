@@ -27,7 +27,7 @@ from . import examples
 from .faults import INVALID
 from .rows import read_rows
 from .rules import tf_name
-from .text import DTYPES, Text, write, write_rows
+from .text import DTYPES, RequestText, write, write_rows
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -56,7 +56,7 @@ def read(
     data = memory.flat(body)
     if status != 200:
         raise ModelError(status, message(data))
-    text = Text(data, limits, exact=False)
+    text = RequestText(data, limits, exact=False)
     text.watch = watch
     found: dict[str, Tensors] = {}
     keys = []
@@ -95,7 +95,7 @@ def message(data: memoryview) -> str:
     return f"an answer without an error message: {shown}" if shown else "an empty answer"
 
 
-def _columns(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int]:
+def _columns(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
     if not text.is_object(at):
         return _one(text, at, signature)
     found: Tensors = {}
@@ -113,7 +113,7 @@ def _columns(text: Text, at: int, signature: Signature | None) -> tuple[Tensors,
     return _complete(found, signature), end
 
 
-def _rows(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int]:
+def _rows(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
     first = text.space(at + 1)
     if text.data[at] != ord("[") or not text.is_object(first):
         return _one(text, at, signature)
@@ -135,7 +135,7 @@ def _rows(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, in
     )
 
 
-def _one(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int]:
+def _one(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
     """The only output, which has lost its name."""
     if signature is None:
         tensor, end = text.tensor(at, None)
@@ -180,7 +180,7 @@ def _completed(tensor: Array | Strings, known: Any) -> Array | Strings:
     return tensor.reshape((*tensor.shape, *(dim or 0 for dim in inner)))
 
 
-def _results(text: Text, at: int, signature: Signature | None) -> tuple[Tensors, int]:
+def _results(text: RequestText, at: int, signature: Signature | None) -> tuple[Tensors, int]:
     """regress gives a number for each example, classify a list of pairs, a label and a score."""
     if text.data[at] != ord("["):
         text.fail("a list should stand here", at)

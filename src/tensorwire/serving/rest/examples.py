@@ -20,8 +20,8 @@ from ...core.tensors import Array, Strings, describe
 from ..lower import example_rows
 from ..lower.example_rows import serialize
 from . import rules
-from .faults import INVALID, Refused, plain, step
-from .text import Text, write, write_rows
+from .faults import INVALID, RequestRefused, plain, step
+from .text import RequestText, write, write_rows
 
 FORMAT = "rest"
 Features = dict[str, Array | Strings]
@@ -36,7 +36,7 @@ _MOST = 100_000
 """Examples in one request: each is a dict of arrays."""
 
 
-class Examples(NamedTuple):
+class RestExamples(NamedTuple):
     """What a classify or regress request asks for."""
 
     examples: list[Features]
@@ -47,7 +47,7 @@ class Examples(NamedTuple):
         """Each example as a tf.train.Example message, with the context's features where it has no
         such feature itself.
 
-        >>> Examples([{"a": np.array([5, 3])}], None, "").serialized()[0].hex(" ")
+        >>> RestExamples([{"a": np.array([5, 3])}], None, "").serialized()[0].hex(" ")
         '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
         """
         return Strings.of(
@@ -66,7 +66,7 @@ class Examples(NamedTuple):
 # Requests
 
 
-def read(text: Text) -> Examples:
+def read(text: RequestText) -> RestExamples:
     """A body that may be a good one; DecodeError if it is not, or if its rules are not known here."""
     found: dict[str, Any] = {}
 
@@ -84,10 +84,10 @@ def read(text: Text) -> Examples:
     text.finish(text.each_key(text.space(0), take))
     if not found.get("examples"):
         text.fail("examples are missing", 0)
-    return Examples(found["examples"], found.get("context"), found.get("signature_name", ""))
+    return RestExamples(found["examples"], found.get("context"), found.get("signature_name", ""))
 
 
-def _read_objects(text: Text, at: int) -> tuple[list[Features], int]:
+def _read_objects(text: RequestText, at: int) -> tuple[list[Features], int]:
     found: list[Features] = []
 
     def take(number: int, at: int) -> int:
@@ -101,7 +101,7 @@ def _read_objects(text: Text, at: int) -> tuple[list[Features], int]:
     return found, end
 
 
-def _read_object(text: Text, at: int) -> tuple[Features, int]:
+def _read_object(text: RequestText, at: int) -> tuple[Features, int]:
     end = text.end(at)
     value = plain(text.data[at:end]) if end - at <= _SHORT else None
     if value is not None:
@@ -109,7 +109,7 @@ def _read_object(text: Text, at: int) -> tuple[Features, int]:
             return {
                 name: _array(feature) for name, feature in rules.example(value, "$").items()
             }, end
-        except Refused as refused:
+        except RequestRefused as refused:
             text.fail(refused.fault.message, at)
     found: Features = {}
 
@@ -122,7 +122,7 @@ def _read_object(text: Text, at: int) -> tuple[Features, int]:
     return found, end
 
 
-def _read_feature(text: Text, at: int) -> tuple[Array | Strings, int]:
+def _read_feature(text: RequestText, at: int) -> tuple[Array | Strings, int]:
     first = text.space(at + 1) if text.data[at] == ord("[") else at
     if text.data[first] in b'"{':
         values, end = text.tensor(at, "string")
@@ -139,21 +139,21 @@ def _read_feature(text: Text, at: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(found: rules.Classify) -> Examples:
+def made(found: rules.Classify) -> RestExamples:
     """What the rules found, as arrays."""
     context = (
         None
         if found.context is None
         else {name: _array(feature) for name, feature in found.context.items()}
     )
-    return Examples(
+    return RestExamples(
         [{name: _array(feature) for name, feature in each.items()} for each in found.examples],
         context,
         found.signature_name,
     )
 
 
-def _array(feature: rules.Feature) -> Array | Strings:
+def _array(feature: rules.FeatureRule) -> Array | Strings:
     if feature.kind == "float":
         with np.errstate(over="ignore"):  # past the range of float32 it is infinite, as in Serving
             return np.array(feature.values, np.float32)
@@ -179,13 +179,13 @@ def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes
     ]
 
 
-def given(examples: Any, context: Any) -> Examples:
+def given(examples: Any, context: Any) -> RestExamples:
     """Examples from the same values that `build` takes, for whoever does not send JSON."""
     rows = list(_rows(examples))
     if not rows:
         raise EncodeError("classify and regress take at least one example", format=FORMAT)
     known = [_features(row, f"$.examples[{i}]") for i, row in enumerate(rows)]
-    return Examples(known, None if context is None else _features(context, "$.context"), "")
+    return RestExamples(known, None if context is None else _features(context, "$.context"), "")
 
 
 def _features(features: Any, path: str) -> Features:

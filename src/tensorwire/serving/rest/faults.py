@@ -36,11 +36,10 @@ _ESCAPES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]|(u[dD][89a-fA-F])|.)
 """A pair of surrogates, one that is alone, or any other escape."""
 
 
-class Fault(NamedTuple):
+class RestFault(NamedTuple):
     """Why TensorFlow Serving refuses a body.
 
-    >>> print(Fault(400, "Missing named input: y in 'inputs' object.", "$.inputs", "the signature
-    has x and y"))
+    >>> print(RestFault(400, "Missing named input: y in 'inputs' object.", "$.inputs", "the signature has x and y"))
     400 at $.inputs: Missing named input: y in 'inputs' object.
     the signature has x and y
     """
@@ -62,16 +61,16 @@ class Fault(NamedTuple):
         )
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A fault on its way out."""
 
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: RestFault) -> None:
         super().__init__(fault)
         self.fault = fault
 
 
 def refuse(message: str, path: str, status: int = INVALID, hint: str = "") -> NoReturn:
-    raise Refused(Fault(status, message, path, hint))
+    raise RequestRefused(RestFault(status, message, path, hint))
 
 
 def step(path: str, key: str | int) -> str:

@@ -14,11 +14,11 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.tensors import Array, Strings
 from . import examples, rules
-from .examples import Examples
-from .faults import INVALID, UNIMPLEMENTED, Fault, Refused, document, refuse, step
+from .examples import RestExamples
+from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
 from .rows import read_rows
 from .rules import Given
-from .text import DTYPES, Text
+from .text import DTYPES, RequestText
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -33,7 +33,7 @@ _Find = Callable[[str], "Signature"]
 Tensors = dict[str, Array | Strings]
 
 
-class Request(NamedTuple):
+class RestRequest(NamedTuple):
     """What a predict request asks for."""
 
     inputs: Tensors
@@ -45,9 +45,9 @@ class Request(NamedTuple):
 
 def read(
     body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
-) -> Request | Examples:
+) -> RestRequest | RestExamples:
     """A request, or Refused."""
-    text, find = Text(memory.flat(body), limits, exact=True), _finder(signatures)
+    text, find = RequestText(memory.flat(body), limits, exact=True), _finder(signatures)
     try:
         return _Predict(text, find).read() if verb == "predict" else examples.read(text)
     except LimitError as error:
@@ -63,7 +63,7 @@ def read(
     if verb != "predict":
         return examples.made(rules.classify(found))
     name, signature, layout, inputs = rules.predict(found, find)
-    return Request(
+    return RestRequest(
         {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
         layout,
         name,
@@ -72,20 +72,20 @@ def read(
 
 def check(
     body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
-) -> Fault | None:
+) -> RestFault | None:
     """What Serving would say against a body, and then whether the shapes are those of the
     signature.
     """
     try:
         found = read(body, signatures, verb, limits)
-        if isinstance(found, Request):
+        if isinstance(found, RestRequest):
             signature = _finder(signatures)(found.signature_name)
             takes_lists = found.layout == "columns" and _takes_empty_lists(signature)
             for name, tensor in found.inputs.items():
                 expected = signature.inputs[name]
                 if not (takes_lists and _is_empty_list(tensor, expected)):
                     _check_shape(tensor, expected, found.layout)
-    except Refused as refused:
+    except RequestRefused as refused:
         return _hinted(refused.fault, memory.flat(body), signatures)
     return None
 
@@ -113,10 +113,10 @@ class _Predict:
     known here.
     """
 
-    def __init__(self, text: Text, find: _Find) -> None:
+    def __init__(self, text: RequestText, find: _Find) -> None:
         self.text, self.find = text, find
 
-    def read(self) -> Request:
+    def read(self) -> RestRequest:
         name, places, found = "", {}, {}
 
         def take(key: str, at: int) -> int:
@@ -130,7 +130,10 @@ class _Predict:
             try:
                 found[key], end = self._tensors(key, at, self.find(name))
                 return end
-            except (DecodeError, Refused):  # a name may still come, and with it another signature
+            except (
+                DecodeError,
+                RequestRefused,
+            ):  # a name may still come, and with it another signature
                 return self.text.end(at)
 
         self.text.finish(self.text.each_key(self.text.space(0), take))
@@ -139,7 +142,7 @@ class _Predict:
         key, signature = "instances" if "instances" in places else "inputs", self.find(name)
         if key not in found or places.get("signature_name", 0) > places[key]:
             found[key], _ = self._tensors(key, places[key], signature)
-        return Request(found[key], "rows" if key == "instances" else "columns", name)
+        return RestRequest(found[key], "rows" if key == "instances" else "columns", name)
 
     def _tensors(self, key: str, at: int, signature: Signature) -> tuple[Tensors, int]:
         kinds = {name: each.dtype for name, each in signature.inputs.items()}
@@ -197,7 +200,7 @@ def _made(given: Given, dtype: str) -> Array | Strings:
 # What is said of a fault
 
 
-def _check_depth(text: Text) -> None:
+def _check_depth(text: RequestText) -> None:
     try:
         text.end(text.space(0))
     except LimitError as error:
@@ -284,12 +287,12 @@ def _check_shape(tensor: Array | Strings, expected: Any, layout: str) -> None:
 
 
 def _hinted(
-    fault: Fault, data: memoryview, signatures: Signature | Mapping[str, Signature]
-) -> Fault:
+    fault: RestFault, data: memoryview, signatures: Signature | Mapping[str, Signature]
+) -> RestFault:
     """With a word on a sparse tensor that is written as one object, which is what people try first."""
     try:
         nested = _nested(document(data)) if len(data) <= EXPLAINED else None
-    except Refused:
+    except RequestRefused:
         return fault
     if nested is None:
         return fault

@@ -17,7 +17,7 @@ from typing import Any
 from ..._errors import DecodeError, LimitError
 from ...core.tensors import Array, Strings
 from .strings import CODED, PLAIN, SPACES
-from .text import Text
+from .text import RequestText
 
 _VALUE = rb'[^ \t\n\r,\[\]{}"]++'
 _DEEPEST = 4
@@ -39,7 +39,7 @@ class _Column:
         self.places.append(place)
         self.text += cell
 
-    def tensor(self, text: Text, dtype: str | None) -> Array | Strings:
+    def tensor(self, text: RequestText, dtype: str | None) -> Array | Strings:
         self.text += b"]"
         try:
             return text.of(self.text).tensor(0, dtype)[0]
@@ -50,7 +50,7 @@ class _Column:
 
 
 def read_rows(
-    text: Text, at: int, kinds: Mapping[str, str | None]
+    text: RequestText, at: int, kinds: Mapping[str, str | None]
 ) -> tuple[dict[str, Array | Strings], int]:
     """The columns of the rows in the list at data[at], each of a known dtype or not, and where the
     list ends.
@@ -89,7 +89,9 @@ def read_rows(
     return {name: columns[name].tensor(text, dtype) for name, dtype in kinds.items()}, end
 
 
-def _pattern(text: Text, at: int, columns: Mapping[str, _Column]) -> re.Pattern[bytes] | None:
+def _pattern(
+    text: RequestText, at: int, columns: Mapping[str, _Column]
+) -> re.Pattern[bytes] | None:
     """What a row looks like, by the first one."""
     members: list[bytes | None] = []
 
@@ -107,7 +109,7 @@ def _pattern(text: Text, at: int, columns: Mapping[str, _Column]) -> re.Pattern[
     )
 
 
-def _cell(text: Text, at: int) -> bytes | None:
+def _cell(text: RequestText, at: int) -> bytes | None:
     """What a cell looks like: a value, or lists as deep as here."""
     depth = 0
     while text.data[at] == ord("["):

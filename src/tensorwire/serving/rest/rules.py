@@ -18,7 +18,7 @@ from .faults import (
     INVALID,
     NOT_FOUND,
     UNIMPLEMENTED,
-    Refused,
+    RequestRefused,
     is_base64,
     refuse,
     show,
@@ -43,14 +43,14 @@ class Given(NamedTuple):
     values: list[Any]
 
 
-class Predict(NamedTuple):
+class PredictRules(NamedTuple):
     signature_name: str
     signature: Signature
     layout: str
     inputs: dict[str, Given]
 
 
-class Feature(NamedTuple):
+class FeatureRule(NamedTuple):
     kind: str
     """bytes, float, int64, or nothing if it is empty."""
     values: list[Any]
@@ -58,8 +58,8 @@ class Feature(NamedTuple):
 
 class Classify(NamedTuple):
     signature_name: str
-    examples: list[dict[str, Feature]]
-    context: dict[str, Feature] | None
+    examples: list[dict[str, FeatureRule]]
+    context: dict[str, FeatureRule] | None
 
 
 def tf_name(dtype: str) -> str:
@@ -198,7 +198,7 @@ def signature_name(doc: Mapping[str, Any]) -> str:
     return name
 
 
-def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> Predict:
+def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRules:
     """The tensors of a predict request; `find` gives the signature of a name, or refuses it."""
     name = signature_name(doc)
     signature = find(name)
@@ -221,10 +221,10 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> Predict:
                 f"JSON Value: {show(doc)} Excepting 'instances' to be an list/array", "$.instances"
             )
         if not doc["instances"]:
-            return Predict(name, signature, "rows", _no_rows(signature))
-        return Predict(name, signature, "rows", _rows(doc["instances"], kinds))
+            return PredictRules(name, signature, "rows", _no_rows(signature))
+        return PredictRules(name, signature, "rows", _rows(doc["instances"], kinds))
     if "inputs" in doc:
-        return Predict(name, signature, "columns", _columns(doc["inputs"], kinds))
+        return PredictRules(name, signature, "columns", _columns(doc["inputs"], kinds))
     return refuse(
         "Missing 'inputs' or 'instances' key",
         "$",
@@ -263,7 +263,7 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
         for name, value in row.items() if named else ((next(iter(kinds)), row),):
             try:
                 _add(value, name, kinds, out, step(path, name) if named else path)
-            except Refused as refused:
+            except RequestRefused as refused:
                 fault, key = refused.fault, f" key: {name}" if named else ""
                 why = (
                     f"Failed to process element: {i}{key} of 'instances' list. Error:"
@@ -359,13 +359,13 @@ def classify(doc: dict[str, Any]) -> Classify:
     )
 
 
-def example(value: Any, path: str) -> dict[str, Feature]:
+def example(value: Any, path: str) -> dict[str, FeatureRule]:
     if not isinstance(value, dict):
         refuse(f"Example must be JSON object but got JSON {type_of(value)}", path)
     return {name: _feature(name, content, step(path, name)) for name, content in value.items()}
 
 
-def _feature(name: str, content: Any, path: str) -> Feature:
+def _feature(name: str, content: Any, path: str) -> FeatureRule:
     """The kind of the first value is that of all; numbers with a point are floats, others and bools
     are int64.
     """
@@ -393,7 +393,7 @@ def _feature(name: str, content: Any, path: str) -> Feature:
         if kind == "int64" and value >= 1 << 63:
             refuse(f"Feature: {name} has uint64 element. Only int64 is supported.", here)
         values.append(_element(value, "string", here) if kind == "bytes" else value)
-    return Feature(kind, [int(value) for value in values] if kind == "int64" else values)
+    return FeatureRule(kind, [int(value) for value in values] if kind == "int64" else values)
 
 
 _MIXED = "all values of a feature are of one kind; write 1.0 for a float"

@@ -48,7 +48,7 @@ def write(tensor: Array | Strings, coded: bool | None = None) -> bytes:
     rather than text.
 
     >>> write(np.float32([[1, np.nan]])), write(Strings.of(["a", 'b"'])), write(Strings.of([b"a"],
-    ()))
+    ...     ()))
     (b'[[1.0,NaN]]', b'["a","b\\\\""]', b'{"b64":"YQ=="}')
     """
     _check_lists(tensor)
@@ -108,7 +108,7 @@ def _check_lists(tensor: Array | Strings) -> None:
         )
 
 
-class Text(Tokens):
+class RequestText(Tokens):
     """A body that is being read."""
 
     def __init__(self, data: memoryview, limits: Limits, exact: bool) -> None:
@@ -116,9 +116,9 @@ class Text(Tokens):
         self.exact = exact
         """Whether Serving's own rules hold: "NaN" is a string, and 1e39 an infinite float32."""
 
-    def of(self, data: Any) -> Text:
+    def of(self, data: Any) -> RequestText:
         """Another text, read by the same rules."""
-        found = Text(memoryview(data), self.limits, self.exact)
+        found = RequestText(memoryview(data), self.limits, self.exact)
         found.watch = self.watch
         return found
 

@@ -31,7 +31,7 @@ _VALUE = b"\x0a\x05\x0d"
 """What stands before the four bytes of a regression's value."""
 
 
-class Examples(NamedTuple):
+class RpcExamples(NamedTuple):
     """What a classify or regress request asks for."""
 
     model: ModelSpec
@@ -62,11 +62,11 @@ def build_examples(model: ModelSpec, examples: Strings, context: bytes | None = 
     return whole([piece(1, write_spec(model)) + header(2, len(head) + len(listed)) + head, listed])
 
 
-def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
+def parse_examples(data: Any, limits: Limits = DEFAULT) -> RpcExamples:
     """What a classify or regress request says; the Examples themselves are not looked at.
 
     >>> parse_examples(b"".join(build_examples(ModelSpec("m"), Strings.of([b"\\n\\0"]),
-    b""))).context
+    ...     b""))).context
     b''
     """
     where = Fields(data, limits)
@@ -79,7 +79,7 @@ def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
         )
     place = kinds[1] or kinds[2]
     if place is None:
-        return Examples(model, Strings.of([], text=False))
+        return RpcExamples(model, Strings.of([], text=False))
     examples, context = [], None if kinds[2] is None else b""
     for number, at in where.pieces(place, "examples", (1,) if context is None else (1, 2)):
         if number == 1:
@@ -88,7 +88,7 @@ def parse_examples(data: Any, limits: Limits = DEFAULT) -> Examples:
             raise problem(REPEATED, at[0], FORMAT)
         else:
             context = where.bytes(at)
-    return Examples(model, Strings.of(examples, text=False), context)
+    return RpcExamples(model, Strings.of(examples, text=False), context)
 
 
 # Classify
@@ -98,7 +98,7 @@ def build_classify_answer(model: ModelSpec, classes: Any = None, scores: Any = N
     """The answer to a classify request, in pieces: labels, scores, or both, [examples, classes].
 
     >>> b"".join(build_classify_answer(ModelSpec(""), Strings.of([b"a"], (1, 1)),
-    np.float32([[1]]))).hex(" ")
+    ...     np.float32([[1]]))).hex(" ")
     '0a 0c 0a 0a 0a 08 0a 01 61 15 00 00 80 3f 12 00'
     """
     labels = None if classes is None else frameworks.tensor(classes)
@@ -142,7 +142,7 @@ def parse_classify_answer(
     has empty ones, one without scores zeros.
 
     >>> answer = build_classify_answer(ModelSpec("m"), Strings.of([b"a", b"b"], (1, 2)),
-    np.float32([[0.25, 0.75]]))
+    ...     np.float32([[0.25, 0.75]]))
     >>> parse_classify_answer(b"".join(answer))[1]
     {'classes': Strings(b'a', b'b'; shape=(1, 2), bytes), 'scores': array([[0.25, 0.75]],
     dtype=float32)}

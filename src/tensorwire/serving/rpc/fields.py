@@ -14,7 +14,7 @@ from ..._limits import Limits
 from ...core import memory
 from ...storage import files
 from ...wire import protobuf
-from ...wire.messages import Reader, Span
+from ...wire.messages import MessageReader, Span
 from ...wire.protobuf import LEN, VARINT, Fault, Field
 from ...wire.status import MAX_MESSAGE, TRUNCATED, UNKNOWN_FIELD, problem
 
@@ -123,7 +123,7 @@ def write_spec(model: ModelSpec) -> bytes:
 # Reading
 
 
-class Fields(Reader):
+class Fields(MessageReader):
     """The fields of a message in memory, quickly: a stranger may send millions. Groups, which
     proto3 does not have, are refused.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .examples import (
-    Examples,
+    RpcExamples,
     build_classify_answer,
     build_examples,
     build_regress_answer,
@@ -14,7 +14,7 @@ from .examples import (
 from .fields import FORMAT, ModelSpec
 from .metadata import (
     STATES,
-    Metadata,
+    RpcMetadata,
     VersionStatus,
     build_metadata,
     build_metadata_answer,
@@ -43,10 +43,10 @@ __all__ = [
     "REGRESS",
     "STATES",
     "STATUS",
-    "Examples",
-    "Metadata",
     "ModelSpec",
     "Predict",
+    "RpcExamples",
+    "RpcMetadata",
     "VersionStatus",
     "build_classify_answer",
     "build_examples",

@@ -44,7 +44,7 @@ _OTHERS = {"invalid": 0, "string": dtypes.STRING, "resource": 20, "variant": dty
 STATES = {0: "UNKNOWN", 10: "START", 20: "LOADING", 30: "AVAILABLE", 40: "UNLOADING", 50: "END"}
 
 
-class Metadata(NamedTuple):
+class RpcMetadata(NamedTuple):
     """What a metadata request asks for."""
 
     model: ModelSpec
@@ -75,7 +75,7 @@ def build_metadata(model: ModelSpec) -> list[Any]:
     return whole([piece(1, write_spec(model)), text(2, SIGNATURES)])
 
 
-def parse_metadata(data: Any, limits: Limits = DEFAULT) -> Metadata:
+def parse_metadata(data: Any, limits: Limits = DEFAULT) -> RpcMetadata:
     """What a metadata request says.
 
     >>> parse_metadata(b"".join(build_metadata(ModelSpec("m")))).fields
@@ -83,7 +83,7 @@ def parse_metadata(data: Any, limits: Limits = DEFAULT) -> Metadata:
     """
     where = Fields(data, limits, _SHARE)
     found = where.take(where.whole, once=(1,), many=(2,))
-    return Metadata(where.spec(found[1]), tuple(where.text(name) for name in found[2]))
+    return RpcMetadata(where.spec(found[1]), tuple(where.text(name) for name in found[2]))
 
 
 def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature]) -> list[Any]:

@@ -23,7 +23,7 @@ from ..signature import Signature
 from .http import HttpServer
 from .models import AVAILABLE, Models
 from .reading import Bounds
-from .routes import Routes
+from .routes import RestRoutes
 from .rpc import RpcServer
 
 __all__ = ["Bounds", "Server"]
@@ -87,7 +87,7 @@ class Server:
         self._rpc: RpcServer | None = None
         try:  # before the models are loaded, so that a port that is taken is known at once
             if rest is not None:
-                routes = Routes(self._models, lambda: self._ready)
+                routes = RestRoutes(self._models, lambda: self._ready)
                 self._rest = HttpServer(routes, host, rest, bounds, log, hosts)
             if grpc is not None:
                 self._rpc = RpcServer(

@@ -27,10 +27,10 @@ from queue import SimpleQueue
 from typing import Any
 
 from ..hosts import is_own_host
-from .http1 import Head, Refused, Request, Response, answer, write_head
+from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
 from .reading import BodyMemory, Bounds, Gone, Incoming
 
-Handler = Callable[[Request], Response]
+Handler = Callable[[HttpRequest], Response]
 Log = Callable[[str], None]
 _PACKED = 1024
 """Bytes from which an answer is worth packing."""
@@ -233,7 +233,7 @@ class HttpServer:
             else:
                 self._receive(connection)
             self._workers.reserve()
-        except Refused as refused:
+        except BadRequest as refused:
             self._release(connection)
             self._refuse(connection, refused)
             return
@@ -241,7 +241,7 @@ class HttpServer:
         connection.sock.setblocking(True)
         self._workers.put(lambda: self._work(connection, head, is_small))
 
-    def _refuse(self, connection: _Connection, refused: Refused) -> None:
+    def _refuse(self, connection: _Connection, refused: BadRequest) -> None:
         """Answers at once, and then reads what the client still sends for a little while."""
         connection.incoming.forget()
         connection.drains_until = time.monotonic() + _DRAIN
@@ -270,18 +270,18 @@ class HttpServer:
         """Refuses requests under a name of another server, and all requests once the server stops."""
         host = head.headers.get("host")
         if host is not None and not is_own_host(host, (*self._hosts, connection.own_address)):
-            raise Refused(
+            raise BadRequest(
                 403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names"
             )
         if self._stopping:
-            raise Refused(503, "the server is stopping")
+            raise BadRequest(503, "the server is stopping")
 
     def take_slot(self, connection: _Connection) -> None:
         with self._state:
             if self._stopping:
-                raise Refused(503, "the server is stopping")
+                raise BadRequest(503, "the server is stopping")
             if len(self._running) >= self.bounds.connections:
-                raise Refused(
+                raise BadRequest(
                     503, f"more than {self.bounds.connections} requests at once; try again later"
                 )
             self._receiving.discard(connection)
@@ -293,18 +293,18 @@ class HttpServer:
             if len(self._receiving) >= self.bounds.connections:
                 slowest = min(self._receiving, key=lambda each: each.incoming.progress)
                 if time.monotonic() - slowest.incoming.progress < _STALLED:
-                    raise Refused(503, "too many large requests at once; try again later")
+                    raise BadRequest(503, "too many large requests at once; try again later")
                 self._receiving.discard(slowest)
                 slowest.end()
             self._receiving.add(connection)
 
-    def received(self, connection: _Connection, head: Head) -> Request:
+    def received(self, connection: _Connection, head: Head) -> HttpRequest:
         """A request with its body. If the server stops meanwhile, the request is refused."""
         try:
             return connection.incoming.request(head)
         except Gone:
             if self._stopping:
-                raise Refused(503, "the server is stopping") from None
+                raise BadRequest(503, "the server is stopping") from None
             raise
 
     def _release(self, connection: _Connection) -> None:
@@ -335,7 +335,7 @@ class HttpServer:
                 head, has_slot, returns = next_head, True, False
                 self.check(connection, head)
                 self.take_slot(connection)
-        except Refused as refused:
+        except BadRequest as refused:
             returns = False
             connection.refuse(refused)
         except (Gone, OSError):
@@ -388,7 +388,7 @@ class _Workers:
             try:
                 threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
             except (RuntimeError, MemoryError):
-                raise Refused(
+                raise BadRequest(
                     503, "no thread can be started for this request; try again later"
                 ) from None
             self._threads += 1
@@ -446,11 +446,11 @@ class _Connection:
             request = self._server.received(self, head)
             if not has_slot:
                 self._server.take_slot(self)
-        except Refused as error:
+        except BadRequest as error:
             # without the traceback, which holds what there is of the body
-            refused = Refused(error.status, error.message)
+            refused = BadRequest(error.status, error.message)
         except MemoryError:
-            refused = Refused(503, "there is not enough memory for this request")
+            refused = BadRequest(503, "there is not enough memory for this request")
         if refused is not None:
             self.incoming.release()
             self.refuse(refused)
@@ -459,7 +459,7 @@ class _Connection:
         del request
         try:
             self.incoming.release(keep=sum(map(_size, response.chunks)))
-        except Refused as error:
+        except BadRequest as error:
             response = answer({"error": error.message}, error.status)
         size = self._answer(head, response)
         self.incoming.release()
@@ -470,7 +470,7 @@ class _Connection:
         )
         return True
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: BadRequest) -> None:
         """Says why, and takes what the client still sends, for a little while."""
         try:
             self._send([self.refusal(refused)])
@@ -479,7 +479,7 @@ class _Connection:
         except (Gone, OSError):
             pass
 
-    def refusal(self, refused: Refused) -> bytes:
+    def refusal(self, refused: BadRequest) -> bytes:
         """The bytes of an answer that says why."""
         self._server.log(f"{self._client} - {refused.status} {refused.message}")
         response = answer({"error": refused.message}, refused.status)

@@ -22,7 +22,7 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _ABSOLUTE = re.compile(r"[Hh][Tt][Tt][Pp]://([^/?#]*)")
 
 
-class Refused(Exception):
+class BadRequest(Exception):
     """A request that cannot be read. The connection ends with it: nobody knows where the next
     request would begin.
     """
@@ -50,7 +50,7 @@ class Head(NamedTuple):
         return "expect" in self.headers
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     method: str
     target: str
     headers: Mapping[str, str]
@@ -82,14 +82,14 @@ def parse_head(data: bytes) -> Head:
     first, *lines = data.split(b"\r\n")
     found = _LINE.fullmatch(first)
     if found is None:
-        raise Refused(400, "this is no request of HTTP/1.1")
+        raise BadRequest(400, "this is no request of HTTP/1.1")
     if len(lines) > MOST_HEADERS:
-        raise Refused(431, f"more than {MOST_HEADERS} headers")
+        raise BadRequest(431, f"more than {MOST_HEADERS} headers")
     headers: dict[str, str] = {}
     for line in lines:
         header = _HEADER.fullmatch(line)
         if header is None:
-            raise Refused(400, "a header is a name, a colon and text, on one line")
+            raise BadRequest(400, "a header is a name, a colon and text, on one line")
         name, value = header[1].decode().lower(), header[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     target = found[2].decode()
@@ -98,7 +98,7 @@ def parse_head(data: bytes) -> Head:
     words = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     close = "close" in words or (found[3] == b"0" and "keep-alive" not in words)
     if headers.get("expect", "100-continue").lower() != "100-continue":
-        raise Refused(417, f"nothing is known of the expectation {headers['expect']!r:.60}")
+        raise BadRequest(417, f"nothing is known of the expectation {headers['expect']!r:.60}")
     return Head(found[1].decode(), target or "/", headers, _length(headers), close)
 
 
@@ -106,14 +106,14 @@ def _length(headers: Mapping[str, str]) -> int | None:
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
         if length is not None:
-            raise Refused(400, "a body has a length, or comes in chunks, and not both")
+            raise BadRequest(400, "a body has a length, or comes in chunks, and not both")
         if coding.lower() != "chunked":
-            raise Refused(501, f"bodies come whole or in chunks, not {coding!r:.60}")
+            raise BadRequest(501, f"bodies come whole or in chunks, not {coding!r:.60}")
         return None
     if length is None:
         return 0
     if not re.fullmatch(r"\d{1,18}", length, re.A):
-        raise Refused(400, f"the length of a body is a number, not {length!r:.60}")
+        raise BadRequest(400, f"the length of a body is a number, not {length!r:.60}")
     return int(length)
 
 
@@ -125,7 +125,7 @@ def chunk_size(line: bytes) -> int:
     """
     found = _CHUNK.fullmatch(line)
     if found is None:
-        raise Refused(400, "a chunk begins with its size")
+        raise BadRequest(400, "a chunk begins with its size")
     return int(found[1], 16)
 
 

@@ -19,13 +19,13 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory
 from .. import kserve
 from ..kserve.read import BYTES, LENGTH, given
-from ..rest.text import Text
+from ..rest.text import RequestText
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
 from ..spec import Input
 from .failures import INVALID, Failure
-from .http1 import Request, Response, answer
+from .http1 import HttpRequest, Response, answer
 from .models import AVAILABLE, Models
 
 _MODEL = re.compile(
@@ -35,7 +35,7 @@ _MODEL = re.compile(
 _WANTED = ("id", "outputs", "parameters")
 
 
-class Asked(NamedTuple):
+class ModelRequest(NamedTuple):
     """What a request says beside its tensors."""
 
     id: str | None
@@ -44,11 +44,11 @@ class Asked(NamedTuple):
     """Whether outputs go as bytes. If any is asked for so, all do: each says how it comes."""
 
 
-class Routes:
+class KserveRoutes:
     def __init__(self, models: Models, ready: Callable[[], bool], limits: Limits = DEFAULT) -> None:
         self._models, self._ready, self._limits = models, ready, limits
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: HttpRequest) -> Response:
         found = _MODEL.fullmatch(request.target)
         if request.method == "GET" and found is None:
             return self._server(request)
@@ -61,7 +61,7 @@ class Routes:
             return self._infer(spec, request)
         return answer(self._is_ready(spec) if found["what"] else self._about(spec))
 
-    def _server(self, request: Request) -> Response:
+    def _server(self, request: HttpRequest) -> Response:
         target = request.target.rstrip("/")
         if target == "/v2":
             return answer(
@@ -97,7 +97,7 @@ class Routes:
                 "outputs": outputs,
             }
 
-    def _infer(self, spec: ModelSpec, request: Request) -> Response:
+    def _infer(self, spec: ModelSpec, request: HttpRequest) -> Response:
         inputs = kserve.parse_request(request.body, request.headers, limits=self._limits)
         asked = _asked(request.body, request.headers, self._limits)
         with self._models.using(spec) as version:
@@ -142,10 +142,10 @@ def _tensor(one: Input) -> dict[str, Any]:
     }
 
 
-def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
+def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> ModelRequest:
     """What `kserve.parse_request`, which has read the body before, does not give back."""
     data = memory.flat(body)
-    text = Text(data[: int(headers.get(LENGTH.lower(), len(data)))], limits, exact=False)
+    text = RequestText(data[: int(headers.get(LENGTH.lower(), len(data)))], limits, exact=False)
     said: dict[str, Any] = {}
 
     def take(key: str, at: int) -> int:
@@ -166,7 +166,7 @@ def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> Asked:
     fallback = parameters.get("binary_data_output", False) is True
     binary = [each.get("binary_data", fallback) is True for each in details]
     known = said.get("id")
-    return Asked(
+    return ModelRequest(
         known if isinstance(known, str) else None,
         tuple(each["name"] for each in outputs),
         any(binary) if outputs else fallback,

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.tensors import Array
-from .http1 import MOST_HEAD, Head, Refused, Request, chunk_size, parse_head
+from .http1 import MOST_HEAD, BadRequest, Head, HttpRequest, chunk_size, parse_head
 
 _STEP = 1 << 20
 _PIECE = 64 << 10
@@ -64,7 +64,7 @@ class BodyMemory:
         """
         with self._changed:
             if not self._changed.wait_for(lambda: size <= self._left, random.uniform(1, _PATIENCE)):
-                raise Refused(503, "too many large requests at once; try again later")
+                raise BadRequest(503, "too many large requests at once; try again later")
             self._left -= size
 
     def give(self, size: int) -> None:
@@ -129,7 +129,7 @@ class Incoming:
         if self._head is None:
             end = self._ahead.find(b"\r\n\r\n", self._looked)
             if (len(self._ahead) if end < 0 else end) > MOST_HEAD:
-                raise Refused(431, f"headers of more than {MOST_HEAD} bytes")
+                raise BadRequest(431, f"headers of more than {MOST_HEAD} bytes")
             if end < 0:
                 self._looked = max(0, len(self._ahead) - 3)
                 return None
@@ -150,15 +150,15 @@ class Incoming:
         """Whether a body is to be waited for without a thread."""
         return head.length is not None and head.length <= SMALL and not head.continues
 
-    def request(self, head: Head) -> Request:
+    def request(self, head: Head) -> HttpRequest:
         """The request with its body, unpacked. `release` gives its memory back."""
         body = self._whole(head.length) if head.length is not None else self._chunked()
         coding = head.headers.get("content-encoding", "identity").lower()
         if coding in ("gzip", "x-gzip"):
             body = self._unpacked(body)
         elif coding != "identity":
-            raise Refused(415, f"bodies come as they are or by gzip, not {coding!r:.60}")
-        return Request(head.method, head.target, head.headers, body.data)
+            raise BadRequest(415, f"bodies come as they are or by gzip, not {coding!r:.60}")
+        return HttpRequest(head.method, head.target, head.headers, body.data)
 
     def release(self, keep: int = 0) -> None:
         """Gives memory back, as the request is done; the answer may still need some, or more."""
@@ -181,8 +181,8 @@ class Incoming:
         except (Gone, OSError):
             pass
 
-    def _too_large(self) -> Refused:
-        return Refused(
+    def _too_large(self) -> BadRequest:
+        return BadRequest(
             413,
             f"the body is larger than {self._bounds.body} bytes; the server's --max-body allows"
             " more",
@@ -217,10 +217,10 @@ class Incoming:
         while (at := self._ahead.find(mark, looked)) < 0:
             looked = max(0, len(self._ahead) - len(mark) + 1)
             if len(self._ahead) > most:
-                raise Refused(431, f"{what} of more than {most} bytes")
+                raise BadRequest(431, f"{what} of more than {most} bytes")
             self._more()
         if at > most:
-            raise Refused(431, f"{what} of more than {most} bytes")
+            raise BadRequest(431, f"{what} of more than {most} bytes")
         return at + len(mark)
 
     def _whole(self, length: int) -> Array:
@@ -258,7 +258,7 @@ class Incoming:
             while len(self._ahead) < 2:
                 self._more()
             if self._ahead[:2] != b"\r\n":
-                raise Refused(400, "a chunk is longer than it says")
+                raise BadRequest(400, "a chunk is longer than it says")
             del self._ahead[:2]
         while self._line() != b"":
             pass  # trailers, which nobody needs
@@ -287,9 +287,9 @@ class Incoming:
                     raise self._too_large()
                 self._hold(len(pieces[-1]))
         except zlib.error as error:
-            raise Refused(400, f"the body is no gzip: {error}") from None
+            raise BadRequest(400, f"the body is no gzip: {error}") from None
         if not stream.eof or stream.unused_data:
-            raise Refused(
+            raise BadRequest(
                 400,
                 (
                     "the body's gzip is cut off"

@@ -16,7 +16,7 @@ from ..rpc.messages import ModelSpec
 from ..rpc.service import CODES
 from . import classifying, kserve
 from .failures import INVALID, Failure, failure
-from .http1 import Request, Response, answer
+from .http1 import HttpRequest, Response, answer
 from .models import Models
 
 _WHICH = r"(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
@@ -28,14 +28,14 @@ _ABOUT = re.compile(
 )
 
 
-class Routes:
+class RestRoutes:
     """Answers requests by REST, of TensorFlow Serving's protocol and of KServe's."""
 
     def __init__(self, models: Models, ready: Callable[[], bool], limits: Limits = DEFAULT) -> None:
         self._models, self._limits = models, limits
-        self._kserve = kserve.Routes(models, ready, limits)
+        self._kserve = kserve.KserveRoutes(models, ready, limits)
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: HttpRequest) -> Response:
         try:
             if request.target.startswith("/v2"):
                 return self._kserve(request)
@@ -46,7 +46,7 @@ class Routes:
             found = failure(error)
             return answer({"error": found.message}, found.http)
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, request: HttpRequest) -> Response:
         call = _CALL.fullmatch(request.target) if request.method == "POST" else None
         if call is not None and call["verb"] in rest.VERBS:
             return self._call(_spec(call), call["verb"], request.body)
@@ -65,7 +65,7 @@ class Routes:
         with self._models.using(spec) as version:
             runner = version.runner
             asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
-            if isinstance(asked, rest.Request):
+            if isinstance(asked, rest.RestRequest):
                 if asked.layout == "rows" and not any(len(each) for each in asked.inputs.values()):
                     return answer({"predictions": []})  # Serving does not call the model
                 outputs = runner.predict(asked.signature_name, asked.inputs)

@@ -171,7 +171,7 @@ def _answered(spec: ModelSpec, version: int) -> ModelSpec:
     return ModelSpec(spec.name, version, signature=spec.signature or DEFAULT_NAME)
 
 
-def _merged(asked: messages.Examples) -> Strings:
+def _merged(asked: messages.RpcExamples) -> Strings:
     """The context's features belong to every example: protobuf merges messages that are written one
     after the other.
     """

@@ -77,7 +77,7 @@ class Connection:
         self.sock.close()
 
 
-class Pool:
+class ConnectionPool:
     """A bounded number of connections to a server: those in use, and those kept for the next call,
     of which the last one used is taken first.
 

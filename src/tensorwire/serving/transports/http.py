@@ -6,10 +6,10 @@ from typing import Self
 
 from . import Answer, Call, Deadline
 from .drivers import run
-from .http_client import FAILURES, HttpServer
+from .http_client import FAILURES, HttpConnection
 
 
-class HttpTransport(HttpServer):
+class HttpTransport(HttpConnection):
     """One call, one answer; for any number of threads at once. Arguments are those of HttpServer.
 
     >>> with HttpTransport("http://127.0.0.1:1", connect=0.5) as transport:

@@ -22,7 +22,7 @@ from ..._limits import DEFAULT, Limits
 from ...core.memory import flat
 from . import Answer, Call
 from .bodies import Body, check_size, make_body
-from .receive_buffer import SIZE, Window
+from .receive_buffer import SIZE, ReceiveBuffer
 
 HEAD = SIZE
 """Bytes that an answer may have before its body and, as trailers, behind it ..."""
@@ -113,11 +113,11 @@ def _joined(buffers: Iterable[memoryview]) -> Iterator[memoryview]:
         yield memoryview(small)
 
 
-class Reader:
+class ResponseReader:
     """Reads one answer. Put bytes into `room()` and say with `filled(count)` how many, 0 for the
     end, until `done`.
 
-    >>> reader, data = Reader("GET"), b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}"
+    >>> reader, data = ResponseReader("GET"), b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}"
     >>> reader.room()[: len(data)] = data
     >>> reader.filled(len(data))
     >>> reader.done, reader.keep, reader.answer.status, bytes(reader.answer.body)
@@ -126,7 +126,7 @@ class Reader:
 
     def __init__(self, method: str, limits: Limits = DEFAULT) -> None:
         self._method, self._limits = method, limits
-        self._window = Window()
+        self._window = ReceiveBuffer()
         self._direct = False  # the last room was the body's own
         # the name, since the method itself would be a cycle that keeps the body alive
         self._state = "_status_line"

@@ -10,14 +10,14 @@ from typing import Self, TypeVar
 
 from . import Answer, Call, Deadline
 from .drivers import Steps, Wait, seconds_to
-from .http_client import FAILURES, HttpServer
+from .http_client import FAILURES, HttpConnection
 
 _TURN = 0.005
 """Seconds of work after which others have their turn."""
 T = TypeVar("T")
 
 
-class AsyncHttpTransport(HttpServer):
+class AsyncHttpTransport(HttpConnection):
     """One call, one answer; for any number of tasks at once. Arguments are those of HttpServer. A
     cancelled call closes its connection.
 

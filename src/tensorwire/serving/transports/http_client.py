@@ -17,9 +17,9 @@ from ..._errors import EncodeError, LimitError, TransportError
 from ..._limits import DEFAULT, Limits
 from . import Answer, Call, ConnectError, Deadline
 from .addresses import Origin
-from .connections import Busy, Connection, Pool, connect
+from .connections import Busy, Connection, ConnectionPool, connect
 from .drivers import Steps, Wait
-from .http1 import Reader, check_header, request
+from .http1 import ResponseReader, check_header, request
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +29,7 @@ _AT_ONCE = 64
 """Buffers for one system call; there is a limit, which is not the same everywhere."""
 
 
-class HttpServer:
+class HttpConnection:
     """A server, and the connections to it.
 
     url          http(s)://host[:port][/prefix]; the prefix is put before every call's target
@@ -71,11 +71,11 @@ class HttpServer:
             from .tls import default_context  # ssl takes its time to load
 
             self._context = default_context()
-        self._pool = Pool(connections)
+        self._pool = ConnectionPool(connections)
 
     def _exchange(self, call: Call, deadline: Deadline) -> Steps[Answer]:
         buffers = request(call, self._origin.authority, self._prefix, self._headers)
-        reader = Reader(call.method, self._limits)
+        reader = ResponseReader(call.method, self._limits)
         connection, kept = (yield from self._pool.take()), None
         try:
             if connection is None:
@@ -107,7 +107,7 @@ class HttpServer:
     def _tunnel(self, connection: Connection, proxy: Origin, until: float) -> Steps[None]:
         headers = {"Proxy-Authorization": proxy.login} if proxy.login else {}
         buffers = request(Call("CONNECT", self._origin.place, headers=headers), self._origin.place)
-        reader = Reader("CONNECT", self._limits)
+        reader = ResponseReader("CONNECT", self._limits)
         try:
             yield from _talk(connection, buffers, reader, until)
             status = reader.answer.status
@@ -134,7 +134,10 @@ FAILURES = (TransportError, LimitError)
 
 
 def _talk(
-    connection: Connection, buffers: Iterable[memoryview], reader: Reader, until: float = math.inf
+    connection: Connection,
+    buffers: Iterable[memoryview],
+    reader: ResponseReader,
+    until: float = math.inf,
 ) -> Steps[bool]:
     """Sends and reads until the answer is there; whether all was sent by then."""
     unsent = deque(buffers)
@@ -176,7 +179,7 @@ def _drop(unsent: deque[memoryview], count: int) -> None:
         unsent[0] = unsent[0][count:]
 
 
-def _broke(connection: Connection, reader: Reader, error: OSError | None) -> TransportError:
+def _broke(connection: Connection, reader: ResponseReader, error: OSError | None) -> TransportError:
     why = f": {error}" if error else ""
     if reader.started:
         return TransportError(f"the connection broke off during the answer{why}")

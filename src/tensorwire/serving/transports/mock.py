@@ -30,7 +30,7 @@ class MockTransport:
     >>> busy = Answer(503, {}, memoryview(b'{"error": "loading"}'))
     >>> mock = MockTransport.answers([busy, busy, busy])
     >>> client = Client("http://127.0.0.1:8501", model="m", signature=Signature.given({"x":
-    ("float32", [None])}), transport=mock)
+    ...     ("float32", [None])}), transport=mock)
     >>> client.predict([1, 2])
     Traceback (most recent call last):
         ...
@@ -67,7 +67,7 @@ class MockTransport:
         >>> import numpy as np
         >>> from tensorwire.serving import Client, Signature
         >>> signature = Signature.given({"ids": ("ragged", "int64", [None, None])}, {"count":
-        ("int64", [None])})
+        ...     ("int64", [None])})
         >>> mock = MockTransport.model(lambda ids: {"count": np.diff(ids.row_splits[0])}, signature)
         >>> Client("grpc://127.0.0.1:8500", model="m", transport=mock).predict([[1, 2], [3]])
         {'count': array([2, 1])}
@@ -123,7 +123,7 @@ class _Model:
             ]
         if target.endswith(":predict"):
             asked = rest.parse_request(body, self.signature)
-            assert isinstance(asked, rest.Request)
+            assert isinstance(asked, rest.RestRequest)
             return {}, list(rest.build_answer(self._run(asked.inputs), asked.layout))
         if target.endswith("/metadata"):
             known = {

@@ -8,10 +8,10 @@ SIZE = 64 << 10
 """Bytes of a window, and so the longest line."""
 
 
-class Window:
+class ReceiveBuffer:
     """A buffer that the network fills at one end while a reader uses it up at the other.
 
-    >>> window = Window()
+    >>> window = ReceiveBuffer()
     >>> window.room()[:6] = b"one\\r\\nt"
     >>> window.filled(6)
     >>> window.line(100, "a test"), window.line(100, "a test"), len(window)

@@ -252,7 +252,7 @@ class Line:
         self.channel, self.calls, self.given_up = channel, 0, False
 
 
-class RpcServer:
+class RpcConnection:
     """A server that speaks gRPC, at `grpc://HOST:PORT`, or by TLS at `grpcs://HOST:PORT`, and the
     channel to it.
 
@@ -276,7 +276,7 @@ class RpcServer:
         self._line: Line | None = None
 
 
-class RpcTransport(RpcServer):
+class RpcTransport(RpcConnection):
     """gRPC for threads. Arguments are those of RpcServer.
 
     >>> from tensorwire.serving.rpc import messages

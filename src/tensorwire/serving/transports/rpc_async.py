@@ -8,10 +8,10 @@ from typing import Any, Self
 
 from ..._optional import require
 from . import Answer, Call, Deadline
-from .rpc import FAILURES, GIVE_UP, Line, RpcServer, answered, joined, refused
+from .rpc import FAILURES, GIVE_UP, Line, RpcConnection, answered, joined, refused
 
 
-class AsyncRpcTransport(RpcServer):
+class AsyncRpcTransport(RpcConnection):
     """A server that speaks gRPC, for asyncio. Arguments are those of RpcServer.
 
     >>> async def ask():

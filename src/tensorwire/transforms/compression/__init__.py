@@ -185,8 +185,7 @@ def recognise(head: Any) -> str | None:
     frame to skip at the start belongs to zstd or lz4: what follows it says which, if the head goes
     so far, else it is taken for zstd.
 
-    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"),
-    recognise(b"\\x78\\x9c"), recognise(b"PK")
+    >>> recognise(b"\\x1f\\x8b\\x08\\x00"), recognise(b"\\x28\\xb5\\x2f\\xfd"), recognise(b"\\x78\\x9c"), recognise(b"PK")
     ('gzip', 'zstd', 'zlib', None)
     """
     rest, skipped = flat(head), False

@@ -32,7 +32,7 @@ Part = tuple[int, int, int]
 """Where a unit begins in the compressed bytes, where it ends, and how many bytes it becomes."""
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """What stands before a frame's data."""
 
     end: int
@@ -50,17 +50,16 @@ class Header(NamedTuple):
 def skippable(head: Buffer) -> bool:
     """Whether a frame that readers skip begins so, as far as it is there.
 
-    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"),
-    skippable(b"\\x5e\\x2b")
+    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e\\x2b")
     (True, True, False)
     """
     return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(bytes(head[1:4]))
 
 
-def skip_header(head: Buffer) -> Header | None:
+def skip_header(head: Buffer) -> FrameHeader | None:
     """What such a frame says, if that is there."""
     return (
-        Header(_SKIP, 0, skip=int.from_bytes(head[4:_SKIP], "little"))
+        FrameHeader(_SKIP, 0, skip=int.from_bytes(head[4:_SKIP], "little"))
         if len(head) >= _SKIP
         else None
     )
@@ -192,19 +191,21 @@ class FrameDecompressor(StagedDecompressor):
         """The library."""
 
     @abstractmethod
-    def _open(self, head: Header) -> Any:
+    def _open(self, head: FrameHeader) -> Any:
         """The library's decompressor of one frame."""
 
     @staticmethod
     @abstractmethod
-    def _read(held: Buffer, limits: Limits) -> Header | None:
+    def _read(held: Buffer, limits: Limits) -> FrameHeader | None:
         """The header at the start of a frame, None if it goes on, or a DecodeError: at byte 0 if
         this is no frame at all.
         """
 
 
 def walk(
-    view: memoryview, read: Callable[[Buffer], Header | None], end: Callable[[int, Header], int]
+    view: memoryview,
+    read: Callable[[Buffer], FrameHeader | None],
+    end: Callable[[int, FrameHeader], int],
 ) -> list[Part] | None:
     """All frames with data, if each says how many bytes it becomes; None if not, or if something is
     not as usual: whoever reads it in order finds out what. `end` is where a frame ends that begins

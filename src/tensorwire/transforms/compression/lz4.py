@@ -18,7 +18,7 @@ from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
 from ...core.memory import Array, Buffer
 from . import frames
-from .frames import FrameDecompressor, Header, Part
+from .frames import FrameDecompressor, FrameHeader, Part
 from .streams import Compressor, UnitCompressor, cores
 
 FRAME = 4 << 20
@@ -34,7 +34,7 @@ def library() -> Any:
     return _optional.require("lz4.frame", "compress")
 
 
-def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
+def read_header(held: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
     """The header of a frame, or None if it goes on; a DecodeError if we cannot read what it
     announces. Its checksum is left to the library.
 
@@ -63,7 +63,7 @@ def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
     end = 7 + (8 if flags & 8 else 0)
     if len(held) < end:
         return None
-    return Header(
+    return FrameHeader(
         end,
         int.from_bytes(held[6:14], "little") if flags & 8 else None,
         1 << 2 * block + 8,
@@ -80,7 +80,7 @@ class Lz4Decompressor(FrameDecompressor):
     def _load(self) -> Any:
         return library()
 
-    def _open(self, head: Header) -> Any:
+    def _open(self, head: FrameHeader) -> Any:
         return self._library.LZ4FrameDecompressor()
 
     _read = staticmethod(read_header)
@@ -91,7 +91,7 @@ def split(view: memoryview, limits: Limits = DEFAULT) -> list[Part] | None:
     library()
     left = 16 + len(view) // 4096  # blocks that are worth looking at
 
-    def end(at: int, head: Header) -> int:
+    def end(at: int, head: FrameHeader) -> int:
         nonlocal left
         sums, at = 4 * bool(view[at + 4] & 0x10), at + head.end
         while at + 4 <= len(view) and left:

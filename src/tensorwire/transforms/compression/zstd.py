@@ -21,7 +21,7 @@ from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core.memory import Array, Buffer
 from . import frames
-from .frames import FrameDecompressor, Header, Part
+from .frames import FrameDecompressor, FrameHeader, Part
 from .streams import Compressor, UnitCompressor, cores
 
 FRAME = 4 << 20
@@ -46,7 +46,7 @@ def library() -> Any:
     )
 
 
-def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
+def read_header(held: Buffer, limits: Limits = DEFAULT) -> FrameHeader | None:
     """The header of a frame, or None if it goes on; a DecodeError if we cannot or must not read
     what it announces.
 
@@ -90,7 +90,7 @@ def read_header(held: Buffer, limits: Limits = DEFAULT) -> Header | None:
             f" Limits(record={limits.record}) allows"
         )
         raise LimitError(what, format="zstd", offset=4 if single else 5)
-    return Header(end, content, window, bool(flags & 4))
+    return FrameHeader(end, content, window, bool(flags & 4))
 
 
 class ZstdDecompressor(FrameDecompressor):
@@ -102,7 +102,7 @@ class ZstdDecompressor(FrameDecompressor):
         self._errors = (library().ZstdError,)
         return library()
 
-    def _open(self, head: Header) -> Any:
+    def _open(self, head: FrameHeader) -> Any:
         log = min(max(_WINDOW[0], (head.window - 1).bit_length()), _WINDOW[1])
         return self._library.ZstdDecompressor(
             options={self._library.DecompressionParameter.window_log_max: log}
@@ -124,7 +124,7 @@ def split(view: memoryview, limits: Limits = DEFAULT) -> list[Part] | None:
     """The frames of a stream, if each says its size: see `frames.walk`."""
     zstd = library()
 
-    def end(at: int, head: Header) -> int:
+    def end(at: int, head: FrameHeader) -> int:
         if head.window > 1 << _UNIT_WINDOW:
             return len(view) + 1
         try:

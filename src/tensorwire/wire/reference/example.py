@@ -16,8 +16,8 @@ from ...core.memory import flat
 from .. import status
 from . import example_compat, example_protobuf
 from .crc32c import crc32c
-from .example_protobuf import BYTES, FLOAT, INT64, PLACES, Column, Feature, Found
-from .protobuf import Fault
+from .example_protobuf import BYTES, FLOAT, INT64, PLACES, ColumnSpec, FeatureMessage, Found
+from .protobuf import WireFault
 
 Array = np.ndarray[Any, Any]
 Output = tuple[Array, Array | None, Array | None, Array | None, Array]
@@ -33,7 +33,7 @@ class ExampleDecoder:
         sequence: bool,
         compat: int = 0,
     ) -> None:
-        self.columns = [Column(*row) for row in zip(names, kinds, lengths, lists, strict=True)]
+        self.columns = [ColumnSpec(*row) for row in zip(names, kinds, lengths, lists, strict=True)]
         if any(
             column.kind == PLACES and (column.list or column.length < 0 or compat)
             for column in self.columns
@@ -67,7 +67,7 @@ class ExampleDecoder:
         view, count, done, strange = flat(data), len(starts), 0, False
         rows = len(outputs[0][4]) if outputs else row + count - first
         writers = [
-            Writer(column, output, rows)
+            ColumnWriter(column, output, rows)
             for column, output in zip(self.columns, outputs, strict=True)
         ]
         while first + done < count and row + done < rows:
@@ -81,7 +81,7 @@ class ExampleDecoder:
                 return status.BAD_DATA_CRC, start, done, 0, 0, strange
             try:
                 found = self._read(view, start, end)
-            except Fault as fault:
+            except WireFault as fault:
                 return fault.status, fault.offset, done, 0, 0, strange
             for number, column in enumerate(self.columns):
                 for feature in found.get(number, ()):
@@ -124,10 +124,10 @@ def _masked(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class Writer:
+class ColumnWriter:
     """Where a column goes. `fits` and `write` take what a row has of it, None where it is missing."""
 
-    def __init__(self, column: Column, output: Output, rows: int) -> None:
+    def __init__(self, column: ColumnSpec, output: Output, rows: int) -> None:
         self.column = column
         self.values, self.offsets, self.splits, self.steps, self.present = output
         if len(self.present) != rows or (self.steps is not None and len(self.steps) != rows + 1):
@@ -140,7 +140,7 @@ class Writer:
             instance * self.column.length if self.splits is None else int(self.splits[instance])
         )
 
-    def _filled(self, features: list[Feature] | None) -> list[Any]:
+    def _filled(self, features: list[FeatureMessage] | None) -> list[Any]:
         """The values of a row; a missing one of fixed length has zeros."""
         if features is None and self.splits is None and self.steps is None:
             return [
@@ -148,7 +148,7 @@ class Writer:
             ] * self.column.length
         return [value for feature in features or () for value in feature.values]
 
-    def fits(self, row: int, features: list[Feature] | None) -> bool:
+    def fits(self, row: int, features: list[FeatureMessage] | None) -> bool:
         instance, first = self._begin(row)
         values: list[Any] = [value for feature in features or () for value in feature.values]
         last = first + len(values)
@@ -164,7 +164,7 @@ class Writer:
         used = sum(len(value) for value in values) if self.column.kind == BYTES else 0
         return int(self.offsets[first]) + used <= len(self.values)
 
-    def write(self, row: int, features: list[Feature] | None) -> None:
+    def write(self, row: int, features: list[FeatureMessage] | None) -> None:
         instance, first = self._begin(row)
         values = self._filled(features)
         last = first + len(values)

@@ -55,8 +55,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import status
-from .example_protobuf import BYTES, FLOAT, INT64, Column, Feature, Found, Numbers, signed
-from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, fixed, varint
+from .example_protobuf import (
+    BYTES,
+    FLOAT,
+    INT64,
+    ColumnSpec,
+    FeatureMessage,
+    Found,
+    Numbers,
+    signed,
+)
+from .protobuf import FIXED32, FIXED64, LEN, VARINT, WireFault, fixed, varint
 
 Span = tuple[int, int]
 KINDS = {0x0A: BYTES, 0x12: FLOAT, 0x1A: INT64}
@@ -68,7 +77,7 @@ def read(
     view: memoryview,
     at: int,
     end: int,
-    columns: Sequence[Column],
+    columns: Sequence[ColumnSpec],
     numbers: Numbers,
     sequence: bool,
     empty_counts: bool,
@@ -106,7 +115,7 @@ def read(
 
 def example_feature(
     view: memoryview, places: list[Span], kind: int, empty_counts: bool
-) -> Feature | None:
+) -> FeatureMessage | None:
     for start, stop in places:
         if start < stop:
             kind_of(view, start, stop)
@@ -116,13 +125,13 @@ def example_feature(
     return feature_of(view, *chosen[-1], kind, False)
 
 
-def context_feature(view: memoryview, at: int, end: int, kind: int) -> Feature:
-    return feature_of(view, at, end, kind, True) if at < end else Feature(kind, [], at)
+def context_feature(view: memoryview, at: int, end: int, kind: int) -> FeatureMessage:
+    return feature_of(view, at, end, kind, True) if at < end else FeatureMessage(kind, [], at)
 
 
-def feature_of(view: memoryview, at: int, end: int, kind: int, sequence: bool) -> Feature:
+def feature_of(view: memoryview, at: int, end: int, kind: int, sequence: bool) -> FeatureMessage:
     found = kind_of(view, at, end)
-    return Feature(
+    return FeatureMessage(
         found, list_values(view, at + 1, end, kind, sequence)[0] if found == kind else [], at
     )
 
@@ -142,15 +151,15 @@ def whole(view: memoryview, at: int, end: int) -> Span:
     """The same for bytes that must fit."""
     size, start = varint32(view, at, end)
     if size > end - start:
-        raise Fault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, at)
     return start, start + size
 
 
 def expect(view: memoryview, at: int, end: int, tag: int) -> int:
     if at >= end:
-        raise Fault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, at)
     if view[at] != tag:
-        raise Fault(status.UNKNOWN_FIELD, at)
+        raise WireFault(status.UNKNOWN_FIELD, at)
     return at + 1
 
 
@@ -165,21 +174,21 @@ def skip(view: memoryview, at: int, end: int) -> int:
         return min(end, at + size) if size < 1 << 31 else at
     if wire in (FIXED64, FIXED32):
         return fixed(8 if wire == FIXED64 else 4, at, end)
-    raise Fault(status.UNKNOWN_FIELD, begin)
+    raise WireFault(status.UNKNOWN_FIELD, begin)
 
 
 def example_entry(view: memoryview, at: int, end: int) -> tuple[Span, Span]:
     parts = {KEY: (at, at), VALUE: (at, at)}
     for _ in range(2):
         if at == end:
-            raise Fault(status.TRUNCATED, at)
+            raise WireFault(status.TRUNCATED, at)
         tag, after = varint32(view, at, end)
         if tag not in parts:
-            raise Fault(status.UNKNOWN_FIELD, at)
+            raise WireFault(status.UNKNOWN_FIELD, at)
         parts[tag] = whole(view, after, end)
         at = parts[tag][1]
     if at < end:
-        raise Fault(status.UNKNOWN_FIELD, at)
+        raise WireFault(status.UNKNOWN_FIELD, at)
     return parts[KEY], parts[VALUE]
 
 
@@ -187,39 +196,39 @@ def sequence_entry(view: memoryview, at: int, end: int) -> tuple[Span, Span]:
     key = whole(view, expect(view, at, end, KEY), end)
     value = whole(view, expect(view, key[1], end, VALUE), end)
     if value[1] < end:
-        raise Fault(status.UNKNOWN_FIELD, value[1])
+        raise WireFault(status.UNKNOWN_FIELD, value[1])
     return key, value
 
 
 def kind_of(view: memoryview, at: int, end: int) -> int:
     if at >= end:
-        raise Fault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, at)
     if view[at] not in KINDS:
-        raise Fault(status.UNKNOWN_FIELD, at)
+        raise WireFault(status.UNKNOWN_FIELD, at)
     return KINDS[view[at]]
 
 
-def steps(view: memoryview, at: int, end: int, kind: int) -> list[Feature]:
+def steps(view: memoryview, at: int, end: int, kind: int) -> list[FeatureMessage]:
     """A step of another kind is the last one, since nobody can say where it ends."""
-    out: list[Feature] = []
+    out: list[FeatureMessage] = []
     while at < end:
         size, at = varint32(view, expect(view, at, end, FIELD), end)
         start, values = at, list[Any]()
         if size == 1:
-            raise Fault(status.TRUNCATED, start)
+            raise WireFault(status.TRUNCATED, start)
         if size:
             stop = min(end, at + size) if size > 2 else end
             found = kind_of(view, at, stop)
             if found != kind:
-                return [*out, Feature(found, [], start)]
+                return [*out, FeatureMessage(found, [], start)]
             if size == 2:
                 empty, after = varint32(view, at + 1, end)
                 if empty:
-                    raise Fault(status.TRUNCATED, at + 1)
+                    raise WireFault(status.TRUNCATED, at + 1)
                 at = after
             else:
                 values, at = list_values(view, at + 1, stop, kind, True)
-        out.append(Feature(kind, values, start))
+        out.append(FeatureMessage(kind, values, start))
     return out
 
 
@@ -237,7 +246,7 @@ def list_values(
         return values, at
     if at == stop:
         if sequence and varint32(view, begin, end)[0]:
-            raise Fault(status.TRUNCATED, at)
+            raise WireFault(status.TRUNCATED, at)
         return values, at
     if view[at] == PACKED:
         return packed(view, at, stop, kind, sequence)
@@ -265,8 +274,8 @@ def packed(
             values.append(signed(value))
         return values, at
     if sequence and (stop - at) % 4:
-        raise Fault(status.BAD_PACKED, begin)
+        raise WireFault(status.BAD_PACKED, begin)
     if not sequence and size // 4 * 4 > stop - at:
-        raise Fault(status.TRUNCATED, begin + 1)
+        raise WireFault(status.TRUNCATED, begin + 1)
     last = stop if sequence else at + size // 4 * 4
     return [bytes(view[i : i + 4]) for i in range(at, last, 4)], last

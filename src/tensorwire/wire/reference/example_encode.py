@@ -1,5 +1,5 @@
 """Columns into tf.train.Example and SequenceExample. A column that contradicts itself raises
-`Fault`, and the loop over rows ends there.
+`WireFault`, and the loop over rows ends there.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import numpy as np
 
 from .. import status
 from .example_protobuf import BYTES, FLOAT, INT64
-from .protobuf import Fault, to_varint
+from .protobuf import WireFault, to_varint
 from .tfrecord import frame
 
 Array = np.ndarray[Any, Any]
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64}
 
 
-class Input(NamedTuple):
+class EncodeInput(NamedTuple):
     name: bytes
     kind: int
     list: bool
@@ -40,14 +40,14 @@ def example_encode(
     out: Array,
     ends: Array | None,
 ) -> tuple[int, int, int, int]:
-    inputs = [checked(Input(*column), sequence) for column in columns]
+    inputs = [checked(EncodeInput(*column), sequence) for column in columns]
     if ends is not None and len(ends) < count:
         raise ValueError("ends must have room for every message")
     used = 0
     for done in range(count):
         try:
             message = message_of(inputs, sequence, first + done * step)
-        except Fault as fault:
+        except WireFault as fault:
             return fault.status, done, used, 0
         if framed:
             message = frame(message)
@@ -60,7 +60,7 @@ def example_encode(
     return 0, count, used, 0
 
 
-def checked(column: Input, sequence: bool) -> Input:
+def checked(column: EncodeInput, sequence: bool) -> EncodeInput:
     """What is the caller's mistake and not the data's."""
     if column.kind not in _DTYPES or column.length < -1 or (column.list and not sequence):
         raise ValueError("a kind, length or list that no column has")
@@ -74,7 +74,7 @@ def checked(column: Input, sequence: bool) -> Input:
     return column
 
 
-def message_of(columns: list[Input], sequence: bool, row: int) -> bytes:
+def message_of(columns: list[EncodeInput], sequence: bool, row: int) -> bytes:
     parts = {False: b"", True: b""}
     for column in columns:
         if column.present is None or item(column.present, row):
@@ -82,7 +82,7 @@ def message_of(columns: list[Input], sequence: bool, row: int) -> bytes:
             parts[column.list] += block(1, block(1, column.name) + block(2, value))
     message = block(1, parts[False]) + (block(2, parts[True]) if sequence else b"")
     if len(message) > status.MAX_MESSAGE:
-        raise Fault(status.OUT_OF_RANGE, 0)
+        raise WireFault(status.OUT_OF_RANGE, 0)
     return message
 
 
@@ -92,7 +92,7 @@ def block(number: int, data: bytes) -> bytes:
 
 def item(array: Array, index: int) -> Any:
     if index >= len(array):
-        raise Fault(status.OUT_OF_RANGE, 0)
+        raise WireFault(status.OUT_OF_RANGE, 0)
     return array[index]
 
 
@@ -100,27 +100,27 @@ def span(bounds: Array, index: int, end: int) -> tuple[int, int]:
     """From where to where, of something that ends at `end`."""
     start, stop = int(item(bounds, index)), int(item(bounds, index + 1))
     if not 0 <= start <= stop <= end:
-        raise Fault(status.OUT_OF_RANGE, 0)
+        raise WireFault(status.OUT_OF_RANGE, 0)
     return start, stop
 
 
-def feature_list(column: Input, row: int) -> bytes:
+def feature_list(column: EncodeInput, row: int) -> bytes:
     assert column.steps is not None
     # A step takes four bytes or more, and steps of no values have no other bound.
     start, stop = span(column.steps, row, (1 << 63) - 1)
     if stop - start > status.MAX_MESSAGE // 4:
-        raise Fault(status.OUT_OF_RANGE, 0)
+        raise WireFault(status.OUT_OF_RANGE, 0)
     return b"".join(block(1, feature(column, step)) for step in range(start, stop))
 
 
-def feature(column: Input, instance: int) -> bytes:
+def feature(column: EncodeInput, instance: int) -> bytes:
     end = len(column.values if column.offsets is None else column.offsets[1:])
     if column.splits is not None:
         start, stop = span(column.splits, instance, end)
     else:
         start, stop = instance * column.length, (instance + 1) * column.length
         if stop > end:
-            raise Fault(status.OUT_OF_RANGE, 0)
+            raise WireFault(status.OUT_OF_RANGE, 0)
     if column.kind == BYTES:
         return block(BYTES, b"".join(block(1, string) for string in strings(column, start, stop)))
     values = column.values[start:stop]
@@ -132,7 +132,7 @@ def feature(column: Input, instance: int) -> bytes:
     return block(column.kind, block(1, packed) if start < stop else b"")
 
 
-def strings(column: Input, start: int, stop: int) -> Iterator[bytes]:
+def strings(column: EncodeInput, start: int, stop: int) -> Iterator[bytes]:
     assert column.offsets is not None
     for number in range(start, stop):
         yield column.values[slice(*span(column.offsets, number, len(column.values)))].tobytes()

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .. import status
-from .protobuf import FIXED32, LEN, VARINT, Fault, fixed, length, skip, tag, varint
+from .protobuf import FIXED32, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
 
 BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4
 """The last is a column's alone: where the strings of a bytes list lie."""
 
 
-class Column(NamedTuple):
+class ColumnSpec(NamedTuple):
     name: bytes
     kind: int
     length: int
     list: bool
 
 
-class Feature(NamedTuple):
+class FeatureMessage(NamedTuple):
     """One instance: a feature of a record, or one step of a feature list."""
 
     kind: int
@@ -34,7 +34,7 @@ class Feature(NamedTuple):
     offset: int
 
 
-Found = dict[int, list[Feature]]
+Found = dict[int, list[FeatureMessage]]
 """What a record has of each column (by its number): one Feature, or the steps of a list. A column
 that it lacks is missing here.
 """
@@ -47,7 +47,12 @@ Numbers = dict[tuple[bool, bytes], int]
 
 
 def read(
-    view: memoryview, at: int, end: int, columns: Sequence[Column], numbers: Numbers, sequence: bool
+    view: memoryview,
+    at: int,
+    end: int,
+    columns: Sequence[ColumnSpec],
+    numbers: Numbers,
+    sequence: bool,
 ) -> Found:
     found: Found = {}
     parts = {1: False, 2: True} if sequence else {1: False}
@@ -74,7 +79,7 @@ def read(
 
 
 def read_value(
-    view: memoryview, spans: list[tuple[int, int]], column: Column, number: int, found: Found
+    view: memoryview, spans: list[tuple[int, int]], column: ColumnSpec, number: int, found: Found
 ) -> None:
     """Of a name that is given twice the last one counts, and wholly."""
     found.pop(number, None)
@@ -116,7 +121,7 @@ def messages(view: memoryview, at: int, end: int, number: int) -> Iterator[tuple
     return (found for found in fields(view, at, end) if found[0] == number)
 
 
-def read_feature(view: memoryview, spans: list[tuple[int, int]], kind: int) -> Feature:
+def read_feature(view: memoryview, spans: list[tuple[int, int]], kind: int) -> FeatureMessage:
     """A Feature that may stand in several places, which are merged. Of a oneof the last list
     counts, and adds to others of its kind.
     """
@@ -131,7 +136,7 @@ def read_feature(view: memoryview, spans: list[tuple[int, int]], kind: int) -> F
                 seen, values = field, []
             if field == (BYTES if kind == PLACES else kind):
                 values.extend(LISTS[kind](view, at, end))
-    return Feature(seen, values, offset)
+    return FeatureMessage(seen, values, offset)
 
 
 def strings(view: memoryview, at: int, end: int) -> Iterator[bytes]:
@@ -149,7 +154,7 @@ def floats(view: memoryview, at: int, end: int) -> Iterator[bytes]:
         if (field, wire) == (1, LEN):
             size, at = length(view, at, end)
             if size % 4:
-                raise Fault(status.BAD_PACKED, begin)
+                raise WireFault(status.BAD_PACKED, begin)
             yield from (bytes(view[i : i + 4]) for i in range(at, at + size, 4))
             at += size
         elif (field, wire) == (1, FIXED32):

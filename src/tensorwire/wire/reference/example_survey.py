@@ -14,7 +14,7 @@ import numpy as np
 from ...core.memory import flat
 from .. import status
 from .example_protobuf import BYTES, FLOAT, INT64, LISTS, fields, messages
-from .protobuf import Fault
+from .protobuf import WireFault
 from .tfrecord import FOOTER, holds
 
 Array = np.ndarray[Any, Any]
@@ -34,7 +34,7 @@ class Instance:
 
 
 @dataclass
-class Stats:
+class SurveyStats:
     records: int = 0
     kinds: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     counts: tuple[float, int] = (math.inf, 0)
@@ -55,7 +55,7 @@ class ExampleSurvey:
         self.records = 0
         self.with_lists = 0
         self.others = 0
-        self.features: dict[Key, Stats] = {}
+        self.features: dict[Key, SurveyStats] = {}
 
     def add(self, data: Any, starts: Array, sizes: Array, checked: bool) -> tuple[int, int, int]:
         view = flat(data)
@@ -66,7 +66,7 @@ class ExampleSurvey:
                 return status.BAD_DATA_CRC, start, done
             try:
                 self._message(view, start, start + size)
-            except Fault as fault:
+            except WireFault as fault:
                 return fault.status, fault.offset, done
         return 0, 0, len(starts)
 
@@ -91,7 +91,7 @@ class ExampleSurvey:
                 key = (number == 2, name)
                 names += key not in self.features and key not in found
                 if names > self.most_names:
-                    raise Fault(status.TOO_MANY, entry)
+                    raise WireFault(status.TOO_MANY, entry)
                 if number == 2:
                     found[key] = [
                         instance(view, [step[1:]])
@@ -101,7 +101,7 @@ class ExampleSurvey:
                 else:
                     found[key] = [instance(view, values)]
         for key, instances in found.items():
-            count(self.features.setdefault(key, Stats()), key[0], instances)
+            count(self.features.setdefault(key, SurveyStats()), key[0], instances)
         self.records += 1
         self.with_lists += lists
         self.others += undefined and not found
@@ -151,7 +151,7 @@ def instance(view: memoryview, spans: list[tuple[int, int]]) -> Instance:
     return seen
 
 
-def count(stats: Stats, is_list: bool, instances: list[Instance]) -> None:
+def count(stats: SurveyStats, is_list: bool, instances: list[Instance]) -> None:
     if not is_list and not instances[0].kind:
         stats.kinds[0] += 1
         return

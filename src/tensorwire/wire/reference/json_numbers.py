@@ -19,7 +19,7 @@ WIDTHS = (8, 4, 2, 2, *(1,) * 11, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)
 """Bytes of an element."""
 
 
-class Form(NamedTuple):
+class NumberForm(NamedTuple):
     """How a float is made of bits."""
 
     mantissa: int
@@ -35,25 +35,27 @@ class Form(NamedTuple):
 
 
 FORMS = (
-    Form(52, 1023, 1 << 63, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000),
-    Form(23, 127, 0x8000_0000, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000),
-    Form(10, 15, 0x8000, 0x7BFF, 0x7C00, 0x7E00),
-    Form(7, 127, 0x8000, 0x7F7F, 0x7F80, 0x7FC0),
-    Form(2, 15, 0x80, 0x7B, 0x7C, 0x7E),
-    Form(3, 7, 0x80, 0x7E, 0, 0x7F),
-    Form(3, 8, 0x80, 0x7F, 0, 0x80),  # what would be -0 is the only NaN
-    Form(3, 11, 0x80, 0x7F, 0, 0x80),
-    Form(2, 16, 0x80, 0x7F, 0, 0x80),
-    Form(0, 127, 0, 0xFE, 0, 0xFF),  # powers of two alone, neither zero nor sign
-    Form(3, 7, 0x80, 0x77, 0x78, 0x7C),
-    Form(4, 3, 0x80, 0x6F, 0x70, 0x78),
-    Form(3, 1, 0x20, 0x1F, 0, 0),
-    Form(2, 3, 0x20, 0x1F, 0, 0),
-    Form(1, 1, 0x8, 0x7, 0, 0),
+    NumberForm(
+        52, 1023, 1 << 63, 0x7FEF_FFFF_FFFF_FFFF, 0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000
+    ),
+    NumberForm(23, 127, 0x8000_0000, 0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000),
+    NumberForm(10, 15, 0x8000, 0x7BFF, 0x7C00, 0x7E00),
+    NumberForm(7, 127, 0x8000, 0x7F7F, 0x7F80, 0x7FC0),
+    NumberForm(2, 15, 0x80, 0x7B, 0x7C, 0x7E),
+    NumberForm(3, 7, 0x80, 0x7E, 0, 0x7F),
+    NumberForm(3, 8, 0x80, 0x7F, 0, 0x80),  # what would be -0 is the only NaN
+    NumberForm(3, 11, 0x80, 0x7F, 0, 0x80),
+    NumberForm(2, 16, 0x80, 0x7F, 0, 0x80),
+    NumberForm(0, 127, 0, 0xFE, 0, 0xFF),  # powers of two alone, neither zero nor sign
+    NumberForm(3, 7, 0x80, 0x77, 0x78, 0x7C),
+    NumberForm(4, 3, 0x80, 0x6F, 0x70, 0x78),
+    NumberForm(3, 1, 0x20, 0x1F, 0, 0),
+    NumberForm(2, 3, 0x20, 0x1F, 0, 0),
+    NumberForm(1, 1, 0x8, 0x7, 0, 0),
 )
 
 
-def binary(form: Form, size: int) -> tuple[int, int]:
+def binary(form: NumberForm, size: int) -> tuple[int, int]:
     """(c, q): the bits of a finite number without its sign are c * 2**q.
 
     >>> binary(FORMS[1], 0x3FC00000)  # 1.5
@@ -67,7 +69,7 @@ def binary(form: Form, size: int) -> tuple[int, int]:
     ) - form.bias - form.mantissa
 
 
-def shortest(form: Form, size: int) -> tuple[str, int]:
+def shortest(form: NumberForm, size: int) -> tuple[str, int]:
     """(digits, point): the fewest digits that are read back as these bits, and of those the
     nearest; 0.digits * 10**point.
 

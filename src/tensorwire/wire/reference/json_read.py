@@ -12,7 +12,7 @@ from ...core import dtypes
 from ...core.memory import Array, flat
 from .. import status
 from .json_numbers import FORMS, KINDS, WIDTHS, small
-from .protobuf import Fault
+from .protobuf import WireFault
 
 RANK = 64
 _SPACE = re.compile(rb"[ \t\n\r]*")
@@ -36,7 +36,7 @@ def json_read_numbers(
         if shape is not None:
             reader.check_shape(at, shape)
         end = reader.read(at)
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, 0, (), None, []
     values = np.frombuffer(bytearray(b"".join(reader.values)), np.uint8)
     rank = reader.deepest if reader.leaf is None else reader.leaf
@@ -77,15 +77,15 @@ class _Reader:
             )
         count = int(np.prod(np.array(shape, object), initial=1))
         if count > (len(self.data) - at) // 2 + 1:
-            raise Fault(status.WRONG_SHAPE, at)
+            raise WireFault(status.WRONG_SHAPE, at)
         if count > self.most:
-            raise Fault(status.OVER_LIMIT, at)
+            raise WireFault(status.OVER_LIMIT, at)
 
     def space(self, at: int) -> int:
         """The next character that is something; there must be one."""
         at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
         if at == len(self.data):
-            raise Fault(status.TRUNCATED, at)
+            raise WireFault(status.TRUNCATED, at)
         return at
 
     def read(self, at: int) -> int:
@@ -99,11 +99,11 @@ class _Reader:
             if self.data[at] == ord("["):
                 depth = len(counts)
                 if depth == RANK:
-                    raise Fault(status.TOO_DEEP, at)
+                    raise WireFault(status.TOO_DEEP, at)
                 if self.leaf is not None and depth >= self.leaf:
-                    raise Fault(other_depth, at)
+                    raise WireFault(other_depth, at)
                 if depth and counts[-1] == self.lengths[depth - 1]:
-                    raise Fault(uneven, at)
+                    raise WireFault(uneven, at)
                 counts.append(0)
                 self.deepest = max(self.deepest, depth + 1)
                 at = self.space(at + 1)
@@ -111,11 +111,11 @@ class _Reader:
                     continue
             else:
                 if self.data[at] in b"],}":
-                    raise Fault(status.BAD_JSON, at)
+                    raise WireFault(status.BAD_JSON, at)
                 if self.leaf is None and self.deepest == len(counts):
                     self.leaf = len(counts)
                 if len(counts) != self.leaf:
-                    raise Fault(other_depth, at)
+                    raise WireFault(other_depth, at)
                 at, count = self.row(
                     at,
                     self.lengths[len(counts) - 1] if counts else 1,
@@ -134,7 +134,7 @@ class _Reader:
                 counts[-1] += 1
                 at = self.space(at)
             if self.data[at] != ord(","):
-                raise Fault(status.BAD_JSON, at)
+                raise WireFault(status.BAD_JSON, at)
             at += 1
 
     def row(
@@ -144,13 +144,13 @@ class _Reader:
         count = 0
         while True:
             if count == most:
-                raise Fault(uneven, at)
+                raise WireFault(uneven, at)
             if len(self.values) == self.most:
-                raise Fault(status.OVER_LIMIT, at)
+                raise WireFault(status.OVER_LIMIT, at)
             try:
                 value, at = element(self.data, at, self.kind)
-            except Fault as fault:
-                raise Fault(
+            except WireFault as fault:
+                raise WireFault(
                     (
                         other_depth
                         if self.data[fault.offset : fault.offset + 1] == b"["
@@ -165,7 +165,7 @@ class _Reader:
             at = self.space(at)
             if self.data[at] != ord(","):
                 if self.data[at] != ord("]"):
-                    raise Fault(status.BAD_JSON, at)
+                    raise WireFault(status.BAD_JSON, at)
                 return at, count
             at = _SPACE.match(self.data, at + 1).end()  # type: ignore[union-attr]
 
@@ -175,7 +175,7 @@ class _Reader:
         elif self.lengths[level] is None:
             self.lengths[level] = count
         elif self.lengths[level] != count:
-            raise Fault(uneven, at)
+            raise WireFault(uneven, at)
 
 
 def element(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
@@ -190,7 +190,7 @@ def element(data: bytes, at: int, kind: int) -> tuple[bytes, int]:
     found = _NUMBER.match(data, at)
     if found is None:
         if data[at:] in (b"", b"-"):
-            raise Fault(status.TRUNCATED, len(data))
+            raise WireFault(status.TRUNCATED, len(data))
         bits, end = _nonfinite(data, at, kind)
     elif name.startswith(("int", "uint")):
         bits, end = _integer(name, data, at)
@@ -206,10 +206,10 @@ def _check_end(data: bytes, at: int, found: re.Match[bytes]) -> None:
     if found[2] is not None:
         return
     if found[1] is None and data[end : end + 1].isdigit():
-        raise Fault(status.BAD_NUMBER, at)
+        raise WireFault(status.BAD_NUMBER, at)
     more = _CUT.match(data, end)
     if more and not (found[1] is not None and more[0] == b"."):
-        raise Fault(
+        raise WireFault(
             *((status.TRUNCATED, len(data)) if more.end() == len(data) else (status.BAD_NUMBER, at))
         )
 
@@ -219,20 +219,20 @@ def _bool(data: bytes, at: int) -> tuple[bytes, int]:
         if data.startswith(word, at):
             return bytes([value]), at + len(word)
         if word.startswith(data[at:]):
-            raise Fault(status.TRUNCATED, len(data))
-    raise Fault(status.NOT_BOOL, at)
+            raise WireFault(status.TRUNCATED, len(data))
+    raise WireFault(status.NOT_BOOL, at)
 
 
 def _nonfinite(data: bytes, at: int, kind: int) -> tuple[int, int]:
     found = _NONFINITE.match(data, at) if kind < len(FORMS) else None
     if found is None:
         if kind < len(FORMS) and any(word.startswith(data[at:]) for word in _WORDS):
-            raise Fault(status.TRUNCATED, len(data))
-        raise Fault(status.BAD_NUMBER, at)
+            raise WireFault(status.TRUNCATED, len(data))
+        raise WireFault(status.BAD_NUMBER, at)
     form, word = FORMS[kind], found[0].strip(b'"')
     bits = form.nan if word == b"NaN" else form.infinity
     if not bits:
-        raise Fault(status.OUT_OF_RANGE, at)
+        raise WireFault(status.OUT_OF_RANGE, at)
     return bits | (form.sign if word[:1] == b"-" else 0), found.end()
 
 
@@ -241,12 +241,12 @@ def _integer(name: str, data: bytes, at: int) -> tuple[int, int]:
     assert found is not None  # the caller has seen a number there
     digits, end = found[0], found.end()
     if data[end : end + 1].isdigit():
-        raise Fault(status.BAD_NUMBER, at)  # behind a zero
+        raise WireFault(status.BAD_NUMBER, at)  # behind a zero
     if data[end : end + 1] in (b".", b"e", b"E"):
-        raise Fault(status.NOT_INTEGER, at)
+        raise WireFault(status.NOT_INTEGER, at)
     lowest, highest = dtypes.bounds(dtypes.BY_NAME[name])
     if len(digits) > 30 or not lowest <= int(digits) <= highest:
-        raise Fault(status.OUT_OF_RANGE, at)
+        raise WireFault(status.OUT_OF_RANGE, at)
     return int(digits) & ((1 << dtypes.BY_NAME[name].bits) - 1), end
 
 
@@ -263,7 +263,7 @@ def _float(kind: int, text: str, at: int) -> int:
     elif abs(value) != float("inf"):
         bits = small(kind, value)
     if bits is None:
-        raise Fault(status.OUT_OF_RANGE, at)
+        raise WireFault(status.OUT_OF_RANGE, at)
     return bits
 
 

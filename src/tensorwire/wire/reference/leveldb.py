@@ -7,7 +7,7 @@ import numpy as np
 
 from ...core.memory import flat
 from .. import status
-from .protobuf import FIXED32, LEN, VARINT, Fault, fixed, length, skip, tag, varint
+from .protobuf import FIXED32, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
 
 Array = np.ndarray[Any, Any]
 
@@ -21,7 +21,7 @@ def table_block(data: Any, room: int) -> tuple[Any, ...]:
     try:
         end, count = _measure(view, room)
         keys, starts, sizes = _read(view, end, count)
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, None
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(np.array([len(key) for key in keys], np.int64), out=offsets[1:])
@@ -32,10 +32,10 @@ def _restarts(view: memoryview) -> tuple[int, list[int]]:
     """Where the entries end, and where those with a whole key begin."""
     size = len(view)
     if size < 4:
-        raise Fault(status.TRUNCATED, size)
+        raise WireFault(status.TRUNCATED, size)
     count = int.from_bytes(view[size - 4 :], "little")
     if not 0 < count <= (size - 4) // 4:
-        raise Fault(status.BAD_RESTARTS, size - 4)
+        raise WireFault(status.BAD_RESTARTS, size - 4)
     end = size - 4 - 4 * count
     return end, [int.from_bytes(view[at : at + 4], "little") for at in range(end, size - 4, 4)]
 
@@ -49,7 +49,7 @@ def _head(view: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
     added, at = varint(view, at, end)
     value, at = varint(view, at, end)
     if added + value > end - at:
-        raise Fault(status.TRUNCATED, start)
+        raise WireFault(status.TRUNCATED, start)
     return shared, added, value, at
 
 
@@ -63,19 +63,19 @@ def _measure(view: memoryview, room: int) -> tuple[int, int]:
         found += restart
         shared, added, value, at = _head(view, at, end)
         if shared > last:
-            raise Fault(status.BAD_PREFIX, start)
+            raise WireFault(status.BAD_PREFIX, start)
         if (restart and shared) or (start == 0 and not restart):
-            raise Fault(status.BAD_RESTARTS, start)
+            raise WireFault(status.BAD_RESTARTS, start)
         last = shared + added
         total += last
         if total > room:
-            raise Fault(status.OVER_LIMIT, start)
+            raise WireFault(status.OVER_LIMIT, start)
         count += 1
         at += added + value
     if not count and restarts == [0]:  # a block of nothing has one all the same
         found = 1
     if found != len(restarts):
-        raise Fault(status.BAD_RESTARTS, end + 4 * found)
+        raise WireFault(status.BAD_RESTARTS, end + 4 * found)
     return end, count
 
 
@@ -87,7 +87,7 @@ def _walk(view: memoryview, end: int, count: int) -> Iterator[tuple[int, bytes, 
         shared, added, value, at = _head(view, at, end)
         key = last[:shared] + bytes(view[at : at + added])
         if i and key <= last:
-            raise Fault(status.KEY_ORDER, start)
+            raise WireFault(status.KEY_ORDER, start)
         last, at = key, at + added
         yield i, key, at, value
         at += value
@@ -106,7 +106,7 @@ def bundle_block(
         raise ValueError("256 item sizes")
     try:
         end, count = _measure(view, room)
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, None
     if first > count:
         raise ValueError("fewer entries than are to be left out")
@@ -116,7 +116,7 @@ def bundle_block(
     while True:
         try:
             number, key, start, size = next(walk, (count, key, 0, 0))
-        except Fault as fault:
+        except WireFault as fault:
             return fault.status, fault.offset, None
         if number == count:
             break
@@ -131,7 +131,7 @@ def bundle_block(
             names.append(
                 key if key[:1] == b"\0" else key[: len(key) - len(suffix) * stripped].decode()
             )
-        except Fault as fault:
+        except WireFault as fault:
             return fault.status, fault.offset, key
         except UnicodeDecodeError:
             return status.BAD_UTF8, start, key
@@ -160,11 +160,11 @@ def _check(
 ) -> None:
     itemsize = itemsizes[dtype] if dtype < 256 else 0
     if itemsize == 0:
-        raise Fault(status.NO_DTYPE, at)
+        raise WireFault(status.NO_DTYPE, at)
     if shard >= shards:
-        raise Fault(status.NO_SHARD, at)
+        raise WireFault(status.NO_SHARD, at)
     if size if slices else itemsize != 255 and size != elements * itemsize:
-        raise Fault(status.WRONG_SIZE, at)
+        raise WireFault(status.WRONG_SIZE, at)
 
 
 def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int, ...]]:
@@ -179,9 +179,9 @@ def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int
             at = skip(view, at, end, field, wire)
             continue
         if wire != _WIRES[field]:
-            raise Fault(status.UNKNOWN_FIELD, begin)
+            raise WireFault(status.UNKNOWN_FIELD, begin)
         if field in seen and field != 7:
-            raise Fault(status.REPEATED, begin)
+            raise WireFault(status.REPEATED, begin)
         seen.add(field)
         if wire == FIXED32:
             after = fixed(4, at, end)
@@ -189,7 +189,7 @@ def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int
         elif wire == VARINT:
             found[field], after = varint(view, at, end)
             if found[field] > _INT64_MAX:
-                raise Fault(status.OUT_OF_RANGE, begin)
+                raise WireFault(status.OUT_OF_RANGE, begin)
         else:
             size, at = length(view, at, end)
             after = at + size
@@ -198,7 +198,7 @@ def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int
             slices += field == 7
         at = after
     if found[4] + found[5] > _INT64_MAX:
-        raise Fault(status.OUT_OF_RANGE, start)
+        raise WireFault(status.OUT_OF_RANGE, start)
     return [*found.values(), elements, slices], shape
 
 
@@ -212,20 +212,20 @@ def _shape(view: memoryview, at: int, end: int) -> tuple[tuple[int, ...], int]:
             size, at = length(view, at, end)
             dim = _dim(view, at, at + size)
             if len(dims) == _RANK:
-                raise Fault(status.TOO_MANY_DIMS, at)
+                raise WireFault(status.TOO_MANY_DIMS, at)
             dims.append(dim)
             at += size
         elif (field, wire) == (3, VARINT):
             unknown, at = varint(view, at, end)
             if unknown:
-                raise Fault(status.NEGATIVE_DIM, begin)
+                raise WireFault(status.NEGATIVE_DIM, begin)
         else:
             at = skip(view, at, end, field, wire)
     bound = elements = 1
     for dim in dims:
         bound, elements = bound * (dim or 1), elements * dim
         if bound > _INT64_MAX:
-            raise Fault(status.TOO_LARGE, start)
+            raise WireFault(status.TOO_LARGE, start)
     return tuple(dims), elements
 
 
@@ -236,11 +236,11 @@ def _dim(view: memoryview, at: int, end: int) -> int:
         field, wire, at = tag(view, at, end)
         if (field, wire) == (1, VARINT):
             if seen:
-                raise Fault(status.REPEATED, begin)
+                raise WireFault(status.REPEATED, begin)
             seen = True
             value, at = varint(view, at, end)
         else:
             at = skip(view, at, end, field, wire)
     if value > _INT64_MAX:
-        raise Fault(status.NEGATIVE_DIM, start)
+        raise WireFault(status.NEGATIVE_DIM, start)
     return value

@@ -1,4 +1,4 @@
-"""Reading protobuf fields one by one. `Fault` is how a reference kernel leaves its loop; none lets
+"""Reading protobuf fields one by one. `WireFault` is how a reference kernel leaves its loop; none lets
 it out.
 """
 
@@ -11,7 +11,7 @@ from .. import status
 VARINT, FIXED64, LEN, START_GROUP, END_GROUP, FIXED32 = range(6)
 
 
-class Fault(Exception):
+class WireFault(Exception):
     def __init__(self, status: int, offset: int) -> None:
         super().__init__(status, offset)
         self.status, self.offset = status, offset
@@ -36,22 +36,22 @@ def varint(data: Any, at: int, end: int, strict: bool = True) -> tuple[int, int]
     start, value = at, 0
     for shift in range(0, 70, 7):
         if at == end:
-            raise Fault(status.TRUNCATED, start)
+            raise WireFault(status.TRUNCATED, start)
         byte = data[at]
         at += 1
         if shift == 63 and strict and byte > 1:
-            raise Fault(status.BAD_VARINT, start)
+            raise WireFault(status.BAD_VARINT, start)
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, at
-    raise Fault(status.BAD_VARINT, start)
+    raise WireFault(status.BAD_VARINT, start)
 
 
 def tag(data: Any, at: int, end: int) -> tuple[int, int, int]:
     """(field, wire type, position after it)"""
     value, after = varint(data, at, end)
     if value > 0xFFFFFFFF or after - at > 5 or value >> 3 == 0 or value & 7 > FIXED32:
-        raise Fault(status.BAD_TAG, at)
+        raise WireFault(status.BAD_TAG, at)
     return value >> 3, value & 7, after
 
 
@@ -59,15 +59,15 @@ def length(data: Any, at: int, end: int) -> tuple[int, int]:
     """(size, position of the first byte)"""
     size, after = varint(data, at, end)
     if after - at > 5:
-        raise Fault(status.BAD_VARINT, at)
+        raise WireFault(status.BAD_VARINT, at)
     if size > end - after:
-        raise Fault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, at)
     return size, after
 
 
 def fixed(size: int, at: int, end: int) -> int:
     if end - at < size:
-        raise Fault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, at)
     return at + size
 
 
@@ -83,14 +83,14 @@ def skip(data: Any, at: int, end: int, field: int, wire: int, depth: int = 0) ->
         size, at = length(data, at, end)
         return at + size
     if wire == END_GROUP or depth >= 100:
-        raise Fault(status.BAD_GROUP, at)
+        raise WireFault(status.BAD_GROUP, at)
     start = at
     while True:
         if at == end:
-            raise Fault(status.TRUNCATED, start)
+            raise WireFault(status.TRUNCATED, start)
         inner, inner_wire, at = tag(data, at, end)
         if inner_wire == END_GROUP:
             if inner != field:
-                raise Fault(status.BAD_GROUP, start)
+                raise WireFault(status.BAD_GROUP, start)
             return at
         at = skip(data, at, end, inner, inner_wire, depth + 1)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ...core.memory import flat
 from .. import status
-from .protobuf import Fault, varint
+from .protobuf import WireFault, varint
 
 
 def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:
@@ -12,7 +12,7 @@ def snappy_decode(data: Any, limit: int) -> tuple[int, int, bytes | None]:
     try:
         size, at = head(view, len(view), limit)
         expand(view, at, size, out, size + 1)
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, None
     return 0, len(view), bytes(out)
 
@@ -23,11 +23,11 @@ def head(view: memoryview, whole: int, limit: int) -> tuple[int, int]:
     """
     size, at = varint(view, 0, len(view))
     if size > 0xFFFFFFFF or at > 5:
-        raise Fault(status.BAD_VARINT, 0)
+        raise WireFault(status.BAD_VARINT, 0)
     if size > limit:
-        raise Fault(status.OVER_LIMIT, 0)
+        raise WireFault(status.OVER_LIMIT, 0)
     if size > (whole - at + 2) // 3 * 64:  # a copy of 64 bytes takes three, and nothing does better
-        raise Fault(status.TRUNCATED, 0)
+        raise WireFault(status.TRUNCATED, 0)
     return size, at
 
 
@@ -46,23 +46,23 @@ def expand(view: memoryview, at: int, size: int, out: bytearray, enough: int) ->
             count = 2 if kind == 2 else 4
         at += 1 + count
         if at > len(view):
-            raise Fault(status.TRUNCATED, start)
+            raise WireFault(status.TRUNCATED, start)
         number = int.from_bytes(view[start + 1 : at], "little")
         room = size - len(out)
         if kind == 0:
             length = number + 1 if count else length
             out += view[at : at + min(length, room)]
             if length > len(view) - at:
-                raise Fault(status.TRUNCATED, start)
+                raise WireFault(status.TRUNCATED, start)
             at += length
         else:
             offset = high + number
             if not 0 < offset <= len(out):
-                raise Fault(status.BAD_COPY, start)
+                raise WireFault(status.BAD_COPY, start)
             begin = len(out) - offset
             pattern = bytes(out[begin : begin + length])
             out += (pattern * (length // len(pattern) + 1))[: min(length, room)]
         if length > room:
-            raise Fault(status.OVERRUN, start)
+            raise WireFault(status.OVERRUN, start)
     if len(out) < min(size, enough):
-        raise Fault(status.TRUNCATED, len(view))
+        raise WireFault(status.TRUNCATED, len(view))

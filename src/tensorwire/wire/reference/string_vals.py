@@ -7,7 +7,7 @@ import numpy as np
 
 from ...core.memory import flat
 from .. import status
-from .protobuf import LEN, Fault, length, skip, tag, to_varint, varint
+from .protobuf import LEN, WireFault, length, skip, tag, to_varint, varint
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +41,7 @@ def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[in
             yield begin, at, size
             at += size
         elif only_strings:
-            raise Fault(status.MIXED_FIELDS, begin)
+            raise WireFault(status.MIXED_FIELDS, begin)
         else:
             at = skip(view, at, end, field, wire)
 
@@ -62,7 +62,7 @@ def find_string_vals(
             if count < n:
                 starts[count], sizes[count] = at, size
             count += 1
-    except Fault as fault:
+    except WireFault as fault:
         code, offset = fault.status, fault.offset
     return code, offset, count, starts, sizes
 
@@ -76,12 +76,12 @@ def parse_string_vals(
         for begin, at, size in _walk(view, start, only_strings):
             if count < n:
                 if size > room - used:
-                    raise Fault(status.NO_SPACE, begin)
+                    raise WireFault(status.NO_SPACE, begin)
                 out[used : used + size] = np.frombuffer(view[at : at + size], np.uint8)
                 used += size
                 offsets[count + 1] = used
             count += 1
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, count, used, out, offsets
     return 0, len(view), count, used, out, offsets
 
@@ -102,9 +102,9 @@ def parse_string_lengths(data: Any, n: int) -> tuple[int, int, Array]:
             size, at = varint(view, at, len(view))
             total += size
             if total > len(view):
-                raise Fault(status.TRUNCATED, start)
+                raise WireFault(status.TRUNCATED, start)
             offsets[i + 1] = total
-    except Fault as fault:
+    except WireFault as fault:
         return fault.status, fault.offset, offsets
     if total != len(view) - at:
         return (

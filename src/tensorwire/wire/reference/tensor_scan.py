@@ -4,7 +4,7 @@ from typing import Any
 
 from ...core.memory import flat
 from .. import status
-from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, length, skip, tag, varint
+from .protobuf import FIXED32, FIXED64, LEN, VARINT, WireFault, length, skip, tag, varint
 
 MAX_RANK = 254
 FIELDS = 19
@@ -46,12 +46,12 @@ class _Scan:
 
     def other(self, start: int, at: int, end: int, field: int, wire: int) -> int:
         if self.strict:
-            raise Fault(status.UNKNOWN_FIELD, start)
+            raise WireFault(status.UNKNOWN_FIELD, start)
         return skip(self.data, at, end, field, wire)
 
     def once(self, seen: set[int], field: int, start: int) -> None:
         if self.strict and field in seen:
-            raise Fault(status.REPEATED, start)
+            raise WireFault(status.REPEATED, start)
         seen.add(field)
 
     def dim(self, at: int, end: int) -> None:
@@ -68,16 +68,16 @@ class _Scan:
                 try:
                     str(self.data[at : at + count], "utf-8")
                 except UnicodeDecodeError:
-                    raise Fault(status.BAD_UTF8, at) from None
+                    raise WireFault(status.BAD_UTF8, at) from None
                 if not self.dims:
                     self.name = (at, count)
                 at += count
             else:
                 at = self.other(begin, at, end, field, wire)
         if len(self.dims) == MAX_RANK:
-            raise Fault(status.TOO_MANY_DIMS, start)
+            raise WireFault(status.TOO_MANY_DIMS, start)
         if size >= 1 << 63:
-            raise Fault(status.NEGATIVE_DIM, start)
+            raise WireFault(status.NEGATIVE_DIM, start)
         self.dims.append(size)
 
     def shape(self, at: int, end: int) -> None:
@@ -101,11 +101,11 @@ class _Scan:
         width = {FIXED32: 4, FIXED64: 8}.get(WIRE[field])
         if width:
             if size % width:
-                raise Fault(status.BAD_PACKED, at)
+                raise WireFault(status.BAD_PACKED, at)
             self.counts[field] += size // width
         else:
             if size and run[-1] >= 0x80:
-                raise Fault(status.TRUNCATED, at + size - 1)
+                raise WireFault(status.TRUNCATED, at + size - 1)
             self.counts[field] += sum(byte < 0x80 for byte in run)
         return at + size
 
@@ -160,7 +160,7 @@ def tensor_scan(data: Any, strict: bool, stop_at_strings: bool) -> Any:
     code = 0
     try:
         offset = scan.message(stop_at_strings)
-    except Fault as fault:
+    except WireFault as fault:
         code, offset = fault.status, fault.offset
     content = scan.content or (0, 0)
     return (

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...core.memory import flat
 from .. import status
-from .protobuf import FIXED32, FIXED64, LEN, VARINT, Fault, fixed, length, skip, tag, varint
+from .protobuf import FIXED32, FIXED64, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
 
 Array = np.ndarray[Any, Any]
 BOOL, FLOAT8 = 11, 18
@@ -34,7 +34,7 @@ def typed_vals(
         if strict:
             plain = value - (1 << 64) if lowest < 0 and value >> 63 else value
             if not lowest <= plain <= highest:
-                raise Fault(status.BAD_BOOL if field == BOOL else status.OUT_OF_RANGE, at)
+                raise WireFault(status.BAD_BOOL if field == BOOL else status.OUT_OF_RANGE, at)
         values.append((value & (1 << 8 * width) - 1).to_bytes(width, "little"))
         return after
 
@@ -62,7 +62,7 @@ def typed_vals(
             else:
                 at = fixed(size, at, end)
                 values.append(bytes(view[at - size : at]))
-    except Fault as fault:
+    except WireFault as fault:
         code, offset = fault.status, fault.offset
     kept = b"".join(values[:room])
     out[: len(kept)] = np.frombuffer(kept, np.uint8)

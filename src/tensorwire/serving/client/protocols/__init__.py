@@ -9,7 +9,7 @@ from ...._errors import DecodeError, LimitError, TransportError
 from ...._limits import Limits
 from ....core.tensors import Array, Strings
 from ....wire import json as jsontext
-from ...lower import Plan
+from ...lower import LoweringPlan
 from ...rpc.messages import VersionStatus
 from ...transports import Answer, Call
 
@@ -42,11 +42,11 @@ class Spoken(Protocol):
     open_inputs: ClassVar[bool]
     """Whether inputs may be left out, and go as they are if the server lists none."""
 
-    def advice(self, plan: Plan, layout: str) -> str:
+    def advice(self, plan: LoweringPlan, layout: str) -> str:
         """What may help after the server has refused a request; nothing if nothing is known."""
         ...
 
-    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call: ...
+    def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call: ...
 
     def read_predict(
         self, answer: Answer, signature: Signature, limits: Limits, watch: Watch

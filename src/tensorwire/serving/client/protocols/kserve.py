@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ...._errors import DecodeError, EncodeError, ModelError
 from ...._limits import Limits
 from ... import kserve
-from ...lower import Plan
+from ...lower import LoweringPlan
 from ...rest.answers import message
 from ...rpc.messages import VersionStatus
 from ...signature import DEFAULT, Signature
@@ -32,7 +32,7 @@ class KServe:
     """Whether the server has answered a request with bytes behind the JSON."""
     open_inputs: ClassVar[bool] = True
 
-    def advice(self, plan: Plan, layout: str) -> str:
+    def advice(self, plan: LoweringPlan, layout: str) -> str:
         if self.binary or not kserve.has_odd_floats(plan.inputs):
             return ""
         return (
@@ -52,7 +52,7 @@ class KServe:
             return False
         return isinstance(listed, list) and "binary_tensor_data" in listed
 
-    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+    def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call:
         if layout not in ("auto", "columns"):
             raise EncodeError(
                 f"layout={layout!r} is for TensorFlow Serving; KServe has one layout", format=FORMAT

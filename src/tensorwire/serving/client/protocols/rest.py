@@ -9,7 +9,7 @@ from ...._errors import DecodeError, ModelError
 from ...._limits import Limits
 from ....transforms.compression import deflate
 from ... import rest
-from ...lower import Plan
+from ...lower import LoweringPlan
 from ...rest.answers import message
 from ...rest.requests import EMPTY
 from ...rpc.messages import CODES, VersionStatus
@@ -33,11 +33,11 @@ class Rest:
     compression: str | None = None
     open_inputs: ClassVar[bool] = False
 
-    def advice(self, plan: Plan, layout: str) -> str:
+    def advice(self, plan: LoweringPlan, layout: str) -> str:
         lost = [name for name, tensor in plan.inputs.items() if rest.loses_dimensions(tensor.shape)]
         return f"{lost[0]} has no elements. {EMPTY}" if lost and layout != "rows" else ""
 
-    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+    def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call:
         return self.raw("predict", rest.build(plan, layout=layout))
 
     def read_predict(

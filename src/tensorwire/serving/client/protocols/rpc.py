@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ...._errors import ModelError
 from ...._limits import Limits
-from ...lower import Plan
+from ...lower import LoweringPlan
 from ...rest.examples import given
 from ...rpc import messages
 from ...rpc.messages import ModelSpec, VersionStatus
@@ -24,10 +24,10 @@ class Rpc:
     address: Address
     open_inputs: ClassVar[bool] = False
 
-    def advice(self, plan: Plan, layout: str) -> str:
+    def advice(self, plan: LoweringPlan, layout: str) -> str:
         return ""
 
-    def predict(self, plan: Plan, outputs: tuple[str, ...], layout: str) -> Call:
+    def predict(self, plan: LoweringPlan, outputs: tuple[str, ...], layout: str) -> Call:
         return Call(
             messages.PREDICT,
             body=messages.build_predict(self._spec(plan.signature.name), plan.inputs, outputs),
