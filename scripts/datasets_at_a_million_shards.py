@@ -27,7 +27,7 @@ from tensorwire import datasets, storage
 from tensorwire.datasets import Plan, Spec, driver
 from tensorwire.datasets.engines import Outcome
 from tensorwire.datasets.manifest import Manifest
-from tensorwire.storage import Entry
+from tensorwire.storage import FileEntry
 
 
 class Answering:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import tensorwire as tw
 from tensorwire import lowering
-from tensorwire.codecs import recognition
+from tensorwire.codecs import identify
 from tensorwire.testing import strategies as tws
 from tensorwire.transforms.compression import NAMES, SUFFIXES
 from tensorwire.transforms.compression.packing import Packing
@@ -173,8 +173,8 @@ class TestWholeStreams:
     def test_a_header_that_looks_like_gzip(self):
         head = (559_903).to_bytes(8, "little") + b"{"
         assert (
-            recognition.compressed(head) is None
-            and recognition.compressed(head[:8] + b"\0") == "gzip"
+            identify.compression_of(head) is None
+            and identify.compression_of(head[:8] + b"\0") == "gzip"
         )
 
     def test_records_and_tensors_are_told_apart(self, tmp_path):

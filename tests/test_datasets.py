@@ -1231,10 +1231,10 @@ class TestSize:
     def test_plan_for_a_million_shards(self):
         code = """
 import re, time
-from tensorwire.storage import Entry
-from tensorwire.datasets import Plan, Spec
+from tensorwire.storage import FileEntry
+from tensorwire.datasets import ConversionSpec, Plan
 start = time.process_time()  # the machine is shared
-sources = [Entry(f"s3://bucket/data/year=2026/train-{i:07d}-of-1000000.tfrecord", 1 << 30, f"{i:032x}") for i in range(1_000_000)]
+sources = [FileEntry(f"s3://bucket/data/year=2026/train-{i:07d}-of-1000000.tfrecord", 1 << 30, f"{i:032x}") for i in range(1_000_000)]
 plan = Plan(ConversionSpec("tfrecord", "parquet"), "s3://bucket/out", sources, len(sources))
 count = sum(len(plan.task(i)["parts"]) for i in range(0, len(plan), 10))
 plan.sources_hash

@@ -189,7 +189,7 @@ class TestFolder:
 FORKS = """
 import os, signal, sys, time
 from tensorwire.datasets.engines.local import LocalEngine
-from tensorwire.codecs.conversion_spec import Spec
+from tensorwire.codecs.conversion_spec import ConversionSpec
 
 def run(engine, count=5):
     return engine.run(ConversionSpec("", ""), [{"do": "check", "number": i, "path": sys.executable} for i in range(count)])

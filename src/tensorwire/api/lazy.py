@@ -4,6 +4,7 @@ asked for, `tw.load` reads it all.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import frameworks, storage
+from .. import frameworks
 from .._errors import DecodeError, SchemaError, TensorwireError, choices
 from .._limits import Limits
+from ..codecs import sharded
 from ..codecs.container import Container, TensorSpec
-from ..codecs.opening import Opened, open_container
-from ..codecs.recognition import of_name
-from ..codecs.saved_model.variables import is_saved_model
-from ..codecs.sharded import is_index, open_many, prefix_of
+from ..codecs.identify import Allowed, Identified, identify
+from ..codecs.opening import Opened
 from ..core import dtypes, memory
 from ..core.quantized import has_codes
 from ..core.tensors import Array, Strings
@@ -353,36 +353,34 @@ def open_file(
     limits: Limits | None = None,
     **options: Any,
 ) -> File:
-    """`open` without a word about what could not be lazy, for those who read it whole anyway."""
+    """`open` without the warning about streams that cannot be lazy."""
+    with contextlib.ExitStack() as stack:
+        found = stack.enter_context(identify(where, format, mmap=mmap))
+        options |= {"compression": compression, "mmap": mmap, "dequantize": dequantize}
+        file = open_identified(where, found, format, limits, options)
+        stack.pop_all()
+        return file
+
+
+def open_identified(
+    where: Any, found: Identified, format: Allowed, limits: Limits | None, options: dict[str, Any]
+) -> File:
+    """The file that `identify` found. It closes the source, unless this fails."""
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
-    many = None if path is None else open_many(path, format, mmap, limits, options)
-    if many is not None:
-        source, opened = many
-    else:
-        source = storage.source_of(where, mmap)
-        try:
-            opened = open_container(
-                source, format, compression or _named_compression(path), limits, options
-            )
-        except BaseException as error:
-            source.close()
-            if isinstance(error, TensorwireError):
-                error.add(path=path)
-            raise
-    said = {
-        "format": format,
-        "compression": compression,
-        "mmap": mmap,
-        "dequantize": dequantize,
-        "limits": limits,
-        **options,
-    }
-    return File(path if path is not None else where, said, source, opened)
+    own = {key: option for key, option in options.items() if key not in _OPENING}
+    compression, mmap = options.get("compression"), options.get("mmap", False)
+    try:
+        source, opened = sharded.open_identified(
+            where, found, format, compression, mmap, limits, own
+        )
+    except TensorwireError as error:
+        raise error.add(path=path) from None
+    settings = {**options, "format": format, "limits": limits}
+    return File(path if path is not None else where, settings, source, opened)
 
 
-def _named_compression(path: str | None) -> str | None:
-    """zlib and snappy have no mark that could be recognised, so a file's name must say it."""
-    return None if path is None else of_name(path)[1]
+_OPENING = ("compression", "mmap", "dequantize")
+"""Options of `open` that are not the format's."""
 
 
 def load(
@@ -410,39 +408,52 @@ def load(
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     if path is None:
         where = _own(where)
-    packed = compression or _named_compression(path)
     try:
-        if names is not None or (
-            path is not None
-            and (_is_many(path, format) or (_lies_anyhow(path, format) and packed is None))
-        ):
-            with open_file(where, format, compression, limits=limits, **options) as file:
-                value = file.load() if names is None else file.read_names(_known(names, file))
-        else:
-            data = where if path is None else storage.read_whole(path)
-            value = api.loads(
-                data,
-                format,
-                packed,
-                copy=True if type(data) is bytes else None,
-                limits=limits,
-                **options,
-            )
+        with identify(where, format) as found:
+            source = found.source
+            whole = source is not None and len(found.head) == source.size and path is not None
+            if whole and names is None and limits is None and not options:
+                value = api.decode_plain(found.head, format, compression)
+                if value is not None:
+                    return _given(value, to, device, cast)
+            if names is not None or source is None or found.kind == "model":
+                value = _load_parts(where, found, format, compression, limits, options, names)
+            elif found.format == "npz" and not (compression or found.compression):
+                # Its arrays need not be aligned in the file: read one by one, they are in memory.
+                value = _load_parts(where, found, format, compression, limits, options, None)
+            else:
+                data = found.head if whole else source.read_at(0, source.size)
+                value = api.loads(
+                    data,
+                    format,
+                    compression or found.compression,
+                    copy=True if type(data) is bytes else None,
+                    limits=limits,
+                    **options,
+                )
     except TensorwireError as error:
         raise error.add(path=path) from None
     memory.make_writable(value)
+    return _given(value, to, device, cast)
+
+
+def _given(value: Any, to: str, device: Any, cast: bool) -> Any:
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
 
 
-def _is_many(path: str, format: str | tuple[str, ...] | None) -> bool:
-    return is_index(path) or is_saved_model(path, format) or prefix_of(path, format) is not None
-
-
-def _lies_anyhow(path: str, format: str | tuple[str, ...] | None) -> bool:
-    """Whether arrays need not be aligned in the file: one by one they are read into memory where
-    they are; all at once, copied there.
-    """
-    return (format or of_name(path)[0]) == "npz"
+def _load_parts(
+    where: Any,
+    found: Identified,
+    format: Allowed,
+    compression: str | None,
+    limits: Limits | None,
+    options: dict[str, Any],
+    names: Iterable[str] | None,
+) -> Any:
+    """The value of a file, or some of its tensors, read one by one."""
+    file = open_identified(where, found, format, limits, options | {"compression": compression})
+    with file:
+        return file.load() if names is None else file.read_names(_known(names, file))
 
 
 def _own(where: Any) -> memoryview:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from .._errors import LimitError, TensorwireError, TransportError
 from .._limits import Limits
 from ..codecs.container import UnsupportedTensor
-from ..codecs.saved_model.variables import is_saved_model
+from ..codecs.identify import identify
 from ..core import display
 from ..records.summary import (
     RecordSummary,
     RecordVerification,
     inspect_records,
-    is_record_file,
     verify_records,
 )
 from . import lazy
@@ -145,13 +145,14 @@ def inspect(
     bytes: safetensors, 152 bytes, 1 tensors
       x  dense    float32 (2, 3)  24 bytes
     """
-    if is_record_file(where, format):
-        return inspect_records(where, limits)
-    if is_saved_model(where, format):
-        from ..codecs.saved_model.summary import describe
+    with identify(where, format) as found:
+        if found.holds_records:
+            return inspect_records(where, limits)
+        if found.kind == "model":
+            from ..codecs.saved_model.summary import describe
 
-        return describe(where, limits)
-    with lazy.open_file(where, format, limits=limits, **options) as file:
+            return describe(where, limits)
+        file = lazy.open_identified(where, found, format, limits, options)
         texts = file.tensor_metadata
         tensors = [
             TensorSummary(
@@ -196,26 +197,25 @@ def verify(
     >>> bool(verify(blob)), blob.append(0), verify(blob).problems
     (True, None, ['1 bytes behind the last tensor (format safetensors, byte 328)'])
     """
-    if is_record_file(where, format):
-        return verify_records(where, limits, progress)
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(identify(where, format))
+            if found.holds_records:
+                return verify_records(where, limits, progress)
+            file = lazy.open_identified(where, found, format, limits, options)
+        except TransportError:
+            raise  # It says nothing about the file.
+        except TensorwireError as error:
+            limited = isinstance(error, LimitError)
+            return Verification(False, error.path, error.format, 0, 0, False, [str(error)], limited)
+        stack.pop_all()
+    return _verify_tensors(file, progress)
+
+
+def _verify_tensors(file: lazy.File, progress: Callable[[int, int], None] | None) -> Verification:
     problems: list[str] = []
     unsupported: list[str] = []
     count = nbytes = beyond = 0
-    try:
-        file = lazy.open_file(where, format, limits=limits, **options)
-    except TransportError:
-        raise  # says nothing about the file
-    except TensorwireError as error:
-        return Verification(
-            False,
-            error.path,
-            error.format,
-            0,
-            0,
-            False,
-            [str(error)],
-            isinstance(error, LimitError),
-        )
     with file:
         names = [*file, *file.unlisted]
         total = sum(tensor.nbytes for tensor in file.values()) if progress is not None else 0

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks, storage
-from .._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, UsageError
+from .._errors import DecodeError, EncodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
-from ..codecs import FORMATS, Codec, Format
+from ..codecs import TENSOR_FORMATS, Codec, Format
+from ..codecs.identify import Allowed, by_name, compression_of, format_of
 from ..codecs.opening import codec, decode, decompress
-from ..codecs.recognition import compressed, format_of, of_name
 from ..core import memory
 from ..core.quantized import has_codes
 from ..core.tensors import Bundle
-from ..records.paths import is_record_name
 from ..storage import files
 from ..wire import kernels
 
@@ -41,7 +40,7 @@ def formats() -> dict[str, Format]:
     ['safetensors', 'tensorproto', 'npy', 'npz', 'arrow', 'parquet', 'protobuf', 'json',
     'checkpoint', 'keras', 'example', 'raw']
     """
-    return dict(FORMATS)
+    return dict(TENSOR_FORMATS)
 
 
 def buffers(
@@ -116,9 +115,9 @@ def compressing(
         raise TypeError(
             "level=, threads= and per_tensor= say how to compress; name a compression= with them"
         )
-    row = FORMATS.get(format)
+    row = TENSOR_FORMATS.get(format)
     if row is not None and (per_tensor or shuffle) and not row.packs:
-        able = ", ".join(row.name for row in FORMATS.values() if row.packs)
+        able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.packs)
         raise EncodeError(
             f"{'per_tensor' if per_tensor else 'shuffle'}=True is for formats that can say so to a"
             f" reader: {able}",
@@ -145,7 +144,7 @@ def _encode(
     if isinstance(value, Bundle):
         return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
     metadata = Bundle({}, metadata).metadata  # which must be text
-    if not FORMATS[format].metadata:
+    if not TENSOR_FORMATS[format].metadata:
         raise EncodeError(
             "this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out",
             format=format,
@@ -236,7 +235,7 @@ def loads(
     if copy is None and to in ("torch", "jax"):
         copy = True  # they take no read-only memory, and would copy it again
     budget = (limits or DEFAULT).call(len(view))
-    packed = compression or compressed(view, format)
+    packed = compression or compression_of(view, format)
     if packed is not None:
         if copy is False:
             raise DecodeError(
@@ -251,6 +250,18 @@ def loads(
 
         value = tree.dequantized(value, copy is True, budget)
     return value if to == "numpy" and device is None else frameworks.each(value, to, device, cast)
+
+
+def decode_plain(data: bytes, format: Allowed, compression: str | None) -> Any:
+    """The value of bytes that are plain tensors, in one native step and in memory of its own; None
+    for anything else.
+    """
+    if compression is not None or not (format is None or format in _FAST):
+        return None
+    if format is None:
+        value = kernels.decode_dense(data, True)
+        return kernels.decode_named(data, True) if value is None else value
+    return _FAST[format][1](data, True)
 
 
 def _not_bytes(data: Any) -> UsageError:
@@ -297,9 +308,9 @@ def save(
             hint="the path comes first: tw.save(path, value)" if swapped else None,
         )
     try:
-        name = format or _format_of(where)
+        name = format or format_of(where)
         chunks = buffers(value, name, **as_named(where, name, options))
-        if name in FORMATS and FORMATS[name].files:
+        if name in TENSOR_FORMATS and TENSOR_FORMATS[name].files:
             from ..codecs.checkpoint.writer import write_files
 
             if options.get("compression"):
@@ -323,18 +334,9 @@ def save(
         raise error.add(path=os.fspath(where)) from None
 
 
-def _format_of(path: str | os.PathLike[str]) -> str:
-    try:
-        return format_of(path)
-    except UnknownFormatError as error:
-        if is_record_name(os.fspath(path)):
-            error.hint = "tw.write_examples(path, columns) writes record files"
-        raise
-
-
 def as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options with the compression that a file's name asks for."""
-    _, named = of_name(path)
+    _, named = by_name(path)
     if named is None:
         return options
     given = options.get("compression", named)
@@ -344,7 +346,7 @@ def as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any])
             " suffix out",
             format=format,
         )
-    if format in FORMATS and FORMATS[format].compressions:
+    if format in TENSOR_FORMATS and TENSOR_FORMATS[format].compressions:
         raise EncodeError(
             f"{format} compresses by itself: leave the last suffix out, and pass compression=",
             format=format,

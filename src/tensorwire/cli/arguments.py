@@ -138,9 +138,9 @@ _KNOWN = ("format", "dataset", "any")
 
 def _formats(known: str) -> list[str]:
     """Those of tensors, of datasets, or all."""
-    from ..codecs import FORMATS
+    from ..codecs import TENSOR_FORMATS
 
-    of_files = [*FORMATS, "saved_model", "tfrecord"]
+    of_files = [*TENSOR_FORMATS, "saved_model", "tfrecord"]
     if known == "format":
         return of_files
     from ..codecs.rows import SUFFIXES

@@ -10,8 +10,8 @@ from ..api import lazy
 from ..api.profiling import Profile, profile
 from ..api.profiling.choosing import WHAT
 from ..api.profiling.plot import check
+from ..codecs.identify import holds_records
 from ..records.examples import read_examples
-from ..records.summary import is_record_file
 from . import terminal
 from .arguments import (
     FILES,
@@ -108,7 +108,7 @@ def _print(found: Profile, args: argparse.Namespace) -> None:
 
 def _value(args: argparse.Namespace) -> Any:
     """The value of a file; of a record file the columns of its first records."""
-    if is_record_file(args.file, args.format):
+    if holds_records(args.file, args.format):
         batch = next(
             iter(read_examples(args.file, batch_size=ROWS, workers=0, limits=limits_of(args))), None
         )

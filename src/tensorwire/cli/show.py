@@ -7,12 +7,12 @@ import os
 import sys
 
 from .._errors import UsageError
+from ..codecs.identify import holds_records
 from ..explore import records, selection
 from ..explore.contents import MOST, contents
 from ..explore.pictures import Paint
 from ..explore.values import Look
 from ..records.filters import Where
-from ..records.summary import is_record_file
 from . import terminal
 from .arguments import (
     add_format,
@@ -93,7 +93,7 @@ tensors the statistics are those of a sample."""
 
 def run(args: argparse.Namespace) -> int:
     if args.format == "tfrecord" or (
-        args.format is None and (_is_pattern(args.file) or is_record_file(args.file))
+        args.format is None and (_is_pattern(args.file) or holds_records(args.file))
     ):
         return _records(args)
     if args.where is not None or args.skip:

@@ -29,7 +29,7 @@ class Format(NamedTuple):
 
     name: str
     where: str
-    """module:Class; a module outside of this package with its own"""
+    """module:Class of what reads and writes tensors, below this package; "" if it holds none."""
     about: str
     recognised: bool
     """Whether `loads` finds it without being told."""
@@ -49,6 +49,10 @@ class Format(NamedTuple):
     files: bool = False
     """Whether it is several files that share a prefix, which is what `save` and `open` are given.
     """
+    tensors: bool = True
+    """Whether it holds tensors by name, or any value: what `dumps`, `save` and `open` take."""
+    rows: bool = False
+    """Whether datasets are kept in it: see `codecs.rows`."""
 
 
 FORMATS: dict[str, Format] = {
@@ -63,6 +67,7 @@ FORMATS: dict[str, Format] = {
             lazy=True,
             metadata=True,
             packs=True,
+            rows=True,
         ),
         Format(
             "tensorproto",
@@ -89,17 +94,19 @@ FORMATS: dict[str, Format] = {
             lazy=True,
             metadata=True,
             compressions=("zlib", "gzip"),
+            rows=True,
         ),
         Format(
             "arrow",
             "arrow:Arrow",
             "Arrow's IPC file or stream: a table, one row an item, or one row of flat tensors",
             True,
-            (".arrow", ".feather"),
+            (".arrow", ".feather", ".arrows"),
             lazy=True,
             metadata=True,
             extra="arrow",
             compressions=("zstd", "lz4"),
+            rows=True,
         ),
         Format(
             "parquet",
@@ -110,6 +117,7 @@ FORMATS: dict[str, Format] = {
             metadata=True,
             extra="arrow",
             compressions=("zstd", "snappy", "gzip", "lz4"),
+            rows=True,
         ),
         Format(
             "protobuf",
@@ -156,5 +164,26 @@ FORMATS: dict[str, Format] = {
             False,
             (".raw", ".bin"),
         ),
+        Format(
+            "tfrecord",
+            "",
+            "records with checksums, mostly tf.train.Examples",
+            False,
+            (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
+            tensors=False,
+            rows=True,
+        ),
+        Format(
+            "jsonl",
+            "",
+            "JSON lines, an object a row",
+            False,
+            (".jsonl", ".ndjson"),
+            tensors=False,
+            rows=True,
+        ),
+        Format("saved_model", "", "TensorFlow's SavedModel, a folder", False, tensors=False),
     )
 }
+TENSOR_FORMATS = {name: row for name, row in FORMATS.items() if row.tensors}
+ROW_FORMATS = {name: row for name, row in FORMATS.items() if row.rows}

@@ -10,9 +10,9 @@ from .._errors import DecodeError, TensorwireError, UnknownFormatError, UsageErr
 from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
-from . import FORMATS, Codec
+from . import TENSOR_FORMATS, Codec
 from .container import Container
-from .recognition import HEAD, compressed, has_checksum, recognise
+from .identify import HEAD, compression_of, has_checksum, recognise
 
 _classes: dict[str, Any] = {}
 _plain: dict[str, Codec] = {}
@@ -35,10 +35,10 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> C
     """The codec of a format, with these options."""
     if not options and limits is None and name in _plain:
         return _plain[name]
-    if name not in FORMATS:
-        raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
+    if name not in TENSOR_FORMATS:
+        raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
     if name not in _classes:
-        module, _, kind = FORMATS[name].where.partition(":")
+        module, _, kind = TENSOR_FORMATS[name].where.partition(":")
         _classes[name] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     kind = _classes[name]
     if not options and limits is not None:
@@ -95,23 +95,26 @@ def open_container(
     compression: str | None,
     limits: Limits | None,
     options: dict[str, Any],
+    head: bytes | None = None,
 ) -> Opened:
-    """A container that is lazy where the format and the file allow it."""
+    """A container that is lazy where the format and the file allow it. `head` are the first bytes,
+    if they have been read already.
+    """
     budget = (limits or DEFAULT).call(source.size)
-    head = source.read_at(0, min(source.size, HEAD))
-    packed = compression or compressed(head, format)
-    sums = has_checksum(packed, head)
+    start: memory.Buffer = source.read_at(0, min(source.size, HEAD)) if head is None else head
+    packed = compression or compression_of(start, format)
+    sums = has_checksum(packed, start)
     if packed is not None:
         source = files.BytesSource(
             decompress(source.read_at(0, source.size), packed, budget), source.path
         )
-        head = source.read_at(0, min(source.size, HEAD))
-    name = _named(format, head, source.size)
+        start = source.read_at(0, min(source.size, HEAD))
+    name = _named(format, start, source.size)
     opener: Any = codec(name, options, budget)
     try:
         if hasattr(opener, "open"):
             container = opener.open(source)
-            lazy = FORMATS[name].lazy and packed is None
+            lazy = TENSOR_FORMATS[name].lazy and packed is None
             return Opened(container, name, packed, sums or container.checksums, lazy)
         value = opener.decode(source.read_at(0, source.size))
     except DecodeError as error:
@@ -121,11 +124,17 @@ def open_container(
     return Opened(Container.of(value, budget), name, packed, sums, False)
 
 
-def _named(format: str | tuple[str, ...] | None, head: memoryview, size: int) -> str:
+def _named(format: str | tuple[str, ...] | None, head: memory.Buffer, size: int) -> str:
     """The format that was named, or that the bytes are in if that is allowed."""
     if isinstance(format, str):
         return format
     name = recognise(head, size)
+    if name not in TENSOR_FORMATS:
+        raise UnknownFormatError(
+            "this is a TFRecord file: records, not tensors by name",
+            hint="tw.read_examples gives its Examples as columns,"
+            " tw.RecordReader its records as bytes",
+        )
     if format is not None and name not in format:
         raise UnknownFormatError(
             f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name

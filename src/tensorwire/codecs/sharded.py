@@ -5,61 +5,58 @@ prefix."""
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import storage
-from .._errors import DecodeError, TensorwireError
+from .._errors import DecodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
 from ..storage import files
 from ..wire import json as jsontext
-from .checkpoint import state
 from .container import Container
-from .opening import Opened, codec
-from .recognition import of_name
+from .identify import HUB_INDEX, Allowed, Identified
+from .opening import Opened, codec, open_container
 from .safetensors import Safetensors
-from .saved_model.variables import FORMAT as SAVED_MODEL
-from .saved_model.variables import is_saved_model, open_saved_model
+from .saved_model.variables import open_saved_model
 
-CHECKPOINT = "checkpoint"
-SUFFIX = ".safetensors.index.json"
+SUFFIX = HUB_INDEX
 
 
 def is_index(path: str) -> bool:
-    return path.endswith(SUFFIX)
+    return path.endswith(HUB_INDEX)
 
 
-def prefix_of(path: str, format: str | tuple[str, ...] | None) -> str | None:
-    """The prefix of the checkpoint that a path means, None if it is a file of something else."""
-    if storage.is_url(path):
-        return None
-    if format is None and of_name(path)[0] not in (None, CHECKPOINT):
-        return None
-    named = format == CHECKPOINT
-    return state.find(path, named) if named or format is None or CHECKPOINT in format else None
-
-
-def open_many(
-    path: str,
-    format: str | tuple[str, ...] | None,
+def open_identified(
+    where: object,
+    found: Identified,
+    format: Allowed,
+    compression: str | None,
     mmap: bool,
     limits: Limits | None,
     options: dict[str, Any],
-) -> tuple[files.Source, Opened] | None:
-    """What a path means if that is many files; None if it is one."""
-    if is_index(path):
-        source, container = open_shards(path, mmap, limits)
-        return source, Opened(container, "safetensors", None, container.checksums, True)
-    if storage.is_url(path):
-        return None
-    if is_saved_model(path, format):
-        source, container = open_saved_model(path, mmap, limits)
-        return source, Opened(container, SAVED_MODEL, None, container.checksums, True)
-    prefix = prefix_of(path, format)
-    if prefix is None:
-        return None
-    checkpoint: Any = codec(CHECKPOINT, options, limits)
-    source, container = checkpoint.open_files(prefix, mmap)
-    return source, Opened(container, CHECKPOINT, None, container.checksums, True)
+) -> tuple[files.Source, Opened]:
+    """The container of what `identify` found, and its source, which the caller closes."""
+    if found.layout == "files" and found.path is not None:
+        if found.format == "checkpoint":
+            checkpoint: Any = codec("checkpoint", options, limits)
+            source, container = checkpoint.open_files(found.path, mmap)
+        else:
+            source, container = open_shards(found.path, mmap, limits)
+    elif found.kind == "model" and found.path is not None:
+        source, container = open_saved_model(found.path, mmap, limits)
+    elif found.source is None:  # a folder, a pattern or a list: the error says that it is no file
+        return _only_files(where, mmap)
+    else:
+        packed = compression or found.compression
+        return found.source, open_container(
+            found.source, format, packed, limits, options, found.head
+        )
+    assert found.format is not None
+    return source, Opened(container, found.format, None, container.checksums, True)
+
+
+def _only_files(where: object, mmap: bool) -> NoReturn:
+    storage.source_of(where, mmap).close()
+    raise UsageError(f"tensors are read from one file, not from {where!r:.80}")
 
 
 class ShardedSource:

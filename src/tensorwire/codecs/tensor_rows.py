@@ -27,8 +27,8 @@ from . import FORMATS
 from .arrow import columnar
 from .container import Container
 from .conversion_spec import ConversionSpec
+from .identify import by_name
 from .opening import codec, open_container
-from .recognition import of_name
 from .rows import ROWS, Counted, Reading, SourcePart, local
 
 PRESENT = "/present"
@@ -70,7 +70,7 @@ def _opened(path: str, spec: ConversionSpec) -> Iterator[Container]:
     """The tensors of a file of rows."""
     source = storage.source_of(path)
     try:
-        yield open_container(source, spec.source, of_name(path)[1], None, {}).container
+        yield open_container(source, spec.source, by_name(path)[1], None, {}).container
     except TensorwireError as error:
         raise error.add(path=path) from None
     finally:

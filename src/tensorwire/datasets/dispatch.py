@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import storage
 from .._limits import Limits
 from ..api import summary
-from ..codecs import rows
-from ..records.paths import BOOKS
-from ..records.summary import RecordVerification, is_record_file
+from ..codecs.identify import by_name, has_manifest, identify
+from ..records.summary import RecordVerification
 from . import tensor_files
 from .converting import convert as convert_dataset
-from .verification import DatasetVerification, has_manifest, verify_dataset
+from .verification import DatasetVerification, verify_dataset
 
 _RECORDS = ("tfrecord", "jsonl")
-_FOLDERS = (*_RECORDS, "parquet", "arrow", "npz")
-"""A folder with these is a dataset. One with safetensors may be a model; our own datasets have
-their books.
-"""
 _OPTIONS = set(
     "cast columns engine engine_options memory on_corrupt resume schema shards tensors verify where"
     " workers".split()
@@ -81,7 +74,8 @@ def verify(
     >>> found.ok, found.shards, found.records
     (True, 1, 10)
     """
-    if format is None and has_manifest(where):
+    is_path = isinstance(where, (str, os.PathLike))
+    if format is None and is_path and has_manifest(os.fspath(where)):
         return verify_dataset(where, progress)
     return summary.verify(where, format, limits=limits, progress=progress, **options)
 
@@ -108,15 +102,14 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
     if not isinstance(src, (str, os.PathLike)):
         return False
     path = os.fspath(src)
-    if _named(path) in _RECORDS or is_record_file(path):
+    if _named(path) in _RECORDS:
         return True
-    if storage.is_url(path):
-        return path.endswith("/") or glob.has_magic(path)
-    if os.path.isdir(path):
-        names = os.listdir(path)
-        return BOOKS in names or any(rows.of_name(name) in _FOLDERS for name in names)
-    return glob.has_magic(path) and not os.path.exists(path)
+    try:
+        with identify(path, options.get("format")) as found:
+            return found.kind == "rows"
+    except FileNotFoundError:
+        return False
 
 
 def _named(path: Any) -> str | None:
-    return rows.of_name(os.fspath(path)) if isinstance(path, (str, os.PathLike)) else None
+    return by_name(path)[0] if isinstance(path, (str, os.PathLike)) else None

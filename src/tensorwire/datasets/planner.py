@@ -15,9 +15,10 @@ import numpy as np
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
-from ..codecs import example_features, rows
+from ..codecs import ROW_FORMATS, example_features, rows
 from ..codecs.arrow import columnar
 from ..codecs.conversion_spec import ConversionSpec
+from ..codecs.identify import identify
 from ..core import dtypes
 from ..core.tensors import Array
 from ..records import batches, sidecar
@@ -58,11 +59,16 @@ def find(src: Any) -> list[FileEntry]:
 
 
 def source_format(entries: Sequence[FileEntry], given: str | None) -> str:
-    """The one format that all sources have, by their names."""
+    """The one format that all sources have, by their names; where no name tells, by the first bytes
+    of the first file.
+    """
     if given is not None:
         rows.named(given)
         return given
     found = {rows.of_name(entry.path) for entry in entries}
+    if found == {None}:
+        with identify(entries[0].path) as first:
+            found = {first.format if first.format in ROW_FORMATS else None}
     if len(found) != 1 or None in found:
         names = ", ".join(sorted(name or "unknown" for name in found))
         raise SchemaError(

@@ -57,21 +57,6 @@ class DatasetVerification:
         return "\n  ".join(lines)
 
 
-def has_manifest(where: Any) -> bool:
-    """Whether a path or URL is the folder of a dataset that was written here."""
-    if not isinstance(where, (str, os.PathLike)):
-        return False
-    path = os.fspath(where)
-    if not isinstance(path, str) or (storage.is_url(path) and rows.of_name(path) is not None):
-        return False
-    try:
-        return storage.stat(_manifest(path)) is not None
-    except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
-        if not storage.is_url(path):
-            raise
-        return False
-
-
 def _manifest(folder: str) -> str:
     return storage.join(folder, f"{BOOKS}/manifest.json")
 

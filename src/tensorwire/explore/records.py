@@ -11,7 +11,7 @@ import numpy as np
 
 from .._errors import DecodeError, SchemaError, TensorwireError, choices
 from .._limits import DEFAULT, Limits
-from ..codecs.recognition import recognise
+from ..codecs.identify import recognise
 from ..core.tensors import Strings
 from ..records import columns as _columns
 from ..records import sidecar

@@ -12,20 +12,19 @@ from typing import Any
 
 from .. import storage
 from .._errors import EncodeError
+from ..codecs import FORMATS
+from ..codecs.identify import MANIFEST, by_name
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 from .schema import FileMark
 
-BOOKS = "_tensorwire"
-"""The folder of a dataset's manifest, inside the dataset's."""
+BOOKS = MANIFEST
 INDEX = ".idx"
 SCHEMA = ".schema.json"
 _FEW = 4
 """Files of one folder from which on it is listed."""
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
-RECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
-_NUMBER = re.compile(r"[-_.]\d+(-of-\d+)?$")
-"""The number of a shard behind the suffix, as TFDS writes it."""
+RECORD_SUFFIXES = FORMATS["tfrecord"].suffixes
 
 
 def is_record_name(path: str) -> bool:
@@ -36,9 +35,7 @@ def is_record_name(path: str) -> bool:
     ...     "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
     [True, True, True, False]
     """
-    name, suffix = os.path.splitext(os.path.basename(path))
-    name = name if suffix in SUFFIXES else name + suffix
-    return _NUMBER.sub("", name).endswith(RECORD_SUFFIXES)
+    return by_name(path)[0] == "tfrecord"
 
 
 def expand(where: Any) -> list[str]:

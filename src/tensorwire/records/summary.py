@@ -8,14 +8,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .. import storage
 from .._errors import DecodeError, LimitError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
 from ..core import display
-from ..transforms import compression
-from ..wire import tfrecord
 from . import blocks as _blocks
-from .paths import is_record_name
 
 if TYPE_CHECKING:
     from .resync import Gap
@@ -65,39 +61,6 @@ class RecordSummary:
         return "\n".join(lines)
 
     _repr_html_ = display.html
-
-
-def is_record_file(where: Any, format: Any = None) -> bool:
-    """Whether a path is that of a record file: the caller says so, or its first record's header
-    does, or its name.
-    """
-    if not isinstance(where, (str, os.PathLike)) or not (
-        storage.is_url(where) or os.path.isfile(where)
-    ):
-        return False
-    if format is not None:
-        return format == FORMAT or (isinstance(format, tuple) and FORMAT in format)
-    path = os.fspath(where)
-    if is_record_name(path):
-        return True
-    source = storage.source(path)
-    try:
-        return source.size >= tfrecord.HEADER and _starts_a_record(source)
-    except TensorwireError:
-        return False
-    finally:
-        source.close()
-
-
-def _starts_a_record(source: storage.Readable) -> bool:
-    """Whether the first bytes, or those that they are compressed from, are the header of a record:
-    tensors are compressed too.
-    """
-    packed = _blocks.compression_of(source)
-    if packed is None:
-        return tfrecord.is_header(bytes(source.read_at(0, tfrecord.HEADER)))
-    head = source.read_at(0, min(source.size, _PEEK))
-    return tfrecord.is_header(compression.peek(packed, head, tfrecord.HEADER))
 
 
 def inspect_records(where: Any, limits: Limits | None = None) -> RecordSummary:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import SchemaError, TensorwireError
-from ..codecs.recognition import HEAD, of_name, recognise
-from ..records.summary import is_record_file
+from ..codecs.identify import HEAD, by_name, holds_records, recognise
 
 MOST = 5000
 """Files that a tree shows."""
@@ -97,7 +96,7 @@ class Catalog:
         if not os.path.exists(path) or path.endswith(".index"):
             prefix = path.removesuffix(".index")
             return self._node("checkpoint", prefix, os.path.basename(prefix), None, _sizes(prefix))
-        kind = "records" if is_record_file(path) else "tensors"
+        kind = "records" if holds_records(path) else "tensors"
         return self._node(kind, path, name, None, os.path.getsize(path))
 
     def _folder(self, path: str, name: str, top: str, depth: int, root: str | None) -> CatalogNode:
@@ -185,11 +184,11 @@ def _kind(path: str, siblings: set[str]) -> tuple[str | None, str]:
         return None, path
     if name.endswith(_HUB):
         return "tensors", path
-    format, _ = of_name(path)
+    format, _ = by_name(path)
     if format is not None:
         return (None if format in _UNSAID else "tensors"), path
     try:
-        if is_record_file(path):
+        if holds_records(path):
             return "records", path
         with open(path, "rb") as file:
             head = file.read(HEAD)

@@ -16,8 +16,8 @@ from typing import Any
 from .._errors import LimitError, SchemaError
 from .._limits import DEFAULT, Limits
 from ..api.lazy import File, LazyTensor, open_file
-from ..codecs import FORMATS
-from ..codecs.recognition import HEAD, compressed, of_name
+from ..codecs import TENSOR_FORMATS
+from ..codecs.identify import HEAD, by_name, compression_of
 from .catalog import Catalog, CatalogNode
 from .reading import DenseValues, InMemory, values_of
 
@@ -128,11 +128,11 @@ def _limits(node: CatalogNode) -> Limits | None:
     """Files that are read whole may be, and become, so large and no larger."""
     if not os.path.isfile(node.path):
         return None
-    format, packed = of_name(node.path)
+    format, packed = by_name(node.path)
     size = os.path.getsize(node.path)
     with open(node.path, "rb") as file:
-        packed = packed or compressed(file.read(HEAD), format)
-    lazy = packed is None and (format is None or FORMATS[format].lazy)
+        packed = packed or compression_of(file.read(HEAD), format)
+    lazy = packed is None and (format not in TENSOR_FORMATS or TENSOR_FORMATS[format].lazy)
     if not lazy and size > UNPACKED:
         raise LimitError(
             f"{size:,} bytes in a format that can only be read whole; tensorwire convert makes a"

@@ -5,7 +5,6 @@ says of itself as metadata.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
@@ -16,31 +15,6 @@ from ..container import Container
 # What reads a SavedModel is imported where it is used: everybody who opens a file comes by here.
 FORMAT = "saved_model"
 FILE = "saved_model.pb"
-_FORMS = (FILE, "saved_model.pbtxt", "saved_model.cpb")
-
-
-def is_saved_model(where: Any, format: str | tuple[str, ...] | None = None) -> bool:
-    """Whether a path means a SavedModel: its folder, one with folders of versions, or its
-    saved_model.pb.
-    """
-    if format is not None and format != FORMAT and FORMAT not in format:
-        return False
-    if not isinstance(where, (str, os.PathLike)):
-        return False
-    path = os.fspath(where)
-    if os.path.isdir(path):
-        inner = os.path.dirname(_located(path))
-        return any(os.path.exists(os.path.join(inner, name)) for name in _FORMS)
-    return os.path.basename(path) == FILE and os.path.exists(path)
-
-
-def _located(path: str) -> str:
-    from .signatures import locate
-
-    try:
-        return locate(path)
-    except DecodeError as error:  # a form that is not read, but a SavedModel
-        return os.path.join(error.path or path, FILE)
 
 
 def folder_of(path: str | os.PathLike[str]) -> str:

@@ -27,7 +27,7 @@ from ... import storage
 from ..._errors import EncodeError, SchemaError, TensorwireError
 from ..._limits import Limits
 from ...api import lazy, rename_rules
-from ...records.summary import is_record_file
+from ...codecs.identify import holds_records
 from . import plan as plans
 from . import writing
 from .report import ConversionReport
@@ -80,7 +80,7 @@ def convert(
     start, target = time.perf_counter(), os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
-    if isinstance(src, (str, os.PathLike)) and is_record_file(src, format):
+    if isinstance(src, (str, os.PathLike)) and holds_records(src, format):
         raise SchemaError(
             "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save"
             " its columns",

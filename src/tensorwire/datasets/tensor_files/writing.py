@@ -10,14 +10,14 @@ from ... import lowering, storage
 from ..._errors import EncodeError, UnknownFormatError, choices
 from ...api import lazy, rename_rules
 from ...api import values as api
-from ...codecs import FORMATS
+from ...codecs import TENSOR_FORMATS
 from ...codecs import sharded as shards
 from ...codecs.checkpoint.bundle import spec_of
 from ...codecs.checkpoint.data import index_path
 from ...codecs.checkpoint.layout import holds as checkpoint_holds
 from ...codecs.checkpoint.writer import Writer, data_files, free_shards
+from ...codecs.identify import format_of
 from ...codecs.opening import codec
-from ...codecs.recognition import format_of
 from ...lowering.lower import holds_everything
 from ...storage import files
 from ...transforms import compression as compressions
@@ -57,11 +57,11 @@ def way(
 ) -> OutputFormat:
     """The format that is asked for, and whether it can have what else is."""
     name = to or _named(path)
-    if name in FORMATS and not FORMATS[name].writes:
-        able = ", ".join(row.name for row in FORMATS.values() if row.writes)
+    if name in TENSOR_FORMATS and not TENSOR_FORMATS[name].writes:
+        able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.writes)
         raise EncodeError(f"{name} is only read; written are {able}", format=name, path=path)
-    if name not in FORMATS:
-        raise UnknownFormatError(f"no format {name!r}{choices(name, FORMATS)}")
+    if name not in TENSOR_FORMATS:
+        raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
     sharding = shard_size is not None or sharded.is_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
@@ -231,7 +231,7 @@ class WriteJob:
             read.append(part.read())
             step(read[-1].nbytes, entry)
         value = lowering.lift(_alone(plan.spec, way.format), read)
-        texts = plan.metadata if FORMATS[way.format].metadata or self._told else {}
+        texts = plan.metadata if TENSOR_FORMATS[way.format].metadata or self._told else {}
         api.save(
             self._path,
             value,

@@ -1,0 +1,496 @@
+"""What a path, URL, folder, pattern, list or byte string is: which format, which compression, and
+whether it holds tensors, rows or a model.
+
+This is the only module that looks at names and at first bytes; every verb asks `identify`, once. The
+rules, in order:
+
+1. A format that the caller names is believed. A tuple of formats allows what the rules find.
+2. A list of paths, a pattern, and a folder of shards are rows.
+3. A folder with a SavedModel is a model; one with a `checkpoint` file, or with the variables of a
+   SavedModel, is a checkpoint; one with our manifest, or with files of rows, is a dataset.
+4. A path without a file is a checkpoint if `PATH.index` exists.
+5. A name ending in `.safetensors.index.json` is a model in several files. `PREFIX.index` and
+   `PREFIX.data-00000-of-00001` are a checkpoint.
+6. A file with the name of a record file holds rows, and so does one that starts with the header of
+   a record, compressed or not.
+7. Any other file is in the format of its first bytes, or in that of its name where the bytes do not
+   tell (docs/formats.md lists the order in which bytes are looked at).
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from typing import Literal, NamedTuple
+
+from .. import storage
+from .._errors import DecodeError, TensorwireError, TruncatedError, UnknownFormatError
+from .._limits import DEFAULT
+from ..core import dtypes, memory
+from ..storage import files
+from ..wire import tfrecord
+from . import FORMATS
+
+Kind = Literal["tensors", "rows", "model"]
+Layout = Literal["bytes", "file", "files", "folder", "pattern", "list"]
+Allowed = str | tuple[str, ...] | None
+"""One format, several that are allowed, or any."""
+
+HEAD = 64
+"""Bytes that are enough to recognise a format, if the number of all bytes is known too."""
+HUB_INDEX = ".safetensors.index.json"
+MANIFEST = "_tensorwire"
+"""The folder of a dataset's manifest, inside the dataset's."""
+SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
+_SMALL = 8 << 10
+"""Files up to this size are read at once, with their first bytes."""
+_PEEK = 1 << 16
+"""Compressed bytes that are enough to see what is inside."""
+_MAGICS = {
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",  # an empty zip
+    b"ARROW1\0\0": "arrow",
+    b"\xff\xff\xff\xff": "arrow",  # the stream, which begins with a message
+    b"PAR1": "parquet",
+    b"\x0a\x0ctensorwire/1": "protobuf",
+    b"\x89HDF\r\n\x1a\n": "keras",
+}
+_COMPRESSED = {bytes([byte]) for byte in (0x1F, 0x28, 0x04, *range(0x50, 0x60))}
+"""First bytes of gzip, zstd, lz4 and of what zstd and lz4 skip. With any other, the compressions need
+not be imported.
+"""
+_JSON = b"{["
+"""An object or a list. Any few bytes may happen to be a number, so a bare one has to be named."""
+_BY_SUFFIX = {suffix: row.name for row in FORMATS.values() for suffix in row.suffixes}
+_STEP = re.compile(r"(\.ckpt)-\d+\Z", re.A)
+"""Checkpoints are numbered: model.ckpt-1000."""
+_SHARD = re.compile(r"[-_.]\d+(-of-\d+)?\Z", re.A)
+"""The number of a shard behind the suffix, as TFDS writes it: x.tfrecord-00000-of-00005."""
+_OF_SEVERAL = (".index", "saved_model.pb")
+"""Endings of files that are opened with their neighbours."""
+_DATA_FILE = re.compile(r"\.data-\d{5}-of-\d{5}\Z", re.A)
+
+
+class Answer(NamedTuple):
+    """What names and bytes tell."""
+
+    kind: Kind
+    format: str | None
+    compression: str | None = None
+    error: TensorwireError | None = None
+
+
+class Identified:
+    """What `identify` found. It holds the opened source of bytes or of one file, and closes it.
+
+    >>> with identify(b"\\x93NUMPY ...") as found:
+    ...     found.kind, found.format, found.layout
+    ('tensors', 'npy', 'bytes')
+    """
+
+    __slots__ = ("_allowed", "_answer", "head", "layout", "path", "source")
+
+    def __init__(
+        self,
+        layout: Layout,
+        path: str | None = None,
+        answer: Answer | None = None,
+        source: files.Source | None = None,
+        head: bytes = b"",
+        allowed: Allowed = None,
+    ) -> None:
+        self.layout = layout
+        self.path = path
+        """As given; for a checkpoint, its prefix."""
+        self.source = source
+        """The bytes, for the layouts "bytes" and "file"."""
+        self.head = head
+        """The first bytes; all of them, if the file is small."""
+        # Names and bytes are looked at when they are asked about: `load` of a plain file is not.
+        self._answer, self._allowed = answer, allowed
+
+    @property
+    def answer(self) -> Answer:
+        if self._answer is None:
+            assert self.source is not None
+            self._answer = _of_bytes(self.source, self.layout, self.path, self.head, self._allowed)
+        return self._answer
+
+    @property
+    def kind(self) -> Kind:
+        return self.answer.kind
+
+    @property
+    def format(self) -> str | None:
+        """None if neither the bytes nor the name tell: `error` says why."""
+        return self.answer.format
+
+    @property
+    def compression(self) -> str | None:
+        """That of the whole stream."""
+        return self.answer.compression
+
+    @property
+    def error(self) -> TensorwireError | None:
+        return self.answer.error
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether it is one file of records."""
+        return self.format == "tfrecord" and self.layout == "file"
+
+    def close(self) -> None:
+        if self.source is not None:
+            self.source.close()
+
+    def __enter__(self) -> Identified:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        packed = f" in {self.compression}" if self.compression else ""
+        return f"<{self.path or 'bytes'}: {self.kind}, {self.format}{packed}, {self.layout}>"
+
+
+def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Identified:
+    """What `where` is. The caller closes the result, or hands its source on.
+
+    FileNotFoundError if there is nothing at a path. Bytes that are not recognised are no error here:
+    `format` is None then, and `error` says why.
+
+    >>> with identify(["a.parquet", "b.parquet"]) as found:
+    ...     found
+    <bytes: rows, parquet, list>
+    """
+    if isinstance(where, (list, tuple)):
+        return Identified("list", None, Answer("rows", _format_of_all(where)))
+    if not isinstance(where, (str, os.PathLike)):
+        return _of_source(storage.source_of(where, mmap), "bytes", None, format)
+    path = os.fspath(where)
+    if path.endswith(HUB_INDEX):
+        return Identified("files", path, Answer("tensors", "safetensors"))
+    if storage.is_url(path):
+        return _of_url(path, format, mmap)
+    try:
+        source = files.source(path, mmap)
+    except IsADirectoryError:
+        return _of_folder(path, format)
+    except FileNotFoundError:
+        found = _without_file(path, format)
+        if found is None:
+            raise
+        return found
+    try:
+        if path.endswith(_OF_SEVERAL) or ".data-" in path or format == "checkpoint":
+            found = _of_checkpoint_file(path, format)
+            if found is not None:
+                source.close()
+                return found
+        return _of_source(source, "file", path, format)
+    except BaseException:
+        source.close()
+        raise
+
+
+def _of_url(path: str, format: Allowed, mmap: bool) -> Identified:
+    web = path.startswith(("http:", "https:"))
+    if path.endswith("/"):
+        return Identified("folder", path, Answer("rows", _named(format)))
+    if glob.has_magic(path) and not web:
+        return Identified("pattern", path, Answer("rows", _named(format) or by_name(path)[0]))
+    if by_name(path)[0] is None and not web and has_manifest(path):
+        return Identified("folder", path, Answer("rows", _named(format)))
+    return _of_source(storage.source_of(path, mmap), "file", path, format)
+
+
+def _of_folder(path: str, format: Allowed) -> Identified:
+    from .checkpoint import state
+
+    if _allows(format, "saved_model") and is_saved_model(path):
+        return Identified("folder", path, Answer("model", "saved_model"))
+    if format is None and has_manifest(path):
+        return Identified("folder", path, Answer("rows", None))
+    if _allows(format, "checkpoint"):
+        prefix = state.find(path, format == "checkpoint")
+        if prefix is not None:
+            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+    shards = {by_name(name)[0] for name in os.listdir(path) if name[:1] not in "._"}
+    rows = sorted(name for name in shards if name is not None and FORMATS[name].rows)
+    if any(name != "safetensors" for name in rows):
+        # A folder of safetensors files may be a model, so it takes a manifest to be a dataset.
+        return Identified("folder", path, Answer("rows", _named(format) or rows[0]))
+    error = DecodeError("a folder with no tensors, rows or model that is known here", path=path)
+    return Identified("folder", path, Answer("tensors", None, None, error))
+
+
+def _without_file(path: str, format: Allowed) -> Identified | None:
+    """A path without a file: the prefix of a checkpoint, or a pattern."""
+    from .checkpoint import state
+
+    if _allows(format, "checkpoint"):
+        prefix = state.find(path, format == "checkpoint")
+        if prefix is not None:
+            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+    if glob.has_magic(path):
+        return Identified("pattern", path, Answer("rows", _named(format) or by_name(path)[0]))
+    return None
+
+
+def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
+    """A file of a checkpoint or of a SavedModel, which is opened with its neighbours."""
+    name = os.path.basename(path)
+    if name == SAVED_MODEL[0] and _allows(format, "saved_model"):
+        return Identified("file", path, Answer("model", "saved_model"))
+    if format == "checkpoint" or (
+        (name.endswith(".index") or _DATA_FILE.search(name)) and _allows(format, "checkpoint")
+    ):
+        from .checkpoint import state
+
+        prefix = state.find(path, format == "checkpoint")
+        if prefix is not None:
+            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+    return None
+
+
+def _of_source(
+    source: files.Source, layout: Layout, path: str | None, format: Allowed
+) -> Identified:
+    """One file, or bytes."""
+    size = source.size
+    count = size if size <= _SMALL else HEAD
+    if isinstance(source, files.FileSource):
+        head = source.read_bytes(0, count)
+    else:
+        head = bytes(source.read_at(0, count))
+    return Identified(layout, path, None, source, head, format)
+
+
+def _of_bytes(
+    source: files.Source, layout: Layout, path: str | None, head: bytes, format: Allowed
+) -> Answer:
+    """By the name, then by the first bytes."""
+    named, packed = (None, None) if path is None else by_name(path)
+    if isinstance(format, str):
+        return Answer(_kind_of(format), format, packed or compression_of(head, format))
+    if named == "tfrecord" and _allows(format, "tfrecord"):
+        return Answer("rows", "tfrecord", packed)
+    packed = packed or compression_of(head)
+    start, total = head, source.size
+    if packed is not None:
+        from ..transforms import compression
+
+        more = head if total <= _SMALL else source.read_at(0, min(total, _PEEK))
+        start, total = compression.peek(packed, more, HEAD), 1 << 62
+    try:
+        recognised = recognise(start, total)
+    except TensorwireError as error:
+        if packed is None and (inside := _packed_records(head)) is not None:
+            return Answer("rows", "tfrecord", inside)
+        if packed is not None and named is not None:
+            return Answer(_kind_of(named), named, packed)
+        if isinstance(format, tuple) and "tfrecord" in format:
+            return Answer("rows", "tfrecord", packed)
+        return Answer("tensors", None, packed, error)
+    if named == "jsonl" and recognised == "json":
+        recognised = "jsonl"
+    return Answer(_kind_of(recognised), recognised, packed)
+
+
+def _packed_records(head: bytes) -> str | None:
+    """zlib or snappy, which have no mark, if the first bytes inside are the header of a record."""
+    from ..transforms import compression
+
+    names = ("zlib", "snappy")
+    return next((n for n in names if tfrecord.is_header(compression.peek(n, head, HEAD))), None)
+
+
+def _kind_of(format: str) -> Kind:
+    row = FORMATS.get(format)
+    if row is None or row.tensors:
+        return "tensors"
+    return "rows" if row.rows else "model"
+
+
+def _allows(format: Allowed, name: str) -> bool:
+    return format is None or format == name or (isinstance(format, tuple) and name in format)
+
+
+def _named(format: Allowed) -> str | None:
+    return format if isinstance(format, str) else None
+
+
+def _format_of_all(paths: list[object] | tuple[object, ...]) -> str | None:
+    names = {by_name(path)[0] for path in paths if isinstance(path, (str, os.PathLike))}
+    return names.pop() if len(names) == 1 else None
+
+
+def has_manifest(path: str) -> bool:
+    """Whether a path or URL is the folder of a dataset that was written here."""
+    if storage.is_url(path) and by_name(path)[0] is not None:
+        return False
+    try:
+        return storage.stat(storage.join(path, f"{MANIFEST}/manifest.json")) is not None
+    except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
+        if not storage.is_url(path):
+            raise
+        return False
+
+
+def holds_records(where: object, format: Allowed = None) -> bool:
+    """Whether a path is that of a file of records; False if there is no file."""
+    if not isinstance(where, (str, os.PathLike)):
+        return False
+    try:
+        with identify(where, format) as found:
+            return found.holds_records
+    except (OSError, TensorwireError):
+        return False
+
+
+def is_saved_model(path: str) -> bool:
+    """Whether a folder is that of a SavedModel, or has folders of its versions."""
+    from .saved_model.signatures import locate
+
+    if any(os.path.exists(os.path.join(path, name)) for name in SAVED_MODEL):
+        return True
+    try:
+        return os.path.exists(locate(path))
+    except DecodeError as error:  # a form that is not read, but a SavedModel
+        return any(os.path.exists(os.path.join(error.path or path, name)) for name in SAVED_MODEL)
+
+
+def by_name(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
+    """(format, compression) that the name of a file asks for, None where it asks for none.
+
+    >>> by_name("model.safetensors.zst"), by_name("a/x.npy"), by_name("README")
+    (('safetensors', 'zstd'), ('npy', None), (None, None))
+    >>> by_name("mnist-train.tfrecord-00000-of-00001"), by_name("model.ckpt-1000")
+    (('tfrecord', None), ('checkpoint', None))
+    """
+    name = os.fspath(path)
+    name = name[name.rfind("/") + 1 :]
+    ending = name[name.rfind(".") :]
+    if ending in _BY_SUFFIX:
+        return _BY_SUFFIX[ending], None
+    if (format := _by_ending(name)) is not None:
+        return format, None
+    from ..transforms import compression
+
+    packed = compression.named_by(name)
+    return (None, None) if packed is None else (_by_ending(name[: name.rfind(".")]), packed)
+
+
+def _by_ending(name: str) -> str | None:
+    for ending in (name, _STEP.sub(r"\1", name), _SHARD.sub("", name)):
+        format = _BY_SUFFIX.get(ending[ending.rfind(".") :]) if "." in ending else None
+        if format is not None:
+            return format
+    return None
+
+
+def format_of(path: str | os.PathLike[str]) -> str:
+    """The format that the name of a file to be written asks for, or an error that lists the
+    suffixes.
+
+    >>> format_of("model.safetensors")
+    'safetensors'
+    """
+    format, _ = by_name(path)
+    if format is not None and FORMATS[format].tensors:
+        return format
+    known = ", ".join(suffix for row in FORMATS.values() if row.tensors for suffix in row.suffixes)
+    hint = "pass format="
+    if format == "tfrecord":
+        hint = "tw.write_examples(path, columns) writes record files"
+    raise UnknownFormatError(
+        f"no format has files named like this (known: {known})", path=os.fspath(path), hint=hint
+    )
+
+
+def recognise(data: memory.Buffer, size: int | None = None) -> str:
+    """The format that bytes are in; UnknownFormatError if none is recognised.
+
+    The first bytes are enough if `size` says how many there are in all.
+
+    >>> recognise(b"\\x08\\x01\\x12\\x00\\x22\\x04\\x00\\x00\\x80?")
+    'tensorproto'
+    """
+    view = memory.flat(data)
+    total = len(view) if size is None else size
+    start = bytes(view[:HEAD])
+    for magic, name in _MAGICS.items():
+        if start.startswith(magic):
+            return "keras" if name == "npz" and _is_keras(start) else name
+    if _is_safetensors(start):
+        header = int.from_bytes(start[:8], "little")
+        if header > total - 8:
+            raise TruncatedError(
+                f"a safetensors header of {header} bytes in {total}",
+                format="safetensors",
+                offset=total,
+            )
+        return "safetensors"
+    if (
+        len(start) > 1
+        and start[0] == 0x08
+        and (start[1] in dtypes.BY_TF or start[1] in (dtypes.STRING, dtypes.VARIANT))
+    ):
+        return "tensorproto"  # which then parses strictly, or says where it does not
+    text = start.lstrip(b" \t\r\n")
+    if text and text[0] in _JSON:
+        return "json"
+    if tfrecord.is_header(start):
+        return "tfrecord"
+    if not start:
+        raise UnknownFormatError("there is nothing to read: 0 bytes", offset=0)
+    known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
+    raise UnknownFormatError(
+        f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})",
+        hint="pass format=",
+    )
+
+
+def _is_safetensors(start: bytes) -> bool:
+    return (
+        len(start) > 8
+        and start[8] == ord("{")
+        and int.from_bytes(start[:8], "little") <= DEFAULT.safetensors_header
+    )
+
+
+def _is_keras(start: bytes) -> bool:
+    """Whether a zip is one of Keras's, by the name of its first member."""
+    size = int.from_bytes(start[26:28], "little")
+    return start[30 : 30 + size] in (b"metadata.json", b"config.json", b"model.weights.h5")
+
+
+def compression_of(data: memory.Buffer, format: Allowed = None) -> str | None:
+    """The compression that the first bytes have the mark of. Bytes of a format that is never
+    guessed may begin with any.
+
+    >>> compression_of(b"\\x1f\\x8b\\x08\\x00"), compression_of(b"\\x1f\\x8b\\x08\\x00", "raw")
+    ('gzip', None)
+    """
+    if isinstance(format, str) and format in FORMATS and not FORMATS[format].recognised:
+        return None
+    start = bytes(memory.flat(data)[:HEAD])
+    if start[:1] not in _COMPRESSED or _is_safetensors(start):
+        return None  # a safetensors header of 559,903 bytes looks like gzip's
+    from ..transforms import compression
+
+    packed = compression.recognise(start)
+    return None if packed == "zlib" else packed  # whose mark is too weak
+
+
+def has_checksum(compression: str | None, data: memory.Buffer) -> bool:
+    """Whether a stream in this compression notices when its data changes, by its first frame: zstd
+    and lz4 may leave it out.
+    """
+    start = bytes(memory.flat(data)[:5])
+    magics = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
+    flagged = len(start) == 5 and start[:4] in magics and bool(start[4] & 4)
+    return compression in ("gzip", "zlib") or (compression in ("zstd", "lz4") and flagged)
