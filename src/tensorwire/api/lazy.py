@@ -18,7 +18,7 @@ from .._errors import DecodeError, SchemaError, TensorwireError, choices
 from .._limits import Limits
 from ..codecs import sharded
 from ..codecs.container import Container, TensorSpec
-from ..codecs.identify import Allowed, Identified, identify
+from ..codecs.identify import Allowed, Identified, by_name, identify
 from ..codecs.opening import Opened
 from ..core import dtypes, memory
 from ..core.quantized import has_codes
@@ -411,22 +411,24 @@ def load(
     try:
         with identify(where, format) as found:
             source = found.source
-            whole = source is not None and len(found.head) == source.size and path is not None
-            if whole and names is None and limits is None and not options:
-                value = api.decode_plain(found.head, format, compression)
+            whole = found.whole()
+            if whole is not None and names is None and limits is None and not options:
+                value = api.decode_plain(whole, format, compression)
                 if value is not None:
                     return _given(value, to, device, cast)
-            if names is not None or source is None or found.kind == "model":
+            named, packed = (None, None) if path is None else by_name(path)
+            packed = compression or packed
+            if names is not None or source is None:
                 value = _load_parts(where, found, format, compression, limits, options, names)
-            elif found.format == "npz" and not (compression or found.compression):
+            elif path is not None and (format or named) == "npz" and packed is None:
                 # Its arrays need not be aligned in the file: read one by one, they are in memory.
                 value = _load_parts(where, found, format, compression, limits, options, None)
             else:
-                data = found.head if whole else source.read_at(0, source.size)
+                data = source.read_at(0, source.size) if whole is None else whole
                 value = api.loads(
                     data,
                     format,
-                    compression or found.compression,
+                    packed,
                     copy=True if type(data) is bytes else None,
                     limits=limits,
                     **options,

@@ -90,7 +90,7 @@ class Identified:
     ('tensors', 'npy', 'bytes')
     """
 
-    __slots__ = ("_allowed", "_answer", "head", "layout", "path", "source")
+    __slots__ = ("_allowed", "_answer", "_head", "layout", "path", "source")
 
     def __init__(
         self,
@@ -98,7 +98,6 @@ class Identified:
         path: str | None = None,
         answer: Answer | None = None,
         source: files.Source | None = None,
-        head: bytes = b"",
         allowed: Allowed = None,
     ) -> None:
         self.layout = layout
@@ -106,10 +105,22 @@ class Identified:
         """As given; for a checkpoint, its prefix."""
         self.source = source
         """The bytes, for the layouts "bytes" and "file"."""
-        self.head = head
-        """The first bytes; all of them, if the file is small."""
-        # Names and bytes are looked at when they are asked about: `load` of a plain file is not.
+        # Names and bytes are looked at when somebody asks: `load` of a plain file need not.
         self._answer, self._allowed = answer, allowed
+        self._head: bytes | None = None
+
+    @property
+    def head(self) -> bytes:
+        """The first bytes; all of them, if there are few."""
+        if self._head is None:
+            self._head = b"" if self.source is None else _head_of(self.source)
+        return self._head
+
+    def whole(self) -> bytes | None:
+        """All bytes of a small local file, which are read together with the first ones."""
+        source = self.source
+        small = isinstance(source, files.FileSource) and source.size <= _SMALL
+        return self.head if small else None
 
     @property
     def answer(self) -> Answer:
@@ -259,14 +270,15 @@ def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
 def _of_source(
     source: files.Source, layout: Layout, path: str | None, format: Allowed
 ) -> Identified:
-    """One file, or bytes."""
+    return Identified(layout, path, None, source, format)
+
+
+def _head_of(source: files.Source) -> bytes:
     size = source.size
     count = size if size <= _SMALL else HEAD
     if isinstance(source, files.FileSource):
-        head = source.read_bytes(0, count)
-    else:
-        head = bytes(source.read_at(0, count))
-    return Identified(layout, path, None, source, head, format)
+        return source.read_bytes(0, count)
+    return bytes(source.read_at(0, count))
 
 
 def _of_bytes(

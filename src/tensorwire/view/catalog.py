@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import SchemaError, TensorwireError
+from ..codecs import FORMATS
 from ..codecs.identify import HEAD, by_name, holds_records, recognise
 
 MOST = 5000
@@ -186,7 +187,9 @@ def _kind(path: str, siblings: set[str]) -> tuple[str | None, str]:
         return "tensors", path
     format, _ = by_name(path)
     if format is not None:
-        return (None if format in _UNSAID else "tensors"), path
+        row = FORMATS[format]
+        kind = "records" if format == "tfrecord" else "tensors" if row.tensors else None
+        return (None if format in _UNSAID else kind), path
     try:
         if holds_records(path):
             return "records", path
