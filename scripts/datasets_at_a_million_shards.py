@@ -87,7 +87,7 @@ def main() -> None:
     count = args.shards
     start = time.perf_counter()
     sources = [
-        Entry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}")
+        FileEntry(f"s3://bucket/data/train-{i:07d}-of-{count:07d}.tfrecord", 1 << 30, f"{i:032x}")
         for i in range(count)
     ]
     with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:

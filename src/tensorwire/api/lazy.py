@@ -24,7 +24,9 @@ from ..core import dtypes, memory
 from ..core.quantized import has_codes
 from ..core.tensors import Array, Strings
 from ..storage import files
+from . import signatures
 from . import values as api
+from .signatures import spelled
 
 
 class LazyTensor:
@@ -244,7 +246,7 @@ class File(Mapping[str, LazyTensor]):
                 for key, option in self._options.items()
                 if key not in ("format", "mmap")
             }
-            return api.loads(self.source.view, self.format, **options)
+            return api.untyped_loads(self.source.view, self.format, **options)
         self.container.budget.start()
         try:
             value = self.container.value()
@@ -305,6 +307,7 @@ def _reopen(where: Any, options: dict[str, Any]) -> File:
     return open(where, **options)
 
 
+@spelled(signatures.open)
 def open(
     where: Any,
     format: str | tuple[str, ...] | None = None,
@@ -383,6 +386,7 @@ _OPENING = ("compression", "mmap", "dequantize")
 """Options of `open` that are not the format's."""
 
 
+@spelled(signatures.load)
 def load(
     where: Any,
     format: str | tuple[str, ...] | None = None,
@@ -425,7 +429,7 @@ def load(
                 value = _load_parts(where, found, format, compression, limits, options, None)
             else:
                 data = source.read_at(0, source.size) if whole is None else whole
-                value = api.loads(
+                value = api.untyped_loads(
                     data,
                     format,
                     packed,

@@ -12,12 +12,14 @@ from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
 from ..wire import kernels, tfrecord
-from . import values
+from . import signatures, values
+from .signatures import spelled
 
 _SMALL = 64 << 10
 """Buffers up to this size are joined, because each call costs as much as copying so much."""
 
 
+@spelled(signatures.write)
 def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **options: Any) -> int:
     """Writes one value to a socket, pipe or binary file object, framed by its length and checksums;
     returns the number of bytes.
@@ -34,7 +36,7 @@ def write(stream: Any, value: Any, format: str = values.DEFAULT_FORMAT, **option
     (array([0, 1, 2]), ['two', 2])
     """
     _check_stream(stream, ("write", "sendall"), "write", "tw.save(path, value) writes a file")
-    chunks = values.buffers(value, format, **options)
+    chunks = values.encode(value, format, options)
     size = sum(map(len, chunks))
     parts = [tfrecord.header(size), *chunks, tfrecord.footer(chunks)]
     if size <= _SMALL:
@@ -62,6 +64,7 @@ def _check_stream(stream: Any, able: tuple[str, ...], verb: str, file: str) -> N
     files.check_binary(stream, f"{verb[0]}b")
 
 
+@spelled(signatures.read)
 def read(
     stream: Any,
     format: str | tuple[str, ...] | None = None,
@@ -106,4 +109,4 @@ def read(
             offset=offset,
         )
     tfrecord.check(body[:size], body[size:].tobytes())
-    return values.loads(body.data[:size], format, limits=limits, **options)
+    return values.untyped_loads(body.data[:size], format, limits=limits, **options)

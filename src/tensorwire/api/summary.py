@@ -18,7 +18,8 @@ from ..records.summary import (
     inspect_records,
     verify_records,
 )
-from . import lazy
+from . import lazy, signatures
+from .signatures import spelled
 
 if TYPE_CHECKING:
     from ..codecs.saved_model.summary import SavedModelSummary
@@ -128,6 +129,7 @@ class Verification:
         )
 
 
+@spelled(signatures.inspect)
 def inspect(
     where: Any,
     format: str | tuple[str, ...] | None = None,
@@ -178,6 +180,7 @@ def inspect(
         )
 
 
+@spelled(signatures.verify)
 def verify(
     where: Any,
     format: str | tuple[str, ...] | None = None,

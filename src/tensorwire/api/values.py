@@ -5,7 +5,8 @@ and move the bytes.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,15 @@ from .._errors import DecodeError, EncodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
 from ..codecs import TENSOR_FORMATS, Codec, Format
 from ..codecs.identify import Allowed, by_name, compression_of, format_of
-from ..codecs.opening import codec, decode, decompress
+from ..codecs.opening import PACKING_OPTIONS, codec, decode, decompress
 from ..core import memory
+from ..core.literals import Nonfinite
 from ..core.quantized import has_codes
 from ..core.tensors import Bundle
 from ..storage import files
 from ..wire import kernels
+from . import signatures
+from .signatures import spelled
 
 DEFAULT_FORMAT = "safetensors"
 _FAST = {
@@ -43,23 +47,34 @@ def formats() -> dict[str, Format]:
     return dict(TENSOR_FORMATS)
 
 
-def buffers(
-    value: Any,
-    format: str = DEFAULT_FORMAT,
-    *,
-    compression: str | None = None,
-    level: int | None = None,
-    threads: int | None = None,
-    per_tensor: bool = False,
-    shuffle: bool = False,
-    quantize: Any = None,
-    axis: int | None = None,
-    nonfinite: str = "raise",
-    metadata: dict[str, str] | None = None,
-    drop_metadata: bool = False,
-    keep_device: bool = False,
-    **options: Any,
-) -> list[Any]:
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What `dumps`, `buffers` and `save` may be asked for, whatever the format."""
+
+    compression: str | None = None
+    level: int | None = None
+    threads: int | None = None
+    per_tensor: bool = False
+    shuffle: bool = False
+    quantize: Any = None
+    axis: int | None = None
+    nonfinite: Nonfinite = "raise"
+    metadata: Mapping[str, str] | None = None
+    drop_metadata: bool = False
+    keep_device: bool = False
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """The format's own options."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> WriteOptions:
+        """From the keywords of a call."""
+        shared = {name: option for name, option in options.items() if name in PACKING_OPTIONS}
+        own = {name: option for name, option in options.items() if name not in shared}
+        return cls(**shared, own=own)
+
+
+@spelled(signatures.buffers)
+def buffers(value: object, format: str = DEFAULT_FORMAT, **options: Any) -> list[Any]:
     """The bytes of `dumps` as a list of buffers, large data not copied: they are the tensor's own
     memory, so send them before changing it.
 
@@ -67,37 +82,38 @@ def buffers(
     >>> [len(part) for part in buffers(np.zeros(1_000_000, np.float32), "tensorproto")]
     [15, 4000000]
     """
-    said = compression, level, threads, quantize, axis, metadata
-    plain = (
-        said == (None,) * 6
-        and not (per_tensor or shuffle or keep_device or drop_metadata or options)
-        and nonfinite == "raise"
-    )
-    if plain and format in _FAST and _is_small(value):
+    return encode(value, format, options)
+
+
+def encode(value: object, format: str, options: Mapping[str, Any]) -> list[Any]:
+    """`buffers`, with the options as one mapping."""
+    if not options and format in _FAST and _is_small(value):
         whole = _FAST[format][0](value)
         if whole is not None:
             return [whole]
-    own, stream = compressing(format, compression, level, threads, per_tensor, shuffle)
-    encoder, expanded = codec(format, options | own), 0
-    if keep_device:
+    asked = WriteOptions.of(options)
+    own, stream = compressing(
+        format, asked.compression, asked.level, asked.threads, asked.per_tensor, asked.shuffle
+    )
+    encoder, expanded = codec(format, {**asked.own, **own}), 0
+    if asked.keep_device:
         value = frameworks.tensor(value, keep_device=True)
-    if quantize:
+    if asked.quantize:
         from ..transforms.quantization import tree
 
-        value = tree.quantized(value, quantize, axis, nonfinite)  # type: ignore[arg-type]
+        value = tree.quantized(value, asked.quantize, asked.axis, asked.nonfinite)
         expanded = tree.expanded(value)
         if "packing" in own:
-            encoder = codec(
-                format, options | {"packing": replace(own["packing"], expanded=expanded)}
-            )
-    elif axis is not None or nonfinite != "raise":
+            packing = replace(own["packing"], expanded=expanded)
+            encoder = codec(format, {**asked.own, "packing": packing})
+    elif asked.axis is not None or asked.nonfinite != "raise":
         raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
-    chunks = _encode(encoder, format, value, metadata, drop_metadata)
+    chunks = _encode(encoder, format, value, asked.metadata, asked.drop_metadata)
     if stream is None:
         return chunks
     from ..transforms.compression.oneshot import compress
 
-    return list(compress(chunks, stream, level, threads, expanded))
+    return list(compress(chunks, stream, asked.level, asked.threads, expanded))
 
 
 def compressing(
@@ -135,14 +151,14 @@ def compressing(
 
 
 def _encode(
-    codec: Codec, format: str, value: Any, metadata: dict[str, str] | None, drop_metadata: bool
+    codec: Codec, format: str, value: Any, metadata: Mapping[str, str] | None, drop_metadata: bool
 ) -> list[Any]:
     if drop_metadata:
         return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
     if not metadata:
         return codec.encode(value)
     if isinstance(value, Bundle):
-        return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
+        return codec.encode(Bundle(value, {**value.metadata, **metadata}, value.tensor_metadata))
     metadata = Bundle({}, metadata).metadata  # which must be text
     if not TENSOR_FORMATS[format].metadata:
         raise EncodeError(
@@ -164,6 +180,7 @@ def _is_small(value: Any) -> bool:
     return total <= memory.INLINE * len(value)
 
 
+@spelled(signatures.dumps)
 def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
     """Any tensor, of any framework, or nested dicts, lists and tuples of them, as bytes.
 
@@ -184,10 +201,11 @@ def dumps(value: Any, format: str = DEFAULT_FORMAT, **options: Any) -> bytes:
         whole = _FAST[format][0](value)
         if whole is not None:
             return whole
-    chunks = buffers(value, format, **options)
+    chunks = encode(value, format, options)
     return chunks[0] if len(chunks) == 1 and type(chunks[0]) is bytes else kernels.join(chunks)
 
 
+@spelled(signatures.loads)
 def loads(
     data: Any,
     format: str | tuple[str, ...] | None = None,
@@ -280,6 +298,7 @@ def _not_bytes(data: Any) -> UsageError:
     )
 
 
+@spelled(signatures.save)
 def save(
     where: Any, value: Any, format: str | None = None, *, durable: bool = True, **options: Any
 ) -> None:
@@ -298,7 +317,7 @@ def save(
     """
     if hasattr(where, "write"):
         files.check_binary(where, "wb")
-        for part in buffers(value, format or DEFAULT_FORMAT, **options):
+        for part in encode(value, format or DEFAULT_FORMAT, options):
             files.write_all(where, part)
         return
     if not isinstance(where, (str, os.PathLike)):
@@ -309,7 +328,7 @@ def save(
         )
     try:
         name = format or format_of(where)
-        chunks = buffers(value, name, **as_named(where, name, options))
+        chunks = encode(value, name, as_named(where, name, options))
         if name in TENSOR_FORMATS and TENSOR_FORMATS[name].files:
             from ..codecs.checkpoint.writer import write_files
 
@@ -352,3 +371,9 @@ def as_named(path: str | os.PathLike[str], format: str, options: dict[str, Any])
             format=format,
         )
     return {**options, "compression": named}
+
+
+# For callers inside the package, which pass on any text as a format and any options.
+untyped_dumps: Callable[..., bytes] = dumps
+untyped_loads: Callable[..., Any] = loads
+untyped_save: Callable[..., None] = save

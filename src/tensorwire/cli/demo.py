@@ -92,10 +92,10 @@ def trip(
     **reading: Any,
 ) -> Trip:
     """Writes a value to a file in one format, reads it back, and compares every bit."""
-    encode, blob = _best(lambda: values.dumps(value, format, **writing or {}))
+    encode, blob = _best(lambda: values.untyped_dumps(value, format, **writing or {}))
     file.write_bytes(blob)
     data = file.read_bytes()
-    decode, back = _best(lambda: values.loads(data, format, **reading))
+    decode, back = _best(lambda: values.untyped_loads(data, format, **reading))
     return Trip(format, str(file), what, len(blob), encode, decode, equal(back, value))
 
 

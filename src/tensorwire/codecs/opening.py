@@ -16,7 +16,7 @@ from .identify import HEAD, compression_of, has_checksum, recognise
 
 _classes: dict[str, Any] = {}
 _plain: dict[str, Codec] = {}
-_PACKING = (
+PACKING_OPTIONS = (
     "compression",
     "level",
     "threads",
@@ -26,6 +26,7 @@ _PACKING = (
     "axis",
     "nonfinite",
     "metadata",
+    "drop_metadata",
     "keep_device",
 )
 """Options that do not depend on the format, for suggestions."""
@@ -46,7 +47,7 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> C
     known = [field.name for field in fields(kind) if field.name != "limits"]
     strangers = [option for option in options if option not in known]
     if strangers:
-        known = list(dict.fromkeys([*known, *_PACKING]))
+        known = list(dict.fromkeys([*known, *PACKING_OPTIONS]))
         raise UsageError(
             f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}",
             format=name,

@@ -8,9 +8,10 @@ from typing import Any
 
 from .._limits import Limits
 from ..api import summary
-from ..codecs.identify import by_name, has_manifest, identify
+from ..api.signatures import spelled
+from ..codecs.identify import Allowed, by_name, has_manifest, identify
 from ..records.summary import RecordVerification
-from . import tensor_files
+from . import signatures, tensor_files
 from .converting import convert as convert_dataset
 from .verification import DatasetVerification, verify_dataset
 
@@ -22,7 +23,10 @@ _OPTIONS = set(
 """What only datasets have."""
 
 
-def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
+@spelled(signatures.convert)
+def convert(
+    src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any
+) -> Any:
     """Writes a tensor file, or a dataset of many files, in another format.
 
     A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a
@@ -48,9 +52,10 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     return tensor_files.convert(src, dst, to, **options)
 
 
+@spelled(signatures.verify)
 def verify(
     where: Any,
-    format: str | tuple[str, ...] | None = None,
+    format: Allowed = None,
     *,
     limits: Limits | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -77,7 +82,8 @@ def verify(
     is_path = isinstance(where, (str, os.PathLike))
     if format is None and is_path and has_manifest(os.fspath(where)):
         return verify_dataset(where, progress)
-    return summary.verify(where, format, limits=limits, progress=progress, **options)
+    verify_file: Callable[..., summary.Verification | RecordVerification] = summary.verify
+    return verify_file(where, format, limits=limits, progress=progress, **options)
 
 
 def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:

@@ -232,7 +232,7 @@ class WriteJob:
             step(read[-1].nbytes, entry)
         value = lowering.lift(_alone(plan.spec, way.format), read)
         texts = plan.metadata if TENSOR_FORMATS[way.format].metadata or self._told else {}
-        api.save(
+        api.untyped_save(
             self._path,
             value,
             way.format,
