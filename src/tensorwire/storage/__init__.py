@@ -185,7 +185,7 @@ def source(path: str) -> OpenedObject:
     return opened(path)
 
 
-def source_of(where: Any, mmap: bool = False) -> files.Source:
+def source_of(where: object, mmap: bool = False) -> files.Source:
     """`files.source`, which takes a path, bytes or a file object, for URLs too."""
     if not is_url(where):
         return files.source(where, mmap)
