@@ -24,7 +24,7 @@ from typing import Any
 
 import tensorwire as tw
 from tensorwire import datasets, storage
-from tensorwire.datasets import Plan, Spec, driver
+from tensorwire.datasets import ConversionSpec, Plan, driver
 from tensorwire.datasets.engines import Outcome
 from tensorwire.datasets.manifest import Manifest
 from tensorwire.storage import FileEntry
@@ -35,7 +35,7 @@ class Answering:
 
     out = back = 0
 
-    def run(self, spec: Spec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
+    def run(self, spec: ConversionSpec, tasks: Iterable[dict[str, Any]]) -> Iterator[Outcome]:
         for task in tasks:
             report = {
                 "records": 1000,
@@ -92,7 +92,7 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory(prefix="tensorwire-million-") as folder:
         out = os.path.join(folder, "out")
-        plan = Plan(Spec("tfrecord", "parquet"), out, sources, count)
+        plan = Plan(ConversionSpec("tfrecord", "parquet"), out, sources, count)
         _ = plan.sources_hash, plan.task(0), plan.task(count - 1)
         print(f"plan: {time.perf_counter() - start:.1f} s, {megabytes():.0f} MB")
         os.mkdir(out)

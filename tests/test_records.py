@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from tensorwire.core import memory
 from tensorwire.records import blocks, index, paths
 from tensorwire.wire import kernels, tfrecord
 
@@ -587,3 +588,19 @@ def test_a_record_suffix_counts_at_the_end_of_a_name_only(tmp_path):
         data[0] ^= 1
         (tmp_path / name).write_bytes(data)  # no longer to be recognised by its first bytes
         assert tw.verify(tmp_path / name).format == ("tfrecord" if name != "g" else None)
+
+
+def test_without_the_gil_no_buffer_is_used_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
+    pool = memory.MemoryPool()
+    first = pool.take(1000)
+    place = first.ctypes.data
+    assert not memory.is_mine(first)
+    view, first = first[:8], None
+    view[:] = 7
+    assert pool.take(1000).ctypes.data != place and view.tolist() == [7] * 8
+    with tw.RecordWriter(tmp_path / "x.tfrecord") as writer:
+        for number in range(2000):
+            writer.write(b"%d" % number * 100)
+    records = list(tw.RecordReader(tmp_path / "x.tfrecord"))
+    assert records == [b"%d" % number * 100 for number in range(2000)]

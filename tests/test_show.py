@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorwire as tw
+from tensorwire.core import formatting
 from tensorwire.explore import contents as shown
-from tensorwire.explore import figures, pictures, records, sampling, selection
+from tensorwire.explore import pictures, records, sampling, selection
 from tensorwire.explore.images import image
 from tensorwire.explore.pictures import Paint
 from tensorwire.explore.statistics import histogram, statistics
@@ -762,6 +763,6 @@ class TestRecords:
 
 
 def test_text_that_shows():
-    assert figures.safe("é漢\t\x9b\u202e") == "é漢\\t\\x9b\\u202e"
-    assert figures.quoted("\x1b[0m") == "'\\x1b[0m'"
-    assert figures.short("x" * 50, 10) == "xxxxxxx..."
+    assert formatting.safe("é漢\t\x9b\u202e") == "é漢\\t\\x9b\\u202e"
+    assert formatting.quoted("\x1b[0m") == "'\\x1b[0m'"
+    assert formatting.short("x" * 50, 10) == "xxxxxxx..."

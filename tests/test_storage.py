@@ -363,6 +363,7 @@ print(*[name for name in sys.modules if name.split(".")[0] in heavy or name.star
     assert sorted(loaded) == [
         "tensorwire.storage",
         "tensorwire.storage.files",
+        "tensorwire.storage.glob",
         "tensorwire.storage.local",
         "tensorwire.storage.urls",
     ]

@@ -24,7 +24,8 @@ import pytest
 import view_files
 
 import tensorwire as tw
-from tensorwire.view import images, kinds, opened, reading, statistics, viewport
+from tensorwire.explore import images, runs, sampling
+from tensorwire.view import comparing, kinds, opened, viewport
 from tensorwire.view.catalog import Catalog
 from tensorwire.view.running import View
 
@@ -284,7 +285,7 @@ def test_nothing_else_is_served(page, target):
 
 
 def test_every_file_of_the_page_is_served_and_has_no_html_in_its_scripts(page):
-    for path in sorted((Path(images.__file__).parent / "page").iterdir()):
+    for path in sorted((Path(kinds.__file__).parent / "page").iterdir()):
         status, headers, body = page.ask(f"/page/{path.name}")
         assert status == 200 and body == path.read_bytes()
         assert headers["content-type"].split(";")[0] in (
@@ -456,7 +457,7 @@ def test_blocks_become_one_number(how):
     array = np.random.default_rng(0).normal(size=(50, 71))
     array[13, 20] = np.nan
     found = viewport.window(
-        reading.InMemory(array),
+        runs.InMemory(array),
         viewport.Slice.of(array.shape, None, None, None),
         size=(8, 10),
         how=how,
@@ -553,21 +554,23 @@ def test_statistics_of_extremes():
         [2**63 - 1, -(2**63)],
         [1e308] * 5,
     ):
-        found = statistics.statistics(reading.InMemory(np.array(array)))
-        assert (
-            found.counted == len(array) and sum(found.counts) == len(array) - found.nan - found.inf
-        )
-        json.dumps(found.json(), allow_nan=False)
+        found = kinds.statistics_page(sampling.summary(runs.InMemory(np.array(array))))
+        finite = len(array) - found["nan"] - found["inf"]
+        assert found["counted"] == len(array) and sum(found["counts"]) == finite
+        json.dumps(found, allow_nan=False)
 
 
 def test_a_sample_says_so_and_can_be_made_exact(tmp_path, monkeypatch):
-    monkeypatch.setattr(statistics, "EXACT", 1000)
-    monkeypatch.setattr(statistics, "PIECE", 500)
+    monkeypatch.setattr(sampling, "EXACT", 1000)
+    monkeypatch.setattr(sampling, "PIECE", 500)
     array = np.random.default_rng(1).normal(size=(700, 900))
-    found = statistics.statistics(reading.InMemory(array))
-    assert not found.exact and found.counted == 500 * statistics.PIECES and found.size == array.size
-    assert found.mean == pytest.approx(0, abs=0.05)
-    assert statistics.statistics(reading.InMemory(array), True).mean == pytest.approx(array.mean())
+    found = sampling.summary(runs.InMemory(array))
+    assert found.statistics.elements == 500 * sampling.PIECES and found.size == array.size
+    assert not kinds.statistics_page(found)["exact"]
+    assert found.statistics.mean == pytest.approx(0, abs=0.05)
+    whole = sampling.summary(runs.InMemory(array), True).statistics
+    assert whole.mean == pytest.approx(array.mean())
+    assert whole.deviation == pytest.approx(array.std())
 
 
 def test_lines(page, main, value):
@@ -611,7 +614,7 @@ def test_images(page, main, value):
 
 def test_large_images_are_thinned():
     array = np.arange(2000 * 30, dtype=np.uint32).reshape(2000, 30)
-    assert _unpacked(images.picture(reading.InMemory(array), "hw", 0)).shape == (500, 8, 1)
+    assert _unpacked(images.picture(runs.InMemory(array), "hw", 0)).shape == (500, 8, 1)
 
 
 def test_strings(page, main, value):
@@ -753,12 +756,12 @@ def test_every_format(tmp_path, suffix):
     "options", [{}, {"compression": "gzip", "per_tensor": True}, {"quantize": "int8"}]
 )
 def test_large_tensors_are_read_in_runs(tmp_path, monkeypatch, options):
-    monkeypatch.setattr(reading, "WHOLE", 1000)
+    monkeypatch.setattr(runs, "WHOLE", 1000)
     array = np.random.default_rng(3).normal(size=(5, 40, 30)).astype(np.float32)
     tw.save(tmp_path / "x.safetensors", {"x": array}, **options)
     with tw.open(tmp_path / "x.safetensors") as file:
-        values = reading.values_of(file["x"])
-        assert isinstance(values, reading.ByRows if options else reading.StoredNumbers)
+        values = runs.values_of(file["x"])
+        assert isinstance(values, runs.ByRows if options else runs.StoredNumbers)
         whole = file["x"].read()
         for rows, columns in ((1, 2), (2, 1), (0, 1), (2, 0)):
             cut = viewport.Slice.of(array.shape, rows, columns, (3, 4, 5))
@@ -766,8 +769,8 @@ def test_large_tensors_are_read_in_runs(tmp_path, monkeypatch, options):
             key[rows] = key[columns] = slice(None)
             wanted = whole[tuple(key)] if rows < columns else whole[tuple(key)].T
             assert np.array_equal(viewport.window(values, cut).values, wanted)
-        assert statistics.statistics(values).max == whole.max()
-        monkeypatch.setattr(reading, "BUDGET", 3000), monkeypatch.setattr(viewport, "BUDGET", 3000)
+        assert sampling.summary(values).statistics.largest == whole.max()
+        monkeypatch.setattr(runs, "BUDGET", 3000), monkeypatch.setattr(viewport, "BUDGET", 3000)
         small = viewport.window(values, viewport.Slice.of(array.shape, 0, 1, (0, 0, 7)))
         assert np.array_equal(small.values, whole[:: small.row_step, :: small.column_step, 7])
 
@@ -822,8 +825,8 @@ def test_comparison(page, main, value, folder):
 def test_differences_of_what_floats_cannot_hold():
     def gap(a, b, dtype=None):
         return (
-            reading.Difference(
-                reading.InMemory(np.array(a, dtype)), reading.InMemory(np.array(b, dtype))
+            comparing.Difference(
+                runs.InMemory(np.array(a, dtype)), runs.InMemory(np.array(b, dtype))
             )
             .run(0, len(a))
             .tolist()
@@ -1143,7 +1146,7 @@ def test_a_wide_and_a_flat_one(tmp_path):
     path = view_files.big(tmp_path, (2, 500_000_000))
     with tw.open(path) as file:
         start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        values = reading.values_of(file["w"])
+        values = runs.values_of(file["w"])
         assert viewport.window(
             values, viewport.Slice.of(values.shape, None, None, None)
         ).values.shape == (2, 256)

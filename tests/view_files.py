@@ -9,7 +9,7 @@ import zlib
 import numpy as np
 
 import tensorwire as tw
-from tensorwire.view.images import png
+from tensorwire.explore.images import png
 
 HOSTILE = "<script>window.hacked = 1</script><img src=x onerror=window.hacked=1>"
 BIG = (50_000, 50_000)

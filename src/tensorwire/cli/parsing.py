@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from .. import _errors
 from .._errors import UsageError
-from ..explore.printable import safe
+from ..core.formatting import safe
 from . import terminal
 
 WIDEST = 100

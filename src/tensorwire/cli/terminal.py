@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TextIO
 
-from ..explore.printable import safe_lines
+from ..core.formatting import safe_lines
 
 
 def width() -> int:

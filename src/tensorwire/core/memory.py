@@ -122,7 +122,8 @@ class MemoryPool:
     page faults than filling it does.
 
     An array keeps the buffer under it alive, and so does every view of it, so a buffer that only
-    the pool holds is free.
+    the pool holds is free. A free-threaded interpreter cannot tell that (`counts_are_exact`): there
+    every buffer is a new one.
 
     >>> pool = MemoryPool()
     >>> first = pool.take(1000)
@@ -154,7 +155,7 @@ class MemoryPool:
                 if sys.getrefcount(buffers[i]) <= 2:
                     return _aligned(buffers[i], size)
             buffer: Array = np.empty(room + 64, np.uint8)
-            if len(buffers) < self._KEPT:
+            if len(buffers) < self._KEPT and counts_are_exact():
                 buffers.append(buffer)
             return _aligned(buffer, size)
 
@@ -163,7 +164,15 @@ def is_mine(array: Array) -> bool:
     """Whether a pool's buffer under an array has no other array over it, so that its holder may
     start over in it.
     """
-    return sys.getrefcount(array.base) <= 3  # the pool's, the array's, and the call's own
+    # the pool's, the array's, and the call's own
+    return counts_are_exact() and sys.getrefcount(array.base) <= 3
+
+
+def counts_are_exact() -> bool:
+    """Whether a reference count says that an object has no other holder. Without the GIL it does
+    not, as each thread counts for itself; a `MemoryPool` keeps nothing there.
+    """
+    return bool(getattr(sys, "_is_gil_enabled", lambda: True)())
 
 
 def _aligned(raw: Array, size: int) -> Array:

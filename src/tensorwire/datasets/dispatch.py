@@ -24,9 +24,7 @@ _OPTIONS = set(
 
 
 @spelled(signatures.convert)
-def convert(
-    src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any
-) -> Any:
+def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **options: Any) -> Any:
     """Writes a tensor file, or a dataset of many files, in another format.
 
     A dataset is what is read as records: TFRecord files and JSON lines, a folder, a pattern or a

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._limits import Limits
-from . import figures, selection, tree, values
+from ..core import formatting
+from . import selection, tree, values
 from .sampling import SampledFile
+from .text import for_json
 from .values import PLAIN, Look, Shown
 
 MOST = 8
@@ -53,10 +55,10 @@ def contents(
         if not names:
             lines.append(_head(opened, len(chosen)))
             lines += [
-                f"  {figures.safe(key)}: {figures.safe(figures.short(text, 120))}"
+                f"  {formatting.safe(key)}: {formatting.safe(formatting.short(text, 120))}"
                 for key, text in file.metadata.items()
             ]
-            about["values"] = figures.for_json(tree.python_values(file))
+            about["values"] = for_json(tree.python_values(file))
             if tree.is_nested(file):
                 lines += tree.lines(file)
         blocks = [values.tensor(opened, name, look) for name in shown]
@@ -77,6 +79,6 @@ def _head(opened: SampledFile, count: int) -> str:
     file = opened.file
     packed = f" in {file.compression}" if file.compression else ""
     return (
-        f"{figures.safe(file.path or 'bytes')}: {file.format}{packed}, {figures.size(file.size)},"
+        f"{formatting.safe(file.path or 'bytes')}: {file.format}{packed}, {formatting.size(file.size)},"
         f" {count:,} tensor{'s' * (count != 1)}"
     )

@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from .figures import number
+from ..core.formatting import number
+from ..core.tensors import Array
 from .statistics import Histogram, plain
 
-Array = np.ndarray[Any, Any]
+MOST = 1 << 20
+"""Elements that are looked at; of more, evenly spread ones."""
 
 
 class Paint(NamedTuple):
@@ -186,3 +189,27 @@ def pattern(places: Array, dims: tuple[int, int], paint: Paint, rows: int = 16) 
     blocks = dots.reshape(dots.shape[0] // 4, 4, dots.shape[1] // 2, 2)
     codes = (blocks * weights[None, :, None, :]).sum(axis=(1, 3))
     return ["".join(chr(0x2800 + int(code)) for code in row) for row in codes]
+
+
+def dots(indices: Array, shape: Sequence[int], paint: Paint, rows: int = 16) -> list[str]:
+    """The pattern of a sparse tensor: of a matrix, of a vector as one row, of more dimensions seen
+    along all but the first two.
+    """
+    some = spread(indices)
+    if indices.shape[1] == 1:
+        return pattern(
+            np.column_stack([np.zeros(len(some), np.int64), some[:, 0]]),
+            (1, int(shape[0])),
+            paint,
+            rows,
+        )
+    return pattern(some[:, :2], (int(shape[0]), int(shape[1])), paint, rows)
+
+
+def spread(array: Array, most: int = MOST) -> Array:
+    """At most so many rows, evenly spread.
+
+    >>> spread(np.arange(10), 3)
+    array([0, 4, 8])
+    """
+    return array if len(array) <= most else array[:: -(-len(array) // most)]

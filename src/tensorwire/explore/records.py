@@ -11,7 +11,9 @@ import numpy as np
 
 from .._errors import DecodeError, SchemaError, TensorwireError, choices
 from .._limits import DEFAULT, Limits
+from ..api.values import loads
 from ..codecs.identify import recognise
+from ..core import formatting
 from ..core.tensors import Strings
 from ..records import columns as _columns
 from ..records import sidecar
@@ -21,8 +23,9 @@ from ..records.infer import schema_of
 from ..records.reader import RecordReader
 from ..records.schema import Feature, Schema
 from ..wire import example, kernels
-from . import figures, notebook
 from .images import image
+from .text import for_json, listed
+from .values import string
 
 _FEW = 1000
 _WIDE = 72
@@ -47,7 +50,7 @@ class Record(NamedTuple):
         """Plain data; a picture is its type and size, and long lists say how long they are."""
         about: dict[str, Any] = {"path": self.path, "record": self.number, "nbytes": len(self.data)}
         if self.features is None:
-            return about | {"bytes": figures.for_json(self.data[:_FEW])}
+            return about | {"bytes": for_json(self.data[:_FEW])}
         return about | {
             "features": {
                 name: _json(value) for name, value in _picked(self.values, columns).items()
@@ -56,9 +59,9 @@ class Record(NamedTuple):
 
     def lines(self, columns: Sequence[str] | None = None, most: int = 100) -> list[str]:
         """For people: a line for the record, and one for each feature."""
-        head = f"{figures.safe(self.path)} [{self.number:,}]  {figures.size(len(self.data))}"
+        head = f"{formatting.safe(self.path)} [{self.number:,}]  {formatting.size(len(self.data))}"
         if self.features is None:
-            return [f"{head}  {_what(self.data)}", f"  {figures.quoted(self.data, _WIDE)}"]
+            return [f"{head}  {_what(self.data)}", f"  {formatting.quoted(self.data, _WIDE)}"]
         shown = _picked(self.values, columns)
         width = min(max(map(len, shown), default=0), 32)
         rows = [
@@ -68,7 +71,7 @@ class Record(NamedTuple):
         return [
             head,
             *(
-                figures.short(f"  {figures.safe(name):{width}}  {text}", max(most, 40))
+                formatting.short(f"  {formatting.safe(name):{width}}  {text}", max(most, 40))
                 for name, text in rows
             ),
         ]
@@ -214,6 +217,41 @@ def decoded(block: Block, index: int, known: Schema) -> Record:
     return Record(block.path, number, data, features, steps)
 
 
+def value_of(data: bytes, sequences: Schema | None = None) -> tuple[str, list[tuple[str, Any]]]:
+    """(what a record is: SequenceExample, Example, value or bytes; its tensors and their names). Features
+    are lists, as they are in the record. `sequences` is the schema of a file of SequenceExamples.
+    """
+    if sequences is not None:
+        try:
+            return "SequenceExample", [
+                (name, _value(data, name, Feature(feature.kind, (None,)), is_list, True))
+                for is_list, features in ((False, sequences), (True, sequences.sequences))
+                for name, feature in features.items()
+            ]
+        except TensorwireError:
+            pass
+    try:
+        value = loads(data, "example")
+        if value or not data:
+            return "Example", list(leaves(value))
+    except TensorwireError:
+        pass
+    try:
+        return "value", list(leaves(loads(data)))
+    except TensorwireError:
+        return "bytes", []
+
+
+def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The tensors of a nested value by their paths."""
+    if isinstance(value, (Mapping, list, tuple)):
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for name, item in items:
+            yield from leaves(item, f"{path}/{name}" if path else str(name))
+    else:
+        yield path or "value", value
+
+
 def _decode(
     data: bytes, schema: Schema, features: Mapping[str, Feature], lists: Mapping[str, Feature]
 ) -> dict[str, Any]:
@@ -239,37 +277,27 @@ def _value(data: bytes, name: str, feature: Feature, is_list: bool, sequence: bo
 
 def _shown(value: Any) -> str:
     if isinstance(value, (str, bytes)):
-        return _text(value)
+        return string(value, decode=True)
     if isinstance(value, Strings):
         if value.size == 1:
-            return _text(value.reshape(-1)[0])
-        first = [_text(value.reshape(-1)[i], 20) for i in range(min(value.size, 4))]
+            return string(value.reshape(-1)[0], decode=True)
+        first = [string(value.reshape(-1)[i], 20, decode=True) for i in range(min(value.size, 4))]
         return f"[{', '.join(first)}{f', ... {value.size:,} in all' if value.size > 4 else ''}]"
     if hasattr(value, "row_splits"):
-        return notebook.listed(value)
+        return listed(value)
     if hasattr(value, "dense_shape"):
         return repr(value)
     array = np.asarray(value)
     if array.size == 1 and array.ndim < 2:
-        return figures.number(
+        return formatting.number(
             array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else array.reshape(-1)[0], 7
         )
     dtype = (
-        f"{array.dtype} {figures.shape(array.shape)}  " if array.ndim > 1 or array.size > 12 else ""
+        f"{array.dtype} {formatting.shape(array.shape)}  "
+        if array.ndim > 1 or array.size > 12
+        else ""
     )
-    return dtype + notebook.listed(array)
-
-
-def _text(item: str | bytes, most: int = _WIDE) -> str:
-    picture = image(item) if isinstance(item, bytes) else None
-    if picture is not None:
-        return f"{picture} ({figures.size(len(item))})"
-    if isinstance(item, bytes) and len(item) <= 1 << 16:
-        try:
-            item = item.decode()
-        except UnicodeDecodeError:
-            pass
-    return figures.quoted(item, most)
+    return dtype + listed(array)
 
 
 def _what(data: bytes) -> str:
@@ -297,33 +325,30 @@ def _json(value: Any) -> Any:
                 "nbytes": len(value),
             }
             if picture
-            else figures.for_json(value)
+            else for_json(value)
         )
     if hasattr(value, "row_splits"):
         return _json_list(value.tolist())
     if hasattr(value, "dense_shape"):
         return {
             "indices": value.indices[:_FEW].tolist(),
-            "values": figures.for_json(value.values[:_FEW].tolist()),
+            "values": for_json(value.values[:_FEW].tolist()),
             "shape": list(value.shape),
         }
     if isinstance(value, str):
         return value
     array = np.asarray(value)
     if array.size <= _FEW:
-        return figures.for_json(array)
+        return for_json(array)
     return {
         "dtype": str(array.dtype),
         "shape": list(array.shape),
-        "first": figures.for_json(array.reshape(-1)[:_FEW]),
+        "first": for_json(array.reshape(-1)[:_FEW]),
     }
 
 
 def _json_list(items: list[Any]) -> Any:
-    return [
-        _json_list(item) if isinstance(item, list) else figures.for_json(item)
-        for item in items[:_FEW]
-    ]
+    return [_json_list(item) if isinstance(item, list) else for_json(item) for item in items[:_FEW]]
 
 
 __all__ = ["Record", "read"]

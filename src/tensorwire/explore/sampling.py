@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._limits import Limits
 from ..api import lazy
 from ..core.tensors import Array, Sparse
-from .statistics import Statistics, statistics
+from .runs import DenseValues
+from .statistics import BLOCK, Histogram, Statistics, histogram_of_blocks, of_blocks
 
 BUDGET = 8 << 20
 """Bytes that are read of one tensor, unless all of it is asked for."""
 _SPARSE = 64 << 20
 """The same for sparse ones, of which only all the indices together show the pattern."""
+EXACT = 16 << 20
+"""Elements up to which `summary` counts all without being asked."""
+PIECES, PIECE = 64, 1 << 16
+"""Its sample of more: so many blocks of so many elements."""
+BINS = 64
 _RUNS = 64
 """Places of a tensor that are looked at."""
 _THIN = 1 << 14
@@ -60,10 +67,7 @@ class SampledFile:
 
 def nbytes(tensor: lazy.LazyTensor) -> int:
     """Bytes of a dense tensor in memory."""
-    count = 1
-    for dim in tensor.shape:
-        count *= dim or 0
-    return count * int(tensor.dtype.itemsize)
+    return math.prod(dim or 0 for dim in tensor.shape) * int(tensor.dtype.itemsize)
 
 
 def dense(opened: SampledFile, name: str) -> tuple[Array, bool]:
@@ -143,20 +147,7 @@ def sliced(opened: SampledFile, name: str, key: tuple[Any, ...]) -> Any:
 
 def all_statistics(opened: SampledFile, name: str) -> Statistics:
     """Of every element, some megabytes at a time."""
-    tensor = opened.file[name]
-    parts = [statistics(chunk) for chunk in _chunks(tensor)]
-    finite = [part.elements - part.nans - part.infinite for part in parts]
-    known = [part for part in parts if part.least is not None and part.largest is not None]
-    total = sum(count * (part.mean or 0.0) for count, part in zip(finite, parts, strict=True))
-    return Statistics(
-        sum(part.elements for part in parts),
-        min((part.least for part in known if part.least is not None), default=None),
-        max((part.largest for part in known if part.largest is not None), default=None),
-        total / sum(finite) if sum(finite) else None,
-        sum(part.nans for part in parts),
-        sum(part.infinite for part in parts),
-        sum(part.zeros for part in parts),
-    )
+    return of_blocks(_chunks(opened.file[name]))
 
 
 def _chunks(tensor: lazy.LazyTensor) -> Iterator[Array]:
@@ -168,6 +159,47 @@ def _chunks(tensor: lazy.LazyTensor) -> Iterator[Array]:
     step = max(1, BUDGET * rows // size)
     for start in range(0, rows, step):
         yield tensor[start : min(rows, start + step)]
+
+
+class SampleSummary(NamedTuple):
+    """What the numbers of a tensor, or of a sample of it, amount to."""
+
+    size: int
+    """Elements of the tensor."""
+    statistics: Statistics
+    histogram: Histogram | None
+    """None if no number is finite."""
+
+
+def summary(values: DenseValues, exact: bool = False, part: str = "abs") -> SampleSummary:
+    """Of all elements, or of a sample of a large tensor unless `exact`. A large one is read twice,
+    a block at a time.
+    """
+    size = math.prod(values.shape)
+    whole = exact or size <= EXACT
+    found = of_blocks(_blocks(values, whole), part, deviation=True)
+    if found.least is None or found.largest is None:
+        return SampleSummary(size, found, None)
+    blocks = _blocks(values, whole)
+    bars = histogram_of_blocks(blocks, found.least, found.largest, BINS, part)
+    return SampleSummary(size, found, bars)
+
+
+def _blocks(values: DenseValues, whole: bool) -> Iterator[Array]:
+    """The numbers block by block, or blocks that are spread evenly."""
+    size = math.prod(values.shape)
+    if whole:
+        for start in range(0, size, BLOCK):
+            yield values.run(start, min(size, start + BLOCK))
+        return
+    pieces = (
+        PIECES
+        if values.unit == 1
+        else max(1, min(PIECES, (PIECES * PIECE) // max(PIECE, values.unit)))
+    )
+    for i in range(pieces):
+        start = (size - PIECE) * i // max(1, pieces - 1)
+        yield values.run(start, start + PIECE)
 
 
 def rows_of(tensor: lazy.LazyTensor, least: int, whole: bool) -> tuple[Any, bool]:

@@ -1,20 +1,31 @@
-"""What the numbers of an array are like, without a second copy of them."""
+"""What the numbers of an array are like: least, largest, mean, zeros, NaN, and how they are spread.
+
+1. Numbers come in blocks, so that a tensor of any size takes little memory.
+2. Every block is first given a dtype that NumPy computes in (`plain`), which is its own where
+   possible: 64-bit integers stay exact.
+3. A histogram needs to know the least and the largest number, so it takes the blocks a second time.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from ..core.tensors import Array
 
-_CHUNK = 1 << 20
+BLOCK = 1 << 20
 """Elements that are looked at together."""
+PARTS = ("abs", "real", "imag")
+"""What is shown of complex numbers."""
 
 
 class Statistics(NamedTuple):
-    """Of one array. `least`, `largest` and `mean` are those of what is finite; None if nothing is."""
+    """Of one array. `least`, `largest`, `mean` and `deviation` are those of what is finite; None if
+    nothing is.
+    """
 
     elements: int
     least: int | float | None
@@ -23,10 +34,13 @@ class Statistics(NamedTuple):
     nans: int
     infinite: int
     zeros: int
+    negative: int = 0
+    deviation: float | None = None
+    """The standard deviation. This and `negative` are counted only if they are asked for."""
 
     def json(self) -> dict[str, Any]:
-        """Plain data."""
-        return self._asdict()
+        """Plain data: what is always counted."""
+        return dict(zip(self._fields[:7], self, strict=False))
 
 
 class Histogram(NamedTuple):
@@ -35,34 +49,56 @@ class Histogram(NamedTuple):
     """One more than counts."""
 
 
-def plain(array: Array) -> Array:
-    """The same numbers in a dtype of NumPy's own, which can add and compare them; complex ones by
-    their size.
+def plain(array: Array, part: str = "abs") -> Array:
+    """The same numbers in a dtype of NumPy's own, which can add and compare them; of complex ones
+    the size, or one half.
 
-    >>> plain(np.array([3 + 4j]))
-    array([5.])
+    >>> plain(np.array([3 + 4j])), plain(np.array([3 + 4j]), "imag")
+    (array([5.]), array([4.]))
     """
     if array.dtype.kind == "c":
         with np.errstate(all="ignore"):
-            return np.abs(array)
+            found: Array = (
+                np.abs(array) if part == "abs" else array.real if part == "real" else array.imag
+            )
+            return found
     if array.dtype.kind in "biuf":
         return array.astype(np.float32) if array.dtype == np.float16 else array
     return array.astype(np.float32 if "float" in array.dtype.name else np.int16)
 
 
+def numbers(array: Array, part: str = "abs") -> Array:
+    """The same as float64, which is what is drawn."""
+    with np.errstate(all="ignore"):
+        return plain(array, part).astype(np.float64)
+
+
 def statistics(array: Array) -> Statistics:
     """
-    >>> statistics(np.float32([1, 0, np.nan, 4]))
-    Statistics(elements=4, least=0.0, largest=4.0, mean=1.6666666666666667, nans=1, infinite=0,
-    zeros=1)
+    >>> statistics(np.float32([1, 0, np.nan, 4])).json()
+    {'elements': 4, 'least': 0.0, 'largest': 4.0, 'mean': 1.6666666666666667, 'nans': 1,
+    'infinite': 0, 'zeros': 1}
     """
+    return of_blocks(_blocks(array))
+
+
+def _blocks(array: Array) -> Iterator[Array]:
     flat = array.reshape(-1)
+    return (flat[start : start + BLOCK] for start in range(0, len(flat), BLOCK))
+
+
+def of_blocks(blocks: Iterable[Array], part: str = "abs", deviation: bool = False) -> Statistics:
+    """The statistics of an array that comes in blocks."""
     least: Any = None
     largest: Any = None
-    total, counted, nans, infinite, zeros = 0.0, 0, 0, 0, 0
-    for start in range(0, len(flat), _CHUNK):
-        chunk = plain(flat[start : start + _CHUNK])
+    total, squares = 0.0, 0.0
+    elements, finite_count, nans, infinite, zeros, negative = 0, 0, 0, 0, 0, 0
+    for block in blocks:
+        chunk = plain(block.reshape(-1), part)
+        elements += len(chunk)
         zeros += len(chunk) - int(np.count_nonzero(chunk))
+        if deviation:
+            negative += int((chunk < 0).sum())
         if chunk.dtype.kind == "f":
             finite = np.isfinite(chunk)
             if not finite.all():
@@ -73,13 +109,28 @@ def statistics(array: Array) -> Statistics:
             continue
         low, high = chunk.min().item(), chunk.max().item()
         least, largest = (low, high) if least is None else (min(least, low), max(largest, high))
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
+            if deviation:
+                # squares around the block's own mean, so that a large mean costs no digits
+                chunk = chunk.astype(np.float64)
+                mean = float(chunk.mean())
+                gap = mean - total / finite_count if finite_count else 0.0
+                weight = finite_count * len(chunk) / (finite_count + len(chunk))
+                squares += float(np.square(chunk - mean).sum()) + gap * gap * weight
             total += float(chunk.sum(dtype=np.float64))
-        counted += len(chunk)
+        finite_count += len(chunk)
     if isinstance(least, bool):
         least, largest = int(least), int(largest)
     return Statistics(
-        len(flat), least, largest, total / counted if counted else None, nans, infinite, zeros
+        elements,
+        least,
+        largest,
+        total / finite_count if finite_count else None,
+        nans,
+        infinite,
+        zeros,
+        negative,
+        math.sqrt(squares / finite_count) if finite_count and deviation else None,
     )
 
 
@@ -90,32 +141,54 @@ def histogram(array: Array, bins: int = 40) -> Histogram | None:
     >>> histogram(np.int8([1, 1, 3]))
     Histogram(counts=[2, 0, 1], edges=[0.5, 1.5, 2.5, 3.5])
     """
-    numbers = plain(array.reshape(-1))
-    if numbers.dtype.kind == "f":
-        numbers = numbers[np.isfinite(numbers)]
-    if not len(numbers):
+    flat = plain(array.reshape(-1))
+    finite = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
+    if not len(finite):
         return None
-    low, high = numbers.min().item(), numbers.max().item()
-    if numbers.dtype.kind in "biu" and int(high) - int(low) < bins:
-        found = np.bincount(
-            (numbers.astype(np.int64) - int(low))
-            if int(high) < 1 << 62
-            else (numbers - numbers.min()).astype(np.int64)
-        )
-        return Histogram(found.tolist(), [int(low) - 0.5 + i for i in range(len(found) + 1)])
-    # both ends of float64: their distance has no number
-    wide = not math.isfinite(float(high) - float(low))
-    low, high = (float(low) / 4, float(high) / 4) if wide else (float(low), float(high))
+    low, high = finite.min().item(), finite.max().item()
+    if isinstance(low, bool):
+        low, high = int(low), int(high)
+    return histogram_of_blocks(_blocks(finite), low, high, bins)
+
+
+def histogram_of_blocks(
+    blocks: Iterable[Array], least: int | float, largest: int | float, bins: int, part: str = "abs"
+) -> Histogram:
+    """The histogram of an array that comes in blocks, and whose ends are known."""
+    edges = _edges(least, largest, bins)
+    count = len(edges) - 1
+    # integers that have a bin each are counted as integers
+    exact = isinstance(least, int) and isinstance(largest, int) and largest - least < bins
+    # both ends of float64: only the distance of their halves is a number
+    scale = 1.0 if math.isfinite(edges[-1] - edges[0]) else 0.5
+    low, span = edges[0] * scale, edges[-1] * scale - edges[0] * scale
+    counts: Array = np.zeros(count, np.int64)
+    for block in blocks:
+        chunk = plain(block.reshape(-1), part)
+        if exact:
+            whole = chunk.astype(np.uint8) if chunk.dtype.kind == "b" else chunk
+            places = (whole - whole.dtype.type(least)).astype(np.int64)
+        else:
+            chunk = chunk.astype(np.float64)  # a copy
+            finite = np.isfinite(chunk)
+            chunk = chunk if finite.all() else chunk[finite]
+            if scale != 1.0:
+                chunk *= scale
+            chunk -= low
+            chunk *= count / span if math.isfinite(count / span) else 0.0
+            places = chunk.astype(np.int64).clip(0, count - 1)
+        counts += np.bincount(places, minlength=count)
+    return Histogram(counts.tolist(), edges)
+
+
+def _edges(low: int | float, high: int | float, bins: int) -> list[float]:
+    """Bins of one width; integers that are few have a bin each."""
+    if isinstance(low, int) and isinstance(high, int):
+        if high - low < bins:
+            return [low - 0.5 + i for i in range(high - low + 2)]
+        low, high = float(low), float(high)
     if low == high:
-        low, high = low - 0.5, high + 0.5
-    if low == high:  # so large that a half is nothing
-        return Histogram([len(numbers)], [low, high])
-    counts: Array = np.zeros(bins, np.int64)
-    for start in range(0, len(numbers), _CHUNK):
-        chunk = numbers[start : start + _CHUNK].astype(np.float64) * (0.25 if wide else 1.0)
-        places = ((chunk - low) / (high - low) * bins).astype(np.int64).clip(0, bins - 1)
-        counts += np.bincount(places, minlength=bins)
-    scale = 4.0 if wide else 1.0
-    return Histogram(
-        counts.tolist(), [(low + (high - low) * (i / bins)) * scale for i in range(bins + 1)]
-    )
+        room = max(abs(low) * 1e-3, 1e-3)
+        return [low - room, low + room] if math.isfinite(low + room) else [low / 2, low]
+    # Half before and half behind, since the width of all floats is past the largest one.
+    return [low * (1 - i / bins) + high * (i / bins) for i in range(bins)] + [high]

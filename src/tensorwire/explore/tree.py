@@ -10,7 +10,7 @@ from typing import Any
 from .. import lowering
 from .._errors import TensorwireError
 from ..api.lazy import File
-from . import figures
+from ..core import formatting
 
 _NAMES, _ITEMS = 40, 8
 """Children that are shown of a dict, and of a list, whose items mostly are alike."""
@@ -44,7 +44,7 @@ def lines(file: File) -> list[str]:
         found = file[next(names)]
         return (
             f"{'' if found.kind == 'dense' else found.kind + ' '}{found.dtype}"
-            f" {figures.shape(found.shape)}"
+            f" {formatting.shape(found.shape)}"
         )
 
     return list(_lines(file.container.tree, "", 0, tensor))
@@ -87,7 +87,7 @@ def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iter
         if depth >= _DEEP or number >= len(children) - hidden:
             continue
         last = number == len(children) - 1
-        yield f"{start}{'└─' if last else '├─'} {figures.safe(name)}: {inner[0]}"
+        yield f"{start}{'└─' if last else '├─'} {formatting.safe(name)}: {inner[0]}"
         yield from (f"{start}{'   ' if last else '│  '}{line}" for line in inner[1:])
     if hidden and depth < _DEEP:
         yield f"{start}└─ ... {hidden:,} more"
@@ -95,7 +95,7 @@ def _lines(node: Any, start: str, depth: int, tensor: Callable[[], str]) -> Iter
 
 def _shown(node: Any) -> str:
     value = _python(node)
-    return figures.quoted(value) if isinstance(value, (str, bytes)) else repr(value)
+    return formatting.quoted(value) if isinstance(value, (str, bytes)) else repr(value)
 
 
 def _python(node: Any) -> Any:

@@ -10,10 +10,12 @@ import numpy as np
 
 from .._errors import TensorwireError
 from ..api import lazy
+from ..core import formatting
 from ..core.tensors import Array, Ragged, Sparse, Strings
-from . import figures, notebook, pictures, sampling, selection
+from . import pictures, sampling, selection
 from .images import image
 from .statistics import Statistics, histogram, statistics
+from .text import corner, for_json, line_of, listed
 
 _FEW = 1000
 """Elements that are written out in full for programs."""
@@ -69,8 +71,8 @@ def title(found: lazy.LazyTensor) -> str:
     kind = "" if found.kind == "dense" else f"{found.kind} "
     extra = "".join(f"  {how}" for how in (found.quantized, found.compression) if how)
     return (
-        f"{figures.safe(found.name)}  {kind}{found.dtype} {figures.shape(found.shape)} "
-        f" {figures.size(found.nbytes)}{extra}"
+        f"{formatting.safe(found.name)}  {kind}{found.dtype} {formatting.shape(found.shape)} "
+        f" {formatting.size(found.nbytes)}{extra}"
     )
 
 
@@ -105,10 +107,10 @@ def value(found: Any, look: Look, sliced: bool = False) -> Shown:
     if isinstance(found, Ragged):
         return _ragged(found, len(found), True, look)
     if isinstance(found, (str, bytes)):
-        return Shown([text(found)], {"values": figures.for_json(found)})
+        return Shown([string(found)], {"values": for_json(found)})
     array = np.asarray(found)
     if not array.shape:
-        return Shown([_scalar(array)], {"values": figures.for_json(array)})
+        return Shown([_scalar(array)], {"values": for_json(array)})
     stats = statistics(array)
     return _numbers(array, stats, True, _corner(array, look, 6 if sliced else 3), look, array)
 
@@ -131,8 +133,8 @@ def _dense(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
 def _corner(array: Array, look: Look, edge: int, summarise: bool = False) -> list[str]:
     """Of a vector or matrix; of more dimensions the first matrix."""
     if array.ndim <= 2 or not array.size:
-        return figures.corner(array, look.paint.width, edge, summarise)
-    lines = figures.corner(array[(0,) * (array.ndim - 2)], look.paint.width, edge, summarise)
+        return corner(array, look.paint.width, edge, summarise)
+    lines = corner(array[(0,) * (array.ndim - 2)], look.paint.width, edge, summarise)
     return [f"[{'0, ' * (array.ndim - 2)}:, :] =", *lines]
 
 
@@ -140,15 +142,15 @@ def _numbers(
     sample: Array,
     stats: Statistics,
     exact: bool,
-    corner: list[str],
+    lines_of_corner: list[str],
     look: Look,
     whole: Array | None,
 ) -> Shown:
-    lines = [figures.line_of(stats, sampled=not exact)] if stats.elements else ["no values"]
-    about: dict[str, Any] = {"statistics": figures.for_json(stats.json()), "sampled": not exact}
-    lines += corner
+    lines = [line_of(stats, sampled=not exact)] if stats.elements else ["no values"]
+    about: dict[str, Any] = {"statistics": for_json(stats.json()), "sampled": not exact}
+    lines += lines_of_corner
     if whole is not None and whole.size <= _FEW:
-        about["values"] = figures.for_json(whole)
+        about["values"] = for_json(whole)
     flat = sample.ndim < 2 or min(sample.shape[-2:]) < 2
     if sample.size and (
         look.heat or (look.heat is None and look.histogram is not True and not flat)
@@ -164,7 +166,7 @@ def _numbers(
                 "",
                 *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
             ]
-            about["histogram"] = figures.for_json(found._asdict())
+            about["histogram"] = for_json(found._asdict())
     return Shown(lines, about)
 
 
@@ -182,10 +184,17 @@ def _scalar(array: Array) -> str:
     return repr(item) if isinstance(item, (int, float, complex, bool)) else str(item)
 
 
-def text(item: str | bytes) -> str:
-    """A string quoted, or what picture it is."""
-    found = image(item) if isinstance(item, bytes) and len(item) > 8 else None
-    return f"{found} ({figures.size(len(item))})" if found is not None else figures.quoted(item, 72)
+def string(item: str | bytes, most: int = 72, decode: bool = False) -> str:
+    """A string quoted, or what picture it is; `decode` shows bytes that are UTF-8 as text."""
+    picture = image(item) if isinstance(item, bytes) else None
+    if picture is not None:
+        return f"{picture} ({formatting.size(len(item))})"
+    if decode and isinstance(item, bytes) and len(item) <= 1 << 16:
+        try:
+            item = item.decode()
+        except UnicodeDecodeError:
+            pass
+    return formatting.quoted(item, most)
 
 
 def _strings_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
@@ -197,7 +206,7 @@ def _strings_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
 def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
     lengths = np.diff(some.offsets)
     if not some.shape:
-        return Shown([text(some[()])], {"values": figures.for_json(some[()])})
+        return Shown([string(some[()])], {"values": for_json(some[()])})
     stats = (
         {}
         if not len(lengths)
@@ -209,7 +218,7 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
     )
     said = (
         f", {stats['shortest']:,} to {stats['longest']:,} bytes each, mean"
-        f" {figures.number(stats['mean'])}"
+        f" {formatting.number(stats['mean'])}"
         if stats
         else ""
     )
@@ -221,10 +230,12 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
         for i in range(len(first))
     ]
     width = max((len(str(place)) for place in places), default=0)
-    lines += [f"{place!s:>{width}} {text(item)}" for place, item in zip(places, first, strict=True)]
+    lines += [
+        f"{place!s:>{width}} {string(item)}" for place, item in zip(places, first, strict=True)
+    ]
     lines += [f"... {total - len(first):,} more"] * (total > len(first))
     shown = flat.tolist() if whole and total <= _FEW else first
-    return Shown(lines, {"lengths": stats, "sampled": not whole, "values": figures.for_json(shown)})
+    return Shown(lines, {"lengths": stats, "sampled": not whole, "values": for_json(shown)})
 
 
 def _ragged_of(opened: sampling.SampledFile, name: str, look: Look) -> Shown:
@@ -243,7 +254,7 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
             "longest": int(lengths.max()),
             "mean": float(lengths.mean()),
         }
-        mean = figures.number(float(lengths.mean()))
+        mean = formatting.number(float(lengths.mean()))
         said = (
             f", lengths {lengths.min():,} to {lengths.max():,}, mean {mean}, {len(some.values):,}"
             " values"
@@ -251,16 +262,15 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
     lines = [f"{total:,} rows{said}{'' if whole else f' (of the first {len(some):,} rows)'}"]
     if isinstance(some.values, np.ndarray) and len(some.values):
         stats = statistics(some.values)
-        lines.append(figures.line_of(stats))
-        about["statistics"] = figures.for_json(stats.json())
+        lines.append(line_of(stats))
+        about["statistics"] = for_json(stats.json())
     count = min(look.rows, len(some))
     left, digits = (
         len(str(max(count - 1, 0))),
         len(f"{int(lengths[:count].max()):,}") if count else 1,
     )
     lines += [
-        f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {notebook.listed(some[i])}"
-        for i in range(count)
+        f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {listed(some[i])}" for i in range(count)
     ]
     lines += [f"... {total - count:,} more rows"] * (total > count)
     if look.histogram and len(lengths) and (found := histogram(lengths)) is not None:
@@ -270,7 +280,7 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
             *pictures.bars(found, look.paint._replace(width=min(look.paint.width - 2, 76))),
         ]
     full = whole and len(some.values) <= _FEW and total <= _FEW
-    about["values"] = figures.for_json((some if full else some[:count]).tolist())
+    about["values"] = for_json((some if full else some[:count]).tolist())
     return Shown(lines, about)
 
 
@@ -288,8 +298,8 @@ def _sparse(some: Sparse, whole: bool, look: Look) -> Shown:
     about: dict[str, Any] = {"nnz": some.nnz, "sampled": not whole}
     if isinstance(some.values, np.ndarray) and some.nnz:
         stats = statistics(some.values)
-        lines.append(figures.line_of(stats))
-        about["statistics"] = figures.for_json(stats.json())
+        lines.append(line_of(stats))
+        about["statistics"] = for_json(stats.json())
     count = min(look.rows, some.nnz)
     lines += [f"{some.indices[i].tolist()}: {_entry(some.values, i)}" for i in range(count)]
     lines += [f"... {some.nnz - count:,} more"] * (some.nnz > count)
@@ -298,21 +308,21 @@ def _sparse(some: Sparse, whole: bool, look: Look) -> Shown:
         paint = look.paint._replace(width=min(look.paint.width - 2, 96))
         lines += [
             "",
-            *notebook.dots(some.indices, some.shape, paint),
+            *pictures.dots(some.indices, some.shape, paint),
             f"where there are values{seen}",
         ]
     most = some.nnz if whole and some.nnz <= _FEW else count
     about["indices"] = some.indices[:most].tolist()
-    about["values"] = figures.for_json(some.values[:most].tolist())
+    about["values"] = for_json(some.values[:most].tolist())
     return Shown(lines, about)
 
 
 def _entry(values: Any, index: int) -> str:
     item = values[index]
     if isinstance(item, (str, bytes)):
-        return figures.quoted(item)
+        return formatting.quoted(item)
     array = np.asarray(item)
-    return _scalar(array) if not array.shape else notebook.listed(array)
+    return _scalar(array) if not array.shape else listed(array)
 
 
 _KINDS: dict[str, Callable[[sampling.SampledFile, str, Look], Shown]] = {

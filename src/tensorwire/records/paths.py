@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import glob
 import os
 import re
 from collections import Counter
@@ -55,7 +54,7 @@ def expand(where: Any) -> list[str]:
                 "a folder; name its files with a pattern",
                 os.path.join(path, "*.tfrecord"),
             )
-        if not _is_pattern(path):
+        if not storage.is_pattern(path):
             return [path]
         names = [entry.path for entry in storage.find(path) if is_data(entry.path, path)]
         if not names:
@@ -68,13 +67,6 @@ def expand(where: Any) -> list[str]:
             raise EncodeError("an empty list of files")
         return paths
     raise EncodeError(f"a path, a pattern or a list of them, not {type(where).__name__}")
-
-
-def _is_pattern(path: str) -> bool:
-    """Whether a path stands for files by `*`, `?` or `[...]`, and is not the name of one."""
-    if storage.is_url(path):
-        return glob.has_magic(path) and not _is_web(path)  # where ? and [ ] mean something else
-    return glob.has_magic(path) and not os.path.lexists(path)
 
 
 def is_data(path: str, *patterns: str) -> bool:

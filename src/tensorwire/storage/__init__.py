@@ -1,7 +1,8 @@
 """Where bytes live, by path or URL: local files, buckets (`s3://`, `gs://`, `az://`), web servers,
 and whatever fsspec knows.
 
-    find stat listing      what is there: FileEntry(path, size, stamp)
+    find is_pattern        which files a pattern means
+    stat stats listing     what is there: FileEntry(path, size, stamp)
     source                 reads at any place; of an object by range requests
     reader                 reads in order, with read-ahead in the background for objects
     writer write_bytes     whole or not at all
@@ -18,12 +19,12 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from operator import attrgetter
 from typing import IO, Any, TypeVar
 
 from .._errors import EncodeError, LimitError
 from ..core import memory
 from . import files, local
+from .glob import find, is_pattern
 from .urls import FileEntry, OpenedObject, Readable, Store, is_url, join, local_path, normal, shown
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "check_replaceable",
     "delete",
     "find",
+    "is_pattern",
     "is_url",
     "join",
     "listing",
@@ -56,7 +58,7 @@ __all__ = [
 
 
 def _store(url: str) -> Store:
-    """Who keeps the bytes behind a URL."""
+    """The store that keeps the bytes behind a URL."""
     from . import remote
 
     return remote.store(url)
@@ -143,43 +145,6 @@ def names_within(folder: str, suffix: str) -> set[str]:
     return {entry.path.rpartition("/")[2] for entry in found if entry.path.endswith(suffix)}
 
 
-def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[FileEntry]:
-    """All files that paths, patterns (`*`, `?`, `[...]`, and `**` for folders in folders) and
-    folders name, each once, sorted by path.
-
-    A folder means the files in it whose names do not begin with "." or "_". A pattern that matches
-    nothing is an error.
-
-    >>> import tempfile
-    >>> folder = tempfile.mkdtemp()
-    >>> write_bytes(join(folder, "a.tfrecord"), b"abc")
-    >>> [(os.path.basename(entry.path), entry.size) for entry in find(join(folder, "*.tfrecord"))]
-    [('a.tfrecord', 3)]
-    """
-    several = [patterns] if isinstance(patterns, (str, os.PathLike)) else patterns
-    found: list[FileEntry] = []
-    for one in several:
-        pattern = os.fspath(one)
-        matches = _matches(pattern)
-        if not matches:
-            raise FileNotFoundError(f"no file matches {shown(pattern)!r}")
-        found += matches
-    found.sort(key=attrgetter("path"))
-    return [
-        entry
-        for entry, before in zip(found, [None, *found], strict=False)
-        if before is None or entry.path != before.path
-    ]
-
-
-def _matches(pattern: str) -> list[FileEntry]:
-    if not is_url(pattern):
-        return local.matches(local_path(pattern))
-    from . import bucket_glob
-
-    return bucket_glob.matches(_store(pattern), pattern)
-
-
 def listing(prefix: str) -> list[FileEntry]:
     """Every file below a folder, however deep, sorted by path; nothing is no error."""
     if not is_url(prefix):
@@ -220,7 +185,7 @@ def source(path: str) -> OpenedObject:
     return opened(path)
 
 
-def source_of(where: Any, mmap: bool = False) -> files.Source:
+def source_of(where: object, mmap: bool = False) -> files.Source:
     """`files.source`, which takes a path, bytes or a file object, for URLs too."""
     if not is_url(where):
         return files.source(where, mmap)

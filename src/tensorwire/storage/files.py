@@ -193,7 +193,7 @@ def _check(source: Source, offset: int, count: int, end: int) -> None:
         )
 
 
-def source(where: Any, mmap: bool = False) -> Source:
+def source(where: object, mmap: bool = False) -> Source:
     """The Source for a path, bytes, or a file object."""
     if isinstance(where, (str, os.PathLike)):
         return map_file(where) if mmap else FileSource(where)

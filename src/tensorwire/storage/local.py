@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
-import glob
 import io
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
-from stat import S_ISDIR, S_ISREG
+from stat import S_ISREG
 from typing import IO, Any, Self, cast
 
 from ..core import memory
@@ -49,89 +46,12 @@ def _entry(path: str, found: os.stat_result) -> FileEntry:
     return FileEntry(path, found.st_size, str(found.st_mtime_ns))
 
 
-def matches(pattern: str) -> list[FileEntry]:
-    """What a pattern names, a folder's files, or one file. A folder that may not be read is an
-    error, where `glob` would pass over it.
-    """
-    if os.path.isdir(pattern):
-        return list(within(pattern, _is_plain))
-    folder, steps = pattern, list[str]()
-    while glob.has_magic(folder) and not os.path.lexists(folder):
-        folder, name = os.path.split(folder)
-        steps.insert(0, name)
-    return (
-        list(_below(folder, steps))
-        if steps
-        else _entries(iter([pattern]), lambda mode: not S_ISDIR(mode))
-    )
-
-
-def _below(folder: str, steps: list[str]) -> Iterator[FileEntry]:
-    """What matches the rest of a pattern in a folder."""
-    step, *rest = steps
-    if step == "**":
-        for place in _folders(folder, frozenset()):
-            yield from _below(place, rest or ["*"])
-    elif not rest:
-        yield from within(folder, _matching(step) if step else _is_plain)
-    elif glob.has_magic(step):
-        for place in _inside(folder, _matching(step)):
-            yield from _below(place, rest)
-    else:
-        yield from _below(os.path.join(folder, step), rest)
-
-
-def _matching(step: str) -> Callable[[str], Any]:
-    hidden = "" if step[0] == "." else r"(?!\.)"
-    return re.compile(hidden + fnmatch.translate(step)).match
-
-
-def _is_plain(name: str) -> bool:
-    return name[0] not in "._"
-
-
-def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
-    """A folder, and those below it that are not hidden; of links that lead back up, none: who
-    follows them reads files again and again.
-    """
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        about = os.stat(folder or ".")
-        here = about.st_dev, about.st_ino
-        if here not in above:
-            yield folder
-            for place in _inside(folder, _matching("*")):
-                yield from _folders(place, above | {here})
-
-
-def _inside(folder: str, wanted: Callable[[str], Any]) -> list[str]:
-    """The folders in one."""
-    with (
-        contextlib.suppress(FileNotFoundError, NotADirectoryError),
-        os.scandir(folder or ".") as found,
-    ):
-        return sorted(
-            os.path.join(folder, entry.name)
-            for entry in found
-            if wanted(entry.name) and _leads_to_folder(entry)
-        )
-    return []
-
-
-def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError as error:
-        if _is_nowhere(error):
-            return False
-        raise
-
-
-def _is_nowhere(error: OSError) -> bool:
+def is_nowhere(error: OSError) -> bool:
     """Whether a file is gone, or is a link that leads nowhere; or round and round."""
     return error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[FileEntry]:
+def within(folder: str, wanted: Callable[[str], object]) -> Iterator[FileEntry]:
     """The files of one folder with a wanted name, each looked at once: there may be a million.
 
     Pipes, sockets and devices are left out: opening a pipe waits for somebody who writes to it.
@@ -150,7 +70,7 @@ def within(folder: str, wanted: Callable[[str], Any]) -> Iterator[FileEntry]:
                 ):
                     yield _entry(prefix + name, about)
             except OSError as error:
-                if not _is_nowhere(error):
+                if not is_nowhere(error):
                     raise
 
 
@@ -158,23 +78,23 @@ def listing(folder: str) -> list[FileEntry]:
     """Whatever is below a folder; what may not be read is an error, not nothing."""
 
     def failed(error: OSError) -> None:
-        if not _is_nowhere(error):
+        if not is_nowhere(error):
             raise error
 
     walk = os.walk(folder, onerror=failed)
     return sorted(
-        _entries((os.path.join(place, name) for place, _, names in walk for name in names), S_ISREG)
+        entries((os.path.join(place, name) for place, _, names in walk for name in names), S_ISREG)
     )
 
 
-def _entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[FileEntry]:
+def entries(names: Iterator[str], wanted: Callable[[int], bool]) -> list[FileEntry]:
     """Files of a wanted mode, without what is gone meanwhile."""
     found = []
     for name in names:
         try:
             about = os.stat(name)
         except OSError as error:
-            if not _is_nowhere(error):
+            if not is_nowhere(error):
                 raise
             continue
         if wanted(about.st_mode):

@@ -19,7 +19,7 @@ from .._errors import TransportError, TruncatedError
 from ..core import memory
 from . import files
 from .errors import NoRanges
-from .urls import FileEntry, Store, shown
+from .urls import FileEntry, OpenedObject, Store, shown
 
 AHEAD = 4
 """Parts that are fetched or waiting at once, ..."""
@@ -65,11 +65,11 @@ class ObjectSource:
     def read_bytes(self, offset: int, count: int) -> bytes:
         return bytes(self.read_at(offset, count))
 
-    def read_into(self, offset: int, buffer: Any) -> None:
+    def read_into(self, offset: int, buffer: memory.Buffer | memory.Array) -> None:
         self._check(offset, len(buffer))
         self._read(offset, memory.flat(buffer))
 
-    def read_some(self, offset: int, buffer: Any) -> int:
+    def read_some(self, offset: int, buffer: memory.Buffer | memory.Array) -> int:
         """Fills a buffer as far as the object goes; 0 at its end."""
         count = max(0, min(len(buffer), self.size - offset))
         self._read(offset, memory.flat(buffer)[:count])
@@ -211,7 +211,7 @@ class AheadSource(ObjectSource):
         self._order = threading.Lock()
         self._step, self._depth = _FIRST, 1
 
-    def read_some(self, offset: int, buffer: Any) -> int:
+    def read_some(self, offset: int, buffer: memory.Buffer | memory.Array) -> int:
         count = max(0, min(len(buffer), self.size - offset))
         view, done = memory.flat(buffer), 0
         with self._order:
@@ -230,7 +230,7 @@ class AheadSource(ObjectSource):
                 done += len(piece)
         return count
 
-    def read_into(self, offset: int, buffer: Any) -> None:
+    def read_into(self, offset: int, buffer: memory.Buffer | memory.Array) -> None:
         self._check(offset, len(buffer))
         self.read_some(offset, buffer)
 
@@ -274,7 +274,7 @@ class AheadSource(ObjectSource):
 class _File(io.RawIOBase):
     """A source as a file object."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: OpenedObject) -> None:
         self._source, self._at = source, 0
 
     def readable(self) -> bool:
@@ -302,5 +302,5 @@ class _File(io.RawIOBase):
         super().close()
 
 
-def file_object(source: Any) -> IO[bytes]:
+def file_object(source: OpenedObject) -> IO[bytes]:
     return io.BufferedReader(_File(source), _FIRST)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, TypeGuard
+
+from ..core import memory
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]*://")
 _FILE = "file://"
@@ -31,8 +33,8 @@ class Readable(Protocol):
 
     def read_at(self, offset: int, count: int) -> memoryview: ...
     def read_bytes(self, offset: int, count: int) -> bytes: ...
-    def read_into(self, offset: int, buffer: Any) -> None: ...
-    def read_some(self, offset: int, buffer: Any) -> int: ...
+    def read_into(self, offset: int, buffer: memory.Buffer | memory.Array) -> None: ...
+    def read_some(self, offset: int, buffer: memory.Buffer | memory.Array) -> int: ...
     def close(self) -> None: ...
 
 
@@ -73,7 +75,7 @@ class Store(Protocol):
         """Everything below a folder."""
 
 
-def is_url(path: Any) -> bool:
+def is_url(path: object) -> TypeGuard[str]:
     """Whether a path is `scheme://...`; `file:///...` is a local path.
 
     >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://bucket/a")

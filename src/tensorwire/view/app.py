@@ -21,15 +21,16 @@ from .. import __version__
 from .._errors import SchemaError, TensorwireError
 from .._optional import require
 from ..api.summary import verify
-from . import images, kinds
+from ..explore import images, sampling
+from ..explore.runs import DenseValues
+from ..explore.statistics import PARTS
+from . import kinds
 from .catalog import Catalog
 from .comparing import comparison, difference
 from .guard import App, Guard
 from .models import ModelPages
 from .opened import Library
-from .reading import PARTS, DenseValues
 from .records import Records
-from .statistics import statistics
 from .viewport import Slice, line, window
 
 PAGE = Path(__file__).parent / "page"
@@ -43,6 +44,8 @@ AT_ONCE = 8
 """Answers that are made at the same time: each may hold some hundred megabytes."""
 NAMES = 1000
 """Tensors of one file that are listed at once."""
+LARGEST = 32 << 20
+"""Bytes of a picture that is passed on as it is."""
 _LARGEST = 1 << 62
 
 
@@ -212,9 +215,9 @@ class Answers:
         return found.json()
 
     def statistics(self, query: Query) -> Any:
-        return statistics(
-            self._values(query), bool(query.number("exact")), query.choice("part", PARTS)
-        ).json()
+        exact = bool(query.number("exact"))
+        values, part = self._values(query), query.choice("part", PARTS)
+        return kinds.statistics_page(sampling.summary(values, exact, part))
 
     def image(self, query: Query) -> Any:
         return "image/png", images.picture(
@@ -306,8 +309,8 @@ READS = (
 
 def _picture(data: bytes) -> tuple[str, bytes]:
     """A string, if it is a picture: what else it may be, a browser shall not find out."""
-    kind = images.media_type(data)
-    if kind is None or len(data) > images.LARGEST:
+    kind = kinds.media_type(data)
+    if kind is None or len(data) > LARGEST:
         raise SchemaError(
             "this string is neither PNG nor JPEG"
             if kind is None

@@ -8,10 +8,36 @@ from typing import Any
 import numpy as np
 
 from .._errors import SchemaError
-from ..api.comparison.values import compare
+from ..api.comparison.values import compare, distance
+from ..core.tensors import Array
+from ..explore import sampling
+from ..explore.runs import DenseValues
+from ..explore.statistics import BLOCK, numbers
+from .kinds import for_page, statistics_page
 from .opened import WHOLE, Library
-from .reading import Difference
-from .statistics import BLOCK, EXACT, plain, statistics
+
+
+class Difference:
+    """One tensor minus another, as float64; NaN where both are NaN is no difference."""
+
+    def __init__(self, a: DenseValues, b: DenseValues) -> None:
+        self.shape, self.dtype, self.unit = a.shape, np.dtype(np.float64), max(a.unit, b.unit)
+        self._a, self._b = a, b
+
+    def run(self, start: int, stop: int) -> Array:
+        a, b = self._a.run(start, stop), self._b.run(start, stop)
+        with np.errstate(all="ignore"):
+            if "c" in (a.dtype.kind, b.dtype.kind):
+                gap: Array = np.abs(a.astype(np.complex128) - b.astype(np.complex128))
+                same = a == b
+            elif a.dtype == b.dtype and a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+                # as floats, numbers past 2**53 would look the same
+                return np.where(a >= b, 1.0, -1.0) * distance(a, b)
+            else:
+                left, right = numbers(a), numbers(b)
+                gap, same = left - right, left == right  # infinity minus infinity is NaN
+        gap[same | (np.isnan(numbers(a)) & np.isnan(numbers(b)))] = 0.0
+        return gap
 
 
 def difference(library: Library, a: tuple[str, int], b: tuple[str, int]) -> Difference:
@@ -52,17 +78,19 @@ def comparison(
     }
     if left.kind == right.kind == "dense" and left.shape == right.shape:
         gap = difference(library, a, b)
-        found = statistics(gap, exact)
-        about["statistics"] = found.json() | {
-            "unequal": found.counted - found.zeros,
-            "max_abs": None if found.min is None else plain(max(abs(found.min), abs(found.max))),
+        summary = sampling.summary(gap, exact)
+        found, size = summary.statistics, summary.size
+        ends = [abs(end) for end in (found.least, found.largest) if end is not None]
+        about["statistics"] = statistics_page(summary) | {
+            "unequal": found.elements - found.zeros,
+            "max_abs": for_page(max(ends)) if ends else None,
             "rms": (
                 None
-                if found.mean is None or found.std is None
-                else plain(math.hypot(found.mean, found.std))
+                if found.mean is None or found.deviation is None
+                else for_page(math.hypot(found.mean, found.deviation))
             ),
         }
-        large = found.size > EXACT
+        large = size > sampling.EXACT
         if not large:
             about["largest"] = _largest(gap)
     else:

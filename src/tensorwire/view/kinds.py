@@ -14,11 +14,12 @@ import numpy as np
 from .._errors import LimitError, SchemaError
 from ..api.lazy import LazyTensor
 from ..core.tensors import Array, Ragged, Sparse, Strings
-from .images import media_type
+from ..explore import images
+from ..explore.runs import InMemory
+from ..explore.sampling import SampleSummary, summary
+from ..explore.text import exact
 from .opened import WHOLE, Library
-from .reading import InMemory
-from .statistics import statistics
-from .viewport import Slice, _text
+from .viewport import Slice
 
 PAGE = 200
 SHOWN = 400
@@ -28,6 +29,45 @@ PIECE = 8 << 20
 SECONDS = 1.5
 """How long a search looks before it tells what it has."""
 BINS = 128
+
+
+_MEDIA_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg"}
+
+
+def media_type(data: bytes) -> str | None:
+    """What a string is shown as by a browser, if it is a picture."""
+    return _MEDIA_TYPES.get(images.type_of(data) or "")
+
+
+def for_page(value: int | float | None) -> int | float | str | None:
+    """A number that JSON and JavaScript hold, or its text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return str(value) if isinstance(value, int) and abs(value) >= 1 << 53 else value
+
+
+def statistics_page(found: SampleSummary) -> dict[str, Any]:
+    """Statistics under the names that the page knows them by."""
+    numbers, bars = found.statistics, found.histogram
+    return {
+        "size": found.size,
+        "counted": numbers.elements,
+        "nan": numbers.nans,
+        "inf": numbers.infinite,
+        "zeros": numbers.zeros,
+        "negative": numbers.negative,
+        "min": for_page(numbers.least),
+        "max": for_page(numbers.largest),
+        "mean": for_page(numbers.mean),
+        "std": for_page(numbers.deviation),
+        "edges": [for_page(edge) for edge in bars.edges] if bars else [],
+        "counts": bars.counts if bars else [],
+        "exact": numbers.elements == found.size,
+    }
+
+
+def _statistics_of(array: Array) -> dict[str, Any]:
+    return statistics_page(summary(InMemory(array)))
 
 
 def shown_string(item: str | bytes) -> dict[str, Any]:
@@ -66,7 +106,7 @@ def preview(value: Any, most: int = SHOWN) -> dict[str, Any]:
             "kind": "dense",
             "dtype": value.dtype.name,
             "shape": list(value.shape),
-            "values": [_text(item) for item in flat[:most]],
+            "values": [exact(item) for item in flat[:most]],
         }
     if isinstance(value, Strings):
         flat_ = value.reshape(-1)
@@ -194,7 +234,7 @@ def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
         sizes.append(np.diff(rows.row_splits[0]).astype(np.int64))
         if isinstance(rows.values, np.ndarray):
             values.append(rows.values.reshape(-1))
-    found = statistics(InMemory(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))).json()
+    found = _statistics_of(np.concatenate(sizes) if sizes else np.zeros(0, np.int64))
     about = {
         "rows": len(tensor),
         "lengths": found | {"exact": found["counted"] == len(tensor), "size": len(tensor)},
@@ -202,8 +242,7 @@ def lengths(library: Library, id: str, number: int) -> dict[str, Any]:
     }
     if values:
         whole = found["counted"] == len(tensor)
-        numbers = statistics(InMemory(np.concatenate(values))).json()
-        about["values"] = numbers | {"exact": whole}
+        about["values"] = _statistics_of(np.concatenate(values)) | {"exact": whole}
     return about
 
 
@@ -230,7 +269,7 @@ def entries(sparse: Sparse, start: int, count: int) -> list[dict[str, Any]]:
     found = []
     for i in range(start, min(sparse.nnz, start + count)):
         item = sparse.values[i]
-        text = shown_string(item)["text"] if isinstance(item, (str, bytes)) else _text(item)
+        text = shown_string(item)["text"] if isinstance(item, (str, bytes)) else exact(item)
         found.append({"at": sparse.indices[i].tolist(), "value": text[:SHOWN]})
     return found
 
@@ -277,9 +316,7 @@ def pattern(
         "steps": steps,
         "counts": {"shape": heights, "values": counts.tolist()},
         "values": (
-            statistics(InMemory(sparse.values)).json()
-            if isinstance(sparse.values, np.ndarray)
-            else None
+            _statistics_of(sparse.values) if isinstance(sparse.values, np.ndarray) else None
         ),
         "start": start,
         "entries": entries(sparse, max(0, start), max(1, min(PAGE, count))),

@@ -18,8 +18,8 @@ from .._limits import DEFAULT, Limits
 from ..api.lazy import File, LazyTensor, open_file
 from ..codecs import TENSOR_FORMATS
 from ..codecs.identify import HEAD, by_name, compression_of
+from ..explore.runs import DenseValues, InMemory, values_of
 from .catalog import Catalog, CatalogNode
-from .reading import DenseValues, InMemory, values_of
 
 FILES = 16
 READ = 256 << 20

@@ -12,13 +12,12 @@ import itertools
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from .. import io
 from .._errors import SchemaError, TensorwireError
-from ..api.values import loads
-from ..core.tensors import Bundle, Strings
+from ..core.tensors import Strings
+from ..explore.records import value_of
 from ..records.infer import infer_schema
 from ..records.reader import RecordReader
 from ..records.schema import Schema
@@ -32,7 +31,6 @@ AT_ONCE = 64 << 20
 EARLY = 10_000
 """Records that can be asked for before the file is counted."""
 FILES = 8
-_DTYPES = {"bytes": "string", "float": "float32", "int64": "int64"}
 
 
 class RecordFile:
@@ -86,8 +84,16 @@ class RecordFile:
             raise SchemaError(self._schema)
         return self._schema
 
+    def sequences(self) -> Schema | None:
+        """The schema, if the records are SequenceExamples."""
+        try:
+            schema = self.schema()
+        except TensorwireError:
+            return None
+        return schema if schema.sequences else None
 
-def _skipped(reader: RecordReader, start: int, count: int) -> Any:
+
+def _skipped(reader: RecordReader, start: int, count: int) -> Iterator[bytes]:
     """Records behind the first `start` ones, whole blocks of which are passed over."""
     at = 0
     for block in reader.blocks():
@@ -149,7 +155,7 @@ class Records:
         found = self.file(id).raw(record, 1)
         if not found:
             raise SchemaError(f"no record {record}")
-        features = list(_features(_value(found[0], self.file(id))[1]))
+        features = value_of(found[0], self.file(id).sequences())[1]
         if not 0 <= feature < len(features):
             raise SchemaError(f"record {record} has no feature {feature}")
         value = features[feature][1]
@@ -193,60 +199,12 @@ def decoded(record: bytes, file: RecordFile) -> dict[str, Any]:
     """A record as the page shows it: the features of an Example, a value of another format, or
     bytes.
     """
-    kind, value = _value(record, file)
-    if value is None:
+    kind, features = value_of(record, file.sequences())
+    if kind == "bytes":
         return {"kind": "bytes", "features": [], "raw": shown_string(record)}
-    features = [
-        {"name": name, **preview(part, 64)}
-        for name, part in itertools.islice(_features(value), 500)
-    ]
-    return {"kind": kind, "features": features, "raw": None}
-
-
-def _value(record: bytes, file: RecordFile) -> tuple[str, Any]:
-    sequences = _sequences(file)
-    if sequences is not None:
-        try:
-            return "SequenceExample", _sequence(record, sequences)
-        except TensorwireError:
-            pass
-    try:
-        found = loads(record, "example")
-        if found or not record:
-            return "Example", found
-    except TensorwireError:
-        pass
-    try:
-        return "value", loads(record)
-    except TensorwireError:
-        return "bytes", None
-
-
-def _sequences(file: RecordFile) -> Schema | None:
-    """The schema, if the records are SequenceExamples."""
-    try:
-        schema = file.schema()
-    except TensorwireError:
-        return None
-    return schema if schema.sequences else None
-
-
-def _sequence(record: bytes, schema: Schema) -> dict[str, Any]:
-    context = {name: io.RaggedFeature(_DTYPES[feature.kind]) for name, feature in schema.items()}
-    lists = {
-        name: io.RaggedFeature(_DTYPES[feature.kind]) for name, feature in schema.sequences.items()
+    parts = itertools.islice(features, 500)
+    return {
+        "kind": kind,
+        "features": [{"name": name, **preview(part, 64)} for name, part in parts],
+        "raw": None,
     }
-    one, many = io.parse_single_sequence_example(record, context or None, lists or None)
-    return {**one, **many}
-
-
-def _features(value: Any, way: str = "") -> Any:
-    """The tensors of a value by their ways."""
-    if isinstance(value, (Mapping, Bundle)):
-        for name, item in value.items():
-            yield from _features(item, f"{way}/{name}" if way else str(name))
-    elif isinstance(value, (list, tuple)):
-        for i, item in enumerate(value):
-            yield from _features(item, f"{way}/{i}" if way else str(i))
-    else:
-        yield way or "value", value

@@ -17,7 +17,9 @@ import numpy as np
 
 from .._errors import SchemaError
 from ..core.tensors import Array
-from .reading import BUDGET, MOST_READS, DenseValues, grid, numbers
+from ..explore.runs import BUDGET, MOST_READS, DenseValues, grid
+from ..explore.statistics import numbers
+from ..explore.text import exact
 
 MOST = 512
 """Rows or columns of one answer."""
@@ -143,7 +145,7 @@ def window(
     if fine:
         plain = _reduced(plain, row_step, column_step, how)
     texts = (
-        [_text(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
+        [exact(item) for item in found.reshape(-1)] if not fine and found.size <= TEXTS else None
     )
     return Viewport(
         plain, (extent[0], extent[1]), r0, r1, c0, c1, row_step, column_step, how, texts
@@ -202,21 +204,6 @@ def _reduced(found: Array, row_step: int, column_step: int, how: str) -> Array:
             ]
             out = out / np.outer(counts[0], counts[1])
     return out
-
-
-def _text(item: Any) -> str:
-    """A value exactly: integers in full, floats by the shortest text that gives them back."""
-    if isinstance(item, np.bool_):
-        return str(bool(item))
-    if isinstance(item, np.integer):
-        return str(int(item))
-    if isinstance(item, (np.float64, np.float32, np.float16)):
-        return (
-            np.format_float_positional(item, trim="-")
-            if 1e-4 <= abs(float(item)) < 1e7 or item == 0
-            else str(item)
-        )
-    return str(item)
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,10 @@ class Tally:
         if not count:
             return
         a, b = a[differ], b[differ]
-        gap = np.where(
-            a > b,
-            a.astype(np.uint64) - b.astype(np.uint64),
-            b.astype(np.uint64) - a.astype(np.uint64),
-        ).astype(np.float64)
         self._differing(
-            gap, np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))), count
+            distance(a, b),
+            np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64))),
+            count,
         )
 
     def _floats(self, a: Array, b: Array) -> None:
@@ -93,6 +90,12 @@ class Tally:
                     + self._tolerance.rtol * np.where(np.isinf(size), 0.0, size)
                 ).sum()
             )
+
+
+def distance(a: Array, b: Array) -> Array:
+    """|a - b| of 64-bit integers as float64; the difference is taken before it is rounded."""
+    left, right = a.astype(np.uint64), b.astype(np.uint64)
+    return np.where(a > b, left - right, right - left).astype(np.float64)
 
 
 def _bytes(array: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Which way is best, and why, in formatting.
+"""Which way is best, and why, in words.
 
 Sizes are facts, so the smallest wins. Times are measured, and two that are within a tenth of each
 other are the same: then the smaller way is taken, and of those that are as small the one whose
@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..._errors import choices
+from ...core import formatting
 from .. import values
-from . import formatting
 
 if TYPE_CHECKING:
     from .result import Measurement

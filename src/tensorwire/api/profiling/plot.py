@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..._optional import require
+from ...core import formatting
 from .. import values
-from . import formatting
 
 if TYPE_CHECKING:
     from .result import Measurement, Profile
@@ -55,8 +55,15 @@ def plot(profile: Profile, path: str | os.PathLike[str] | None) -> Any:
             for one in profile
         ]
         _panel(axes, name, points, colours, markers)
-    sample = f", a sample of {formatting.size(profile.whole_nbytes)}" if profile.sampled else ""
-    figure.suptitle(f"{profile.value}, {formatting.size(profile.nbytes)}{sample}", parse_math=False)
+    sample = (
+        f", a sample of {formatting.size(profile.whole_nbytes, three_digits=True)}"
+        if profile.sampled
+        else ""
+    )
+    figure.suptitle(
+        f"{profile.value}, {formatting.size(profile.nbytes, three_digits=True)}{sample}",
+        parse_math=False,
+    )
     _legend(figure, colours, markers, any(one.lossy for one in profile))
     if path is None:
         return figure

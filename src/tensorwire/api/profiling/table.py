@@ -7,7 +7,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from . import choosing, formatting
+from ...core import formatting
+from . import choosing
 
 if TYPE_CHECKING:
     from .result import Measurement, Profile
@@ -43,7 +44,11 @@ def heading(profile: Profile) -> str:
 
     The total is that of "balanced": the time to encode, send at 125 MB/s, and decode.
     """
-    sample = f", a sample of {formatting.size(profile.whole_nbytes)}" if profile.sampled else ""
+    sample = (
+        f", a sample of {formatting.size(profile.whole_nbytes, three_digits=True)}"
+        if profile.sampled
+        else ""
+    )
     least = min((one.repetitions for one in profile), default=0)
     most = max((one.repetitions for one in profile), default=0)
     runs = f"{least}" if least == most else f"{least} to {most}"
@@ -51,7 +56,7 @@ def heading(profile: Profile) -> str:
         f"; times are the best of {runs}; total: encode, send at 125 MB/s, decode" if most else ""
     )
     return (
-        f"{profile.value}, {formatting.size(profile.nbytes)}{sample}: {len(profile)} ways in"
+        f"{profile.value}, {formatting.size(profile.nbytes, three_digits=True)}{sample}: {len(profile)} ways in"
         f" {formatting.time(profile.seconds)}{best}"
     )
 

@@ -21,7 +21,7 @@ from .streams import Compressor, Decompressor, cores
 
 
 def _peeking(kind: type[Decompressor]) -> Callable[[Any, int], bytes]:
-    def peek(head: Any, count: int) -> bytes:
+    def peek(head: Buffer, count: int) -> bytes:
         stream, view, out = kind(), flat(head), bytearray()
         try:
             # in small steps, so that damage further on hides little of what comes before it
@@ -177,7 +177,7 @@ def compressor(name: str, level: int | None = None, threads: int | None = None) 
     return entry(name).compressor(level, threads)
 
 
-def recognise(head: Any) -> str | None:
+def recognise(head: Buffer) -> str | None:
     """The name of the compression that the first bytes of a stream have the mark of.
 
     Snappy has no mark: try `peek`. zlib's is so weak that bytes of no compression may have it:
@@ -202,7 +202,7 @@ def recognise(head: Any) -> str | None:
     return "zlib" if len(start) >= 2 and deflate.is_zlib(start) else None
 
 
-def peek(name: str, head: Any, n: int) -> bytes:
+def peek(name: str, head: Buffer, n: int) -> bytes:
     """The first n bytes of data, or as many as the head of a stream holds; none if it is no such
     stream. Bad bytes are no error here.
 

@@ -258,7 +258,7 @@ class ZlibDecompressor(_Inflate):
         return self._state == "_behind"
 
 
-def is_zlib(head: Any) -> bool:
+def is_zlib(head: Buffer) -> bool:
     """Whether the first two bytes can be those of a zlib stream: deflate, a window that exists, the
     check, no preset dictionary.
     """
@@ -359,7 +359,7 @@ class ZlibCompressor(Compressor):
         self._flushed = True  # a flush of nothing would still write an empty block
         self._taken = self._written = 0
 
-    def write(self, data: Any) -> list[bytes]:
+    def write(self, data: Buffer) -> list[bytes]:
         self._open()
         view = flat(data)
         self._flushed = self._flushed and not len(view)

@@ -286,7 +286,7 @@ class How:
         kernels.merge_planes(planes, target)
 
 
-def how(info: Any, nbytes: int, item: int) -> How:
+def how(info: object, nbytes: int, item: int) -> How:
     """Checks what a file says about a tensor of so many bytes whose items have so many.
 
     >>> str(how({"compression": "zstd", "shuffle": 4, "block": 1048576}, 4000, 4))
@@ -314,5 +314,5 @@ def how(info: Any, nbytes: int, item: int) -> How:
     return How(name, shuffle, block, nbytes)
 
 
-def fault(info: Any, why: str) -> DecodeError:
+def fault(info: object, why: str) -> DecodeError:
     return DecodeError(f"a packed tensor says {info!r:.80}: {why}")

@@ -9,7 +9,6 @@ cannot read, and read all that it writes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ... import _optional
 from ..._errors import DecodeError, LimitError
@@ -99,7 +98,7 @@ def split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, in
     return parts
 
 
-def peek(head: Any, count: int) -> bytes:
+def peek(head: Buffer, count: int) -> bytes:
     """As far as the beginning of a stream goes, which may end inside the first block."""
     view, out = flat(head), b""
     while len(view) > _WORD and len(out) < count:

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..._errors import DecodeError, TruncatedError
 from ..._limits import DEFAULT, Limits
-from ...core.memory import Buffer, flat
+from ...core.memory import Array, Buffer, flat
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -63,7 +63,7 @@ class Decompressor(ABC):
         self._error: DecodeError | None = None
         self._over = False
 
-    def feed(self, data: Any) -> Iterator[Buffer]:
+    def feed(self, data: Buffer | Array) -> Iterator[Buffer]:
         """The pieces that these bytes complete. Whoever takes only some of them finds the others in
         front of the next ones.
         """
@@ -159,7 +159,7 @@ class Compressor(ABC):
     """Bytes that a reader makes of the data besides, which its budget has to allow."""
 
     @abstractmethod
-    def write(self, data: Any) -> list[bytes]:
+    def write(self, data: Buffer) -> list[bytes]:
         """Takes a copy of the data; what it returns may belong to earlier data, or be nothing."""
 
     @abstractmethod
@@ -207,7 +207,7 @@ class UnitCompressor(Compressor):
         self._most = 2 * threads
         self._pool = _pool(threads) if threads > 1 else None
 
-    def write(self, data: Any) -> list[bytes]:
+    def write(self, data: Buffer) -> list[bytes]:
         self._open()
         view, out, at = flat(data), list[bytes](), 0
         self._taken += len(view)

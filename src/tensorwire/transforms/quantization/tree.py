@@ -117,7 +117,7 @@ class _Quantize:
             raise error.add(tensor=name) from None
 
 
-def expanded(value: Any) -> int:
+def expanded(value: object) -> int:
     """Bytes of the floats that `dequantized` makes of a value, at most.
 
     >>> import numpy as np
@@ -133,7 +133,7 @@ def expanded(value: Any) -> int:
     return expanded(value.values) if isinstance(value, (Sparse, Ragged)) else 0
 
 
-def dequantized(value: Any, writable: bool = True, budget: Budget | None = None) -> Any:
+def dequantized(value: object, writable: bool = True, budget: Budget | None = None) -> Any:
     """The value with its floats back in their own dtype; the value itself if nothing in it is
     quantized.
 

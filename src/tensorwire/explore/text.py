@@ -1,84 +1,16 @@
-"""Numbers, strings and corners of arrays in few characters, and none of them a control character."""
+"""Statistics, corners of arrays, lists and single values as text, and as plain data for JSON."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .printable import safe, short
+from ..core.formatting import number, quoted, share
+from ..core.tensors import Array
 from .statistics import Statistics, plain
-
-Array = np.ndarray[Any, Any]
-
-__all__ = [
-    "corner",
-    "for_json",
-    "line_of",
-    "number",
-    "quoted",
-    "safe",
-    "shape",
-    "share",
-    "short",
-    "size",
-    "values",
-]
-_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-
-
-def quoted(item: str | bytes, most: int = 60) -> str:
-    """A string as Python writes it, cut where it gets long, and then with its length.
-
-    >>> quoted("x" * 99, 10), quoted(b"ab")
-    ("'xxxxxxxxxx'... (99 characters)", "b'ab'")
-    """
-    head = repr(item[:most])
-    if len(item) <= most:
-        return safe(head)
-    return f"{safe(head)}... ({len(item):,} {'characters' if isinstance(item, str) else 'bytes'})"
-
-
-def number(value: Any, digits: int = 4) -> str:
-    """
-    >>> number(0.123456), number(12345678), number(None), number(1e-9)
-    ('0.1235', '12,345,678', 'none', '1e-09')
-    """
-    if value is None:
-        return "none"
-    if isinstance(value, (bool, int, np.integer)):
-        return f"{int(value):,}"
-    return f"{float(value):.{digits}g}"
-
-
-def size(count: float) -> str:
-    """
-    >>> size(999), size(1_240_000)
-    ('999 bytes', '1.2 MB')
-    """
-    for unit, name in _SIZES:
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count:.0f} byte{'s' * (count != 1)}"
-
-
-def share(part: int, whole: int) -> str:
-    """
-    >>> share(1, 4), share(1, 1_000_000), share(0, 0)
-    ('25 %', '0.0001 %', '0 %')
-    """
-    return f"{100 * part / whole if whole else 0:.3g} %"
-
-
-def shape(dims: Iterable[int | None]) -> str:
-    """
-    >>> shape((2, None)), shape((3,)), shape(())
-    ('(2, ?)', '(3,)', '()')
-    """
-    words = ["?" if dim is None else str(dim) for dim in dims]
-    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
 
 
 def line_of(found: Statistics, sampled: bool = False) -> str:
@@ -137,6 +69,36 @@ def values(items: Sequence[Any], most: int = 12, total: int | None = None, width
             break
         words.append(word)
     return f"[{', '.join(words)}{f', ... {count:,} in all' if len(words) < count else ''}]"
+
+
+def listed(row: Any, most: int = 12) -> str:
+    """A row of a ragged tensor, as far as it fits a line; rows of rows as lists of lists.
+
+    >>> listed(np.arange(20), 3), listed(np.eye(2))
+    ('[0, 1, 2, ... 20 in all]', '[[1, 0], [0, 1]]')
+    """
+    if len(getattr(row, "shape", ())) > 1:
+        more = f", ... {len(row):,} in all" if len(row) > 4 else ""
+        return f"[{', '.join(listed(row[i], 6) for i in range(min(len(row), 4)))}{more}]"
+    head = row[:most]
+    kind = getattr(getattr(head, "dtype", None), "kind", "S")
+    items = head.tolist() if kind in "biufcS" else plain(head).tolist()
+    return values(items, most, len(row))
+
+
+def exact(item: object) -> str:
+    """A value exactly: integers in full, floats by the shortest text that gives them back."""
+    if isinstance(item, np.bool_):
+        return str(bool(item))
+    if isinstance(item, np.integer):
+        return str(int(item))
+    if isinstance(item, (np.float64, np.float32, np.float16)):
+        return (
+            np.format_float_positional(item, trim="-")
+            if 1e-4 <= abs(float(item)) < 1e7 or item == 0
+            else str(item)
+        )
+    return str(item)
 
 
 def for_json(value: Any) -> Any:

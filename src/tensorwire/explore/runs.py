@@ -22,15 +22,13 @@ BUDGET = 64 << 20
 """Bytes that one answer may read."""
 MOST_READS = 1 << 16
 """Reads of single elements that one answer may take."""
-PARTS = ("abs", "real", "imag")
-"""What is shown of complex numbers."""
 
 
 class DenseValues(Protocol):
     """Numbers by their place in C order."""
 
     shape: tuple[int, ...]
-    dtype: Any
+    dtype: np.dtype[Any]
     unit: int
     """Elements that are read at least, whatever is asked for."""
 
@@ -59,7 +57,9 @@ class StoredNumbers:
 
     unit = 1
 
-    def __init__(self, part: Any, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(
+        self, part: StoredPart | NumberPart, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> None:
         self.shape, self.dtype = shape, dtype
         self._flat = copy.copy(part)
         self._flat.shape = (math.prod(shape),)
@@ -74,7 +74,7 @@ class ByRows:
     The last rows are kept.
     """
 
-    def __init__(self, tensor: LazyTensor, shape: tuple[int, ...], dtype: Any) -> None:
+    def __init__(self, tensor: LazyTensor, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape, self.dtype, self._tensor = shape, dtype, tensor
         self.unit = math.prod(shape[1:])
         self._kept: tuple[int, int, Array] = (0, 0, np.zeros(0, dtype))
@@ -94,36 +94,6 @@ class ByRows:
         return rows[start - low * self.unit : stop - low * self.unit]
 
 
-class Difference:
-    """One tensor minus another, as float64; NaN where both are NaN is no difference."""
-
-    def __init__(self, a: DenseValues, b: DenseValues) -> None:
-        self.shape, self.dtype, self.unit = a.shape, np.dtype(np.float64), max(a.unit, b.unit)
-        self._a, self._b = a, b
-
-    def run(self, start: int, stop: int) -> Array:
-        a, b = self._a.run(start, stop), self._b.run(start, stop)
-        with np.errstate(all="ignore"):
-            if "c" in (a.dtype.kind, b.dtype.kind):
-                gap: Array = np.abs(a.astype(np.complex128) - b.astype(np.complex128))
-                same = a == b
-            elif a.dtype == b.dtype and a.dtype.kind in "iu" and a.dtype.itemsize == 8:
-                # as floats, numbers past 2**53 would look the same
-                return np.where(a >= b, 1.0, -1.0) * _apart(a, b)
-            else:
-                left, right = numbers(a), numbers(b)
-                gap, same = left - right, left == right  # infinity minus infinity is NaN
-        gap[same | (np.isnan(numbers(a)) & np.isnan(numbers(b)))] = 0.0
-        return gap
-
-
-def _apart(a: Array, b: Array) -> Array:
-    """|a - b| of 64-bit integers, the difference taken before it is rounded."""
-    low, high = np.where(a >= b, b, a), np.where(a >= b, a, b)
-    apart: Array = (high.astype(np.uint64) - low.astype(np.uint64)).astype(np.float64)
-    return apart
-
-
 def values_of(tensor: LazyTensor) -> DenseValues:
     """The numbers of a dense tensor, read now if they are few, and when they are asked for if they
     are many.
@@ -136,15 +106,6 @@ def values_of(tensor: LazyTensor) -> DenseValues:
     if isinstance(part, (StoredPart, NumberPart)):
         return StoredNumbers(part, shape, dtype)
     return ByRows(tensor, shape, dtype)
-
-
-def numbers(array: Array, part: str = "abs") -> Array:
-    """Any dtype as float64, which is what is drawn. The halves of complex numbers, or their size."""
-    if array.dtype.kind == "c":
-        array = np.abs(array) if part == "abs" else array.real if part == "real" else array.imag
-    with np.errstate(all="ignore"):
-        out: Array = array.astype(np.float64)
-    return out
 
 
 def grid(values: DenseValues, base: int, outer: Array, inner: Array) -> Array:
