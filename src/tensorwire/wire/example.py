@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,17 @@ class Column(NamedTuple):
     length: int = -1
     list: bool = False
     """Whether it is a feature list of a SequenceExample."""
+
+
+def key_order(names: Iterable[bytes]) -> list[bytes]:
+    """The names of a map as SerializeToString(deterministic=True) sorts them: by their bytes, but behind all
+    that extend them.
+
+    >>> key_order([b"image", b"a", b"image/height", b"aaa", b"aa", b""])
+    [b'aaa', b'aa', b'a', b'image/height', b'image', b'']
+    """
+    # An end counts as more than any byte.
+    return sorted(names, key=lambda name: [*name, 256])
 
 
 def features(lists: Sequence[tuple[bytes, int, Array, Array | None]]) -> memoryview | None:

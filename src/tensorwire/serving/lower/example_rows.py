@@ -26,7 +26,7 @@ from ...core.frozen import trusted
 from ...core.tensors import Array, Ragged, Sparse, Strings, describe
 from ...records import gather, pack
 from ...wire import example, kernels, protobuf, status
-from ...wire.example_order import key_order
+from ...wire.example import key_order
 
 FORMAT = "example"
 

@@ -20,8 +20,7 @@ from ... import frameworks
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Limits
 from ...core.tensors import Array, Strings, describe
-from ...wire.messages import Span
-from ...wire.protobuf import LEN
+from ...wire.protobuf import LEN, Span
 from ...wire.status import REPEATED, UNKNOWN_FIELD, problem
 from .fields import FORMAT, Fields, ModelSpec, header, piece, whole, write_spec
 

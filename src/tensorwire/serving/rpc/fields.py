@@ -14,8 +14,7 @@ from ..._limits import Limits
 from ...core import memory
 from ...storage import files
 from ...wire import protobuf
-from ...wire.messages import MessageReader, Span
-from ...wire.protobuf import LEN, VARINT, Fault, Field
+from ...wire.protobuf import LEN, VARINT, Fault, Field, MessageReader, Span
 from ...wire.status import MAX_MESSAGE, TRUNCATED, UNKNOWN_FIELD, problem
 
 FORMAT = "grpc"

@@ -19,7 +19,7 @@ from ..._limits import DEFAULT, Limits
 from ...codecs.saved_model import signatures as saved_model
 from ...codecs.saved_model.specs import tensor_info
 from ...core import dtypes
-from ...wire.messages import Span
+from ...wire.protobuf import Span
 from ..signature import Signature
 from ..spec import DENSE, RAGGED, SPARSE, Input, Shape
 from .fields import (

@@ -19,7 +19,7 @@ from ..._limits import DEFAULT, Limits
 from ...codecs import tensorproto
 from ...core import dtypes
 from ...core.tensors import Array, Strings, describe
-from ...wire.messages import Span
+from ...wire.protobuf import Span
 from ...wire.status import REPEATED, problem
 from .fields import FORMAT, Fields, ModelSpec, encoded, header, located, piece, whole, write_spec
 
