@@ -28,7 +28,7 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.tensors import Array, Strings, describe
 from ..lower import LoweringPlan, plan
-from ..rest.text import write
+from ..rest.json_text import write
 from ..signature import Signature
 from ..spec import Input
 from . import read

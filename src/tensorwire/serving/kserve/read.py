@@ -17,7 +17,7 @@ from ...core import dtypes, memory, validate
 from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ..rest.answers import message
-from ..rest.text import RequestText
+from ..rest.json_text import RequestText
 
 FORMAT = "kserve"
 LENGTH = "Inference-Header-Content-Length"

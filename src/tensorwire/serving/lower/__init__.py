@@ -30,8 +30,8 @@ from ... import frameworks, io
 from ..._errors import EncodeError, TensorwireError, choices
 from ...core.tensors import Array, Bundle, Ragged, Sparse, Strings, describe
 from ..spec import Input, shown
-from . import example_rows, parts
-from .fitting import FORMAT, fit, fits, is_plain
+from . import example_rows, tensor_parts
+from .conversion import FORMAT, fit, fits, is_plain
 
 if TYPE_CHECKING:
     from ..composite import Group
@@ -314,7 +314,7 @@ class _Planner:
     def _is_of(self, tensor: Any, group: Group, target: Input | None) -> bool:
         if group.kind == "sparse":
             return isinstance(tensor, Sparse)
-        return isinstance(tensor, Ragged) or parts.can_be_ragged(tensor, group, target)
+        return isinstance(tensor, Ragged) or tensor_parts.can_be_ragged(tensor, group, target)
 
     def _fill(self, name: str, value: Any) -> list[str]:
         if name in self.found:
@@ -333,9 +333,9 @@ class _Planner:
                 raise EncodeError(
                     f"the signature wants {wanted}, and this has the shape {list(tensor.shape)}"
                 )
-            found, notes = parts.of_sparse(tensor)
+            found, notes = tensor_parts.of_sparse(tensor)
         else:
-            found, notes = parts.of_ragged(tensor, group), []
+            found, notes = tensor_parts.of_ragged(tensor, group), []
         if self.untyped and not isinstance(found["values"], Strings):
             found["values"] = found["values"].tolist()
         for role, name in group.parts.items():
@@ -349,7 +349,7 @@ class _Planner:
             return (target.name,), notes
         ordered = tensor.sort()
         if ordered is not tensor:
-            notes.append(parts.UNSORTED)
+            notes.append(tensor_parts.UNSORTED)
         whole = target.shape is not None and len(target.shape) == 1
         if not whole and tensor.indices.shape[1] < 2:
             raise EncodeError(

@@ -29,8 +29,8 @@ from ..lower import APART, LoweringPlan, plan
 from . import answers, examples, requests
 from .examples import FORMAT, RestExamples
 from .faults import RequestRefused, RestFault, step
+from .json_text import DTYPES, write, write_rows
 from .requests import DEFAULT_NAME, RestRequest
-from .text import DTYPES, write, write_rows
 
 if TYPE_CHECKING:
     from ..signature import Signature

@@ -25,9 +25,9 @@ from ...core import dtypes, memory
 from ...core.tensors import Array, Ragged, Sparse, Strings, describe
 from . import examples
 from .faults import INVALID
-from .rows import read_rows
-from .rules import tf_name
-from .text import DTYPES, RequestText, write, write_rows
+from .json_rows import read_rows
+from .json_text import DTYPES, RequestText, write, write_rows
+from .serving_rules import tf_name
 
 if TYPE_CHECKING:
     from ..signature import Signature

@@ -19,9 +19,9 @@ from ...core import dtypes, validate
 from ...core.tensors import Array, Strings, describe
 from ..lower import example_rows
 from ..lower.example_rows import serialize
-from . import rules
+from . import serving_rules
 from .faults import INVALID, RequestRefused, plain, step
-from .text import RequestText, write, write_rows
+from .json_text import RequestText, write, write_rows
 
 FORMAT = "rest"
 Features = dict[str, Array | Strings]
@@ -107,7 +107,7 @@ def _read_object(text: RequestText, at: int) -> tuple[Features, int]:
     if value is not None:
         try:
             return {
-                name: _array(feature) for name, feature in rules.example(value, "$").items()
+                name: _array(feature) for name, feature in serving_rules.example(value, "$").items()
             }, end
         except RequestRefused as refused:
             text.fail(refused.fault.message, at)
@@ -139,7 +139,7 @@ def _read_feature(text: RequestText, at: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(found: rules.Classify) -> RestExamples:
+def made(found: serving_rules.Classify) -> RestExamples:
     """What the rules found, as arrays."""
     context = (
         None
@@ -153,7 +153,7 @@ def made(found: rules.Classify) -> RestExamples:
     )
 
 
-def _array(feature: rules.FeatureRule) -> Array | Strings:
+def _array(feature: serving_rules.FeatureRule) -> Array | Strings:
     if feature.kind == "float":
         with np.errstate(over="ignore"):  # past the range of float32 it is infinite, as in Serving
             return np.array(feature.values, np.float32)

@@ -1,5 +1,5 @@
 """A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others
-by its rules in `rules`.
+by its rules in `serving_rules`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.tensors import Array, Strings
-from . import examples, rules
+from . import examples, serving_rules
 from .examples import RestExamples
 from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
-from .rows import read_rows
-from .rules import Given
-from .text import DTYPES, RequestText
+from .json_rows import read_rows
+from .json_text import DTYPES, RequestText
+from .serving_rules import Given
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -61,8 +61,8 @@ def read(
     _check_depth(text)
     found = document(text.data)
     if verb != "predict":
-        return examples.made(rules.classify(found))
-    name, signature, layout, inputs = rules.predict(found, find)
+        return examples.made(serving_rules.classify(found))
+    name, signature, layout, inputs = serving_rules.predict(found, find)
     return RestRequest(
         {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
         layout,
@@ -150,7 +150,7 @@ class _Predict:
         if odd and len(self.text.data) > EXPLAINED:
             status = UNIMPLEMENTED if key == "inputs" else INVALID
             refuse(
-                f"Conversion of JSON Value: ... to type: {rules.tf_name(odd[0])}",
+                f"Conversion of JSON Value: ... to type: {serving_rules.tf_name(odd[0])}",
                 f"$.{key}",
                 status,
             )

@@ -5,11 +5,11 @@ For laptops, notebooks and CI, where no container runs. Production should run th
 Serving, which batches, warms up, reports metrics and is written in C++; whatever talks to this
 server talks to that one, too.
 
-    folders.py, models.py          which models and versions are served; loading and unloading
-    running.py, classifying.py     calling a model, as Serving does it
-    http1.py, reading.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
-    routes.py, kserve.py, rpc.py   what is asked, and the answer: Serving's REST, KServe's,
-                                   Serving's gRPC
+    folders.py, models.py                 which models and versions are served; loading, unloading
+    runner.py, classification.py          calling a model, as Serving does it
+    http1.py, request_reader.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
+    routes.py, kserve.py, rpc.py          requests and answers: Serving's REST, KServe's, Serving's
+                                          gRPC
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..._errors import EncodeError
 from ..signature import Signature
 from .http import HttpServer
 from .models import AVAILABLE, Models
-from .reading import Bounds
+from .request_reader import Bounds
 from .routes import RestRoutes
 from .rpc import RpcServer
 

@@ -28,7 +28,7 @@ from typing import Any
 
 from ..hosts import is_own_host
 from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
-from .reading import BodyMemory, Bounds, Gone, Incoming
+from .request_reader import BodyMemory, Bounds, Gone, Incoming
 
 Handler = Callable[[HttpRequest], Response]
 Log = Callable[[str], None]

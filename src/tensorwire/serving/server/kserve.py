@@ -19,7 +19,7 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory
 from .. import kserve
 from ..kserve.read import BYTES, LENGTH, given
-from ..rest.text import RequestText
+from ..rest.json_text import RequestText
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature

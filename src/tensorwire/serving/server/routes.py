@@ -12,9 +12,9 @@ from urllib.parse import unquote
 from ..._errors import ModelError
 from ..._limits import DEFAULT, Limits
 from .. import rest
+from ..rpc import CODES
 from ..rpc.messages import ModelSpec
-from ..rpc.service import CODES
-from . import classifying, kserve
+from . import classification, kserve
 from .failures import INVALID, Failure, failure
 from .http1 import HttpRequest, Response, answer
 from .models import Models
@@ -70,7 +70,7 @@ class RestRoutes:
                     return answer({"predictions": []})  # Serving does not call the model
                 outputs = runner.predict(asked.signature_name, asked.inputs)
                 return Response(200, rest.build_answer(outputs, asked.layout))
-            run = classifying.classify if verb == "classify" else classifying.regress
+            run = classification.classify if verb == "classify" else classification.regress
             return Response(
                 200,
                 rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb),

@@ -16,11 +16,11 @@ from ..rpc import messages
 from ..rpc.fields import piece, text, write_spec
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
-from . import classifying
+from . import classification
 from .failures import INVALID, Failure, failure
 from .http import Log, listen
 from .models import Models
-from .reading import Bounds
+from .request_reader import Bounds
 
 _MOST_WORDS = 1024
 """Characters of an error: it travels in a header, which clients bound. Serving cuts it there, too.
@@ -122,7 +122,7 @@ class RpcServer:
     def _classify(self, data: bytes) -> list[Any]:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
-            found = classifying.classify(version.runner, asked.model.signature, _merged(asked))
+            found = classification.classify(version.runner, asked.model.signature, _merged(asked))
             return messages.build_classify_answer(
                 _answered(asked.model, version.number), found.get("classes"), found.get("scores")
             )
@@ -130,7 +130,7 @@ class RpcServer:
     def _regress(self, data: bytes) -> list[Any]:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
-            found = classifying.regress(version.runner, asked.model.signature, _merged(asked))
+            found = classification.regress(version.runner, asked.model.signature, _merged(asked))
             return messages.build_regress_answer(
                 _answered(asked.model, version.number), found["outputs"]
             )

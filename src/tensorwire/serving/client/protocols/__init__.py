@@ -36,7 +36,7 @@ class Metadata(NamedTuple):
         return "\n".join([f"{self.model}{which}", *map(str, self.signatures.values())])
 
 
-class Spoken(Protocol):
+class ModelProtocol(Protocol):
     """A protocol that the client can speak."""
 
     open_inputs: ClassVar[bool]

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..._errors import DecodeError, LimitError
 from ...core.tensors import Array, Strings
-from .strings import CODED, PLAIN, SPACES
-from .text import RequestText
+from .json_strings import CODED, PLAIN, SPACES
+from .json_text import RequestText
 
 _VALUE = rb'[^ \t\n\r,\[\]{}"]++'
 _DEEPEST = 4

@@ -12,7 +12,7 @@ from ...core import dtypes
 from ...core.tensors import Array, Strings
 from ..signature import DEFAULT
 from .failures import INVALID, PRECONDITION, Failure
-from .running import Runner, Tensors
+from .runner import Runner, Tensors
 
 INPUTS, CLASSES, SCORES, OUTPUTS = "inputs", "classes", "scores", "outputs"
 _DT = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}

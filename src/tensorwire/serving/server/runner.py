@@ -19,7 +19,7 @@ from ..._errors import TensorwireError
 from ..._optional import require
 from ...core import dtypes
 from ...core.tensors import Array, Strings
-from ..rest.rules import tf_name
+from ..rest.serving_rules import tf_name
 from ..signature import DEFAULT, Signature
 from ..spec import SPARSE
 from .failures import INTERNAL, INVALID, PRECONDITION, Failure

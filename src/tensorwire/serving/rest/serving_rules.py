@@ -25,8 +25,8 @@ from .faults import (
     step,
     type_of,
 )
-from .strings import from_base64
-from .text import DTYPES
+from .json_strings import from_base64
+from .json_text import DTYPES
 
 if TYPE_CHECKING:
     from ..signature import Signature

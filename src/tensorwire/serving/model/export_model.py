@@ -20,8 +20,8 @@ from ..._errors import EncodeError
 from ..._optional import require
 from ...storage import files
 from ..signature import DEFAULT, Signature
-from . import calling, rebuilding, tracking
-from .forms import InputForm, form
+from . import callables, captures, reassembly
+from .input_forms import InputForm, form
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 
@@ -76,7 +76,7 @@ def export(
     """
     tf = require("tensorflow")
     target = os.path.join(os.fspath(directory), *([] if version is None else [_version(version)]))
-    specs = calling.specs(tf, model, signature)
+    specs = callables.specs(tf, model, signature)
     wanted = [forms] if isinstance(forms, str) else list(forms)
     if not wanted or len(set(wanted)) != len(wanted):
         raise EncodeError(
@@ -94,13 +94,13 @@ def export(
         and (not os.path.isdir(target) or os.listdir(target))
     ):
         raise FileExistsError(f"{target} is there already; overwrite=True replaces it")
-    call = calling.function(tf, model, specs)
+    call = callables.function(tf, model, specs)
     served = {
         key: _served(tf, each, lambda found: call(*(found[name] for name in specs)), outputs)
         for key, each in made.items()
     }
     root = tf.Module()
-    root.used = tracking.used_by(
+    root.used = captures.used_by(
         tf, [each.get_concrete_function() for each in served.values()], model
     )
     setattr(root, "__call__", call)  # noqa: B010  TensorFlow keeps it by that name, and gives it back as the object's own call
@@ -144,7 +144,7 @@ def _served(
         found = form.rebuild(tf, dict(zip(form.inputs, tensors, strict=True)))
         flat: dict[str, Any] = {}
         for name, tensor in _named(tf, call(found), outputs).items():
-            for part, value in rebuilding.parts_of(tf, tensor, name).items():
+            for part, value in reassembly.parts_of(tf, tensor, name).items():
                 if part in flat:
                     raise EncodeError(f"two outputs would be called {part!r}", tensor=name)
                 flat[part] = value
@@ -155,7 +155,7 @@ def _served(
         tf.TensorSpec(part.shape, tf.as_dtype(part.dtype), name=part.name)
         for part in form.inputs.values()
     ]
-    return calling.positional(tf, serve, list(form.inputs), specs)
+    return callables.positional(tf, serve, list(form.inputs), specs)
 
 
 def _named(tf: Any, result: Any, outputs: str | Sequence[str] | None) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 from ..._errors import EncodeError, choices
 from ..spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
-from . import rebuilding
+from . import reassembly
 
 EXAMPLES = "examples"
 Tensors = Mapping[str, Any]
@@ -53,12 +53,12 @@ def _parts(specs: Mapping[str, Spec]) -> InputForm:
     def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
         found = {}
         for name, parts in roles.items():
-            tensor = rebuilding.build(
+            tensor = reassembly.build(
                 tf, specs[name], {role: tensors[part.name] for role, part in parts.items()}, name
             )
             dims = specs[name].shape if specs[name].kind == DENSE else None
             if dims and by_columns_only:
-                tensor = rebuilding.with_rank(tf, tensor, dims)
+                tensor = reassembly.with_rank(tf, tensor, dims)
             found[name] = tensor
         return found
 
@@ -116,7 +116,7 @@ def _row(name: str, spec: Spec) -> Input:
 
 def _sparse_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
     found = tf.io.deserialize_many_sparse(rows, tf.as_dtype(spec.dtype), spec.rank)
-    return rebuilding.sparse(tf, spec, found.indices, found.values, found.dense_shape, name, True)
+    return reassembly.sparse(tf, spec, found.indices, found.values, found.dense_shape, name, True)
 
 
 def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
@@ -134,7 +134,7 @@ def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
     values = column(0, spec.dtype, inner)
     below = [column(level, spec.splits, [None]) for level in range(1, spec.ragged_rank)]
     splits = _joined(tf, below, values.row_lengths(), name) if below else [values.row_splits]
-    return rebuilding.ragged(tf, spec, values.flat_values, splits, name, True)
+    return reassembly.ragged(tf, spec, values.flat_values, splits, name, True)
 
 
 def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
@@ -142,12 +142,12 @@ def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
     ragged tensor [rows, splits], and how many values each row has. No row may reach into another
     one's values."""
     for level, each in enumerate(below, 1):
-        rebuilding.check(tf, each.row_lengths() > 0, f"{name}: a row has no row_splits_{level}")
+        reassembly.check(tf, each.row_lengths() > 0, f"{name}: a row has no row_splits_{level}")
     ends = [each.row_lengths() - 1 for each in below[1:]] + [lengths]
     splits = [_summed(tf, below[0].row_lengths() - 1)]
     for level, (each, end) in enumerate(zip(below, ends, strict=True), 1):
         good = tf.logical_and(each[:, :1].flat_values == 0, each[:, -1:].flat_values == end)
-        rebuilding.check(
+        reassembly.check(
             tf,
             good,
             f"{name}: the row_splits_{level} of a row must start at 0 and end at the number of what"
@@ -233,7 +233,7 @@ def _dense_reader(name: str, spec: Spec) -> _Reader:
             what = f"{name}: all Examples of a request must have as many values; they have"
             inner = -1 if not shape[1:] else length // math.prod(_known(shape))
             with tf.control_dependencies(
-                [rebuilding.check(tf, column.row_lengths() == length, what, column.row_lengths())]
+                [reassembly.check(tf, column.row_lengths() == length, what, column.row_lengths())]
             ):
                 column = tf.reshape(column.flat_values, [column.nrows(), inner, *_known(shape)])
         return tf.cast(column, tf.as_dtype(spec.dtype)) if kind != spec.dtype else column
@@ -266,7 +266,7 @@ def _sparse_reader(name: str, spec: Spec) -> _Reader:
         column = columns[values]
         for key in indices:
             what = f"{name}: an Example must have as many {key} as {values}"
-            rebuilding.check(tf, columns[key].row_lengths() == column.row_lengths(), what)
+            reassembly.check(tf, columns[key].row_lengths() == column.row_lengths(), what)
         places = tf.stack(
             [column.value_rowids(), *(columns[key].flat_values for key in indices)], 1
         )
@@ -276,7 +276,7 @@ def _sparse_reader(name: str, spec: Spec) -> _Reader:
             if kind != spec.dtype
             else column.flat_values
         )
-        found = rebuilding.sparse(
+        found = reassembly.sparse(
             tf, spec, places, cast, tf.concat([[column.nrows()], row], 0), name, True
         )
         return tf.sparse.reorder(found)  # an Example's lists may be in any order
@@ -314,10 +314,10 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
         if inner:  # a list is flat, and its splits count values
             width = math.prod(_known(inner))
             what = f"{name}: rows are of {shown(inner)}, so a multiple of {width} values"
-            rebuilding.check(tf, splits[-1] % width == 0, what, splits[-1])
+            reassembly.check(tf, splits[-1] % width == 0, what, splits[-1])
             splits[-1], values = splits[-1] // width, tf.reshape(values, [-1, *_known(inner)])
         values = tf.cast(values, tf.as_dtype(spec.dtype)) if kind != spec.dtype else values
-        return rebuilding.ragged(tf, spec, values, splits, name, True)
+        return reassembly.ragged(tf, spec, values, splits, name, True)
 
     return _Reader([name, *keys], features, read)
 
