@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._errors import EncodeError, SchemaError
-from ..core.tensors import Sparse
+from ..core.tensors import Sparse, TensorLike
 from ..wire.example import FORMAT, Filled
 from . import arguments, columns, partitions
 from .features import (
     FEATURES,
+    Feature,
+    FeatureSpecs,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    Key,
     SparseFeature,
     VarLenFeature,
     default_of,
@@ -24,9 +28,9 @@ from .features import (
 
 
 def parse_example(
-    serialized: Any,
-    features: Any,
-    example_names: Any = None,
+    serialized: TensorLike,
+    features: FeatureSpecs,
+    example_names: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -46,9 +50,9 @@ def parse_example(
 
 
 def parse_single_example(
-    serialized: Any,
-    features: Any,
-    example_names: Any = None,
+    serialized: TensorLike,
+    features: FeatureSpecs,
+    example_names: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -62,7 +66,7 @@ def parse_single_example(
     return _parse(arguments.messages(serialized, example_names, one=True), features, tf_compat)
 
 
-def _parse(messages: arguments.Messages, features: Any, tf_compat: bool) -> dict[Any, Any]:
+def _parse(messages: arguments.Messages, features: FeatureSpecs, tf_compat: bool) -> dict[Any, Any]:
     if not features:
         raise SchemaError(f"which features? {features!r} names none")
     wanted = given(features, FEATURES)
@@ -81,7 +85,7 @@ def _parse(messages: arguments.Messages, features: Any, tf_compat: bool) -> dict
     }
 
 
-def default(key: Any, feature: Any) -> Any:
+def default(key: Key, feature: Feature) -> Any:
     """A feature's default as an array, the padding of a FixedLenSequenceFeature as a number or
     bytes, or None.
     """
@@ -100,7 +104,7 @@ def default(key: Any, feature: Any) -> Any:
 
 
 def _tensor(
-    key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: Feature, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
 ) -> Any:
     if isinstance(feature, FixedLenFeature):
         return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
@@ -114,7 +118,7 @@ def _tensor(
 
 
 def _merged(
-    key: Any, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
 ) -> Sparse:
     """Values at the indices that other features give. TensorFlow lets records have more values than
     indices if others have fewer.

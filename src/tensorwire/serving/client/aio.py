@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self, TypeVar
 
 from ..._errors import TensorwireError
+from ...core.tensors import TensorLike
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import AsyncTransport, Call, Deadline
@@ -38,7 +40,7 @@ class AsyncClient(Base):
 
     async def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         outputs: Sequence[str] | None = None,
         prefer: str | Mapping[str, str] | None = None,
@@ -60,9 +62,9 @@ class AsyncClient(Base):
 
     async def classify(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
@@ -72,9 +74,9 @@ class AsyncClient(Base):
 
     async def regress(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
@@ -92,7 +94,7 @@ class AsyncClient(Base):
 
     async def explain(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
@@ -105,10 +107,10 @@ class AsyncClient(Base):
 
     async def build(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         verb: str = "predict",
-        context: Any = None,
+        context: Context = None,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
         cast: bool = False,
@@ -183,7 +185,7 @@ class AsyncClient(Base):
         return result
 
 
-async def _step(weight: int, step: Callable[..., Any], argument: Any) -> tuple[bool, Any]:
+async def _step(weight: int, step: Callable[..., Any], argument: object) -> tuple[bool, Any]:
     """(whether the call is at its end, its next request or its result)"""
 
     def taken() -> tuple[bool, Any]:  # StopIteration does not pass through a thread's result
@@ -195,12 +197,12 @@ async def _step(weight: int, step: Callable[..., Any], argument: Any) -> tuple[b
     return await asyncio.to_thread(taken) if weight > HEAVY else taken()
 
 
-def _weight(inputs: Any) -> int:
+def _weight(inputs: Mapping[str, TensorLike] | TensorLike) -> int:
     """About how many bytes there are to write."""
     values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
     return sum(size for value in values if isinstance(size := getattr(value, "nbytes", 0), int))
 
 
-async def _result(found: Any) -> Any:
+async def _result(found: T | Awaitable[T]) -> Any:
     """What a transport gives, which for tests may be one that does not wait."""
     return await found if inspect.isawaitable(found) else found

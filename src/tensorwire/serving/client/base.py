@@ -13,7 +13,7 @@ from ..._limits import DEFAULT, Limits
 from ..lower import LoweringPlan
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
-from ..transports import Call, Deadline
+from ..transports import AsyncTransport, Call, Deadline, Transport
 from .address import Address
 from .call import ModelCalls
 from .protocols import ModelProtocol
@@ -42,7 +42,7 @@ class Base(ABC):
         binary: bool = True,
         headers: Mapping[str, str] | None = None,
         to: str = "numpy",
-        device: Any = None,
+        device: object = None,
         attempts: int = 3,
         connect: float = 5.0,
         connections: int | None = None,
@@ -50,7 +50,7 @@ class Base(ABC):
         context: ssl.SSLContext | None = None,
         certificates: bytes | None = None,
         limits: Limits = DEFAULT,
-        transport: Any = None,
+        transport: Transport | AsyncTransport | None = None,
     ) -> None:
         self.address = Address.of(url, model, version, label, protocol)
         self._seconds, self._to, self._device = _checked(deadline), to, device
@@ -84,7 +84,7 @@ class Base(ABC):
                 )
             options |= {"proxy": proxy, "context": context}
             options |= {} if connections is None else {"connections": connections}
-        self._transport = transport if transport is not None else self._opened(options)
+        self._transport: Any = transport if transport is not None else self._opened(options)
 
     @abstractmethod
     def _opened(self, options: Mapping[str, Any]) -> Any:
@@ -124,7 +124,7 @@ class Base(ABC):
         return f"{type(self).__name__}({self.address})"
 
 
-def _checked(seconds: Any) -> float:
+def _checked(seconds: float) -> float:
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, (int, float))

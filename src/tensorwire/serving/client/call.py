@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ..._errors import (
     DecodeError,
@@ -26,10 +26,13 @@ from ..._errors import (
     choices,
 )
 from ..._limits import DEFAULT, Limits
+from ...core.memory import Buffer
+from ...core.tensors import TensorLike
 from .. import composite
 from ..lower import LoweringPlan, as_given, plan
 from ..lower.lift import outputs_together
 from ..rest import LAYOUTS
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
@@ -74,7 +77,7 @@ class ModelCalls:
 
     def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         deadline: Deadline,
         *,
         outputs: tuple[str, ...] = (),
@@ -180,7 +183,11 @@ class ModelCalls:
         return None if self.cached == cached else self.cached
 
     def fit(
-        self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool
+        self,
+        inputs: Mapping[str, TensorLike] | TensorLike,
+        signature: Signature,
+        prefer: str | Mapping[str, str] | None,
+        cast: bool,
     ) -> LoweringPlan:
         if self.protocol.open_inputs and not signature.inputs:
             return as_given(inputs, signature)
@@ -188,7 +195,7 @@ class ModelCalls:
 
     def plan(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         deadline: Deadline,
         *,
         prefer: str | Mapping[str, str] | None = None,
@@ -205,7 +212,7 @@ class ModelCalls:
 
     def planned(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         deadline: Deadline,
         *,
         prefer: str | Mapping[str, str] | None = None,
@@ -227,19 +234,19 @@ class ModelCalls:
             raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}")
         return (protocol or self.protocol).predict(planned, outputs, layout)
 
-    def build_examples(self, verb: str, examples: Any, context: Any) -> Call:
+    def build_examples(self, verb: str, examples: Examples | TensorLike, context: Context) -> Call:
         name = self.signature if isinstance(self.signature, str) else self.signature.name
         return self.protocol.examples(
-            verb, examples, context, None if name == DEFAULT_NAME else name
+            verb, cast(Examples, examples), context, None if name == DEFAULT_NAME else name
         )
 
     def examples(
-        self, verb: str, examples: Any, context: Any, deadline: Deadline
+        self, verb: str, examples: Examples, context: Context, deadline: Deadline
     ) -> CallSteps[Tensors]:
         answer = yield from self.ask(self.build_examples(verb, examples, context), deadline)
         return self.protocol.read_examples(verb, answer, self.limits, deadline.left)
 
-    def raw(self, body: Any, verb: str, deadline: Deadline) -> CallSteps[Tensors]:
+    def raw(self, body: Buffer, verb: str, deadline: Deadline) -> CallSteps[Tensors]:
         """A body that somebody else made, as it is."""
         if not isinstance(self.protocol, Rest):
             raise EncodeError(

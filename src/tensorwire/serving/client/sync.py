@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from ..._errors import TensorwireError
+from ...core.tensors import TensorLike
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import Answer, Call, Deadline, Transport
@@ -47,7 +49,7 @@ class Client(Base):
 
     def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         outputs: Sequence[str] | None = None,
         prefer: str | Mapping[str, str] | None = None,
@@ -77,9 +79,9 @@ class Client(Base):
 
     def classify(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
@@ -91,9 +93,9 @@ class Client(Base):
 
     def regress(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
@@ -111,7 +113,7 @@ class Client(Base):
 
     def explain(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
@@ -126,10 +128,10 @@ class Client(Base):
 
     def build(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         verb: str = "predict",
-        context: Any = None,
+        context: Context = None,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
         cast: bool = False,

@@ -23,7 +23,7 @@ import numpy as np
 from ... import io
 from ..._errors import EncodeError, TensorwireError
 from ...core.frozen import trusted
-from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ...core.tensors import Array, Ragged, Sparse, Strings, Tensor, describe
 from ...records import gather, pack
 from ...wire import example
 from ...wire.example import key_order
@@ -57,7 +57,7 @@ def examples(tensors: Mapping[str, Any]) -> Strings:
     return trusted(Strings, data, offsets, (count,), False)
 
 
-def columns(name: str, tensor: Any) -> dict[str, Any]:
+def columns(name: str, tensor: Tensor) -> dict[str, Any]:
     """The features of one tensor, each with a row for each row."""
     if not tensor.shape:
         raise EncodeError("a scalar has no rows that Examples could be", tensor=name, format=FORMAT)
@@ -66,7 +66,7 @@ def columns(name: str, tensor: Any) -> dict[str, Any]:
     return _ragged_columns(name, tensor) if isinstance(tensor, Ragged) else {name: tensor}
 
 
-def words(name: str, tensor: Any) -> str:
+def words(name: str, tensor: Tensor) -> str:
     """Which features those are.
 
     >>> words("x", Sparse([[0, 0]], np.float32([1]), (1, 2)))

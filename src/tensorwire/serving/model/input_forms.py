@@ -23,11 +23,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._errors import EncodeError, choices
 from ..spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
 from . import reassembly
+
+if TYPE_CHECKING:
+    import tensorflow
 
 EXAMPLES = "examples"
 Tensors = Mapping[str, Any]
@@ -50,7 +54,7 @@ def _parts(specs: Mapping[str, Spec]) -> InputForm:
     roles = {name: spec.parts(name) for name, spec in specs.items()}
     by_columns_only = any(spec.kind != DENSE for spec in specs.values())
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         found = {}
         for name, parts in roles.items():
             tensor = reassembly.build(
@@ -81,7 +85,7 @@ def _unique(parts: list[tuple[str, Input]]) -> dict[str, Input]:
 def _serialized(specs: Mapping[str, Spec]) -> InputForm:
     inputs = {name: _row(name, spec) for name, spec in specs.items()}
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         ways = {
             DENSE: lambda tf, spec, rows, name: rows,
             SPARSE: _sparse_rows,
@@ -114,12 +118,12 @@ def _row(name: str, spec: Spec) -> Input:
     return Input(name, spec.dtype, spec.shape)
 
 
-def _sparse_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
+def _sparse_rows(tf: ModuleType, spec: Spec, rows: tensorflow.Tensor, name: str) -> Any:
     found = tf.io.deserialize_many_sparse(rows, tf.as_dtype(spec.dtype), spec.rank)
     return reassembly.sparse(tf, spec, found.indices, found.values, found.dense_shape, name, True)
 
 
-def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
+def _ragged_rows(tf: ModuleType, spec: Spec, rows: tensorflow.Tensor, name: str) -> Any:
     inner = [None, *(spec.shape or ())[spec.ragged_rank + 1 :]]
 
     def column(number: int, dtype: str, shape: list[int | None]) -> Any:
@@ -137,7 +141,7 @@ def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
     return reassembly.ragged(tf, spec, values.flat_values, splits, name, True)
 
 
-def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
+def _joined(tf: ModuleType, below: list[Any], lengths: tensorflow.Tensor, name: str) -> list[Any]:
     """The row_splits of a batch from those of each of its rows: for every level below the first a
     ragged tensor [rows, splits], and how many values each row has. No row may reach into another
     one's values."""
@@ -158,7 +162,7 @@ def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
     return splits
 
 
-def _summed(tf: Any, lengths: Any) -> Any:
+def _summed(tf: ModuleType, lengths: tensorflow.Tensor) -> Any:
     return tf.concat([tf.zeros([1], lengths.dtype), tf.cumsum(lengths)], 0)
 
 
@@ -169,7 +173,7 @@ def _example(specs: Mapping[str, Spec]) -> InputForm:
         if keys.count(key) > 1:
             raise EncodeError(f"two inputs would have a feature {key!r} in an Example")
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         features = {
             key: feature
             for reader in readers.values()
@@ -221,12 +225,12 @@ def _dense_reader(name: str, spec: Spec) -> _Reader:
             tensor=name,
         )
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         if None in shape:
             return {name: tf.io.RaggedFeature(tf.as_dtype(kind), row_splits_dtype=tf.int64)}
         return {name: tf.io.FixedLenFeature(shape, tf.as_dtype(kind))}
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         column = columns[name]
         if None in shape:  # as dense as it must be: nothing is padded
             length = tf.reduce_max(tf.concat([[0], column.row_lengths()], 0))
@@ -257,12 +261,12 @@ def _sparse_reader(name: str, spec: Spec) -> _Reader:
     values, sizes = f"{name}_values", f"{name}_dense_shape"
     is_open = None in shape
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         lists = {key: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for key in indices}
         lists[values] = tf.io.RaggedFeature(tf.as_dtype(kind), row_splits_dtype=tf.int64)
         return lists | ({sizes: tf.io.FixedLenFeature([len(shape)], tf.int64)} if is_open else {})
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         column = columns[values]
         for key in indices:
             what = f"{name}: an Example must have as many {key} as {values}"
@@ -294,7 +298,7 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
         )
     keys = [f"{name}_row_splits_{level}" for level in range(1, spec.ragged_rank)]
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         lists = {
             key: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.as_dtype(spec.splits))
             for key in keys
@@ -304,7 +308,7 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
             **lists,
         }
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         values, lengths = columns[name].flat_values, columns[name].row_lengths()
         splits = [columns[name].row_splits]
         if keys:

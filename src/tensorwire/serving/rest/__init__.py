@@ -16,7 +16,7 @@ go through JSON; gRPC takes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,10 +24,11 @@ from ... import frameworks
 from ..._errors import EncodeError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes
-from ...core.tensors import Array, Strings, describe
+from ...core.memory import Buffer
+from ...core.tensors import Array, Strings, TensorLike, describe
 from ..lower import APART, LoweringPlan, plan
 from . import answers, examples, requests
-from .examples import FORMAT, RestExamples
+from .examples import FORMAT, Examples, RestExamples
 from .faults import RequestRefused, RestFault, step
 from .json_text import DTYPES, write, write_rows
 from .requests import DEFAULT_NAME, RestRequest
@@ -54,7 +55,7 @@ __all__ = [
 
 
 def build(
-    inputs: Any,
+    inputs: LoweringPlan | Examples | TensorLike,
     signature: Signature | None = None,
     *,
     layout: str = "auto",
@@ -91,7 +92,7 @@ def build(
         )
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
-        return examples.build(inputs, context, signature_name)
+        return examples.build(cast(Examples, inputs), context, signature_name)
     if not isinstance(inputs, LoweringPlan) and signature is not None:
         inputs = plan(inputs, signature)
     tensors = _tensors(inputs)
@@ -106,7 +107,7 @@ def build(
 
 
 def check(
-    body: Any,
+    body: Buffer,
     signature: Signature | Mapping[str, Signature],
     *,
     verb: str = "predict",
@@ -128,7 +129,7 @@ def check(
 
 
 def parse_request(
-    body: Any,
+    body: Buffer,
     signature: Signature | Mapping[str, Signature],
     *,
     verb: str = "predict",
@@ -151,7 +152,7 @@ def parse_request(
 
 
 def parse_answer(
-    body: Any,
+    body: Buffer,
     signature: Signature | None = None,
     *,
     status: int = 200,
@@ -209,11 +210,11 @@ def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
     return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
 
 
-def _has_parts(inputs: Any) -> bool:
+def _has_parts(inputs: object) -> bool:
     return isinstance(inputs, LoweringPlan) and any(step.form in APART for step in inputs.steps)
 
 
-def _tensors(inputs: Any) -> dict[str, Array | Strings]:
+def _tensors(inputs: object) -> dict[str, Array | Strings]:
     """What goes into the body, checked for what JSON cannot hold."""
     if isinstance(inputs, LoweringPlan):
         for name, output in inputs.signature.outputs.items():
@@ -236,7 +237,7 @@ def _tensors(inputs: Any) -> dict[str, Array | Strings]:
     return {name: _sendable(name, value) for name, value in inputs.items()}
 
 
-def _sendable(name: Any, value: Any) -> Array | Strings:
+def _sendable(name: object, value: TensorLike) -> Array | Strings:
     try:
         tensor = frameworks.tensor(value)
     except TensorwireError as error:

@@ -22,7 +22,9 @@ from ..._errors import (
 from ..._limits import DEFAULT, Limits
 from ...codecs.json.tokens import FORMAT
 from ...core import dtypes, memory
+from ...core.memory import Buffer
 from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ..spec import Input
 from . import examples
 from .faults import INVALID
 from .json_rows import read_rows
@@ -46,7 +48,7 @@ Tensors = dict[str, Array | Strings]
 
 
 def read(
-    body: Any,
+    body: Buffer,
     signature: Signature | None = None,
     status: int = 200,
     limits: Limits = DEFAULT,
@@ -171,7 +173,7 @@ def _complete(found: Tensors, signature: Signature | None) -> Tensors:
     return {name: found[name] for name in signature.outputs}
 
 
-def _completed(tensor: Array | Strings, known: Any) -> Array | Strings:
+def _completed(tensor: Array | Strings, known: Input | None) -> Array | Strings:
     """Lists that hold nothing say nothing of the dimensions inside of them; a signature may."""
     rank = len(tensor.shape)
     if known is None or known.shape is None or tensor.size or rank >= len(known.shape):

@@ -20,6 +20,7 @@ from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import Limits
 from ...codecs.json.tokens import FORMAT, Tokens
 from ...core import dtypes
+from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
 from ...wire import json as jsontext
 from ...wire.status import OUT_OF_RANGE, PROBLEMS
@@ -116,7 +117,7 @@ class RequestText(Tokens):
         self.exact = exact
         """Whether Serving's own rules hold: "NaN" is a string, and 1e39 an infinite float32."""
 
-    def of(self, data: Any) -> RequestText:
+    def of(self, data: Buffer) -> RequestText:
         """Another text, read by the same rules."""
         found = RequestText(memoryview(data), self.limits, self.exact)
         found.watch = self.watch

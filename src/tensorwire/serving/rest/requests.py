@@ -12,7 +12,9 @@ import numpy as np
 from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
+from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
+from ..spec import Input
 from . import examples, serving_rules
 from .examples import RestExamples
 from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
@@ -44,7 +46,10 @@ class RestRequest(NamedTuple):
 
 
 def read(
-    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+    body: Buffer,
+    signatures: Signature | Mapping[str, Signature],
+    verb: str,
+    limits: Limits = DEFAULT,
 ) -> RestRequest | RestExamples:
     """A request, or Refused."""
     text, find = RequestText(memory.flat(body), limits, exact=True), _finder(signatures)
@@ -71,7 +76,10 @@ def read(
 
 
 def check(
-    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+    body: Buffer,
+    signatures: Signature | Mapping[str, Signature],
+    verb: str,
+    limits: Limits = DEFAULT,
 ) -> RestFault | None:
     """What Serving would say against a body, and then whether the shapes are those of the
     signature.
@@ -265,12 +273,12 @@ def _takes_empty_lists(signature: Signature) -> bool:
     return any(group.name not in group.parts.values() for group in signature.groups())
 
 
-def _is_empty_list(tensor: Array | Strings, expected: Any) -> bool:
+def _is_empty_list(tensor: Array | Strings, expected: Input) -> bool:
     """Whether a tensor is [], which has lost its inner dimensions."""
     return tensor.shape == (0,) and expected.shape is not None and len(expected.shape) > 1
 
 
-def _check_shape(tensor: Array | Strings, expected: Any, layout: str) -> None:
+def _check_shape(tensor: Array | Strings, expected: Input, layout: str) -> None:
     shape, wanted = tensor.shape, expected.shape
     if wanted is not None and (
         len(shape) != len(wanted)

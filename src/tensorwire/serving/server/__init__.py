@@ -14,12 +14,12 @@ server talks to that one, too.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Self
 
 from ..._errors import EncodeError
 from ..signature import Signature
+from .folders import Folders, Versions
 from .http import HttpServer
 from .models import AVAILABLE, Models
 from .request_reader import Bounds
@@ -50,7 +50,7 @@ class Server:
                integers and half floats; TensorFlow Serving answers in typed fields such as
                float_val
 
-    >>> import tempfile, urllib.request
+    >>> import os, tempfile, urllib.request
     >>> from tensorwire.serving import export
     >>> folder = os.path.join(tempfile.mkdtemp(), "double")
     >>> _ = export(lambda x: x * 2, folder, {"x": ("float32", [None])}, version=1)
@@ -62,12 +62,12 @@ class Server:
 
     def __init__(
         self,
-        models: Mapping[str, Any] | Iterable[Any] | str | os.PathLike[str],
+        models: Folders,
         rest: int | None = None,
         grpc: int | None = None,
         host: str = "127.0.0.1",
         *,
-        versions: Any = "latest",
+        versions: Versions = "latest",
         labels: Mapping[str, Mapping[str, int]] | None = None,
         poll: float = 1.0,
         bounds: Bounds = _BOUNDS,

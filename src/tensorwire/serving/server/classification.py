@@ -119,5 +119,5 @@ def _enum(dtype: str) -> str:
     return _DT.get(dtype, f"DT_{dtype.upper()}")
 
 
-def _dims(tensor: Any) -> str:
+def _dims(tensor: Array | Strings) -> str:
     return f"[{','.join(map(str, np.shape(tensor) if not isinstance(tensor, Strings) else tensor.shape))}]"

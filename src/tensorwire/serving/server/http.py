@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from ...core.memory import Buffer
 from ..hosts import is_own_host
 from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
 from .request_reader import BodyMemory, Bounds, Gone, Incoming
@@ -525,7 +526,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _size(chunk: Any) -> int:
+def _size(chunk: Buffer) -> int:
     return memoryview(chunk).nbytes
 
 

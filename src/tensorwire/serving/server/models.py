@@ -97,8 +97,8 @@ class Models:
 
     def __init__(
         self,
-        models: Any,
-        versions: Any = folders.LATEST,
+        models: folders.Folders,
+        versions: folders.Versions = folders.LATEST,
         labels: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self._folders, self._policy = folders.named(models), folders.policy(versions)

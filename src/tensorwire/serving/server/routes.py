@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from ..._errors import ModelError
 from ..._limits import DEFAULT, Limits
+from ...core.memory import Buffer
 from .. import rest
 from ..rpc import CODES
 from ..rpc.messages import ModelSpec
@@ -61,7 +62,7 @@ class RestRoutes:
         status = 400 if request.target.lower().startswith("/v1/") else 404
         return answer({"error": f"Malformed request: {request.method} {request.target}"}, status)
 
-    def _call(self, spec: ModelSpec, verb: str, body: Any) -> Response:
+    def _call(self, spec: ModelSpec, verb: str, body: Buffer) -> Response:
         with self._models.using(spec) as version:
             runner = version.runner
             asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)

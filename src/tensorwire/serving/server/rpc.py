@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._limits import DEFAULT, Limits
 from ..._optional import require
@@ -21,6 +21,9 @@ from .failures import INVALID, Failure, failure
 from .http import Log, listen
 from .models import Models
 from .request_reader import Bounds
+
+if TYPE_CHECKING:
+    import grpc
 
 _MOST_WORDS = 1024
 """Characters of an error: it travels in a header, which clients bound. Serving cuts it there, too.
@@ -93,7 +96,7 @@ class RpcServer:
     def _answering(
         self, name: str, call: Callable[[bytes], list[Any]]
     ) -> Callable[[bytes, Any], bytes]:
-        def answer(data: bytes, context: Any) -> bytes:
+        def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
             started, found, body = time.perf_counter(), Failure(0, ""), b""
             try:
                 body = b"".join(call(data))

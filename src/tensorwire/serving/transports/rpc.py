@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from ..._errors import (
@@ -30,6 +30,9 @@ from ..._limits import DEFAULT, Limits
 from ..._optional import require
 from ..rpc import CODES
 from . import Answer, Call, ConnectError, Deadline
+
+if TYPE_CHECKING:
+    import grpc
 
 SCHEMES = ("grpc", "grpcs")
 _MOST = (1 << 31) - 1
@@ -248,7 +251,7 @@ one that nothing comes from may be dead. A new one tries at once."""
 class SharedChannel:
     """A channel, and how many calls are on it."""
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: grpc.Channel) -> None:
         self.grpc, self.calls, self.given_up = channel, 0, False
 
 

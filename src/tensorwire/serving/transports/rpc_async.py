@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..._optional import require
 from . import Answer, Call, Deadline
 from .rpc import FAILURES, GIVE_UP, RpcConnection, SharedChannel, answered, joined, refused
+
+if TYPE_CHECKING:
+    import grpc
 
 
 class AsyncRpcTransport(RpcConnection):
@@ -47,7 +50,9 @@ class AsyncRpcTransport(RpcConnection):
                 channel.calls -= 1
                 await self._end_unused(channel)
 
-    async def _answer(self, grpc: ModuleType, sent: Any, deadline: Deadline) -> Answer:
+    async def _answer(
+        self, grpc: ModuleType, sent: grpc.aio.UnaryUnaryCall, deadline: Deadline
+    ) -> Answer:
         try:
             body = await sent
             return answered(body, (*await sent.initial_metadata(), *await sent.trailing_metadata()))
