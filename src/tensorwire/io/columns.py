@@ -125,26 +125,25 @@ def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[An
 
 
 def _read(messages: Messages, wanted: Needs, compat: int) -> dict[Any, Filled]:
-    columns = ColumnBuffers(
-        [Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()],
-        len(messages.sizes),
-        compat=compat,
-    )
+    return dict(zip(wanted, _fill(messages, _columns(wanted), False, compat), strict=True))
+
+
+def _columns(wanted: Needs, in_list: bool = False) -> list[Column]:
+    return [Column(_bytes(key), need.kind, need.length, in_list) for key, need in wanted.items()]
+
+
+def _fill(messages: Messages, wanted: list[Column], sequence: bool, compat: int) -> list[Filled]:
+    columns = ColumnBuffers(wanted, len(messages.sizes), sequence=sequence, compat=compat)
     columns.fill(messages.data, messages.starts, messages.sizes)
-    return dict(zip(wanted, columns.take(), strict=True))
+    return columns.take()
 
 
 def read_sequences(
     messages: Messages, context: Needs, lists: Needs, tf_compat: bool
 ) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
     """The columns of SequenceExamples: of their contexts, and of their feature lists."""
-    wanted = [Column(_bytes(key), need.kind, need.length) for key, need in context.items()]
-    wanted += [
-        Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()
-    ]
-    columns = ColumnBuffers(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
-    columns.fill(messages.data, messages.starts, messages.sizes)
-    filled = columns.take()
+    wanted = _columns(context) + _columns(lists, in_list=True)
+    filled = _fill(messages, wanted, True, int(tf_compat))
     return dict(zip(context, filled, strict=False)), dict(
         zip(lists, filled[len(context) :], strict=True)
     )

@@ -80,7 +80,7 @@ def _parse(messages: arguments.Messages, features: FeatureSpecs, tf_compat: bool
     defaults = {key: default(key, feature) for key, feature in wanted.items()}
     found = columns.read_examples(messages, columns.needs(wanted), tf_compat)
     return {
-        key: _tensor(key, feature, defaults[key], found, messages.one, tf_compat)
+        key: tensor_of(key, feature, defaults[key], found, messages.one, tf_compat)
         for key, feature in wanted.items()
     }
 
@@ -103,7 +103,7 @@ def default(key: Key, feature: Feature) -> Any:
     return None
 
 
-def _tensor(
+def tensor_of(
     key: Key, feature: Feature, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
 ) -> Any:
     if isinstance(feature, FixedLenFeature):

@@ -11,7 +11,7 @@ from .._errors import SchemaError
 from ..core.tensors import Array, Sparse, TensorLike, trusted
 from ..wire.example import Filled
 from . import arguments, columns, partitions
-from .examples import default
+from .examples import default, tensor_of
 from .features import (
     FeatureSpecs,
     FixedLenFeature,
@@ -115,7 +115,7 @@ def _parse(
         )
     return (
         {
-            key: _context(key, feature, defaults[key], outer, one, tf_compat)
+            key: tensor_of(key, feature, defaults[key], outer, one, tf_compat)
             for key, feature in context.items()
         },
         {key: _list(key, feature, inner, one, tf_compat) for key, feature in lists.items()},
@@ -125,21 +125,6 @@ def _parse(
             if isinstance(feature, FixedLenSequenceFeature)
         },
     )
-
-
-def _context(
-    key: Key,
-    feature: FixedLenFeature | VarLenFeature | RaggedFeature,
-    default: Any,
-    found: dict[Any, Filled],
-    one: bool,
-    tf_compat: bool,
-) -> Any:
-    if isinstance(feature, FixedLenFeature):
-        return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
-    if isinstance(feature, VarLenFeature):
-        return columns.sparse(found[key], one)
-    return partitions.ragged(key, feature, found, one, tf_compat)
 
 
 def _list(

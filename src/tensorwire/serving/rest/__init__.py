@@ -15,7 +15,7 @@ go through JSON; gRPC takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -28,6 +28,7 @@ from ...core.memory import Buffer
 from ...core.tensors import Array, Strings, TensorLike, describe
 from ..lower import APART, LoweringPlan, plan
 from . import answers, examples, requests
+from .answers import parse_answer
 from .examples import FORMAT, Examples, RestExamples
 from .faults import RequestRefused, RestFault, step
 from .json_text import DTYPES, write, write_rows
@@ -149,32 +150,6 @@ def parse_request(
         return requests.read(body, signature, verb, limits)
     except RequestRefused as refused:
         raise refused.fault.error() from None
-
-
-def parse_answer(
-    body: Buffer,
-    signature: Signature | None = None,
-    *,
-    status: int = 200,
-    limits: Limits = DEFAULT,
-    watch: Callable[[], object] | None = None,
-) -> dict[str, Array | Strings]:
-    """The tensors of an answer, by name; ModelError if it is an error.
-
-    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if
-    none has a point, else float64; and a single output, which loses its name on the way, is called
-    "output_0". Strings are bytes. classify gives "classes" and "scores", regress "outputs". `watch`
-    is called now and then, and may end it by raising an error.
-
-    >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
-    {'output_0': array([[0.5, nan],
-           [1. , 2. ]])}
-    >>> parse_answer(b'{"error": "Servable not found"}', status=404)
-    Traceback (most recent call last):
-        ...
-    tensorwire._errors.ModelError: 404: Servable not found
-    """
-    return answers.read(body, signature, status, limits, watch)
 
 
 def build_answer(

@@ -20,7 +20,7 @@ from ...core.tensors import Array, Strings, TensorLike, describe
 from ..lower import example_rows
 from ..lower.example_rows import serialize
 from . import serving_rules
-from .faults import INVALID, RequestRefused, plain, step
+from .faults import INVALID, RequestRefused, dims_text, plain, step
 from .json_text import RequestText, write, write_rows
 
 FORMAT = "rest"
@@ -309,14 +309,18 @@ def write_classes(outputs: Mapping[str, Any]) -> list[bytes]:
     for tensor in (labels, scores):
         if tensor is not None and len(tensor.shape) != 2:
             raise ModelError(
-                INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}"
+                INVALID,
+                "Expected Tensor shape: [batch_size num_classes] but got"
+                f" {dims_text(tensor.shape)}",
             )
     known = labels if scores is None else scores
     if known is None or not known.shape[0]:
         raise ModelError(INVALID, "Cannot convert empty ClassificationResults to JSON")
     if labels is not None and labels.shape != known.shape:
         raise ModelError(
-            INVALID, f"Tensors of classes and scores differ: {_dims(labels)} and {_dims(known)}"
+            INVALID,
+            f"Tensors of classes and scores differ: {dims_text(labels.shape)} and"
+            f" {dims_text(known.shape)}",
         )
     rows, columns = known.shape
     words = (
@@ -342,7 +346,7 @@ def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
     tensors = list(outputs.values())
     one = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], np.ndarray) else None
     if one is None or one.ndim not in (1, 2) or one.shape[1:] not in ((), (1,)):
-        found = " and ".join(map(_dims, tensors)) or "none"
+        found = " and ".join(dims_text(tensor.shape) for tensor in tensors) or "none"
         raise ModelError(
             INVALID,
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got"
@@ -351,7 +355,3 @@ def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
     if not len(one):
         raise ModelError(INVALID, "Cannot convert empty RegressionResults to JSON")
     return [b'{"results":', write(np.ascontiguousarray(one, np.float32).reshape(-1)), b"}"]
-
-
-def _dims(tensor: Array | Strings) -> str:
-    return f"[{','.join(map(str, tensor.shape))}]"

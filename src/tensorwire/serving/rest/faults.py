@@ -232,5 +232,10 @@ def type_of(value: object) -> str:
     )
 
 
+def dims_text(shape: tuple[int, ...]) -> str:
+    """A shape as TensorFlow writes it."""
+    return f"[{','.join(map(str, shape))}]"
+
+
 def is_base64(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)

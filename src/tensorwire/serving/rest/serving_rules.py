@@ -19,6 +19,7 @@ from .faults import (
     NOT_FOUND,
     UNIMPLEMENTED,
     RequestRefused,
+    dims_text,
     is_base64,
     refuse,
     show,
@@ -308,7 +309,7 @@ def _add(
         refuse(f"Expecting tensor size: {size} but got: {len(found.values)}", path, hint=_UNEQUAL)
     if known.shape != found.shape:
         refuse(
-            f"Expecting shape {_dims(known.shape)} but got: {_dims(found.shape)}",
+            f"Expecting shape {dims_text(known.shape)} but got: {dims_text(found.shape)}",
             path,
             hint=_UNEQUAL,
         )
@@ -316,10 +317,6 @@ def _add(
 
 
 _UNEQUAL = "every row has the shape of the first"
-
-
-def _dims(shape: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, shape))}]"
 
 
 def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:

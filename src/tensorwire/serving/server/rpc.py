@@ -21,6 +21,7 @@ from .failures import INVALID, Failure, failure
 from .http import Log, listen
 from .models import Models
 from .request_reader import Bounds
+from .runner import Runner, Tensors
 
 if TYPE_CHECKING:
     import grpc
@@ -123,20 +124,20 @@ class RpcServer:
             return messages.build_predict_answer(spec, outputs, typed=not self._tensor_content)
 
     def _classify(self, data: bytes) -> list[Any]:
-        asked = messages.parse_examples(data, self._limits)
-        with self._models.using(_known(asked.model)) as version:
-            found = classification.classify(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_classify_answer(
-                _answered(asked.model, version.number), found.get("classes"), found.get("scores")
-            )
+        spec, found = self._examples(classification.classify, data)
+        return messages.build_classify_answer(spec, found.get("classes"), found.get("scores"))
 
     def _regress(self, data: bytes) -> list[Any]:
+        spec, found = self._examples(classification.regress, data)
+        return messages.build_regress_answer(spec, found["outputs"])
+
+    def _examples(
+        self, run: Callable[[Runner, str, Strings], Tensors], data: bytes
+    ) -> tuple[ModelSpec, Tensors]:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
-            found = classification.regress(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_regress_answer(
-                _answered(asked.model, version.number), found["outputs"]
-            )
+            outputs = run(version.runner, asked.model.signature, _merged(asked))
+            return _answered(asked.model, version.number), outputs
 
     def _metadata(self, data: bytes) -> list[Any]:
         asked = messages.parse_metadata(data, self._limits)

@@ -23,6 +23,7 @@ from ..._errors import (
     EncodeError,
     LimitError,
     MissingDependencyError,
+    TensorwireError,
     TransportError,
     choices,
 )
@@ -280,6 +281,20 @@ class RpcConnection:
         )
         self._channel: SharedChannel | None = None
 
+    def _refused(self, error: grpc.RpcError, deadline: Deadline) -> Answer:
+        """The answer that grpcio has raised."""
+        metadata = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
+        code, text = error.code().value[0], error.details() or ""
+        return refused(self._target, code, text, metadata, deadline)
+
+    def _failed(
+        self, error: TensorwireError, call: Call, channel: SharedChannel | None
+    ) -> TensorwireError:
+        """An error with its URL. Calls that follow use another channel if this one may be dead."""
+        if channel is not None and isinstance(error, GIVE_UP):
+            channel.given_up = True
+        return error.add(path=f"{self._target.url}{call.method}")
+
 
 class RpcTransport(RpcConnection):
     """gRPC for threads. Arguments are those of RpcConnection.
@@ -311,14 +326,9 @@ class RpcTransport(RpcConnection):
                 )
                 return answered(body, (*done.initial_metadata(), *done.trailing_metadata()))
             except grpc.RpcError as error:
-                said = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
-                return refused(
-                    self._target, error.code().value[0], error.details() or "", said, deadline
-                )
+                return self._refused(error, deadline)
         except FAILURES as error:
-            if channel is not None and isinstance(error, GIVE_UP):
-                channel.given_up = True
-            raise error.add(path=f"{self._target.url}{call.method}") from None
+            raise self._failed(error, call, channel) from None
         finally:
             if channel is not None:
                 self._give_back(channel)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..._optional import require
 from . import Answer, Call, Deadline
-from .rpc import FAILURES, GIVE_UP, RpcConnection, SharedChannel, answered, joined, refused
+from .rpc import FAILURES, RpcConnection, SharedChannel, answered, joined, refused
 
 if TYPE_CHECKING:
     import grpc
@@ -42,9 +42,7 @@ class AsyncRpcTransport(RpcConnection):
             )
             return await self._answer(grpc, sent, deadline)
         except FAILURES as error:
-            if channel is not None and isinstance(error, GIVE_UP):
-                channel.given_up = True
-            raise error.add(path=f"{self._target.url}{call.method}") from None
+            raise self._failed(error, call, channel) from None
         finally:
             if channel is not None:
                 channel.calls -= 1
@@ -57,10 +55,7 @@ class AsyncRpcTransport(RpcConnection):
             body = await sent
             return answered(body, (*await sent.initial_metadata(), *await sent.trailing_metadata()))
         except grpc.RpcError as error:
-            said = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
-            return refused(
-                self._target, error.code().value[0], error.details() or "", said, deadline
-            )
+            return self._refused(error, deadline)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not sent.done() or (task is not None and task.cancelling()):
