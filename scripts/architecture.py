@@ -242,7 +242,7 @@ FOREIGN = {
         "_ragged_idx",
         "_values",
     },
-    "serving.server.running": {"_make_callable_from_options"},
+    "serving.server.runner": {"_make_callable_from_options"},
 }
 """Private names of argparse, PyTorch and TensorFlow, for which they have no public one."""
 

@@ -17,7 +17,7 @@ import pytest
 import tensorwire as tw
 from tensorwire.serving import AsyncClient, Client, MockTransport, Signature
 from tensorwire.serving.client.address import Address
-from tensorwire.serving.client.call import Conversation, Pause, _retry_after
+from tensorwire.serving.client.call import ModelCalls, Pause, _retry_after
 from tensorwire.serving.rpc import messages
 from tensorwire.serving.transports import Answer, ConnectError, Deadline
 
@@ -325,7 +325,7 @@ def talk(answers, attempts=3, seconds=10.0, chance=0.5):
     """What a conversation wishes, one after the other, and how it ends."""
     now = [0.0]
     deadline = Deadline(seconds, seconds, lambda: now[0])
-    rules = Conversation(None, ADDER, attempts=attempts, chance=lambda: chance)
+    rules = ModelCalls(None, ADDER, attempts=attempts, chance=lambda: chance)
     wishes, going, answers = [], rules.ask("call", deadline), iter(answers)
     try:
         wish = next(going)
@@ -401,7 +401,7 @@ def test_redirects_are_not_followed():
 
 def test_the_deadline_ends_it_between_attempts():
     now = [0.0]
-    going = Conversation(None, ADDER, chance=lambda: 0.5).ask(
+    going = ModelCalls(None, ADDER, chance=lambda: 0.5).ask(
         "call", Deadline(1.0, 1.0, lambda: now[0])
     )
     assert next(going) == "call"
@@ -410,7 +410,7 @@ def test_the_deadline_ends_it_between_attempts():
         going.throw(ConnectError("refused"))  # 0.05 s would be too late
     now[0] = 2.0
     with pytest.raises(tw.DeadlineError, match="no answer within 1 s") as caught:
-        next(Conversation(None, ADDER).ask("call", Deadline(1.0, 1.0, lambda: now[0])))
+        next(ModelCalls(None, ADDER).ask("call", Deadline(1.0, 1.0, lambda: now[0])))
     assert isinstance(caught.value, TimeoutError)
 
 
@@ -529,13 +529,13 @@ def test_large_tensors_leave_the_loop_free():
 
     mock = MockTransport.model(add, ADDER)
     one = AsyncClient(URLS["rest"], model="m", signature=ADDER, transport=mock)
-    build = one._conversation.build
+    build = one._calls.build
 
     def watched(*args):
         threads.add(threading.current_thread() is threading.main_thread())
         return build(*args)
 
-    one._conversation.build = watched
+    one._calls.build = watched
     found = asyncio.run(one.predict(np.ones((200_000, 2), np.float32)))
     assert found["y"].shape == (200_000,) and threads == {False}
 

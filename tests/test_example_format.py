@@ -18,7 +18,7 @@ import tensorwire as tw
 from tensorwire.codecs.example import Example
 from tensorwire.testing import check_codec
 from tensorwire.testing import strategies as tws
-from tensorwire.wire.example_order import key_order
+from tensorwire.wire.example import key_order
 
 PLAIN = {
     "a": np.float32([1.5, -0.0, np.nan]),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tensorwire import _native as native
 from tensorwire.wire import status, tfrecord
-from tensorwire.wire.example_order import key_order
+from tensorwire.wire.example import key_order
 from tensorwire.wire.reference import example as pure_example
 from tensorwire.wire.reference import example_encode as pure_encode
 from tensorwire.wire.reference import example_survey as pure_survey

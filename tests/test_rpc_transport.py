@@ -31,7 +31,7 @@ from tensorwire import (
 from tensorwire.serving.rpc import messages as rpc
 from tensorwire.serving.rpc.messages import ModelSpec
 from tensorwire.serving.transports import Call, ConnectError, Deadline
-from tensorwire.serving.transports.rpc import RpcTransport, Way, refused
+from tensorwire.serving.transports.rpc import RpcTarget, RpcTransport, refused
 from tensorwire.serving.transports.rpc_async import AsyncRpcTransport
 
 TESTS = Path(__file__).parent
@@ -709,7 +709,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("code", "said", "expected"), TEXTS)
 def test_grpcios_words(code, said, expected):
-    way = Way.to("grpcs://127.0.0.1:1", 5, None, None, None, None, Limits(answer=1000))
+    way = RpcTarget.to("grpcs://127.0.0.1:1", 5, None, None, None, None, Limits(answer=1000))
     if isinstance(expected, int):
         assert refused(way, code, said, (), Deadline.after(60)).status == expected
         return
@@ -722,7 +722,7 @@ def test_older_versions_unpack_nothing():
     """They would unpack all of an answer before they look at its size."""
 
     def bits(version, compression=None):
-        way = Way.to("grpc://127.0.0.1:1", 5, compression, None, None, None, Limits())
+        way = RpcTarget.to("grpc://127.0.0.1:1", 5, compression, None, None, None, Limits())
         return dict(way._options(SimpleNamespace(__version__=version)))[
             "grpc.compression_enabled_algorithms_bitset"
         ]
@@ -761,7 +761,7 @@ def test_addresses_that_are_none(url, words):
 
 def test_names_of_hosts_are_nothing_else():
     def target(url):
-        return Way.to(url, 5, None, None, None, None, Limits()).target
+        return RpcTarget.to(url, 5, None, None, None, None, Limits()).target
 
     assert (
         target("grpc://unix:1") == "dns:///unix:1"

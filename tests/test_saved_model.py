@@ -17,7 +17,7 @@ from tensorwire.codecs.saved_model.signatures import SignatureDef, signatures
 from tensorwire.codecs.saved_model.specs import TensorInfo
 from tensorwire.serving.signature import Signature
 from tensorwire.storage import files
-from tensorwire.wire import messages
+from tensorwire.wire import protobuf
 
 
 def number(place, value):
@@ -586,7 +586,7 @@ class TestAgainstTensorFlow:
     @pytest.mark.parametrize("window", [1, 7, 1000])
     def test_through_a_small_window(self, saved, window, monkeypatch):
         """A file is read piece by piece; how large the pieces are makes no difference."""
-        monkeypatch.setattr(messages, "_WINDOW", window)
+        monkeypatch.setattr(protobuf, "_WINDOW", window)
         for name in ("composites", "unattached", "builder"):
             path = Path(saved[name], "saved_model.pb")
             assert signatures(path) == signatures(path.read_bytes())

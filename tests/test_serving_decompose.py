@@ -9,7 +9,7 @@ import pytest
 import tensorwire as tw
 from tensorwire.serving import rest
 from tensorwire.serving.lower import FORMS, example_rows, plan
-from tensorwire.serving.lower.fitting import fit
+from tensorwire.serving.lower.conversion import fit
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 
@@ -498,7 +498,7 @@ def test_the_same_array_is_not_copied():
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("form", ["parts", "serialized", "example"])
 def test_what_the_model_side_rebuilds(form, tf):
-    from tensorwire.serving.model import forms
+    from tensorwire.serving.model import input_forms
     from tensorwire.serving.spec import Spec
 
     inputs = {
@@ -519,7 +519,7 @@ def test_what_the_model_side_rebuilds(form, tf):
         "t": ("string", [None]),
         "x": ("float32", [None, 2]),
     }
-    made = forms.form(form, {name: Spec.of(spec, name) for name, spec in specs.items()})
+    made = input_forms.form(form, {name: Spec.of(spec, name) for name, spec in specs.items()})
     found = plan(inputs, Signature("serving_default", made.inputs, {}))
     assert {step.form for step in found.steps} <= {form, "dense"}
     assert found.has_rows == (form != "parts")

@@ -17,8 +17,8 @@ from bad_server import BODY, CHUNKED, GOOD, MODES, BadServer, Mode, sized, wait_
 from tensorwire import DeadlineError, EncodeError, Limits, TransportError
 from tensorwire.serving import AsyncClient, Client
 from tensorwire.serving.transports import Call, ConnectError, Deadline, addresses, connections
-from tensorwire.serving.transports.http import HttpTransport
 from tensorwire.serving.transports.http_async import AsyncHttpTransport
+from tensorwire.serving.transports.http_client import HttpTransport
 
 LIMITS = Limits(answer=16 << 20)
 SECONDS = 0.4

@@ -18,8 +18,8 @@ import tensorwire as tw
 from tensorwire._limits import DEFAULT, Limits
 from tensorwire.core import dtypes
 from tensorwire.serving import rest
-from tensorwire.serving.rest import answers, faults, requests, rules
-from tensorwire.serving.rest.text import RequestText, write, write_rows
+from tensorwire.serving.rest import answers, faults, requests, serving_rules
+from tensorwire.serving.rest.json_text import RequestText, write, write_rows
 from tensorwire.serving.signature import Signature
 from tensorwire.serving.spec import Input
 
@@ -47,7 +47,7 @@ def test_taken(name):
         assert tw.equal(found.inputs[key], tensor), key
     assert rest.check(body.encode(), sig(inputs)) is None
     # The readable twin says the same.
-    given_ = rules.predict(faults.document(body.encode()), lambda name: sig(inputs))
+    given_ = serving_rules.predict(faults.document(body.encode()), lambda name: sig(inputs))
     for key, tensor in tensors.items():
         assert tw.equal(requests._made(given_.inputs[key], inputs[key][0]), tensor), key
 
@@ -266,7 +266,7 @@ def test_the_quick_reader_agrees_with_the_rules(body, dtype, two):
     except tw.DecodeError:
         quick = None
     try:
-        slow = rules.predict(faults.document(body.encode()), lambda name: signature)
+        slow = serving_rules.predict(faults.document(body.encode()), lambda name: signature)
     except faults.RequestRefused:
         slow = None
     if quick is not None:

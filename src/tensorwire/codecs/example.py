@@ -54,7 +54,9 @@ class Example:
         names = lowering.names(spec, len(parts))
         if KEY in names:
             raise EncodeError(f"the name {KEY!r} is taken", format=FORMAT, tensor=KEY)
-        tensors = [name for name, part in zip(names, parts, strict=True) if not _kind(part)]
+        tensors = [
+            name for name, part in zip(names, parts, strict=True) if not example.kind_of(part)
+        ]
         if tensors or not says_it_all(spec, names):
             text = jsontext.write(
                 {"version": VERSION, "spec": spec} | ({"tensors": tensors} if tensors else {})
@@ -117,36 +119,19 @@ def _tensor(
         raise error.add(tensor=name) from None
 
 
-def _kind(part: Array | Strings) -> int:
-    """The kind of list that holds it as it is; 0 if there is none."""
-    if len(part.shape) != 1:
-        return 0
-    if isinstance(part, Strings):
-        return BYTES
-    return {"float32": FLOAT, "int64": INT64}.get(part.dtype.name, 0)
-
-
 def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
     """The entries of the map. Lists that follow each other are written in one go; data that would
     be large is not copied.
     """
-    lists: list[Any] = []
+    lists: dict[str, Array | Strings] = {}
     for name, part in zip(names, parts, strict=True):
-        kind = _kind(part)
+        kind = example.kind_of(part)
         if kind and (kind != FLOAT or part.nbytes <= memory.INLINE):
-            strings = isinstance(part, Strings)
-            lists.append(
-                (
-                    name.encode(),
-                    kind,
-                    part.data if strings else part,
-                    part.offsets if strings else None,
-                )
-            )
+            lists[name] = part
             continue
         if lists:
             yield _lists(lists)
-            lists = []
+            lists = {}
         yield from _one(
             name.encode(), kind or BYTES, [memory.chunk(part)] if kind else tensorproto.write(part)
         )
@@ -154,8 +139,8 @@ def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
         yield _lists(lists)
 
 
-def _lists(lists: list[Any]) -> memoryview:
-    found = example.features(lists)
+def _lists(lists: dict[str, Array | Strings]) -> memoryview:
+    found = example.entries(lists)
     if found is None:
         raise _too_large(MAX_MESSAGE + 1)
     return found

@@ -125,6 +125,10 @@ def of(dtype: np.dtype[Any]) -> DType:
     return row
 
 
+DTypeLike = object
+"""A name, a NumPy dtype, a scalar type or a tf.DType: what `named` takes."""
+
+
 def named(dtype: Any) -> DType:
     """The row that a name, NumPy dtype, scalar type or tf.DType means.
 

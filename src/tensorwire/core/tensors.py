@@ -451,6 +451,10 @@ class Ragged(Frozen):
 
 
 Tensor = Array | Strings | Sparse | Ragged
+TensorLike = object
+"""A tensor of any framework, one of ours, or nested lists: what `frameworks.tensor` takes. The
+classes of frameworks have no base in common, so this alias is the only name for them.
+"""
 KINDS = (np.ndarray, Strings, Sparse, Ragged)
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .. import frameworks
 from .._errors import EncodeError, SchemaError
-from ..core.tensors import Array, Strings, describe
+from ..core.tensors import Array, Strings, TensorLike, describe
 
 
-def tensor(obj: Any) -> Any:
+def tensor(obj: TensorLike) -> Any:
     """As tf.convert_to_tensor: integers in a list, NumPy's too, become int32 where they fit, else
     int64; Python's floats become float32.
     """
@@ -34,7 +35,7 @@ def tensor(obj: Any) -> Any:
     return value.astype(np.float32) if value.dtype == np.float64 and _all_python(obj) else value
 
 
-def _all_python(obj: Any) -> bool:
+def _all_python(obj: object) -> bool:
     return (
         all(map(_all_python, obj))
         if isinstance(obj, (list, tuple))
@@ -42,14 +43,14 @@ def _all_python(obj: Any) -> bool:
     )
 
 
-def _listed(obj: Any) -> Any:
+def _listed(obj: TensorLike) -> Any:
     """Nested lists in which string tensors of a framework are lists of bytes; others as they are."""
     if not isinstance(obj, (list, tuple)) or not _has_string_tensor(obj):
         return obj
     return _with_bytes(obj)
 
 
-def _has_string_tensor(obj: Any) -> bool:
+def _has_string_tensor(obj: TensorLike) -> bool:
     if isinstance(obj, (list, tuple)):
         return any(map(_has_string_tensor, obj))
     if isinstance(obj, np.generic) or frameworks.is_python(obj):
@@ -57,7 +58,7 @@ def _has_string_tensor(obj: Any) -> bool:
     return isinstance(frameworks.leaf(obj), Strings)
 
 
-def _with_bytes(obj: Any) -> Any:
+def _with_bytes(obj: TensorLike) -> Any:
     if isinstance(obj, (list, tuple)):
         return [_with_bytes(item) for item in obj]
     if isinstance(obj, str):
@@ -66,7 +67,7 @@ def _with_bytes(obj: Any) -> Any:
     return found.astext(False).tolist() if isinstance(found, Strings) else found
 
 
-def strings(obj: Any) -> Strings:
+def strings(obj: TensorLike) -> Strings:
     """A string tensor of any framework, or nested lists. Without an element, lists and arrays are
     taken for strings, as TensorFlow does."""
     value = frameworks.tensor(_listed(obj))
@@ -81,14 +82,14 @@ def strings(obj: Any) -> Strings:
     return value.astext(False)
 
 
-def rows(obj: Any) -> Array:
+def rows(obj: TensorLike) -> Array:
     """Strings of any kind, as an object array of bytes."""
     if isinstance(obj, np.ndarray) and obj.dtype == object:
         return obj
     return np.asarray(strings(obj))
 
 
-def scalar(obj: Any) -> Any:
+def scalar(obj: TensorLike) -> Any:
     """One byte string, given as bytes, a buffer, or a 0-d string tensor."""
     if isinstance(obj, (bytes, bytearray, memoryview)):
         return obj
@@ -116,7 +117,7 @@ class Messages(NamedTuple):
     one: bool
 
 
-def messages(serialized: Any, names: Any, one: bool = False) -> Messages:
+def messages(serialized: TensorLike, names: ArrayLike | None, one: bool = False) -> Messages:
     """bytes, or a string tensor of rank 0 or 1; with `one` only rank 0. `names` has a name for
     each, or is None.
     """
@@ -141,7 +142,7 @@ def messages(serialized: Any, names: Any, one: bool = False) -> Messages:
         raise SchemaError(f"this takes one serialized message, not a vector of {len(found.sizes)}")
     if names is not None and (
         (rank := np.ndim(names)) != (0 if found.one else 1)
-        or (rank and len(names) not in (0, len(found.sizes)))
+        or (rank and np.shape(names)[0] not in (0, len(found.sizes)))
     ):
         raise SchemaError(
             f"example_names of shape {np.shape(names)} do not fit {len(found.sizes)} messages; they"

@@ -19,6 +19,7 @@ from .features import (
     NUMPY,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    Key,
     RaggedFeature,
     SparseFeature,
     UniformRowLength,
@@ -72,7 +73,7 @@ def needs(features: Mapping[Any, Any], in_list: bool = False) -> Needs:
     return found
 
 
-def _add(found: Needs, key: Any, need: Need) -> None:
+def _add(found: Needs, key: Key, need: Need) -> None:
     known = found.setdefault(key, need)
     if known != need or (known is not need and need.role == DENSE):
         raise SchemaError(
@@ -82,7 +83,7 @@ def _add(found: Needs, key: Any, need: Need) -> None:
         )
 
 
-def _index_keys(feature: SparseFeature, key: Any) -> list[Any]:
+def _index_keys(feature: SparseFeature, key: Key) -> list[Any]:
     keys = (
         [feature.index_key] if isinstance(feature.index_key, str) else list(feature.index_key or ())
     )
@@ -100,7 +101,7 @@ def _index_keys(feature: SparseFeature, key: Any) -> list[Any]:
     return keys
 
 
-def _add_ragged(found: Needs, key: Any, feature: RaggedFeature, kind: int) -> None:
+def _add_ragged(found: Needs, key: Key, feature: RaggedFeature, kind: int) -> None:
     splits = splits_dtype(feature.row_splits_dtype)
     _add(found, value_key(key, feature), Need(kind, -1, RAGGED, splits))
     for partition in feature.partitions:
@@ -108,7 +109,7 @@ def _add_ragged(found: Needs, key: Any, feature: RaggedFeature, kind: int) -> No
             _add(found, partition.key, Need(INT64, -1, RAGGED, splits))
 
 
-def value_key(key: Any, feature: RaggedFeature) -> Any:
+def value_key(key: Key, feature: RaggedFeature) -> Any:
     return key if feature.value_key is None else feature.value_key
 
 
@@ -124,32 +125,31 @@ def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[An
 
 
 def _read(messages: Messages, wanted: Needs, compat: int) -> dict[Any, Filled]:
-    columns = ColumnBuffers(
-        [Column(_bytes(key), need.kind, need.length) for key, need in wanted.items()],
-        len(messages.sizes),
-        compat=compat,
-    )
+    return dict(zip(wanted, _fill(messages, _columns(wanted), False, compat), strict=True))
+
+
+def _columns(wanted: Needs, in_list: bool = False) -> list[Column]:
+    return [Column(_bytes(key), need.kind, need.length, in_list) for key, need in wanted.items()]
+
+
+def _fill(messages: Messages, wanted: list[Column], sequence: bool, compat: int) -> list[Filled]:
+    columns = ColumnBuffers(wanted, len(messages.sizes), sequence=sequence, compat=compat)
     columns.fill(messages.data, messages.starts, messages.sizes)
-    return dict(zip(wanted, columns.take(), strict=True))
+    return columns.take()
 
 
 def read_sequences(
     messages: Messages, context: Needs, lists: Needs, tf_compat: bool
 ) -> tuple[dict[Any, Filled], dict[Any, Filled]]:
     """The columns of SequenceExamples: of their contexts, and of their feature lists."""
-    wanted = [Column(_bytes(key), need.kind, need.length) for key, need in context.items()]
-    wanted += [
-        Column(_bytes(key), need.kind, need.length, list=True) for key, need in lists.items()
-    ]
-    columns = ColumnBuffers(wanted, len(messages.sizes), sequence=True, compat=int(tf_compat))
-    columns.fill(messages.data, messages.starts, messages.sizes)
-    filled = columns.take()
+    wanted = _columns(context) + _columns(lists, in_list=True)
+    filled = _fill(messages, wanted, True, int(tf_compat))
     return dict(zip(context, filled, strict=False)), dict(
         zip(lists, filled[len(context) :], strict=True)
     )
 
 
-def _bytes(key: Any) -> bytes:
+def _bytes(key: Key) -> bytes:
     return key if isinstance(key, bytes) else str(key).encode()
 
 
@@ -166,7 +166,7 @@ def objects_of(filled: Filled) -> Array:
 
 
 def dense(
-    filled: Filled, key: Any, shape: tuple[int, ...], default: Array | None, one: bool
+    filled: Filled, key: Key, shape: tuple[int, ...], default: Array | None, one: bool
 ) -> Any:
     """[rows, *shape], with the default where a record lacks the feature."""
     values = objects_of(filled).reshape(len(filled.present), *shape)
@@ -180,13 +180,13 @@ def dense(
     return values.item() if filled.offsets is not None and not shape else values.reshape(shape)
 
 
-def missing_error(key: Any, record: int, hint: str) -> SchemaError:
+def missing_error(key: Key, record: int, hint: str) -> SchemaError:
     return SchemaError(
         f"the feature {key!r} is missing{hint}", tensor=str(key), record=record, format=FORMAT
     )
 
 
-def padded(values: Array, counts: Array, padding: Any) -> Array:
+def padded(values: Array, counts: Array, padding: bytes | np.generic) -> Array:
     """Rows of `values`, one after the other, as a matrix as wide as the longest."""
     rows, width = len(counts), int(counts.max(initial=0))
     size = rows * width * math.prod(values.shape[1:]) * values.dtype.itemsize
@@ -200,7 +200,9 @@ def padded(values: Array, counts: Array, padding: Any) -> Array:
     return out
 
 
-def blocks(filled: Filled, key: Any, shape: tuple[int, ...], padding: Any, one: bool) -> Array:
+def blocks(
+    filled: Filled, key: Key, shape: tuple[int, ...], padding: bytes | np.generic, one: bool
+) -> Array:
     """A feature of any number of blocks of `shape`: [rows, most blocks, *shape]."""
     assert filled.splits is not None
     block, counts = math.prod(shape), np.diff(filled.splits)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._errors import EncodeError, SchemaError
-from ..core.tensors import Sparse
+from ..core.tensors import Sparse, TensorLike
 from ..wire.example import FORMAT, Filled
 from . import arguments, columns, partitions
 from .features import (
     FEATURES,
+    Feature,
+    FeatureSpecs,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    Key,
     SparseFeature,
     VarLenFeature,
     default_of,
@@ -24,9 +28,9 @@ from .features import (
 
 
 def parse_example(
-    serialized: Any,
-    features: Any,
-    example_names: Any = None,
+    serialized: TensorLike,
+    features: FeatureSpecs,
+    example_names: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -46,9 +50,9 @@ def parse_example(
 
 
 def parse_single_example(
-    serialized: Any,
-    features: Any,
-    example_names: Any = None,
+    serialized: TensorLike,
+    features: FeatureSpecs,
+    example_names: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -62,7 +66,7 @@ def parse_single_example(
     return _parse(arguments.messages(serialized, example_names, one=True), features, tf_compat)
 
 
-def _parse(messages: arguments.Messages, features: Any, tf_compat: bool) -> dict[Any, Any]:
+def _parse(messages: arguments.Messages, features: FeatureSpecs, tf_compat: bool) -> dict[Any, Any]:
     if not features:
         raise SchemaError(f"which features? {features!r} names none")
     wanted = given(features, FEATURES)
@@ -76,12 +80,12 @@ def _parse(messages: arguments.Messages, features: Any, tf_compat: bool) -> dict
     defaults = {key: default(key, feature) for key, feature in wanted.items()}
     found = columns.read_examples(messages, columns.needs(wanted), tf_compat)
     return {
-        key: _tensor(key, feature, defaults[key], found, messages.one, tf_compat)
+        key: tensor_of(key, feature, defaults[key], found, messages.one, tf_compat)
         for key, feature in wanted.items()
     }
 
 
-def default(key: Any, feature: Any) -> Any:
+def default(key: Key, feature: Feature) -> Any:
     """A feature's default as an array, the padding of a FixedLenSequenceFeature as a number or
     bytes, or None.
     """
@@ -99,8 +103,8 @@ def default(key: Any, feature: Any) -> Any:
     return None
 
 
-def _tensor(
-    key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+def tensor_of(
+    key: Key, feature: Feature, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
 ) -> Any:
     if isinstance(feature, FixedLenFeature):
         return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
@@ -114,7 +118,7 @@ def _tensor(
 
 
 def _merged(
-    key: Any, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: SparseFeature, found: dict[Any, Filled], one: bool, tf_compat: bool
 ) -> Sparse:
     """Values at the indices that other features give. TensorFlow lets records have more values than
     indices if others have fewer.

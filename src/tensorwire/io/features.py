@@ -7,14 +7,15 @@ dtypes are tf.DType, NumPy dtypes or names; an Example holds only float32, int64
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._errors import EncodeError, SchemaError
 from ..core import dtypes
-from ..core.tensors import Array, Strings
+from ..core.dtypes import DTypeLike
+from ..core.tensors import Array, Strings, TensorLike
 from ..wire.example import BYTES, FLOAT, INT64
 from . import arguments
 
@@ -99,6 +100,8 @@ class UniformRowLength(NamedTuple):
     length: int
 
 
+KeyedPartition = RowSplits | RowLengths | RowStarts | RowLimits | ValueRowIds
+Partition = KeyedPartition | UniformRowLength
 PARTITIONS = (RowSplits, RowLengths, RowStarts, RowLimits, ValueRowIds, UniformRowLength)
 
 
@@ -123,10 +126,10 @@ class RaggedFeature(_RaggedFields):
 
     def __new__(
         cls,
-        dtype: Any,
+        dtype: DTypeLike,
         value_key: str | None = None,
-        partitions: Any = (),
-        row_splits_dtype: Any = "int32",
+        partitions: Sequence[Partition] = (),
+        row_splits_dtype: DTypeLike = "int32",
         validate: bool = False,
     ) -> RaggedFeature:
         if value_key is not None and (not isinstance(value_key, str) or not value_key):
@@ -144,12 +147,17 @@ class RaggedFeature(_RaggedFields):
         )
 
 
+Key = str | bytes
+"""The name of a feature."""
+Feature = FixedLenFeature | VarLenFeature | SparseFeature | RaggedFeature | FixedLenSequenceFeature
+FeatureSpecs = Mapping[Any, tuple[Any, ...]]
+"""Features by name: ours, or TensorFlow's classes of the same names, which are tuples too."""
 FEATURES = (FixedLenFeature, VarLenFeature, SparseFeature, RaggedFeature, FixedLenSequenceFeature)
 _BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in FEATURES}
 _PARTITION_BY_NAME: dict[str, Any] = {kind.__name__: kind for kind in PARTITIONS}
 
 
-def _partition(given: Any) -> Any:
+def _partition(given: object) -> Any:
     """Ours, or TensorFlow's class of the same name."""
     kind = _PARTITION_BY_NAME.get(type(given).__name__)
     if kind is None or not isinstance(given, tuple):
@@ -157,7 +165,7 @@ def _partition(given: Any) -> Any:
     return given if isinstance(given, kind) else kind(*given)
 
 
-def given(features: Any, allowed: Iterable[Any]) -> dict[Any, Any]:
+def given(features: object, allowed: Iterable[Any]) -> dict[Any, Any]:
     """The features by key, each as our own class."""
     if not isinstance(features, Mapping):
         raise SchemaError(f"features is a dict of names and features, not {features!r}")
@@ -173,7 +181,7 @@ def given(features: Any, allowed: Iterable[Any]) -> dict[Any, Any]:
     return found
 
 
-def kind_of(dtype: Any) -> int:
+def kind_of(dtype: DTypeLike) -> int:
     """Which of an Example's three lists holds a dtype.
 
     >>> kind_of("string"), kind_of(np.float32), kind_of("int64")
@@ -194,14 +202,14 @@ def kind_of(dtype: Any) -> int:
     return FLOAT if name == "float32" else INT64
 
 
-def splits_dtype(dtype: Any) -> np.dtype[Any]:
+def splits_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     found = dtypes.named(dtype).numpy
     if found not in (np.int32, np.int64):
         raise SchemaError(f"row_splits_dtype is int32 or int64, not {found}")
     return found
 
 
-def shape_of(shape: Any, key: Any) -> tuple[int, ...]:
+def shape_of(shape: object, key: Key) -> tuple[int, ...]:
     """A shape of known dimensions."""
     dims = [shape] if isinstance(shape, (int, np.integer)) else shape
     if dims is None or not isinstance(dims, Iterable):
@@ -223,7 +231,7 @@ def shape_of(shape: Any, key: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def default_of(value: Any, kind: int, shape: tuple[int, ...], key: Any) -> Array:
+def default_of(value: TensorLike, kind: int, shape: tuple[int, ...], key: Key) -> Array:
     """A default in its dtype and shape; as with TensorFlow it is reshaped, never repeated."""
     with np.errstate(over="ignore"):  # 1e300 is infinite as a float32
         found = arguments.tensor(value) if not _is_empty(value) else np.empty(0, NUMPY[kind])
@@ -253,5 +261,5 @@ def default_of(value: Any, kind: int, shape: tuple[int, ...], key: Any) -> Array
         return array.astype(NUMPY[kind]).reshape(shape)
 
 
-def _is_empty(value: Any) -> bool:
+def _is_empty(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(_is_empty, value))

@@ -22,6 +22,8 @@ from ..core.tensors import Array, Ragged, Strings
 from ..wire.example import FORMAT, Filled
 from .columns import value_key, values_of
 from .features import (
+    Key,
+    KeyedPartition,
     RaggedFeature,
     RowLengths,
     RowLimits,
@@ -47,7 +49,7 @@ def rows_of(filled: Filled) -> PartitionRows:
 
 
 def ragged(
-    key: Any, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool
+    key: Key, feature: RaggedFeature, found: Mapping[Any, Filled], one: bool, tf_compat: bool
 ) -> Any:
     """The tensor of a RaggedFeature: of one record without partitions an array, else a Ragged."""
     name, dtype = value_key(key, feature), splits_dtype(feature.row_splits_dtype)
@@ -101,7 +103,7 @@ def _check_splits(partition: RowSplits, splits: Array, validate: bool) -> None:
 
 
 def _partitioned(
-    rows: PartitionRows, partition: Any, part: Filled, numbers: Array, tf_compat: bool
+    rows: PartitionRows, partition: KeyedPartition, part: Filled, numbers: Array, tf_compat: bool
 ) -> PartitionRows:
     assert part.splits is not None
     outer = rows.splits[0]
@@ -136,7 +138,7 @@ def _uniform(rows: PartitionRows, length: int, tf_compat: bool) -> PartitionRows
 
 
 def _split(
-    partition: Any, numbers: Array, splits: Array, outer: Array, strict: bool
+    partition: KeyedPartition, numbers: Array, splits: Array, outer: Array, strict: bool
 ) -> tuple[Array, Array]:
     """(where the rows of each record begin, where the values of each row begin).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Self
 
 from .._errors import EncodeError
 from ..records.reader import RecordReader
@@ -41,18 +41,17 @@ class TFRecordOptions:
         self.compression_level = compression_level
 
 
-def _compression_type(options: Any) -> str:
+def _compression_type(options: TFRecordOptions | str | int | None) -> str:
     """The name that options, a name or a number of TensorFlow 1 stand for."""
-    if hasattr(options, "compression_type"):  # ours, or TensorFlow's own
-        options = options.compression_type
-    if isinstance(options, int):
-        options = _NUMBERS.get(options, options)
-    if options not in _TYPES:
+    kind = getattr(options, "compression_type", options)  # of ours, or of TensorFlow's own options
+    if isinstance(kind, int):
+        kind = _NUMBERS.get(kind, kind)
+    if kind not in _TYPES:
         raise EncodeError(
             f"compression_type is one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
-            f" not {options!r}"
+            f" not {kind!r}"
         )
-    return options or ""
+    return kind or ""
 
 
 class TFRecordWriter:

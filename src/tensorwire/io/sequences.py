@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .._errors import SchemaError
-from ..core.tensors import Array, Sparse, trusted
+from ..core.tensors import Array, Sparse, TensorLike, trusted
 from ..wire.example import Filled
 from . import arguments, columns, partitions
-from .examples import default
+from .examples import default, tensor_of
 from .features import (
+    FeatureSpecs,
     FixedLenFeature,
     FixedLenSequenceFeature,
+    Key,
     RaggedFeature,
     VarLenFeature,
     given,
@@ -25,10 +28,10 @@ Parsed = tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]
 
 
 def parse_sequence_example(
-    serialized: Any,
-    context_features: Any = None,
-    sequence_features: Any = None,
-    example_names: Any = None,
+    serialized: TensorLike,
+    context_features: FeatureSpecs | None = None,
+    sequence_features: FeatureSpecs | None = None,
+    example_names: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -52,10 +55,10 @@ def parse_sequence_example(
 
 
 def parse_single_sequence_example(
-    serialized: Any,
-    context_features: Any = None,
-    sequence_features: Any = None,
-    example_name: Any = None,
+    serialized: TensorLike,
+    context_features: FeatureSpecs | None = None,
+    sequence_features: FeatureSpecs | None = None,
+    example_name: ArrayLike | None = None,
     name: str | None = None,
     *,
     tf_compat: bool = False,
@@ -77,7 +80,10 @@ def parse_single_sequence_example(
 
 
 def _parse(
-    messages: arguments.Messages, context_features: Any, sequence_features: Any, tf_compat: bool
+    messages: arguments.Messages,
+    context_features: FeatureSpecs | None,
+    sequence_features: FeatureSpecs | None,
+    tf_compat: bool,
 ) -> Parsed:
     if not context_features and not sequence_features:
         raise SchemaError(
@@ -109,7 +115,7 @@ def _parse(
         )
     return (
         {
-            key: _context(key, feature, defaults[key], outer, one, tf_compat)
+            key: tensor_of(key, feature, defaults[key], outer, one, tf_compat)
             for key, feature in context.items()
         },
         {key: _list(key, feature, inner, one, tf_compat) for key, feature in lists.items()},
@@ -121,17 +127,13 @@ def _parse(
     )
 
 
-def _context(
-    key: Any, feature: Any, default: Any, found: dict[Any, Filled], one: bool, tf_compat: bool
+def _list(
+    key: Key,
+    feature: FixedLenSequenceFeature | VarLenFeature | RaggedFeature,
+    found: dict[Any, Filled],
+    one: bool,
+    tf_compat: bool,
 ) -> Any:
-    if isinstance(feature, FixedLenFeature):
-        return columns.dense(found[key], key, shape_of(feature.shape, key), default, one)
-    if isinstance(feature, VarLenFeature):
-        return columns.sparse(found[key], one)
-    return partitions.ragged(key, feature, found, one, tf_compat)
-
-
-def _list(key: Any, feature: Any, found: dict[Any, Filled], one: bool, tf_compat: bool) -> Any:
     if isinstance(feature, FixedLenSequenceFeature):
         return _dense(key, feature, found[key], one)
     if isinstance(feature, VarLenFeature):
@@ -139,7 +141,7 @@ def _list(key: Any, feature: Any, found: dict[Any, Filled], one: bool, tf_compat
     return partitions.ragged(key, feature, found, one, tf_compat)
 
 
-def _dense(key: Any, feature: FixedLenSequenceFeature, filled: Filled, one: bool) -> Array:
+def _dense(key: Key, feature: FixedLenSequenceFeature, filled: Filled, one: bool) -> Array:
     assert filled.steps is not None
     if not feature.allow_missing and not filled.present.all():
         raise columns.missing_error(

@@ -10,13 +10,14 @@ import numpy as np
 
 from .._errors import DecodeError, SchemaError
 from ..core import dtypes
-from ..core.tensors import Array, Strings
+from ..core.dtypes import DTypeLike
+from ..core.tensors import Array, Strings, TensorLike
 from . import arguments
 
 
 def decode_raw(
-    input_bytes: Any,
-    out_type: Any,
+    input_bytes: TensorLike,
+    out_type: DTypeLike,
     little_endian: bool = True,
     fixed_length: int | None = None,
     name: str | None = None,
@@ -62,7 +63,7 @@ def decode_raw(
     return numbers if little_endian or item == 1 else numbers.byteswap()
 
 
-def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any:
+def encode_base64(input: TensorLike, pad: bool = False, name: str | None = None) -> Any:
     """Each string in the URL-safe alphabet, without padding unless `pad`.
 
     >>> encode_base64(b"\\xfb\\xff"), encode_base64([b"a"], pad=True)
@@ -74,7 +75,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Any
     return _like(input, encoded if pad else [item.rstrip(b"=") for item in encoded])
 
 
-def decode_base64(input: Any, name: str | None = None) -> Any:
+def decode_base64(input: TensorLike, name: str | None = None) -> Any:
     """The inverse of `encode_base64`, with or without padding.
 
     >>> decode_base64(b"-_8")
@@ -112,6 +113,6 @@ def _decode64(item: bytes, number: int) -> bytes:
         raise DecodeError(f"string {number}: {error}", format="base64") from None
 
 
-def _like(given: Any, items: list[bytes]) -> Any:
+def _like(given: TensorLike, items: list[bytes]) -> Any:
     shape = arguments.strings(given).shape
     return arguments.objects(Strings.of(items, shape, text=False)) if shape else items[0]

@@ -10,13 +10,14 @@ from .. import frameworks
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..codecs.tensorproto import TensorProto
 from ..core import dtypes, memory, validate
-from ..core.tensors import Array, Ragged, Sparse, Strings, describe, trusted
+from ..core.dtypes import DTypeLike
+from ..core.tensors import Array, Ragged, Sparse, Strings, TensorLike, describe, trusted
 from ..wire import kernels
 from ..wire import tensorproto as wire
 from . import arguments
 
 
-def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
+def serialize_tensor(tensor: TensorLike, name: str | None = None) -> bytes:
     """A dense or string tensor as a serialized TensorProto, byte for byte what TensorFlow writes.
 
     >>> serialize_tensor([1.0]) == serialize_tensor(np.array([1], np.float32))
@@ -32,7 +33,7 @@ def serialize_tensor(tensor: Any, name: str | None = None) -> bytes:
 
 
 def parse_tensor(
-    serialized: Any, out_type: Any, name: str | None = None, *, tf_compat: bool = False
+    serialized: TensorLike, out_type: DTypeLike, name: str | None = None, *, tf_compat: bool = False
 ) -> Any:
     """The tensor of a serialized TensorProto; SchemaError if it is not of `out_type`.
 
@@ -60,7 +61,9 @@ def parse_tensor(
     )
 
 
-def serialize_sparse(sp_input: Any, out_type: Any = "string", name: str | None = None) -> Array:
+def serialize_sparse(
+    sp_input: TensorLike, out_type: DTypeLike = "string", name: str | None = None
+) -> Array:
     """A sparse tensor as three strings: its indices, values and dense shape, each a serialized
     TensorProto.
 
@@ -75,8 +78,8 @@ def serialize_sparse(sp_input: Any, out_type: Any = "string", name: str | None =
 
 
 def parse_sparse(
-    serialized: Any,
-    dtype: Any = None,
+    serialized: TensorLike,
+    dtype: DTypeLike | None = None,
     rank: int | None = None,
     name: str | None = None,
     *,
@@ -101,7 +104,7 @@ def parse_sparse(
 
 
 def serialize_many_sparse(
-    sp_input: Any, out_type: Any = "string", name: str | None = None
+    sp_input: TensorLike, out_type: DTypeLike = "string", name: str | None = None
 ) -> Array:
     """A batch of sparse tensors (the first dimension) as strings [N, 3].
 
@@ -128,8 +131,8 @@ def serialize_many_sparse(
 
 
 def deserialize_many_sparse(
-    serialized_sparse: Any,
-    dtype: Any,
+    serialized_sparse: TensorLike,
+    dtype: DTypeLike,
     rank: int | None = None,
     name: str | None = None,
     *,
@@ -166,7 +169,7 @@ def deserialize_many_sparse(
     )
 
 
-def _sparse(obj: Any, out_type: Any) -> Sparse:
+def _sparse(obj: TensorLike, out_type: DTypeLike) -> Sparse:
     if getattr(out_type, "name", out_type) != "string":
         raise EncodeError(
             "sparse tensors are serialized to strings; variants live only inside TensorFlow"
@@ -179,11 +182,11 @@ def _sparse(obj: Any, out_type: Any) -> Sparse:
     return value
 
 
-def _sparse_parts(indices: Array, values: Any, shape: Array) -> list[bytes]:
+def _sparse_parts(indices: Array, values: Array | Strings, shape: Array) -> list[bytes]:
     return [_serialize(indices), _serialize(values), _serialize(shape)]
 
 
-def _serialize(part: Any) -> bytes:
+def _serialize(part: Array | Strings) -> bytes:
     """As serialize_tensor, but strings go to tensor_content: that is what TensorFlow's sparse ops
     write.
     """
@@ -206,7 +209,9 @@ def _of_rows(rows: Array, tf_compat: bool) -> TensorProto:
     return TensorProto(tf_compat=tf_compat).of_call(sum(map(len, rows.reshape(-1))))
 
 
-def _parse_row(row: Any, dtype: Any, codec: TensorProto, number: int | None = None) -> Sparse:
+def _parse_row(
+    row: Array, dtype: DTypeLike | None, codec: TensorProto, number: int | None = None
+) -> Sparse:
     try:
         indices, values, shape = (codec.decode(memory.flat(part)) for part in row)
         if (

@@ -14,7 +14,7 @@ from .._errors import EncodeError, TensorwireError
 from .._limits import DEFAULT, Limits
 from ..core.tensors import Array
 from ..wire import example
-from ..wire.example_order import key_order
+from ..wire.example import key_order
 from . import columns as _columns
 from . import gather, pack
 from .batch import Batch, SequenceBatch

@@ -16,7 +16,7 @@ from .._optional import roots
 from ..core import memory
 from ..core.tensors import Strings, trusted
 from ..wire import kernels, status
-from ..wire.example_order import key_order
+from ..wire.example import key_order
 from . import columns as _columns
 from . import encodings, gather, pack, paths, sidecar
 from .schema import Feature, Schema, as_schema

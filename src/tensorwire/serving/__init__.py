@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .client.aio import AsyncClient
     from .client.sync import Client
     from .composite import Group
-    from .model.exporting import export
-    from .model.rebuilding import rebuild
+    from .model.export_model import export
+    from .model.reassembly import rebuild
     from .server import Server
     from .signature import Signature
     from .spec import Input
@@ -35,8 +35,8 @@ _WHERE = {
     "MockTransport": "transports.mock",
     "Server": "server",
     "Signature": "signature",
-    "export": "model.exporting",
-    "rebuild": "model.rebuilding",
+    "export": "model.export_model",
+    "rebuild": "model.reassembly",
 }
 
 __all__ = [

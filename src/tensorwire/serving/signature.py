@@ -13,6 +13,7 @@ from typing import Any
 from .._errors import DecodeError, EncodeError, SchemaError, choices
 from ..codecs.saved_model import signatures as saved_model
 from ..core import display, dtypes
+from ..core.memory import Buffer
 from . import composite as _groups
 from .composite import Group
 from .spec import Input, Shape, Spec
@@ -94,7 +95,10 @@ class Signature:
 
     @classmethod
     def from_saved_model(
-        cls, path: Any, name: str = DEFAULT, tags: tuple[str, ...] | None = ("serve",)
+        cls,
+        path: str | os.PathLike[str] | Buffer,
+        name: str = DEFAULT,
+        tags: tuple[str, ...] | None = ("serve",),
     ) -> Signature:
         """From a SavedModel's folder, or a folder of versions of which the latest counts.
         TensorFlow is not needed.
@@ -109,7 +113,7 @@ class Signature:
 
     @classmethod
     def all_of_saved_model(
-        cls, path: Any, tags: tuple[str, ...] | None = ("serve",)
+        cls, path: str | os.PathLike[str] | Buffer, tags: tuple[str, ...] | None = ("serve",)
     ) -> dict[str, Signature]:
         """Every signature of a SavedModel, by name."""
         return {
@@ -146,7 +150,7 @@ class Signature:
         return cls(name, inputs, outputs, found.method, known)
 
     @classmethod
-    def from_metadata(cls, answer: Any, name: str = DEFAULT) -> Signature:
+    def from_metadata(cls, answer: Mapping[str, Any], name: str = DEFAULT) -> Signature:
         """From the JSON that TensorFlow Serving answers to `GET /v1/models/NAME/metadata`.
 
         >>> x = {"dtype": "DT_FLOAT", "tensor_shape": {"dim": [{"size": "-1", "name": ""}],
@@ -162,7 +166,7 @@ class Signature:
         return found[name]
 
     @classmethod
-    def all_of_metadata(cls, answer: Any) -> dict[str, Signature]:
+    def all_of_metadata(cls, answer: Mapping[str, Any]) -> dict[str, Signature]:
         """Every signature of a metadata answer, by name."""
         known = _entry(
             _entry(_entry(answer, "metadata", "the answer"), "signature_def", "metadata"),
@@ -268,7 +272,7 @@ def _info(part: Input) -> dict[str, Any]:
     }
 
 
-def _entry(where: Any, name: str, at: str, otherwise: Any = None) -> Any:
+def _entry(where: object, name: str, at: str, otherwise: object = None) -> Any:
     found = where.get(name, otherwise) if isinstance(where, Mapping) else None
     if not isinstance(found, Mapping):
         raise DecodeError(
@@ -280,7 +284,7 @@ def _entry(where: Any, name: str, at: str, otherwise: Any = None) -> Any:
     return found
 
 
-def _text(value: Any, at: str) -> str:
+def _text(value: object, at: str) -> str:
     if not isinstance(value, str):
         raise DecodeError(f"{at} is no text: {value!r:.60}", format=FORMAT, offset=0)
     return value
@@ -293,7 +297,7 @@ def _tensors(infos: Mapping[str, Any], at: str) -> dict[str, Input]:
     }
 
 
-def _tensor(name: str, info: Any, at: str) -> Input:
+def _tensor(name: str, info: object, at: str) -> Input:
     if not isinstance(info, Mapping):
         raise DecodeError(f"{at} is no object", format=FORMAT, offset=0)
     kind = "sparse" if "coo_sparse" in info else "dense"
@@ -311,7 +315,7 @@ def _tensor(name: str, info: Any, at: str) -> Input:
     )
 
 
-def _dtype(said: Any, at: str) -> str:
+def _dtype(said: object, at: str) -> str:
     word = _text(said, f"{at}.dtype").removesuffix("_REF")
     name = _ODD.get(word, word.removeprefix("DT_").lower())
     if not word.startswith("DT_") or (
@@ -323,7 +327,7 @@ def _dtype(said: Any, at: str) -> str:
     return name
 
 
-def _shape(said: Any, at: str) -> Shape:
+def _shape(said: object, at: str) -> Shape:
     """Its numbers are strings, as protobuf writes int64 in JSON."""
     dims = said.get("dim", []) if isinstance(said, Mapping) else None
     if not isinstance(said, Mapping) or not isinstance(dims, list) or len(dims) > _MOST_DIMS:
@@ -333,7 +337,7 @@ def _shape(said: Any, at: str) -> Shape:
     return tuple(_dim(dim.get("size", 0) if isinstance(dim, Mapping) else dim, at) for dim in dims)
 
 
-def _dim(size: Any, at: str) -> int | None:
+def _dim(size: object, at: str) -> int | None:
     if (
         isinstance(size, bool)
         or not isinstance(size, (str, int))

@@ -19,6 +19,7 @@ from typing import Any
 
 from .._errors import EncodeError
 from ..core import dtypes
+from ..core.dtypes import DTypeLike
 
 Shape = tuple[int | None, ...] | None
 """None for a rank that is not known, and in it for a dimension that is not known."""
@@ -88,7 +89,7 @@ class Spec:
     """The dtype of a ragged tensor's row_splits."""
 
     @classmethod
-    def of(cls, given: Any, name: str | None = None) -> Spec:
+    def of(cls, given: object, name: str | None = None) -> Spec:
         """From `(dtype, shape)`, from `(kind, dtype, shape)`, or from TensorFlow's TensorSpec,
         SparseTensorSpec and RaggedTensorSpec.
 
@@ -157,7 +158,7 @@ class Spec:
         return f"{'' if self.kind == DENSE else self.kind + ' '}{self.dtype} {shown(self.shape)}"
 
 
-def dims(shape: Any) -> Shape:
+def dims(shape: object) -> Shape:
     """A shape that somebody gave, in one form; -1 is as good as None.
 
     >>> dims([None, 3]), dims(None), dims([-1])
@@ -175,7 +176,7 @@ def dims(shape: Any) -> Shape:
     return tuple(found)
 
 
-def dtype_name(dtype: Any) -> str:
+def dtype_name(dtype: DTypeLike) -> str:
     """The name of a dtype, of strings too.
 
     >>> dtype_name("float"), dtype_name(bytes)

@@ -4,7 +4,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from .._errors import LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
 from ..core import memory
+from ..core.tensors import Strings
 from . import kernels, protobuf, status
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +24,7 @@ them.
 """
 KINDS = {BYTES: "bytes", FLOAT: "float", INT64: "int64", PLACES: "bytes"}
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}
+_KINDS = {np.dtype(np.float32): FLOAT, np.dtype(np.int64): INT64}
 _WIDTH = {FLOAT: 1, INT64: 1, PLACES: 2}
 """Numbers in a value."""
 _LEAST = 64
@@ -45,37 +47,76 @@ class Column(NamedTuple):
     """Whether it is a feature list of a SequenceExample."""
 
 
-def features(lists: Sequence[tuple[bytes, int, Array, Array | None]]) -> memoryview | None:
-    """The entries of one Features message, in the order given: (name, kind, values, offsets of
-    strings). None past 2 GiB.
+def key_order(names: Iterable[bytes]) -> list[bytes]:
+    """The names of a map as SerializeToString(deterministic=True) sorts them: by their bytes, but behind all
+    that extend them.
 
-    >>> bytes(features([(b"a", INT64, np.array([5, 3]), None)])).hex(" ")
-    '0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
+    >>> key_order([b"image", b"a", b"image/height", b"aaa", b"aa", b""])
+    [b'aaa', b'aa', b'a', b'image/height', b'image', b'']
+    """
+    # An end counts as more than any byte.
+    return sorted(names, key=lambda name: [*name, 256])
+
+
+def kind_of(values: Array | Strings) -> int:
+    """The kind of list that holds a vector exactly; 0 if there is none."""
+    if len(values.shape) != 1:
+        return 0
+    if isinstance(values, Strings):
+        return BYTES
+    return _KINDS.get(values.dtype, 0)
+
+
+def encode(columns: list[Any], count: int) -> tuple[Array, Array]:
+    """`count` messages, one after the other, and where each begins and the last one ends.
+
+    A column is what `EncodeInput` in `wire/reference/example_encode.py` says. There are fewer
+    messages if the next one would be past 2 GiB.
+    """
+    offsets: Array = np.zeros(count + 1, np.int64)
+    size = sum(part.nbytes for column in columns for part in column if isinstance(part, np.ndarray))
+    room: Array = np.empty(max(4096, 2 * size), np.uint8)
+    done = used = 0
+    while done < count:
+        code, more, size, wanted = kernels.example_encode(
+            columns, False, done, 1, count - done, False, room[used:], offsets[done + 1 :]
+        )
+        offsets[done + 1 : done + 1 + more] += used
+        done, used = done + more, used + size
+        if code == status.NO_SPACE:
+            larger: Array = np.empty(2 * len(room) + wanted, np.uint8)
+            larger[:used] = room[:used]
+            room = larger
+        elif code:
+            break
+    return room[:used], offsets[: done + 1]
+
+
+def encode_one(features: Mapping[str, Array | Strings]) -> memoryview | None:
+    """One message of vectors of float32, int64 and strings, in the order given. None past 2 GiB.
+
+    >>> bytes(encode_one({"a": np.array([5, 3])})).hex(" ")
+    '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'
     """
     columns: list[Any] = []
-    for name, kind, values, offsets in lists:
-        columns.append(
-            (
-                name,
-                kind,
-                False,
-                len(values if offsets is None else offsets[1:]),
-                values,
-                offsets,
-                None,
-                None,
-                None,
-            )
+    for name, vector in features.items():
+        values, places = (
+            (vector.data, vector.offsets) if isinstance(vector, Strings) else (vector, None)
         )
+        head = name.encode(), kind_of(vector), False, int(vector.shape[0])
+        columns.append((*head, values, places, None, None, None))
     room: Array = np.empty(0, np.uint8)
     while True:
         code, _, used, wanted = kernels.example_encode(columns, False, 0, 1, 1, False, room, None)
-        if code == 0:
-            data = room[:used].data
-            return data[_inside(data, 0) :]
         if code != status.NO_SPACE:
-            return None
+            return None if code else room[:used].data
         room = np.empty(wanted, np.uint8)
+
+
+def entries(features: Mapping[str, Array | Strings]) -> memoryview | None:
+    """The entries of the map that a message is, without what stands before them."""
+    data = encode_one(features)
+    return None if data is None else data[_inside(data, 0) :]
 
 
 def packed(values: Array) -> memoryview | None:
@@ -85,7 +126,7 @@ def packed(values: Array) -> memoryview | None:
     >>> bytes(packed(np.array([1, 300, -1]))).hex(" ")
     '01 ac 02 ff ff ff ff ff ff ff ff ff 01'
     """
-    data = features([(b"", INT64, values, None)])
+    data = entries({"": values})
     if data is None or not len(values):
         return None if data is None else data[:0]
     at = _inside(data, 0) + 2  # the entry, behind its key

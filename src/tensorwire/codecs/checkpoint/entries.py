@@ -21,7 +21,7 @@ from ..._limits import Limits
 from ...core import dtypes
 from ...storage.files import BytesSource
 from ...wire import kernels, leveldb
-from ...wire.messages import MessageReader
+from ...wire.protobuf import MessageReader
 from .names import SUFFIX
 
 Array = np.ndarray[Any, Any]

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
 from ...storage.files import BytesSource
-from ...wire.messages import MessageReader, Span
-from ...wire.protobuf import varint
+from ...wire.protobuf import MessageReader, Span, varint
 from .entries import FORMAT
 from .names import SUFFIX
 

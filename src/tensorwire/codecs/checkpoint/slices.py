@@ -18,7 +18,7 @@ from ..._limits import Limits
 from ...core import validate
 from ...core.tensors import Strings
 from ...storage.files import BytesSource
-from ...wire.messages import MessageReader
+from ...wire.protobuf import MessageReader
 from ..container import Rows
 from .entries import FORMAT, BundleEntry
 from .parts import CheckpointPart

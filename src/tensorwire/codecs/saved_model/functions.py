@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...wire.messages import MessageReader, Span
+from ...wire.protobuf import MessageReader, Span
 from .specs import Argument, arguments
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import DecodeError
-from ...wire.messages import LEN, VARINT, MessageReader, Span
+from ...wire.protobuf import LEN, VARINT, MessageReader, Span
 from .specs import Shape, dtype, shape, type_spec
 
 _KINDS = {

@@ -16,7 +16,7 @@ from typing import Any
 from ..._errors import DecodeError, SchemaError
 from ..._limits import DEFAULT, Limits
 from ...storage import files
-from ...wire.messages import MessageReader, Span
+from ...wire.protobuf import MessageReader, Span
 from .functions import Functions
 from .specs import Shape, TensorInfo, tensor_info
 

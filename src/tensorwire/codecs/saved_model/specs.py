@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..._errors import DecodeError
 from ...core import dtypes
-from ...wire.messages import MessageReader, Span
+from ...wire.protobuf import MessageReader, Span
 from ...wire.status import NEGATIVE_DIM, TOO_MANY_DIMS, problem
 
 Shape = tuple[int | None, ...] | None

@@ -13,7 +13,7 @@ from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
 from ...storage import files
 from ...storage.files import Source
-from ...wire.messages import MessageReader, Span
+from ...wire.protobuf import MessageReader, Span
 from .objects import Function, Object, Objects, shown
 from .signatures import order
 from .specs import TensorInfo, tensor_info

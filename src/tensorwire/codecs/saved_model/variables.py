@@ -44,7 +44,7 @@ def open_saved_model(
 
 def metadata(folder: str, limits: Limits) -> dict[str, str]:
     """Tags and version, from the first bytes of each MetaGraph."""
-    from ...wire.messages import MessageReader
+    from ...wire.protobuf import MessageReader
 
     source = files.source(os.path.join(folder, FILE))
     try:

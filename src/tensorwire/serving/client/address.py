@@ -38,8 +38,8 @@ class Address:
     @classmethod
     def of(
         cls,
-        url: Any,
-        model: Any = None,
+        url: str,
+        model: str | None = None,
         version: int | str | None = None,
         label: str | None = None,
         protocol: str | None = None,
@@ -115,7 +115,7 @@ class Address:
         return f"{self.model!r}{which} at {self.url}"
 
 
-def _is_version(version: Any, protocol: str) -> bool:
+def _is_version(version: object, protocol: str) -> bool:
     if isinstance(version, str):
         return protocol == "kserve" and bool(version)
     return isinstance(version, int) and not isinstance(version, bool) and 0 <= version < 1 << 63

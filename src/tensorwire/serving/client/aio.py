@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from ..._errors import TensorwireError
+from ...core.tensors import TensorLike
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import AsyncTransport, Call, Deadline
 from .base import Base
-from .call import Pause, Talk
-from .explaining import explain
+from .call import CallSteps, Pause
 from .protocols import Metadata
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ class AsyncClient(Base):
 
     async def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         outputs: Sequence[str] | None = None,
         prefer: str | Mapping[str, str] | None = None,
@@ -48,47 +50,51 @@ class AsyncClient(Base):
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """As `Client` does."""
-        end = self._deadline(deadline)
-        talk = self._conversation.predict(
-            inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast
+        call = partial(
+            self._calls.predict,
+            inputs,
+            outputs=tuple(outputs or ()),
+            prefer=prefer,
+            layout=layout,
+            cast=cast,
         )
-        return self._converted(await self._drive(talk, end, _weight(inputs)), to)
+        return self._converted(await self._run(call, deadline, _weight(inputs)), to)
 
     async def classify(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """As `Client` does."""
-        return await self._examples("classify", examples, context, to, deadline)
+        call = partial(self._calls.examples, "classify", examples, context)
+        return self._converted(await self._run(call, deadline), to)
 
     async def regress(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """As `Client` does."""
-        return await self._examples("regress", examples, context, to, deadline)
+        call = partial(self._calls.examples, "regress", examples, context)
+        return self._converted(await self._run(call, deadline), to)
 
     async def status(self, *, deadline: float | None = None) -> tuple[VersionStatus, ...]:
         """As `Client` does."""
-        end = self._deadline(deadline)
-        return await self._drive(self._conversation.status(end), end)
+        return await self._run(self._calls.status, deadline)
 
     async def metadata(self, *, deadline: float | None = None) -> Metadata:
         """As `Client` does."""
-        end = self._deadline(deadline)
-        return await self._drive(self._conversation.metadata(end), end)
+        return await self._run(self._calls.metadata, deadline)
 
     async def explain(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
@@ -96,15 +102,15 @@ class AsyncClient(Base):
         deadline: float | None = None,
     ) -> str:
         """As `Client` does."""
-        planned, call = await self._planned(inputs, prefer, layout, cast, deadline)
-        return explain(planned, call, self.address)
+        call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
+        return self._explained(*(await self._run(call, deadline)))
 
     async def build(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         verb: str = "predict",
-        context: Any = None,
+        context: Context = None,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
         cast: bool = False,
@@ -112,8 +118,9 @@ class AsyncClient(Base):
     ) -> Call:
         """As `Client` does."""
         if verb != "predict":
-            return self._conversation.build_examples(verb, inputs, context)
-        return (await self._planned(inputs, prefer, layout, cast, deadline))[1]
+            return self._calls.build_examples(verb, inputs, context)
+        call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
+        return (await self._run(call, deadline))[1]
 
     async def send(
         self,
@@ -124,13 +131,12 @@ class AsyncClient(Base):
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """As `Client` does."""
-        end = self._deadline(deadline)
-        return self._converted(await self._drive(self._conversation.raw(body, verb, end), end), to)
+        call = partial(self._calls.raw, body, verb)
+        return self._converted(await self._run(call, deadline), to)
 
     async def signature(self, *, deadline: float | None = None) -> Signature:
         """As `Client` does."""
-        end = self._deadline(deadline)
-        return await self._drive(self._conversation.find(end), end)
+        return await self._run(self._calls.find, deadline)
 
     async def close(self) -> None:
         """As `Client` does."""
@@ -151,60 +157,52 @@ class AsyncClient(Base):
 
         return AsyncHttpTransport(self.address.url, **options)
 
-    async def _planned(
-        self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None
-    ) -> tuple[Any, Call]:
-        end, talk = self._deadline(deadline), self._conversation
-        planned = await self._drive(talk.plan(inputs, end, prefer=prefer, cast=cast), end)
-        return planned, talk.build(planned, (), layout)
-
-    async def _examples(
-        self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None
-    ) -> dict[str, Any]:
-        end = self._deadline(deadline)
-        return self._converted(
-            await self._drive(self._conversation.examples(verb, examples, context, end), end), to
-        )
-
-    async def _drive(self, talk: Talk[T], deadline: Deadline, weight: int = 0) -> T:
-        """Sends what the conversation says, and tells it what comes back. A thread writes and reads
-        large tensors, beside the loop.
+    async def _run(
+        self,
+        call: Callable[[Deadline], CallSteps[T]],
+        seconds: float | None,
+        weight: int = 0,
+    ) -> T:
+        """Sends each request of a call, and gives the call what comes back. Large tensors are
+        written and read in a thread, so that the event loop goes on.
         """
-        done, wish = await _step(weight, talk.send, None)
+        deadline = self._deadline(seconds)
+        steps = call(deadline)
+        done, request = await _step(weight, steps.send, None)
         while not done:
             try:
-                if isinstance(wish, Pause):
-                    await asyncio.sleep(wish.seconds)
+                if isinstance(request, Pause):
+                    await asyncio.sleep(request.seconds)
                     answer, size = None, weight
                 else:
-                    answer = await _result(self._transport.send(wish, deadline))
+                    answer = await _result(self._transport.send(request, deadline))
                     size = len(answer.body)
             except TensorwireError as error:
-                done, wish = await _step(weight, talk.throw, error)
+                done, request = await _step(weight, steps.throw, error)
             else:
-                done, wish = await _step(max(size, weight), talk.send, answer)
-        found: T = wish
-        return found
+                done, request = await _step(max(size, weight), steps.send, answer)
+        result: T = request
+        return result
 
 
-async def _step(weight: int, step: Callable[..., Any], argument: Any) -> tuple[bool, Any]:
-    """(whether the conversation is at its end, its next wish or what it found)"""
+async def _step(weight: int, step: Callable[..., Any], argument: object) -> tuple[bool, Any]:
+    """(whether the call is at its end, its next request or its result)"""
 
     def taken() -> tuple[bool, Any]:  # StopIteration does not pass through a thread's result
         try:
             return False, step(argument)
-        except StopIteration as end:
-            return True, end.value
+        except StopIteration as stop:
+            return True, stop.value
 
     return await asyncio.to_thread(taken) if weight > HEAVY else taken()
 
 
-def _weight(inputs: Any) -> int:
+def _weight(inputs: Mapping[str, TensorLike] | TensorLike) -> int:
     """About how many bytes there are to write."""
     values = inputs.values() if isinstance(inputs, Mapping) else [inputs]
     return sum(size for value in values if isinstance(size := getattr(value, "nbytes", 0), int))
 
 
-async def _result(found: Any) -> Any:
+async def _result(found: T | Awaitable[T]) -> Any:
     """What a transport gives, which for tests may be one that does not wait."""
     return await found if inspect.isawaitable(found) else found

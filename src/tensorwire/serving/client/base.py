@@ -10,17 +10,19 @@ from typing import Any
 from ... import frameworks
 from ..._errors import EncodeError, choices
 from ..._limits import DEFAULT, Limits
+from ..lower import LoweringPlan
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
-from ..transports import Deadline
+from ..transports import AsyncTransport, Call, Deadline, Transport
 from .address import Address
-from .call import Conversation
-from .protocols import Spoken
+from .call import ModelCalls
+from .protocols import ModelProtocol
 from .protocols.kserve import KServe
 from .protocols.rest import Rest
 from .protocols.rpc import Rpc
 
 DEADLINE = 60.0
+_CONTENT = ("Content-Type", "Content-Encoding")
 
 
 class Base(ABC):
@@ -40,7 +42,7 @@ class Base(ABC):
         binary: bool = True,
         headers: Mapping[str, str] | None = None,
         to: str = "numpy",
-        device: Any = None,
+        device: object = None,
         attempts: int = 3,
         connect: float = 5.0,
         connections: int | None = None,
@@ -48,7 +50,7 @@ class Base(ABC):
         context: ssl.SSLContext | None = None,
         certificates: bytes | None = None,
         limits: Limits = DEFAULT,
-        transport: Any = None,
+        transport: Transport | AsyncTransport | None = None,
     ) -> None:
         self.address = Address.of(url, model, version, label, protocol)
         self._seconds, self._to, self._device = _checked(deadline), to, device
@@ -58,9 +60,9 @@ class Base(ABC):
             )
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
             raise EncodeError(f"attempts={attempts!r}; at least one is needed")
-        talk = _spoken(self.address, compression, binary)
-        self._conversation = Conversation(
-            talk, DEFAULT_NAME if signature is None else signature, limits, attempts
+        protocol_used = _protocol(self.address, compression, binary)
+        self._calls = ModelCalls(
+            protocol_used, DEFAULT_NAME if signature is None else signature, limits, attempts
         )
         options: dict[str, Any] = {"connect": connect, "headers": headers, "limits": limits}
         if self.address.by_rpc:
@@ -82,7 +84,7 @@ class Base(ABC):
                 )
             options |= {"proxy": proxy, "context": context}
             options |= {} if connections is None else {"connections": connections}
-        self._transport = transport if transport is not None else self._opened(options)
+        self._transport: Any = transport if transport is not None else self._opened(options)
 
     @abstractmethod
     def _opened(self, options: Mapping[str, Any]) -> Any:
@@ -97,11 +99,32 @@ class Base(ABC):
             name: frameworks.to(tensor, framework, self._device) for name, tensor in found.items()
         }
 
+    def _explained(self, plan: LoweringPlan, call: Call) -> str:
+        """How a plan goes over the wire: to which address, in which form, how many bytes."""
+        size = sum(memoryview(part).nbytes for part in call.body)
+        content = ", ".join(call.headers[name] for name in _CONTENT if name in call.headers)
+        address = self.address
+        where = (
+            f"gRPC {call.method} at {address.url}"
+            if address.by_rpc
+            else f"{call.method} {address.url.rstrip('/')}{call.target}"
+        )
+        # By gRPC and KServe there are no rows.
+        has_rows = not address.by_rpc and address.protocol == "tensorflow"
+        lines = [
+            line
+            for line in plan.explain().splitlines()
+            if has_rows or not line.startswith("  by REST")
+        ]
+        return "\n".join(
+            [*lines, f"  {where}, {size:,} bytes{f' of {content}' if content else ''}"]
+        )
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.address})"
 
 
-def _checked(seconds: Any) -> float:
+def _checked(seconds: float) -> float:
     if (
         isinstance(seconds, bool)
         or not isinstance(seconds, (int, float))
@@ -111,7 +134,7 @@ def _checked(seconds: Any) -> float:
     return float(seconds)
 
 
-def _spoken(address: Address, compression: str | None, binary: bool) -> Spoken:
+def _protocol(address: Address, compression: str | None, binary: bool) -> ModelProtocol:
     if address.by_rpc:
         return Rpc(address)
     return (

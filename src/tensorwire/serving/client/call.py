@@ -1,9 +1,10 @@
-"""What is said when, without I/O: a conversation yields a Call to send or a Pause to wait for, and
-gets the Answer.
+"""Calls to a model with their retries, without I/O.
 
-Tried again, at most three times in all: a server that could not be reached, and 429 and 503 (by
-gRPC RESOURCE_EXHAUSTED and UNAVAILABLE). In between passes a time of chance ("full jitter") that
-grows, or what Retry-After says, if there is time for it.
+1. A call is a generator. It yields a Call to send or a Pause to wait for, and gets the Answer.
+2. A request is sent again if the server could not be reached, or answers 429 or 503 (by gRPC
+   RESOURCE_EXHAUSTED or UNAVAILABLE), at most `attempts` times in all.
+3. Retries wait with exponential backoff and full jitter, or as long as Retry-After says. If the
+   deadline leaves no time for that, the last error or answer is final.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ..._errors import (
     DecodeError,
@@ -25,16 +26,19 @@ from ..._errors import (
     choices,
 )
 from ..._limits import DEFAULT, Limits
+from ...core.memory import Buffer
+from ...core.tensors import TensorLike
 from .. import composite
 from ..lower import LoweringPlan, as_given, plan
 from ..lower.lift import outputs_together
 from ..rest import LAYOUTS
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
 from ..transports import Answer, Call, ConnectError, Deadline
 from .address import VERBS
-from .protocols import Metadata, Spoken, Tensors, check_redirect
+from .protocols import Metadata, ModelProtocol, Tensors, check_redirect
 from .protocols.kserve import KServe
 from .protocols.rest import Rest
 
@@ -55,14 +59,14 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Talk = Generator[Call | Pause, Any, T]
+CallSteps = Generator[Call | Pause, Any, T]
 
 
 @dataclass
-class Conversation:
-    """All that a client can say to one model."""
+class ModelCalls:
+    """The calls that a client can make to one model."""
 
-    spoken: Spoken
+    protocol: ModelProtocol
     signature: str | Signature = DEFAULT_NAME
     """A signature, or the name of one that the server knows."""
     limits: Limits = DEFAULT
@@ -73,14 +77,14 @@ class Conversation:
 
     def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         deadline: Deadline,
         *,
         outputs: tuple[str, ...] = (),
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
         cast: bool = False,
-    ) -> Talk[dict[str, Any]]:
+    ) -> CallSteps[dict[str, Any]]:
         def prepared(signature: Signature) -> tuple[LoweringPlan, tuple[str, ...]]:
             return self.fit(inputs, signature, prefer, cast), _wanted(outputs, signature)
 
@@ -92,12 +96,12 @@ class Conversation:
             if changed is None:
                 raise
             cached, (planned, wanted) = None, prepared(changed)
-        answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+        answer, protocol = yield from self._infer(planned, wanted, layout, deadline)
         if answer.status in MISFITS and (changed := (yield from self._changed(cached, deadline))):
             cached, (planned, wanted) = None, prepared(changed)
-            answer, spoken = yield from self._infer(planned, wanted, layout, deadline)
+            answer, protocol = yield from self._infer(planned, wanted, layout, deadline)
         try:
-            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
+            whole = self._read(answer, protocol, planned, wanted, layout, deadline)
         except (SchemaError, DecodeError) as error:
             changed = (
                 None
@@ -108,7 +112,7 @@ class Conversation:
                 raise
             # The model has answered: the request is not sent again, but its answer is read again.
             planned, wanted = replace(planned, signature=changed), _wanted(outputs, changed)
-            whole = self._read(answer, spoken, planned, wanted, layout, deadline)
+            whole = self._read(answer, protocol, planned, wanted, layout, deadline)
         return (
             {name: whole[name] for name in outputs}
             if outputs and set(outputs) <= whole.keys()
@@ -118,7 +122,7 @@ class Conversation:
     def _read(
         self,
         answer: Answer,
-        spoken: Spoken,
+        protocol: ModelProtocol,
         planned: LoweringPlan,
         wanted: tuple[str, ...],
         layout: str,
@@ -126,9 +130,9 @@ class Conversation:
     ) -> dict[str, Any]:
         signature = planned.signature
         try:
-            found = spoken.read_predict(answer, signature, self.limits, deadline.left)
+            found = protocol.read_predict(answer, signature, self.limits, deadline.left)
         except ModelError as error:
-            advice = spoken.advice(planned, layout) if error.status in MISFITS else ""
+            advice = protocol.advice(planned, layout) if error.status in MISFITS else ""
             raise (
                 ModelError(error.status, f"{error.args[1]}; {advice}") if advice else error
             ) from None
@@ -136,30 +140,30 @@ class Conversation:
 
     def _infer(
         self, planned: LoweringPlan, wanted: tuple[str, ...], layout: str, deadline: Deadline
-    ) -> Talk[tuple[Answer, Spoken]]:
+    ) -> CallSteps[tuple[Answer, ModelProtocol]]:
         """The answer to a request, and how it was asked for.
 
         A KServe server without the binary extension is asked once more, in JSON, and from then on
         in JSON only.
         """
-        spoken = self.spoken  # another thread may change it
-        answer = yield from self.ask(self.build(planned, wanted, layout, spoken), deadline)
-        if not isinstance(spoken, KServe) or not spoken.binary or spoken.confirmed:
-            return answer, spoken
+        protocol = self.protocol  # another thread may change it
+        answer = yield from self.ask(self.build(planned, wanted, layout, protocol), deadline)
+        if not isinstance(protocol, KServe) or not protocol.binary or protocol.confirmed:
+            return answer, protocol
         if answer.status == 200:
-            self.spoken = replace(spoken, confirmed=True)
-        if answer.status not in NOT_BINARY or spoken.lists_binary(
-            (yield from self.ask(spoken.server(), deadline))
+            self.protocol = replace(protocol, confirmed=True)
+        if answer.status not in NOT_BINARY or protocol.lists_binary(
+            (yield from self.ask(protocol.server(), deadline))
         ):
-            return answer, spoken
-        plain = replace(spoken, binary=False)
+            return answer, protocol
+        plain = replace(protocol, binary=False)
         try:
             call = plain.predict(planned, wanted, layout)
         except EncodeError:  # there are values that JSON cannot hold
-            return answer, spoken
+            return answer, protocol
         answer = yield from self.ask(call, deadline)
         if answer.status == 200:
-            self.spoken = plain
+            self.protocol = plain
         return answer, plain
 
     @property
@@ -167,32 +171,36 @@ class Conversation:
         """The signature that the server told at an earlier call."""
         return self.known.get(self.signature) if isinstance(self.signature, str) else None
 
-    def _changed(self, cached: Signature | None, deadline: Deadline) -> Talk[Signature | None]:
+    def _changed(self, cached: Signature | None, deadline: Deadline) -> CallSteps[Signature | None]:
         """The signature that the server has now, if it differs from the cached one."""
         if cached is None:
             return None
         try:
-            answer = yield self.spoken.metadata()
-            self.known = dict(self.spoken.read_metadata(answer, self.limits).signatures)
+            answer = yield self.protocol.metadata()
+            self.known = dict(self.protocol.read_metadata(answer, self.limits).signatures)
         except TensorwireError:
             return None
         return None if self.cached == cached else self.cached
 
     def fit(
-        self, inputs: Any, signature: Signature, prefer: str | Mapping[str, str] | None, cast: bool
+        self,
+        inputs: Mapping[str, TensorLike] | TensorLike,
+        signature: Signature,
+        prefer: str | Mapping[str, str] | None,
+        cast: bool,
     ) -> LoweringPlan:
-        if self.spoken.open_inputs and not signature.inputs:
+        if self.protocol.open_inputs and not signature.inputs:
             return as_given(inputs, signature)
-        return plan(inputs, signature, prefer, cast=cast, partial=self.spoken.open_inputs)
+        return plan(inputs, signature, prefer, cast=cast, partial=self.protocol.open_inputs)
 
     def plan(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         deadline: Deadline,
         *,
         prefer: str | Mapping[str, str] | None = None,
         cast: bool = False,
-    ) -> Talk[LoweringPlan]:
+    ) -> CallSteps[LoweringPlan]:
         cached = self.cached
         try:
             return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
@@ -202,50 +210,67 @@ class Conversation:
                 raise
             return self.fit(inputs, changed, prefer, cast)
 
+    def planned(
+        self,
+        inputs: Mapping[str, TensorLike] | TensorLike,
+        deadline: Deadline,
+        *,
+        prefer: str | Mapping[str, str] | None = None,
+        layout: str = "auto",
+        cast: bool = False,
+    ) -> CallSteps[tuple[LoweringPlan, Call]]:
+        """The plan for these inputs, and the request that `predict` would send."""
+        lowered = yield from self.plan(inputs, deadline, prefer=prefer, cast=cast)
+        return lowered, self.build(lowered, (), layout)
+
     def build(
         self,
         planned: LoweringPlan,
         outputs: tuple[str, ...] = (),
         layout: str = "auto",
-        spoken: Spoken | None = None,
+        protocol: ModelProtocol | None = None,
     ) -> Call:
         if layout not in LAYOUTS:
             raise EncodeError(f"no layout {layout!r}{choices(layout, LAYOUTS)}")
-        return (spoken or self.spoken).predict(planned, outputs, layout)
+        return (protocol or self.protocol).predict(planned, outputs, layout)
 
-    def build_examples(self, verb: str, examples: Any, context: Any) -> Call:
+    def build_examples(self, verb: str, examples: Examples | TensorLike, context: Context) -> Call:
         name = self.signature if isinstance(self.signature, str) else self.signature.name
-        return self.spoken.examples(verb, examples, context, None if name == DEFAULT_NAME else name)
+        return self.protocol.examples(
+            verb, cast(Examples, examples), context, None if name == DEFAULT_NAME else name
+        )
 
-    def examples(self, verb: str, examples: Any, context: Any, deadline: Deadline) -> Talk[Tensors]:
+    def examples(
+        self, verb: str, examples: Examples, context: Context, deadline: Deadline
+    ) -> CallSteps[Tensors]:
         answer = yield from self.ask(self.build_examples(verb, examples, context), deadline)
-        return self.spoken.read_examples(verb, answer, self.limits, deadline.left)
+        return self.protocol.read_examples(verb, answer, self.limits, deadline.left)
 
-    def raw(self, body: Any, verb: str, deadline: Deadline) -> Talk[Tensors]:
+    def raw(self, body: Buffer, verb: str, deadline: Deadline) -> CallSteps[Tensors]:
         """A body that somebody else made, as it is."""
-        if not isinstance(self.spoken, Rest):
+        if not isinstance(self.protocol, Rest):
             raise EncodeError(
                 "a body of your own goes to TensorFlow Serving by REST: Client('http://...')"
             )
         if verb not in VERBS:
             raise EncodeError(f"no verb {verb!r}{choices(verb, VERBS)}")
         signature = (yield from self.find(deadline)) if verb == "predict" else None
-        answer = yield from self.ask(self.spoken.raw(verb, [body]), deadline)
+        answer = yield from self.ask(self.protocol.raw(verb, [body]), deadline)
         if signature is None:
-            return self.spoken.read_examples(verb, answer, self.limits, deadline.left)
-        return self.spoken.read_predict(answer, signature, self.limits, deadline.left)
+            return self.protocol.read_examples(verb, answer, self.limits, deadline.left)
+        return self.protocol.read_predict(answer, signature, self.limits, deadline.left)
 
-    def metadata(self, deadline: Deadline) -> Talk[Metadata]:
-        answer = yield from self.ask(self.spoken.metadata(), deadline)
-        found = self.spoken.read_metadata(answer, self.limits)
+    def metadata(self, deadline: Deadline) -> CallSteps[Metadata]:
+        answer = yield from self.ask(self.protocol.metadata(), deadline)
+        found = self.protocol.read_metadata(answer, self.limits)
         self.known = dict(found.signatures)
         return found
 
-    def status(self, deadline: Deadline) -> Talk[tuple[VersionStatus, ...]]:
-        answer = yield from self.ask(self.spoken.status(), deadline)
-        return self.spoken.read_status(answer, self.limits)
+    def status(self, deadline: Deadline) -> CallSteps[tuple[VersionStatus, ...]]:
+        answer = yield from self.ask(self.protocol.status(), deadline)
+        return self.protocol.read_status(answer, self.limits)
 
-    def find(self, deadline: Deadline) -> Talk[Signature]:
+    def find(self, deadline: Deadline) -> CallSteps[Signature]:
         """The signature: the one that was given, or the server's of that name."""
         if isinstance(self.signature, Signature):
             return self.signature
@@ -258,7 +283,7 @@ class Conversation:
             )
         return self.known[self.signature]
 
-    def ask(self, call: Call, deadline: Deadline) -> Talk[Answer]:
+    def ask(self, call: Call, deadline: Deadline) -> CallSteps[Answer]:
         """One answer, by as many attempts as it takes and as are allowed."""
         for attempt in range(1, self.attempts + 1):
             deadline.left()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from ..._errors import TensorwireError
+from ...core.tensors import TensorLike
+from ..rest.examples import Context, Examples
 from ..rpc.messages import VersionStatus
 from ..signature import Signature
 from ..transports import Answer, Call, Deadline, Transport
 from .base import Base
-from .call import Pause, Talk
-from .explaining import explain
+from .call import CallSteps, Pause
 from .protocols import Metadata
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class Client(Base):
 
     def predict(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         outputs: Sequence[str] | None = None,
         prefer: str | Mapping[str, str] | None = None,
@@ -65,49 +67,53 @@ class Client(Base):
         `cast=True` allows floats to be rounded to the signature's dtype. Outputs that are the parts
         of a sparse or ragged tensor come back as that tensor.
         """
-        end = self._deadline(deadline)
-        talk = self._conversation.predict(
-            inputs, end, outputs=tuple(outputs or ()), prefer=prefer, layout=layout, cast=cast
+        call = partial(
+            self._calls.predict,
+            inputs,
+            outputs=tuple(outputs or ()),
+            prefer=prefer,
+            layout=layout,
+            cast=cast,
         )
-        return self._converted(self._drive(talk, end), to)
+        return self._converted(self._run(call, deadline), to)
 
     def classify(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """Labels and scores, {"classes": strings [N, C], "scores": float32 [N, C]}, for examples: a
         list of dicts of features, or a dict of columns. `context` has features that belong to every
         example."""
-        return self._examples("classify", examples, context, to, deadline)
+        call = partial(self._calls.examples, "classify", examples, context)
+        return self._converted(self._run(call, deadline), to)
 
     def regress(
         self,
-        examples: Any,
+        examples: Examples,
         *,
-        context: Any = None,
+        context: Context = None,
         to: str | None = None,
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """One number for each example, {"outputs": float32 [N]}; examples as for `classify`."""
-        return self._examples("regress", examples, context, to, deadline)
+        call = partial(self._calls.examples, "regress", examples, context)
+        return self._converted(self._run(call, deadline), to)
 
     def status(self, *, deadline: float | None = None) -> tuple[VersionStatus, ...]:
         """The model's versions, and the state of each: "AVAILABLE" is one that answers."""
-        end = self._deadline(deadline)
-        return self._drive(self._conversation.status(end), end)
+        return self._run(self._calls.status, deadline)
 
     def metadata(self, *, deadline: float | None = None) -> Metadata:
         """The model's signatures, asked for anew."""
-        end = self._deadline(deadline)
-        return self._drive(self._conversation.metadata(end), end)
+        return self._run(self._calls.metadata, deadline)
 
     def explain(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
@@ -117,15 +123,15 @@ class Client(Base):
         """How these inputs would be sent, and why so, in words. Nothing is sent, but for the
         question for the signature.
         """
-        planned, call = self._planned(inputs, prefer, layout, cast, deadline)
-        return explain(planned, call, self.address)
+        call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
+        return self._explained(*self._run(call, deadline))
 
     def build(
         self,
-        inputs: Any,
+        inputs: Mapping[str, TensorLike] | TensorLike,
         *,
         verb: str = "predict",
-        context: Any = None,
+        context: Context = None,
         prefer: str | Mapping[str, str] | None = None,
         layout: str = "auto",
         cast: bool = False,
@@ -135,8 +141,9 @@ class Client(Base):
         body's buffers.
         """
         if verb != "predict":
-            return self._conversation.build_examples(verb, inputs, context)
-        return self._planned(inputs, prefer, layout, cast, deadline)[1]
+            return self._calls.build_examples(verb, inputs, context)
+        call = partial(self._calls.planned, inputs, prefer=prefer, layout=layout, cast=cast)
+        return self._run(call, deadline)[1]
 
     def send(
         self,
@@ -147,15 +154,14 @@ class Client(Base):
         deadline: float | None = None,
     ) -> dict[str, Any]:
         """Sends a JSON body that you made yourself, as it is, and gives the tensors of the answer."""
-        end = self._deadline(deadline)
-        return self._converted(self._drive(self._conversation.raw(body, verb, end), end), to)
+        call = partial(self._calls.raw, body, verb)
+        return self._converted(self._run(call, deadline), to)
 
     def signature(self, *, deadline: float | None = None) -> Signature:
         """What the model takes and gives, by the signature that this client uses; the server is
         asked once.
         """
-        end = self._deadline(deadline)
-        return self._drive(self._conversation.find(end), end)
+        return self._run(self._calls.find, deadline)
 
     def close(self) -> None:
         """Ends the connections that are kept open."""
@@ -172,43 +178,30 @@ class Client(Base):
             from ..transports.rpc import RpcTransport
 
             return RpcTransport(self.address.url, **options)
-        from ..transports.http import HttpTransport
+        from ..transports.http_client import HttpTransport
 
         return HttpTransport(self.address.url, **options)
 
-    def _planned(
-        self, inputs: Any, prefer: Any, layout: str, cast: bool, deadline: float | None
-    ) -> tuple[Any, Call]:
-        end, talk = self._deadline(deadline), self._conversation
-        planned = self._drive(talk.plan(inputs, end, prefer=prefer, cast=cast), end)
-        return planned, talk.build(planned, (), layout)
-
-    def _examples(
-        self, verb: str, examples: Any, context: Any, to: str | None, deadline: float | None
-    ) -> dict[str, Any]:
-        end = self._deadline(deadline)
-        return self._converted(
-            self._drive(self._conversation.examples(verb, examples, context, end), end), to
-        )
-
-    def _drive(self, talk: Talk[T], deadline: Deadline) -> T:
-        """Sends what the conversation says, and tells it what comes back."""
+    def _run(self, call: Callable[[Deadline], CallSteps[T]], seconds: float | None) -> T:
+        """Sends each request of a call, and gives the call what comes back."""
+        deadline = self._deadline(seconds)
+        steps = call(deadline)
         try:
-            wish = next(talk)
+            request = next(steps)
             while True:
                 try:
-                    answer = self._do(wish, deadline)
+                    answer = self._send(request, deadline)
                 except TensorwireError as error:
-                    wish = talk.throw(error)
+                    request = steps.throw(error)
                 else:
-                    wish = talk.send(answer)
-        except StopIteration as end:
-            found: T = end.value
-            return found
+                    request = steps.send(answer)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
-    def _do(self, wish: Call | Pause, deadline: Deadline) -> Answer | None:
-        if isinstance(wish, Call):
-            found: Answer = self._transport.send(wish, deadline)
-            return found
-        time.sleep(wish.seconds)
+    def _send(self, request: Call | Pause, deadline: Deadline) -> Answer | None:
+        if isinstance(request, Call):
+            answer: Answer = self._transport.send(request, deadline)
+            return answer
+        time.sleep(request.seconds)
         return None

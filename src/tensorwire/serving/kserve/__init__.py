@@ -26,9 +26,10 @@ from ... import frameworks
 from ..._errors import DecodeError, EncodeError, TensorwireError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
-from ...core.tensors import Array, Strings, describe
+from ...core.memory import Buffer
+from ...core.tensors import Array, Strings, Tensor, TensorLike, describe
 from ..lower import LoweringPlan, plan
-from ..rest.text import write
+from ..rest.json_text import write
 from ..signature import Signature
 from ..spec import Input
 from . import read
@@ -48,7 +49,7 @@ class KserveBody(NamedTuple):
 
 
 def build(
-    inputs: Any,
+    inputs: Mapping[str, TensorLike] | TensorLike,
     signature: Signature | None = None,
     *,
     binary: bool = True,
@@ -104,7 +105,7 @@ def build_answer(
 
 
 def parse_answer(
-    body: Any,
+    body: Buffer,
     headers: Mapping[str, str] | None = None,
     *,
     status: int = 200,
@@ -124,7 +125,7 @@ def parse_answer(
 
 
 def parse_request(
-    body: Any,
+    body: Buffer,
     headers: Mapping[str, str] | None = None,
     *,
     copy: bool | None = None,
@@ -139,7 +140,7 @@ def parse_request(
     return read.parse(body, headers, "inputs", 200, copy, limits)
 
 
-def signature(metadata: Any) -> Signature:
+def signature(metadata: object) -> Signature:
     """What a model takes and gives, by the JSON that `GET /v2/models/NAME` answers.
 
     >>> print(signature({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1,
@@ -207,7 +208,7 @@ def has_odd_floats(tensors: Mapping[str, Any]) -> bool:
     return any(not np.isfinite(each).all() for each in floats)
 
 
-def _input(about: Any) -> Input:
+def _input(about: object) -> Input:
     if not isinstance(about, Mapping) or not isinstance(about.get("name"), str):
         raise DecodeError("a tensor without a name in the metadata", format=FORMAT, offset=0)
     shape = [None if dim == -1 else dim for dim in _list(about.get("shape", []), "shape")]
@@ -216,7 +217,7 @@ def _input(about: Any) -> Input:
     return Input(about["name"], dtype_of(about.get("datatype"), 0), tuple(shape))
 
 
-def _list(value: Any, what: str) -> list[Any]:
+def _list(value: object, what: str) -> list[Any]:
     if not isinstance(value, list):
         raise DecodeError(f"{what} is a list", format=FORMAT, offset=0)
     return value
@@ -258,11 +259,11 @@ def _body(
     )
 
 
-def _member(name: str, value: Any) -> bytes:
+def _member(name: str, value: object) -> bytes:
     return json.dumps({name: value}, ensure_ascii=False, separators=(",", ":")).encode()[1:-1]
 
 
-def _written(name: str, tensor: Any, binary: bool) -> tuple[bytes, list[Any]]:
+def _written(name: str, tensor: Tensor, binary: bool) -> tuple[bytes, list[Any]]:
     """(the tensor's object, its bytes if they stand behind)"""
     if not isinstance(name, str):
         raise EncodeError(f"names are text, not {name!r:.60}")

@@ -15,9 +15,10 @@ from ..._limits import Limits
 from ...codecs.json.tokens import FORMAT as JSON
 from ...core import dtypes, memory, validate
 from ...core.frozen import trusted
+from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
 from ..rest.answers import message
-from ..rest.text import RequestText
+from ..rest.json_text import RequestText
 
 FORMAT = "kserve"
 LENGTH = "Inference-Header-Content-Length"
@@ -26,7 +27,7 @@ _ROWS = {row.kserve: row for row in dtypes.TABLE if row.kserve}
 _KEYS = ("name", "shape", "datatype", "parameters", "data")
 
 
-def dtype_of(name: Any, at: int) -> str:
+def dtype_of(name: object, at: int) -> str:
     if name == BYTES:
         return "string"
     if not isinstance(name, str) or name not in _ROWS:
@@ -36,7 +37,7 @@ def dtype_of(name: Any, at: int) -> str:
     return _ROWS[name].name
 
 
-def given(where: Mapping[str, Any], key: str, otherwise: Any) -> Any:
+def given(where: Mapping[str, Any], key: str, otherwise: object) -> Any:
     """What an object has under a key. KServe's own server writes null where nothing is.
 
     >>> given({"parameters": None}, "parameters", {}), given({"parameters": 1}, "parameters", {})
@@ -60,7 +61,7 @@ class _Said(NamedTuple):
 
 
 def parse(
-    body: Any,
+    body: Buffer,
     headers: Mapping[str, str] | None,
     key: str,
     status: int,

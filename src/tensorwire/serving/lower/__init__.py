@@ -22,16 +22,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from ... import frameworks, io
 from ..._errors import EncodeError, TensorwireError, choices
-from ...core.tensors import Array, Bundle, Ragged, Sparse, Strings, describe
+from ...core.tensors import Array, Bundle, Ragged, Sparse, Strings, Tensor, TensorLike, describe
 from ..spec import Input, shown
-from . import example_rows, parts
-from .fitting import FORMAT, fit, fits, is_plain
+from . import example_rows, tensor_parts
+from .conversion import FORMAT, fit, fits, is_plain
 
 if TYPE_CHECKING:
     from ..composite import Group
@@ -94,7 +94,7 @@ class LoweringPlan:
         return self.explain()
 
 
-def as_given(inputs: Any, signature: Signature) -> LoweringPlan:
+def as_given(inputs: Mapping[str, TensorLike] | TensorLike, signature: Signature) -> LoweringPlan:
     """Tensors by name as they are, for a server that does not say what its model takes.
 
     >>> from tensorwire.serving.signature import Signature
@@ -117,7 +117,7 @@ def as_given(inputs: Any, signature: Signature) -> LoweringPlan:
     return LoweringPlan(signature, found, tuple(steps))
 
 
-def _dense(tensor: Any) -> Array | Strings:
+def _dense(tensor: Tensor) -> Array | Strings:
     if isinstance(tensor, (np.ndarray, Strings)):
         return tensor
     raise EncodeError(
@@ -127,7 +127,7 @@ def _dense(tensor: Any) -> Array | Strings:
 
 
 def plan(
-    inputs: Any,
+    inputs: Mapping[str, TensorLike] | TensorLike,
     signature: Signature,
     prefer: str | Mapping[str, str] | None = None,
     *,
@@ -181,7 +181,7 @@ class _Planner:
         self.found: Tensors = {}
         self.steps: list[Step] = []
 
-    def plan(self, inputs: Any) -> LoweringPlan:
+    def plan(self, inputs: Mapping[str, TensorLike] | TensorLike) -> LoweringPlan:
         values = self._named(inputs)
         self._check_preferences(values)
         if self._are_examples(values):
@@ -197,7 +197,7 @@ class _Planner:
         filled = {name: self.found[name] for name in self.signature.inputs if name in self.found}
         return LoweringPlan(self.signature, filled, tuple(self.steps))
 
-    def _named(self, inputs: Any) -> dict[str, Any]:
+    def _named(self, inputs: Mapping[str, TensorLike] | TensorLike) -> dict[str, Any]:
         if isinstance(inputs, (Mapping, Bundle)) and not _is_sparse(inputs):
             return dict(inputs)
         if len(self.names) == 1:
@@ -229,7 +229,7 @@ class _Planner:
 
     # One by one
 
-    def _one(self, name: str, value: Any) -> None:
+    def _one(self, name: str, value: TensorLike) -> None:
         tensor = _tensor(value)
         offers = self._offers(name, tensor)
         wanted = self._preferred(name)
@@ -272,7 +272,7 @@ class _Planner:
         )
 
     def _offers(
-        self, name: str, tensor: Any
+        self, name: str, tensor: TensorLike
     ) -> dict[str, tuple[str, Callable[[], tuple[tuple[str, ...], list[str]]]]]:
         """The forms in which the signature takes a tensor of this name, the best first: (why, what
         does it).
@@ -311,45 +311,47 @@ class _Planner:
             offers["dense"] = "is an input of the same name", lambda: self._as_dense(tensor, target)
         return offers
 
-    def _is_of(self, tensor: Any, group: Group, target: Input | None) -> bool:
+    def _is_of(self, tensor: TensorLike, group: Group, target: Input | None) -> bool:
         if group.kind == "sparse":
             return isinstance(tensor, Sparse)
-        return isinstance(tensor, Ragged) or parts.can_be_ragged(tensor, group, target)
+        return isinstance(tensor, Ragged) or tensor_parts.can_be_ragged(tensor, group, target)
 
-    def _fill(self, name: str, value: Any) -> list[str]:
+    def _fill(self, name: str, value: TensorLike) -> list[str]:
         if name in self.found:
             raise EncodeError(f"the input {name!r} of the signature is filled twice")
         self.found[name], notes = fit(value, self.signature.inputs[name], self.cast)
         return [f"{name}: {note}" for note in notes]
 
-    def _as_dense(self, tensor: Any, target: Input) -> tuple[tuple[str, ...], list[str]]:
+    def _as_dense(self, tensor: TensorLike, target: Input) -> tuple[tuple[str, ...], list[str]]:
         notes = self._fill(target.name, tensor)
         return (target.name,), [note.partition(": ")[2] for note in notes]
 
-    def _as_parts(self, tensor: Any, group: Group) -> tuple[tuple[str, ...], list[str]]:
+    def _as_parts(self, tensor: TensorLike, group: Group) -> tuple[tuple[str, ...], list[str]]:
         if isinstance(tensor, Sparse):
             if group.shape is not None and not fits(tensor.shape, group.shape):
                 wanted = f"{group.kind} {group.dtype} {shown(group.shape)}"
                 raise EncodeError(
                     f"the signature wants {wanted}, and this has the shape {list(tensor.shape)}"
                 )
-            found, notes = parts.of_sparse(tensor)
+            found, notes = tensor_parts.of_sparse(tensor)
         else:
-            found, notes = parts.of_ragged(tensor, group), []
+            found, notes = tensor_parts.of_ragged(tensor, group), []
         if self.untyped and not isinstance(found["values"], Strings):
             found["values"] = found["values"].tolist()
         for role, name in group.parts.items():
             notes += self._fill(name, found[role])
         return tuple(group.parts.values()), notes
 
-    def _as_serialized(self, tensor: Any, target: Input) -> tuple[tuple[str, ...], list[str]]:
+    def _as_serialized(
+        self, tensor: Sparse | Ragged, target: Input
+    ) -> tuple[tuple[str, ...], list[str]]:
         notes = [f"the values stay {tensor.dtype}, which the model must expect"]
         if isinstance(tensor, Ragged):
             self._fill(target.name, example_rows.ragged_rows(tensor))
             return (target.name,), notes
         ordered = tensor.sort()
         if ordered is not tensor:
-            notes.append(parts.UNSORTED)
+            notes.append(tensor_parts.UNSORTED)
         whole = target.shape is not None and len(target.shape) == 1
         if not whole and tensor.indices.shape[1] < 2:
             raise EncodeError(
@@ -412,7 +414,7 @@ class _Planner:
 
     # What is wrong
 
-    def _refusal(self, name: str, tensor: Any) -> str:
+    def _refusal(self, name: str, tensor: TensorLike) -> str:
         group, target = self.groups.get(name), self.signature.inputs.get(name)
         if group is not None:
             made = (
@@ -460,11 +462,11 @@ class _Planner:
             raise EncodeError(why, tensor=whole, format=FORMAT)
 
 
-def _is_sparse(value: Any) -> bool:
+def _is_sparse(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and value.keys() == _SPARSE
 
 
-def _tensor(value: Any) -> Any:
+def _tensor(value: TensorLike) -> Any:
     """One of our tensors, or lists and numbers of Python's own, which wait for a dtype."""
     if _is_sparse(value):
         return Sparse(value["indices"], frameworks.tensor(value["values"]), value["dense_shape"])
@@ -480,19 +482,19 @@ def _tensor(value: Any) -> Any:
     return found
 
 
-def _is_strings(value: Any) -> bool:
+def _is_strings(value: TensorLike) -> bool:
     while isinstance(value, (list, tuple)) and value:
         value = value[0]
     return isinstance(value, (str, bytes)) or isinstance(_tensor(value), Strings)
 
 
-def _shown(tensor: Any) -> str:
+def _shown(tensor: TensorLike) -> str:
     if isinstance(tensor, (np.ndarray, Strings, Sparse, Ragged)):
         return describe(tensor)
     return "a list" if isinstance(tensor, (list, tuple)) else f"one {type(tensor).__name__}"
 
 
-def _featured(tensor: Any) -> Any:
+def _featured(tensor: TensorLike) -> Any:
     """Python's numbers as what an Example has for them."""
     found = frameworks.tensor(tensor)
     return (

@@ -23,10 +23,10 @@ import numpy as np
 from ... import io
 from ..._errors import EncodeError, TensorwireError
 from ...core.frozen import trusted
-from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ...core.tensors import Array, Ragged, Sparse, Strings, Tensor, describe
 from ...records import gather, pack
-from ...wire import example, kernels, protobuf, status
-from ...wire.example_order import key_order
+from ...wire import example
+from ...wire.example import key_order
 
 FORMAT = "example"
 
@@ -50,33 +50,14 @@ def examples(tensors: Mapping[str, Any]) -> Strings:
     except TensorwireError as error:
         error.args = (error.message.replace(pack.EXACTLY, ""),)
         raise error.add(format=FORMAT) from None
-    return _encoded(
-        [made[name.decode()].input(name) for name in key_order([name.encode() for name in made])],
-        count,
-    )
+    order = key_order([name.encode() for name in made])
+    data, offsets = example.encode([made[name.decode()].input(name) for name in order], count)
+    if len(offsets) <= count:
+        raise EncodeError("an Example ends at 2 GiB", record=len(offsets) - 1, format=FORMAT)
+    return trusted(Strings, data, offsets, (count,), False)
 
 
-def _encoded(inputs: list[Any], count: int) -> Strings:
-    offsets: Array = np.zeros(count + 1, np.int64)
-    size = sum(part.nbytes for column in inputs for part in column if isinstance(part, np.ndarray))
-    room: Array = np.empty(max(4096, 2 * size), np.uint8)
-    done = used = 0
-    while True:
-        code, more, size, wanted = kernels.example_encode(
-            inputs, False, done, 1, count - done, False, room[used:], offsets[done + 1 :]
-        )
-        offsets[done + 1 : done + 1 + more] += used
-        done, used = done + more, used + size
-        if done == count:
-            return trusted(Strings, room[:used], offsets, (count,), False)
-        if code != status.NO_SPACE:
-            raise EncodeError("an Example ends at 2 GiB", record=done, format=FORMAT)
-        larger: Array = np.empty(2 * len(room) + wanted, np.uint8)
-        larger[:used] = room[:used]
-        room = larger
-
-
-def columns(name: str, tensor: Any) -> dict[str, Any]:
+def columns(name: str, tensor: Tensor) -> dict[str, Any]:
     """The features of one tensor, each with a row for each row."""
     if not tensor.shape:
         raise EncodeError("a scalar has no rows that Examples could be", tensor=name, format=FORMAT)
@@ -85,7 +66,7 @@ def columns(name: str, tensor: Any) -> dict[str, Any]:
     return _ragged_columns(name, tensor) if isinstance(tensor, Ragged) else {name: tensor}
 
 
-def words(name: str, tensor: Any) -> str:
+def words(name: str, tensor: Tensor) -> str:
     """Which features those are.
 
     >>> words("x", Sparse([[0, 0]], np.float32([1]), (1, 2)))
@@ -166,20 +147,7 @@ def ragged_rows(ragged: Ragged) -> Strings:
 
 def serialize(features: Mapping[str, Array | Strings]) -> bytes:
     """One tf.train.Example of vectors of float32, int64 and strings."""
-    lists: list[tuple[bytes, int, Array, Array | None]] = []
-    for name, values in features.items():
-        if isinstance(values, Strings):
-            lists.append((name.encode(), example.BYTES, values.data, values.offsets))
-        else:
-            lists.append(
-                (
-                    name.encode(),
-                    example.FLOAT if values.dtype == np.float32 else example.INT64,
-                    values,
-                    None,
-                )
-            )
-    found = example.features(lists) if lists else memoryview(b"")
-    if found is None:
+    message = example.encode_one(features)
+    if message is None:
         raise EncodeError("an Example ends at 2 GiB", format=FORMAT)
-    return b"\x0a" + protobuf.varint(len(found)) + bytes(found)
+    return bytes(message)

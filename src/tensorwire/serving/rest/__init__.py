@@ -15,8 +15,8 @@ go through JSON; gRPC takes them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -24,13 +24,15 @@ from ... import frameworks
 from ..._errors import EncodeError, TensorwireError, choices
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes
-from ...core.tensors import Array, Strings, describe
+from ...core.memory import Buffer
+from ...core.tensors import Array, Strings, TensorLike, describe
 from ..lower import APART, LoweringPlan, plan
 from . import answers, examples, requests
-from .examples import FORMAT, RestExamples
+from .answers import parse_answer
+from .examples import FORMAT, Examples, RestExamples
 from .faults import RequestRefused, RestFault, step
+from .json_text import DTYPES, write, write_rows
 from .requests import DEFAULT_NAME, RestRequest
-from .text import DTYPES, write, write_rows
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -54,7 +56,7 @@ __all__ = [
 
 
 def build(
-    inputs: Any,
+    inputs: LoweringPlan | Examples | TensorLike,
     signature: Signature | None = None,
     *,
     layout: str = "auto",
@@ -91,7 +93,7 @@ def build(
         )
         signature_name = known.name if known is not None and known.name != DEFAULT_NAME else None
     if verb != "predict":
-        return examples.build(inputs, context, signature_name)
+        return examples.build(cast(Examples, inputs), context, signature_name)
     if not isinstance(inputs, LoweringPlan) and signature is not None:
         inputs = plan(inputs, signature)
     tensors = _tensors(inputs)
@@ -106,7 +108,7 @@ def build(
 
 
 def check(
-    body: Any,
+    body: Buffer,
     signature: Signature | Mapping[str, Signature],
     *,
     verb: str = "predict",
@@ -128,7 +130,7 @@ def check(
 
 
 def parse_request(
-    body: Any,
+    body: Buffer,
     signature: Signature | Mapping[str, Signature],
     *,
     verb: str = "predict",
@@ -148,32 +150,6 @@ def parse_request(
         return requests.read(body, signature, verb, limits)
     except RequestRefused as refused:
         raise refused.fault.error() from None
-
-
-def parse_answer(
-    body: Any,
-    signature: Signature | None = None,
-    *,
-    status: int = 200,
-    limits: Limits = DEFAULT,
-    watch: Callable[[], object] | None = None,
-) -> dict[str, Array | Strings]:
-    """The tensors of an answer, by name; ModelError if it is an error.
-
-    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if
-    none has a point, else float64; and a single output, which loses its name on the way, is called
-    "output_0". Strings are bytes. classify gives "classes" and "scores", regress "outputs". `watch`
-    is called now and then, and may end it by raising an error.
-
-    >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
-    {'output_0': array([[0.5, nan],
-           [1. , 2. ]])}
-    >>> parse_answer(b'{"error": "Servable not found"}', status=404)
-    Traceback (most recent call last):
-        ...
-    tensorwire._errors.ModelError: 404: Servable not found
-    """
-    return answers.read(body, signature, status, limits, watch)
 
 
 def build_answer(
@@ -209,11 +185,11 @@ def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
     return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
 
 
-def _has_parts(inputs: Any) -> bool:
+def _has_parts(inputs: object) -> bool:
     return isinstance(inputs, LoweringPlan) and any(step.form in APART for step in inputs.steps)
 
 
-def _tensors(inputs: Any) -> dict[str, Array | Strings]:
+def _tensors(inputs: object) -> dict[str, Array | Strings]:
     """What goes into the body, checked for what JSON cannot hold."""
     if isinstance(inputs, LoweringPlan):
         for name, output in inputs.signature.outputs.items():
@@ -236,7 +212,7 @@ def _tensors(inputs: Any) -> dict[str, Array | Strings]:
     return {name: _sendable(name, value) for name, value in inputs.items()}
 
 
-def _sendable(name: Any, value: Any) -> Array | Strings:
+def _sendable(name: object, value: TensorLike) -> Array | Strings:
     try:
         tensor = frameworks.tensor(value)
     except TensorwireError as error:

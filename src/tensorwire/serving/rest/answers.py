@@ -22,12 +22,14 @@ from ..._errors import (
 from ..._limits import DEFAULT, Limits
 from ...codecs.json.tokens import FORMAT
 from ...core import dtypes, memory
+from ...core.memory import Buffer
 from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ..spec import Input
 from . import examples
 from .faults import INVALID
-from .rows import read_rows
-from .rules import tf_name
-from .text import DTYPES, RequestText, write, write_rows
+from .json_rows import read_rows
+from .json_text import DTYPES, RequestText, write, write_rows
+from .serving_rules import tf_name
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -36,7 +38,6 @@ UNNAMED = "output_0"
 """What an output is called whose name neither the answer nor a signature says; TensorFlow gives it
 the same name.
 """
-KEYS = {"rows": "predictions", "columns": "outputs"}
 _SHOWN = 1000
 _SPACES = rb"[ \t\n\r]*+"
 _PAIR = re.compile(
@@ -45,14 +46,29 @@ _PAIR = re.compile(
 Tensors = dict[str, Array | Strings]
 
 
-def read(
-    body: Any,
+def parse_answer(
+    body: Buffer,
     signature: Signature | None = None,
+    *,
     status: int = 200,
     limits: Limits = DEFAULT,
     watch: Callable[[], object] | None = None,
 ) -> Tensors:
-    """The tensors of an answer, by the rules of `rest.parse_answer`."""
+    """The tensors of an answer, by name; ModelError if it is an error.
+
+    Dtypes are those of the signature's outputs. Without one, numbers are int64 (uint64 past it) if
+    none has a point, else float64; and a single output, which loses its name on the way, is called
+    "output_0". Strings are bytes. classify gives "classes" and "scores", regress "outputs". `watch`
+    is called now and then, and may end it by raising an error.
+
+    >>> parse_answer(b'{"predictions": [[0.5, NaN], [1.0, 2.0]]}')
+    {'output_0': array([[0.5, nan],
+           [1. , 2. ]])}
+    >>> parse_answer(b'{"error": "Servable not found"}', status=404)
+    Traceback (most recent call last):
+        ...
+    tensorwire._errors.ModelError: 404: Servable not found
+    """
     data = memory.flat(body)
     if status != 200:
         raise ModelError(status, message(data))
@@ -171,7 +187,7 @@ def _complete(found: Tensors, signature: Signature | None) -> Tensors:
     return {name: found[name] for name in signature.outputs}
 
 
-def _completed(tensor: Array | Strings, known: Any) -> Array | Strings:
+def _completed(tensor: Array | Strings, known: Input | None) -> Array | Strings:
     """Lists that hold nothing say nothing of the dimensions inside of them; a signature may."""
     rank = len(tensor.shape)
     if known is None or known.shape is None or tensor.size or rank >= len(known.shape):

@@ -16,14 +16,18 @@ import numpy as np
 from ... import frameworks
 from ..._errors import EncodeError, LimitError, ModelError, TensorwireError
 from ...core import dtypes, validate
-from ...core.tensors import Array, Strings, describe
+from ...core.tensors import Array, Strings, TensorLike, describe
 from ..lower import example_rows
 from ..lower.example_rows import serialize
-from . import rules
-from .faults import INVALID, RequestRefused, plain, step
-from .text import RequestText, write, write_rows
+from . import serving_rules
+from .faults import INVALID, RequestRefused, dims_text, plain, step
+from .json_text import RequestText, write, write_rows
 
 FORMAT = "rest"
+Examples = Sequence[Mapping[str, TensorLike]] | Mapping[str, TensorLike]
+"""Objects of features one by one, or columns that share their first dimension."""
+Context = Mapping[str, TensorLike] | None
+"""Features that belong to every example."""
 Features = dict[str, Array | Strings]
 """Vectors: float32, int64, or strings of bytes."""
 _INTEGER = re.compile(rb"(?<![\d.eE+-])-?\d++(?![.eE])")
@@ -107,7 +111,7 @@ def _read_object(text: RequestText, at: int) -> tuple[Features, int]:
     if value is not None:
         try:
             return {
-                name: _array(feature) for name, feature in rules.example(value, "$").items()
+                name: _array(feature) for name, feature in serving_rules.example(value, "$").items()
             }, end
         except RequestRefused as refused:
             text.fail(refused.fault.message, at)
@@ -139,7 +143,7 @@ def _read_feature(text: RequestText, at: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(found: rules.Classify) -> RestExamples:
+def made(found: serving_rules.Classify) -> RestExamples:
     """What the rules found, as arrays."""
     context = (
         None
@@ -153,7 +157,7 @@ def made(found: rules.Classify) -> RestExamples:
     )
 
 
-def _array(feature: rules.FeatureRule) -> Array | Strings:
+def _array(feature: serving_rules.FeatureRule) -> Array | Strings:
     if feature.kind == "float":
         with np.errstate(over="ignore"):  # past the range of float32 it is infinite, as in Serving
             return np.array(feature.values, np.float32)
@@ -164,7 +168,7 @@ def _array(feature: rules.FeatureRule) -> Array | Strings:
     )
 
 
-def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes]:
+def build(examples: Examples, context: Context, signature_name: str | None) -> list[bytes]:
     """The body of a classify or regress request."""
     rows = list(_rows(examples))
     if not rows:
@@ -179,7 +183,7 @@ def build(examples: Any, context: Any, signature_name: str | None) -> list[bytes
     ]
 
 
-def given(examples: Any, context: Any) -> RestExamples:
+def given(examples: Examples, context: Context) -> RestExamples:
     """Examples from the same values that `build` takes, for whoever does not send JSON."""
     rows = list(_rows(examples))
     if not rows:
@@ -188,7 +192,7 @@ def given(examples: Any, context: Any) -> RestExamples:
     return RestExamples(known, None if context is None else _features(context, "$.context"), "")
 
 
-def _features(features: Any, path: str) -> Features:
+def _features(features: Mapping[str, TensorLike], path: str) -> Features:
     found: Features = {}
     for name, feature in _each_feature(features, path):
         numbers = (
@@ -200,7 +204,7 @@ def _features(features: Any, path: str) -> Features:
     return found
 
 
-def _rows(examples: Any) -> Iterable[Mapping[str, Any]]:
+def _rows(examples: Examples) -> Iterable[Mapping[str, Any]]:
     """Objects of features, given one by one, or as columns that share their first dimension."""
     if not isinstance(examples, Mapping):
         if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
@@ -229,14 +233,14 @@ def _rows(examples: Any) -> Iterable[Mapping[str, Any]]:
     ]
 
 
-def key(name: Any) -> bytes:
+def key(name: object) -> bytes:
     """A name as JSON."""
     if not isinstance(name, str):
         raise EncodeError(f"names are text, not {name!r:.60}", format=FORMAT)
     return write(Strings.of([name], ()))
 
 
-def _object(features: Any, path: str) -> bytes:
+def _object(features: Mapping[str, TensorLike], path: str) -> bytes:
     return (
         b"{"
         + b",".join(
@@ -246,7 +250,9 @@ def _object(features: Any, path: str) -> bytes:
     )
 
 
-def _each_feature(features: Any, path: str) -> Iterator[tuple[str, Array | Strings]]:
+def _each_feature(
+    features: Mapping[str, TensorLike], path: str
+) -> Iterator[tuple[str, Array | Strings]]:
     if not isinstance(features, Mapping):
         raise EncodeError(
             f"an example is a dict of features, not {type(features).__name__}, at {path}",
@@ -263,7 +269,7 @@ def _each_feature(features: Any, path: str) -> Iterator[tuple[str, Array | Strin
             ) from None
 
 
-def _feature(value: Any) -> Array | Strings:
+def _feature(value: TensorLike) -> Array | Strings:
     """A value as what a feature holds: one or a vector of bools, integers, float32 or strings."""
     if isinstance(value, (list, tuple)) and not value:
         return np.empty(0, np.int64)
@@ -303,14 +309,18 @@ def write_classes(outputs: Mapping[str, Any]) -> list[bytes]:
     for tensor in (labels, scores):
         if tensor is not None and len(tensor.shape) != 2:
             raise ModelError(
-                INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}"
+                INVALID,
+                "Expected Tensor shape: [batch_size num_classes] but got"
+                f" {dims_text(tensor.shape)}",
             )
     known = labels if scores is None else scores
     if known is None or not known.shape[0]:
         raise ModelError(INVALID, "Cannot convert empty ClassificationResults to JSON")
     if labels is not None and labels.shape != known.shape:
         raise ModelError(
-            INVALID, f"Tensors of classes and scores differ: {_dims(labels)} and {_dims(known)}"
+            INVALID,
+            f"Tensors of classes and scores differ: {dims_text(labels.shape)} and"
+            f" {dims_text(known.shape)}",
         )
     rows, columns = known.shape
     words = (
@@ -336,7 +346,7 @@ def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
     tensors = list(outputs.values())
     one = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], np.ndarray) else None
     if one is None or one.ndim not in (1, 2) or one.shape[1:] not in ((), (1,)):
-        found = " and ".join(map(_dims, tensors)) or "none"
+        found = " and ".join(dims_text(tensor.shape) for tensor in tensors) or "none"
         raise ModelError(
             INVALID,
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got"
@@ -345,7 +355,3 @@ def write_values(outputs: Mapping[str, Any]) -> list[bytes]:
     if not len(one):
         raise ModelError(INVALID, "Cannot convert empty RegressionResults to JSON")
     return [b'{"results":', write(np.ascontiguousarray(one, np.float32).reshape(-1)), b"}"]
-
-
-def _dims(tensor: Any) -> str:
-    return f"[{','.join(map(str, tensor.shape))}]"

@@ -88,7 +88,7 @@ def step(path: str, key: str | int) -> str:
     )
 
 
-def document(body: Any) -> dict[str, Any]:
+def document(body: bytes | memoryview) -> dict[str, Any]:
     """A body as Python's values: integers past 64 bits are floats, as they are to Serving, and its
     NaN is a number.
     """
@@ -124,7 +124,7 @@ def document(body: Any) -> dict[str, Any]:
     return found
 
 
-def plain(body: Any) -> Any:
+def plain(body: bytes | memoryview) -> Any:
     """The value of a short text, if it is plain JSON: UTF-8 without escapes of characters. None if
     it is not.
     """
@@ -185,7 +185,7 @@ def _inside(text: str, at: int) -> str:
     return opened[-1] if opened else ""
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """A value as Serving writes it into its messages, cut where it is long.
 
     >>> show("a"), show(0.1), show(2.0), show([True])
@@ -200,7 +200,7 @@ def show(value: Any) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _pretty(value: Any, line: str) -> Iterator[str]:
+def _pretty(value: object, line: str) -> Iterator[str]:
     if not isinstance(value, (dict, list)) or not value:
         yield _decimal(value) if type(value) is float else json.dumps(value, ensure_ascii=False)
         return
@@ -223,7 +223,7 @@ def _decimal(value: float) -> str:
     return text if "." in text or "e" in text else f"{text}.0"
 
 
-def type_of(value: Any) -> str:
+def type_of(value: object) -> str:
     """What JSON calls it."""
     if isinstance(value, bool):
         return "True" if value else "False"
@@ -232,5 +232,10 @@ def type_of(value: Any) -> str:
     )
 
 
-def is_base64(value: Any) -> bool:
+def dims_text(shape: tuple[int, ...]) -> str:
+    """A shape as TensorFlow writes it."""
+    return f"[{','.join(map(str, shape))}]"
+
+
+def is_base64(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)

@@ -1,5 +1,5 @@
 """A request's body to tensors, as TensorFlow Serving reads it: good bodies quickly here, all others
-by its rules in `rules`.
+by its rules in `serving_rules`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import numpy as np
 from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
+from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
-from . import examples, rules
+from ..spec import Input
+from . import examples, serving_rules
 from .examples import RestExamples
 from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
-from .rows import read_rows
-from .rules import Given
-from .text import DTYPES, RequestText
+from .json_rows import read_rows
+from .json_text import DTYPES, RequestText
+from .serving_rules import Given
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -44,7 +46,10 @@ class RestRequest(NamedTuple):
 
 
 def read(
-    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+    body: Buffer,
+    signatures: Signature | Mapping[str, Signature],
+    verb: str,
+    limits: Limits = DEFAULT,
 ) -> RestRequest | RestExamples:
     """A request, or Refused."""
     text, find = RequestText(memory.flat(body), limits, exact=True), _finder(signatures)
@@ -61,8 +66,8 @@ def read(
     _check_depth(text)
     found = document(text.data)
     if verb != "predict":
-        return examples.made(rules.classify(found))
-    name, signature, layout, inputs = rules.predict(found, find)
+        return examples.made(serving_rules.classify(found))
+    name, signature, layout, inputs = serving_rules.predict(found, find)
     return RestRequest(
         {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
         layout,
@@ -71,7 +76,10 @@ def read(
 
 
 def check(
-    body: Any, signatures: Signature | Mapping[str, Signature], verb: str, limits: Limits = DEFAULT
+    body: Buffer,
+    signatures: Signature | Mapping[str, Signature],
+    verb: str,
+    limits: Limits = DEFAULT,
 ) -> RestFault | None:
     """What Serving would say against a body, and then whether the shapes are those of the
     signature.
@@ -150,7 +158,7 @@ class _Predict:
         if odd and len(self.text.data) > EXPLAINED:
             status = UNIMPLEMENTED if key == "inputs" else INVALID
             refuse(
-                f"Conversion of JSON Value: ... to type: {rules.tf_name(odd[0])}",
+                f"Conversion of JSON Value: ... to type: {serving_rules.tf_name(odd[0])}",
                 f"$.{key}",
                 status,
             )
@@ -265,12 +273,12 @@ def _takes_empty_lists(signature: Signature) -> bool:
     return any(group.name not in group.parts.values() for group in signature.groups())
 
 
-def _is_empty_list(tensor: Array | Strings, expected: Any) -> bool:
+def _is_empty_list(tensor: Array | Strings, expected: Input) -> bool:
     """Whether a tensor is [], which has lost its inner dimensions."""
     return tensor.shape == (0,) and expected.shape is not None and len(expected.shape) > 1
 
 
-def _check_shape(tensor: Array | Strings, expected: Any, layout: str) -> None:
+def _check_shape(tensor: Array | Strings, expected: Input, layout: str) -> None:
     shape, wanted = tensor.shape, expected.shape
     if wanted is not None and (
         len(shape) != len(wanted)

@@ -19,9 +19,9 @@ import numpy as np
 from ... import frameworks
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Limits
-from ...core.tensors import Array, Strings, describe
-from ...wire.messages import Span
-from ...wire.protobuf import LEN
+from ...core.memory import Buffer
+from ...core.tensors import Array, Strings, TensorLike, describe
+from ...wire.protobuf import LEN, Span
 from ...wire.status import REPEATED, UNKNOWN_FIELD, problem
 from .fields import FORMAT, Fields, ModelSpec, header, piece, whole, write_spec
 
@@ -62,7 +62,7 @@ def build_examples(model: ModelSpec, examples: Strings, context: bytes | None = 
     return whole([piece(1, write_spec(model)) + header(2, len(head) + len(listed)) + head, listed])
 
 
-def parse_examples(data: Any, limits: Limits = DEFAULT) -> RpcExamples:
+def parse_examples(data: Buffer, limits: Limits = DEFAULT) -> RpcExamples:
     """What a classify or regress request says; the Examples themselves are not looked at.
 
     >>> parse_examples(b"".join(build_examples(ModelSpec("m"), Strings.of([b"\\n\\0"]),
@@ -94,7 +94,9 @@ def parse_examples(data: Any, limits: Limits = DEFAULT) -> RpcExamples:
 # Classify
 
 
-def build_classify_answer(model: ModelSpec, classes: Any = None, scores: Any = None) -> list[Any]:
+def build_classify_answer(
+    model: ModelSpec, classes: TensorLike | None = None, scores: TensorLike | None = None
+) -> list[Any]:
     """The answer to a classify request, in pieces: labels, scores, or both, [examples, classes].
 
     >>> b"".join(build_classify_answer(ModelSpec(""), Strings.of([b"a"], (1, 1)),
@@ -136,7 +138,7 @@ def build_classify_answer(model: ModelSpec, classes: Any = None, scores: Any = N
 
 
 def parse_classify_answer(
-    data: Any, limits: Limits = DEFAULT
+    data: Buffer, limits: Limits = DEFAULT
 ) -> tuple[ModelSpec, dict[str, Array | Strings]]:
     """The "classes" and "scores" of an answer, [examples, classes]. A model that gives no labels
     has empty ones, one without scores zeros.
@@ -216,7 +218,7 @@ def _class(where: Fields, at: Span) -> tuple[bytes, bytes]:
 # Regress
 
 
-def build_regress_answer(model: ModelSpec, values: Any) -> list[Any]:
+def build_regress_answer(model: ModelSpec, values: TensorLike) -> list[Any]:
     """The answer to a regress request, in pieces.
 
     >>> b"".join(build_regress_answer(ModelSpec(""), np.float32([1, 0]))).hex(" ")
@@ -230,7 +232,7 @@ def build_regress_answer(model: ModelSpec, values: Any) -> list[Any]:
 
 
 def parse_regress_answer(
-    data: Any, limits: Limits = DEFAULT
+    data: Buffer, limits: Limits = DEFAULT
 ) -> tuple[ModelSpec, dict[str, Array | Strings]]:
     """The "outputs" of an answer, one for each example.
 
@@ -284,7 +286,7 @@ def _once(where: Fields, at: Span, wires: dict[int, int]) -> dict[int, Any]:
     return found
 
 
-def _float32(values: Any, rank: int, what: str) -> Array:
+def _float32(values: TensorLike, rank: int, what: str) -> Array:
     array = frameworks.tensor(values)
     if not isinstance(array, np.ndarray) or array.ndim != rank or array.dtype != np.float32:
         raise EncodeError(

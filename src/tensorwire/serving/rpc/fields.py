@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, cast
 from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import Limits
 from ...core import memory
+from ...core.memory import Buffer
 from ...storage import files
 from ...wire import protobuf
-from ...wire.messages import MessageReader, Span
-from ...wire.protobuf import LEN, VARINT, Fault, Field
+from ...wire.protobuf import LEN, VARINT, Fault, Field, MessageReader, Span
 from ...wire.status import MAX_MESSAGE, TRUNCATED, UNKNOWN_FIELD, problem
 
 FORMAT = "grpc"
@@ -128,7 +128,7 @@ class Fields(MessageReader):
     proto3 does not have, are refused.
     """
 
-    def __init__(self, data: Any, limits: Limits, share: int = 1) -> None:
+    def __init__(self, data: Buffer, limits: Limits, share: int = 1) -> None:
         """`share` is for messages that have no use for as many fields as `Limits.names` allows:
         they get one of so many.
         """

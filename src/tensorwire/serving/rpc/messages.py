@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import CLASSIFY, CODES, METADATA, PREDICT, REGRESS, STATUS
 from .examples import (
     RpcExamples,
     build_classify_answer,
@@ -32,7 +33,6 @@ from .predict import (
     parse_predict,
     parse_predict_answer,
 )
-from .service import CLASSIFY, CODES, METADATA, PREDICT, REGRESS, STATUS
 
 __all__ = [
     "CLASSIFY",

@@ -19,7 +19,8 @@ from ..._limits import DEFAULT, Limits
 from ...codecs.saved_model import signatures as saved_model
 from ...codecs.saved_model.specs import tensor_info
 from ...core import dtypes
-from ...wire.messages import Span
+from ...core.memory import Buffer
+from ...wire.protobuf import Span
 from ..signature import Signature
 from ..spec import DENSE, RAGGED, SPARSE, Input, Shape
 from .fields import (
@@ -75,7 +76,7 @@ def build_metadata(model: ModelSpec) -> list[Any]:
     return whole([piece(1, write_spec(model)), text(2, SIGNATURES)])
 
 
-def parse_metadata(data: Any, limits: Limits = DEFAULT) -> RpcMetadata:
+def parse_metadata(data: Buffer, limits: Limits = DEFAULT) -> RpcMetadata:
     """What a metadata request says.
 
     >>> parse_metadata(b"".join(build_metadata(ModelSpec("m")))).fields
@@ -104,7 +105,7 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
 
 
 def parse_metadata_answer(
-    data: Any, limits: Limits = DEFAULT
+    data: Buffer, limits: Limits = DEFAULT
 ) -> tuple[ModelSpec, dict[str, Signature]]:
     """The signatures of a model, by name. Those that TensorFlow keeps for itself are left out."""
     where = Fields(data, limits, _SHARE)
@@ -209,7 +210,7 @@ def build_status(model: ModelSpec) -> list[Any]:
     return whole([piece(1, write_spec(model))])
 
 
-def parse_status(data: Any, limits: Limits = DEFAULT) -> ModelSpec:
+def parse_status(data: Buffer, limits: Limits = DEFAULT) -> ModelSpec:
     """Which model a status request asks for.
 
     >>> parse_status(b"".join(build_status(ModelSpec("m", label="stable")))).label
@@ -237,7 +238,7 @@ def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
     return whole(chunks)
 
 
-def parse_status_answer(data: Any, limits: Limits = DEFAULT) -> list[VersionStatus]:
+def parse_status_answer(data: Buffer, limits: Limits = DEFAULT) -> list[VersionStatus]:
     """The versions of a model, in the server's order. A state that is not known here is UNKNOWN.
 
     >>> parse_status_answer(b"".join(build_status_answer([VersionStatus(1, "END", 5, "gone")])))

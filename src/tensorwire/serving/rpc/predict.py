@@ -18,8 +18,9 @@ from ..._errors import DecodeError, EncodeError, TensorwireError
 from ..._limits import DEFAULT, Limits
 from ...codecs import tensorproto
 from ...core import dtypes
-from ...core.tensors import Array, Strings, describe
-from ...wire.messages import Span
+from ...core.memory import Buffer
+from ...core.tensors import Array, Strings, TensorLike, describe
+from ...wire.protobuf import Span
 from ...wire.status import REPEATED, problem
 from .fields import FORMAT, Fields, ModelSpec, encoded, header, located, piece, whole, write_spec
 
@@ -56,7 +57,7 @@ def build_predict(
     )
 
 
-def parse_predict(data: Any, limits: Limits = DEFAULT, copy: bool | None = None) -> Predict:
+def parse_predict(data: Buffer, limits: Limits = DEFAULT, copy: bool | None = None) -> Predict:
     """What a predict request says.
 
     >>> parse_predict(b"".join(build_predict(ModelSpec("m"), {"x": np.int8([1, 2])}, ["y"])))
@@ -81,7 +82,7 @@ def build_predict_answer(
 
 
 def parse_predict_answer(
-    data: Any, limits: Limits = DEFAULT, copy: bool | None = None
+    data: Buffer, limits: Limits = DEFAULT, copy: bool | None = None
 ) -> tuple[ModelSpec, Tensors]:
     """The tensors of an answer, and the model that gave them. The order of a map means nothing:
     theirs is kept.
@@ -111,7 +112,7 @@ def _map(number: int, tensors: Mapping[str, Any], typed: bool = False) -> list[A
     return chunks
 
 
-def _sendable(value: Any) -> Array | Strings:
+def _sendable(value: TensorLike) -> Array | Strings:
     tensor = value
     if not isinstance(tensor, Strings) and (
         type(tensor) is not np.ndarray or tensor.dtype.kind in "OSUT"

@@ -5,24 +5,24 @@ For laptops, notebooks and CI, where no container runs. Production should run th
 Serving, which batches, warms up, reports metrics and is written in C++; whatever talks to this
 server talks to that one, too.
 
-    folders.py, models.py          which models and versions are served; loading and unloading
-    running.py, classifying.py     calling a model, as Serving does it
-    http1.py, reading.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
-    routes.py, kserve.py, rpc.py   what is asked, and the answer: Serving's REST, KServe's,
-                                   Serving's gRPC
+    folders.py, models.py                 which models and versions are served; loading, unloading
+    runner.py, classification.py          calling a model, as Serving does it
+    http1.py, request_reader.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
+    routes.py, kserve.py, rpc.py          requests and answers: Serving's REST, KServe's, Serving's
+                                          gRPC
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Collection, Mapping
+from typing import Self
 
 from ..._errors import EncodeError
 from ..signature import Signature
+from .folders import Folders, Versions
 from .http import HttpServer
 from .models import AVAILABLE, Models
-from .reading import Bounds
+from .request_reader import Bounds
 from .routes import RestRoutes
 from .rpc import RpcServer
 
@@ -50,7 +50,7 @@ class Server:
                integers and half floats; TensorFlow Serving answers in typed fields such as
                float_val
 
-    >>> import tempfile, urllib.request
+    >>> import os, tempfile, urllib.request
     >>> from tensorwire.serving import export
     >>> folder = os.path.join(tempfile.mkdtemp(), "double")
     >>> _ = export(lambda x: x * 2, folder, {"x": ("float32", [None])}, version=1)
@@ -62,12 +62,12 @@ class Server:
 
     def __init__(
         self,
-        models: Mapping[str, Any] | Iterable[Any] | str | os.PathLike[str],
+        models: Folders,
         rest: int | None = None,
         grpc: int | None = None,
         host: str = "127.0.0.1",
         *,
-        versions: Any = "latest",
+        versions: Versions = "latest",
         labels: Mapping[str, Mapping[str, int]] | None = None,
         poll: float = 1.0,
         bounds: Bounds = _BOUNDS,

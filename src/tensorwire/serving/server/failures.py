@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 
 from ..._errors import LimitError, TensorwireError
-from ..rpc.service import CODES
+from ..rpc import CODES
 
 OK, INVALID, NOT_FOUND, EXHAUSTED, PRECONDITION, INTERNAL, UNAVAILABLE = 0, 3, 5, 8, 9, 13, 14
 

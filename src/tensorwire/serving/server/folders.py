@@ -22,7 +22,14 @@ _NUMBER = re.compile(r"\d{1,19}", re.A)
 _FORBIDDEN = re.compile(r"[/:\x00-\x1f]")
 
 
-def named(models: Any) -> dict[str, str]:
+Path = str | os.PathLike[str]
+Folders = Mapping[str, Path] | Iterable[Path] | Path
+"""Folders of models by name, or one or more folders whose names are those of the models."""
+Versions = str | int | Iterable[int]
+"""LATEST, ALL, or the numbers of versions."""
+
+
+def named(models: Folders) -> dict[str, str]:
     """Folders by the models' names. They are given as a mapping, or as one or several paths, of
     which each says its model's name.
 
@@ -100,7 +107,7 @@ def is_saved_model(path: str) -> bool:
     return os.path.isfile(os.path.join(path, FILE))
 
 
-def policy(versions: Any) -> str | frozenset[int]:
+def policy(versions: Versions) -> str | frozenset[int]:
     """What was said of the versions to serve, in one form.
 
     >>> policy("latest"), policy("1,3") == policy([1, 3]) == frozenset({1, 3})

@@ -26,9 +26,10 @@ from collections.abc import Callable, Collection, Sequence
 from queue import SimpleQueue
 from typing import Any
 
+from ...core.memory import Buffer
 from ..hosts import is_own_host
 from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
-from .reading import BodyMemory, Bounds, Gone, Incoming
+from .request_reader import BodyMemory, Bounds, Gone, Incoming
 
 Handler = Callable[[HttpRequest], Response]
 Log = Callable[[str], None]
@@ -525,7 +526,7 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _size(chunk: Any) -> int:
+def _size(chunk: Buffer) -> int:
     return memoryview(chunk).nbytes
 
 

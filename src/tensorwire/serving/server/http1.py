@@ -63,7 +63,7 @@ class Response(NamedTuple):
     headers: Mapping[str, str] = {"Content-Type": "application/json"}
 
 
-def answer(value: Any, status: int = 200) -> Response:
+def answer(value: object, status: int = 200) -> Response:
     """JSON that is no tensor.
 
     >>> b"".join(answer({"error": "no such model"}, 404).chunks)

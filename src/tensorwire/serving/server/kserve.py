@@ -17,9 +17,10 @@ from urllib.parse import unquote
 from ... import __version__
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory
+from ...core.memory import Buffer
 from .. import kserve
 from ..kserve.read import BYTES, LENGTH, given
-from ..rest.text import RequestText
+from ..rest.json_text import RequestText
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
 from ..signature import Signature
@@ -142,7 +143,7 @@ def _tensor(one: Input) -> dict[str, Any]:
     }
 
 
-def _asked(body: Any, headers: Mapping[str, str], limits: Limits) -> ModelRequest:
+def _asked(body: Buffer, headers: Mapping[str, str], limits: Limits) -> ModelRequest:
     """What `kserve.parse_request`, which has read the body before, does not give back."""
     data = memory.flat(body)
     text = RequestText(data[: int(headers.get(LENGTH.lower(), len(data)))], limits, exact=False)

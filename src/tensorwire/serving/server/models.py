@@ -20,7 +20,7 @@ from ...codecs.saved_model.signatures import FILE
 from ..rpc.messages import ModelSpec, VersionStatus
 from . import folders
 from .failures import INVALID, NOT_FOUND, OK, Failure, failure
-from .running import Runner
+from .runner import Runner
 
 START, LOADING, AVAILABLE, UNLOADING, END = "START", "LOADING", "AVAILABLE", "UNLOADING", "END"
 _log = logging.getLogger("tensorwire.serving")
@@ -97,8 +97,8 @@ class Models:
 
     def __init__(
         self,
-        models: Any,
-        versions: Any = folders.LATEST,
+        models: folders.Folders,
+        versions: folders.Versions = folders.LATEST,
         labels: Mapping[str, Mapping[str, int]] | None = None,
     ) -> None:
         self._folders, self._policy = folders.named(models), folders.policy(versions)

@@ -11,10 +11,11 @@ from urllib.parse import unquote
 
 from ..._errors import ModelError
 from ..._limits import DEFAULT, Limits
+from ...core.memory import Buffer
 from .. import rest
+from ..rpc import CODES
 from ..rpc.messages import ModelSpec
-from ..rpc.service import CODES
-from . import classifying, kserve
+from . import classification, kserve
 from .failures import INVALID, Failure, failure
 from .http1 import HttpRequest, Response, answer
 from .models import Models
@@ -61,7 +62,7 @@ class RestRoutes:
         status = 400 if request.target.lower().startswith("/v1/") else 404
         return answer({"error": f"Malformed request: {request.method} {request.target}"}, status)
 
-    def _call(self, spec: ModelSpec, verb: str, body: Any) -> Response:
+    def _call(self, spec: ModelSpec, verb: str, body: Buffer) -> Response:
         with self._models.using(spec) as version:
             runner = version.runner
             asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
@@ -70,7 +71,7 @@ class RestRoutes:
                     return answer({"predictions": []})  # Serving does not call the model
                 outputs = runner.predict(asked.signature_name, asked.inputs)
                 return Response(200, rest.build_answer(outputs, asked.layout))
-            run = classifying.classify if verb == "classify" else classifying.regress
+            run = classification.classify if verb == "classify" else classification.regress
             return Response(
                 200,
                 rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb),

@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..._limits import DEFAULT, Limits
 from ..._optional import require
@@ -16,11 +16,15 @@ from ..rpc import messages
 from ..rpc.fields import piece, text, write_spec
 from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
-from . import classifying
+from . import classification
 from .failures import INVALID, Failure, failure
 from .http import Log, listen
 from .models import Models
-from .reading import Bounds
+from .request_reader import Bounds
+from .runner import Runner, Tensors
+
+if TYPE_CHECKING:
+    import grpc
 
 _MOST_WORDS = 1024
 """Characters of an error: it travels in a header, which clients bound. Serving cuts it there, too.
@@ -93,7 +97,7 @@ class RpcServer:
     def _answering(
         self, name: str, call: Callable[[bytes], list[Any]]
     ) -> Callable[[bytes, Any], bytes]:
-        def answer(data: bytes, context: Any) -> bytes:
+        def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
             started, found, body = time.perf_counter(), Failure(0, ""), b""
             try:
                 body = b"".join(call(data))
@@ -120,20 +124,20 @@ class RpcServer:
             return messages.build_predict_answer(spec, outputs, typed=not self._tensor_content)
 
     def _classify(self, data: bytes) -> list[Any]:
-        asked = messages.parse_examples(data, self._limits)
-        with self._models.using(_known(asked.model)) as version:
-            found = classifying.classify(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_classify_answer(
-                _answered(asked.model, version.number), found.get("classes"), found.get("scores")
-            )
+        spec, found = self._examples(classification.classify, data)
+        return messages.build_classify_answer(spec, found.get("classes"), found.get("scores"))
 
     def _regress(self, data: bytes) -> list[Any]:
+        spec, found = self._examples(classification.regress, data)
+        return messages.build_regress_answer(spec, found["outputs"])
+
+    def _examples(
+        self, run: Callable[[Runner, str, Strings], Tensors], data: bytes
+    ) -> tuple[ModelSpec, Tensors]:
         asked = messages.parse_examples(data, self._limits)
         with self._models.using(_known(asked.model)) as version:
-            found = classifying.regress(version.runner, asked.model.signature, _merged(asked))
-            return messages.build_regress_answer(
-                _answered(asked.model, version.number), found["outputs"]
-            )
+            outputs = run(version.runner, asked.model.signature, _merged(asked))
+            return _answered(asked.model, version.number), outputs
 
     def _metadata(self, data: bytes) -> list[Any]:
         asked = messages.parse_metadata(data, self._limits)

@@ -1,11 +1,12 @@
 """How bytes get to a server and back. A transport knows nothing of tensors, models or retries: one
 call, one answer, by a deadline.
 
-    http.HttpTransport, http_async.AsyncHttpTransport    HTTP/1.1, over TLS too. An exchange is written once, in exchanges.py, as steps
-                                                         that say what they wait for (waiting.py);
-                                                         http1.py is what HTTP says, sans I/O
-    rpc.RpcTransport, rpc_async.AsyncRpcTransport        gRPC, by grpcio, bytes in and bytes out
-    mock.MockTransport                                   for tests: answers that you give, calls that you can look at
+    http_client.HttpTransport       HTTP/1.1, over TLS too. An exchange is written once, as steps that
+    http_async.AsyncHttpTransport   say what they wait for (drivers.py). http1.py has the rules of
+                                    HTTP, without I/O
+    rpc.RpcTransport                gRPC by grpcio, bytes in and bytes out
+    rpc_async.AsyncRpcTransport
+    mock.MockTransport              for tests: answers that you give, calls that you can look at
 
 A transport raises TransportError when the exchange broke off, ConnectError when it never began (so
 that it may be tried again), DeadlineError when the time was up, LimitError when the answer is too

@@ -4,11 +4,9 @@ than `Limits` allows.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..._errors import DecodeError, LimitError, TransportError
 from ..._limits import Limits
-from ...core.memory import fresh
+from ...core.memory import Buffer, fresh
 from ...transforms.compression.deflate import GzipDecompressor, ZlibDecompressor
 from ...transforms.compression.streams import Decompressor
 
@@ -75,7 +73,7 @@ class Body:
         self._size += count
         check_size(self._size, self._limits)
 
-    def add(self, piece: Any) -> None:
+    def add(self, piece: Buffer) -> None:
         """Takes a copy of some bytes."""
         end = self._size + len(piece)
         check_size(end, self._limits)
@@ -129,7 +127,7 @@ class PackedBody(Body):
     def came(self) -> int:
         return self._packed
 
-    def add(self, piece: Any) -> None:
+    def add(self, piece: Buffer) -> None:
         self._packed += len(piece)
         check_size(self._packed, self._limits)
         try:

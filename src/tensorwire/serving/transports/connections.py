@@ -1,4 +1,4 @@
-"""Connections to a server: made, and kept for the next call. Nothing here waits; see `waiting`."""
+"""Connections to a server: made, and kept for the next call. Nothing here waits; see `drivers`."""
 
 from __future__ import annotations
 

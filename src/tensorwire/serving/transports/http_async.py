@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class AsyncHttpTransport(HttpConnection):
-    """One call, one answer; for any number of tasks at once. Arguments are those of HttpServer. A
+    """One call, one answer; for any number of tasks at once. Arguments are those of HttpConnection. A
     cancelled call closes its connection.
 
     >>> async def call():
@@ -49,7 +49,7 @@ class AsyncHttpTransport(HttpConnection):
 
 
 async def run(steps: Steps[T], deadline: Deadline) -> T:
-    """Takes the steps in this event loop; a DeadlineError if they take too long. `waiting.run` is
+    """Takes the steps in this event loop; a DeadlineError if they take too long. `drivers.run` is
     the same for a thread.
     """
     loop = asyncio.get_running_loop()

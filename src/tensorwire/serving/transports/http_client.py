@@ -11,14 +11,14 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from ..._errors import EncodeError, LimitError, TransportError
 from ..._limits import DEFAULT, Limits
 from . import Answer, Call, ConnectError, Deadline
 from .addresses import Origin
 from .connections import Busy, Connection, ConnectionPool, connect
-from .drivers import Steps, Wait
+from .drivers import Steps, Wait, run
 from .http1 import ResponseReader, check_header, request
 
 if TYPE_CHECKING:
@@ -130,7 +130,35 @@ class HttpConnection:
 
 
 FAILURES = (TransportError, LimitError)
-"""What is said of the server, and gets its URL."""
+"""Errors of the server, which get its URL."""
+
+
+class HttpTransport(HttpConnection):
+    """One call, one answer; for any number of threads at once. Arguments are those of HttpConnection.
+
+    >>> with HttpTransport("http://127.0.0.1:1", connect=0.5) as transport:
+    ...     transport.send(Call("GET", "/v1/models/m"), Deadline.after(1))
+    Traceback (most recent call last):
+    tensorwire.serving.transports.ConnectError: no connection to 127.0.0.1:1 (... refused); does it
+    run there? ...
+    """
+
+    def send(self, call: Call, deadline: Deadline) -> Answer:
+        try:
+            return run(self._exchange(call, deadline), deadline)
+        except FAILURES as error:
+            error.add(path=self._where(call))
+            raise
+
+    def close(self) -> None:
+        """Closes what is kept; a call that is on its way is finished."""
+        self._pool.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def _talk(

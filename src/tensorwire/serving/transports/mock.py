@@ -18,6 +18,11 @@ from . import Answer, Call, Deadline
 Model = Callable[..., Any]
 
 
+_NOT_MOCKED = (
+    "this mock answers predict, metadata and status; MockTransport(respond) answers anything"
+)
+
+
 class MockTransport:
     """Answers that you give, instead of a server's; `calls` has what was sent.
 
@@ -141,11 +146,7 @@ class _Model:
             return {}, [
                 b'{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}'
             ]
-        raise ModelError(
-            501,
-            "this mock answers predict, metadata and status; MockTransport(respond) answers"
-            " anything",
-        )
+        raise ModelError(501, _NOT_MOCKED)
 
     def _rpc(self, call: Call, body: bytes) -> tuple[Mapping[str, str], list[Any]]:
         if call.method == messages.PREDICT:
@@ -159,11 +160,7 @@ class _Model:
             )
         if call.method == messages.STATUS:
             return {}, messages.build_status_answer([messages.VersionStatus(1, "AVAILABLE", 0, "")])
-        raise ModelError(
-            501,
-            "this mock answers predict, metadata and status; MockTransport(respond) answers"
-            " anything",
-        )
+        raise ModelError(501, _NOT_MOCKED)
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         found = self.function(**together(inputs, self.signature.groups()))

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from ..._errors import (
@@ -23,13 +23,17 @@ from ..._errors import (
     EncodeError,
     LimitError,
     MissingDependencyError,
+    TensorwireError,
     TransportError,
     choices,
 )
 from ..._limits import DEFAULT, Limits
 from ..._optional import require
-from ..rpc.service import CODES
+from ..rpc import CODES
 from . import Answer, Call, ConnectError, Deadline
+
+if TYPE_CHECKING:
+    import grpc
 
 SCHEMES = ("grpc", "grpcs")
 _MOST = (1 << 31) - 1
@@ -58,7 +62,7 @@ _STATUS = re.compile(r"Received http2 (?::status )?header with (?::?status|non-2
 
 
 @dataclass(frozen=True)
-class Way:
+class RpcTarget:
     """How to get to a server."""
 
     url: str
@@ -81,7 +85,7 @@ class Way:
         certificates: bytes | None,
         identity: tuple[bytes, bytes] | None,
         limits: Limits,
-    ) -> Way:
+    ) -> RpcTarget:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
@@ -184,18 +188,18 @@ def answered(body: bytes, metadata: Iterable[tuple[str, Any]]) -> Answer:
 
 
 def refused(
-    way: Way, code: int, said: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline
+    target: RpcTarget, code: int, said: str, metadata: Iterable[tuple[str, Any]], deadline: Deadline
 ) -> Answer:
     """The answer that a status is, if it is the server's; else the error that it stands for."""
     if code == 4 and deadline.at - deadline.clock() < _EARLY:
         raise deadline.passed()
     larger = _LARGER.search(said) if code == 8 else None
-    if larger and larger[1] in (None, str(min(way.limits.answer, _MOST))):
+    if larger and larger[1] in (None, str(min(target.limits.answer, _MOST))):
         raise LimitError(
-            f"an answer of more than {way.limits.answer} bytes; tw.Limits(answer=...) allows more"
+            f"an answer of more than {target.limits.answer} bytes; tw.Limits(answer=...) allows more"
         )
     if code == 14 and _UNREACHED.match(said):
-        if way.secure and _HANDSHAKE.search(said):
+        if target.secure and _HANDSHAKE.search(said):
             raise TransportError(
                 f"no TLS with the server ({said:.500}); certificates= says whom to trust"
             )
@@ -245,11 +249,11 @@ GIVE_UP = (ConnectError, DeadlineError)
 one that nothing comes from may be dead. A new one tries at once."""
 
 
-class Line:
+class SharedChannel:
     """A channel, and how many calls are on it."""
 
-    def __init__(self, channel: Any) -> None:
-        self.channel, self.calls, self.given_up = channel, 0, False
+    def __init__(self, channel: grpc.Channel) -> None:
+        self.grpc, self.calls, self.given_up = channel, 0, False
 
 
 class RpcConnection:
@@ -272,12 +276,28 @@ class RpcConnection:
         identity: tuple[bytes, bytes] | None = None,
         limits: Limits = DEFAULT,
     ) -> None:
-        self._way = Way.to(url, connect, compression, headers, certificates, identity, limits)
-        self._line: Line | None = None
+        self._target = RpcTarget.to(
+            url, connect, compression, headers, certificates, identity, limits
+        )
+        self._channel: SharedChannel | None = None
+
+    def _refused(self, error: grpc.RpcError, deadline: Deadline) -> Answer:
+        """The answer that grpcio has raised."""
+        metadata = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
+        code, text = error.code().value[0], error.details() or ""
+        return refused(self._target, code, text, metadata, deadline)
+
+    def _failed(
+        self, error: TensorwireError, call: Call, channel: SharedChannel | None
+    ) -> TensorwireError:
+        """An error with its URL. Calls that follow use another channel if this one may be dead."""
+        if channel is not None and isinstance(error, GIVE_UP):
+            channel.given_up = True
+        return error.add(path=f"{self._target.url}{call.method}")
 
 
 class RpcTransport(RpcConnection):
-    """gRPC for threads. Arguments are those of RpcServer.
+    """gRPC for threads. Arguments are those of RpcConnection.
 
     >>> from tensorwire.serving.rpc import messages
     >>> from tensorwire.serving.transports import Call, Deadline
@@ -293,57 +313,52 @@ class RpcTransport(RpcConnection):
         self._lock = threading.Lock()
 
     def send(self, call: Call, deadline: Deadline) -> Answer:
-        line: Line | None = None
+        channel: SharedChannel | None = None
         try:
             deadline.left()
             grpc = require("grpc", extra="serving")
-            arguments = self._way.arguments(grpc, call)
-            line = self._take(grpc)
+            arguments = self._target.arguments(grpc, call)
+            channel = self._take(grpc)
             try:
-                method = line.channel.unary_unary(call.method)
+                method = channel.grpc.unary_unary(call.method)
                 body, done = method.with_call(
                     joined(call.body), timeout=deadline.left(), **arguments
                 )
                 return answered(body, (*done.initial_metadata(), *done.trailing_metadata()))
             except grpc.RpcError as error:
-                said = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
-                return refused(
-                    self._way, error.code().value[0], error.details() or "", said, deadline
-                )
+                return self._refused(error, deadline)
         except FAILURES as error:
-            if line is not None and isinstance(error, GIVE_UP):
-                line.given_up = True
-            raise error.add(path=f"{self._way.url}{call.method}") from None
+            raise self._failed(error, call, channel) from None
         finally:
-            if line is not None:
-                self._give_back(line)
+            if channel is not None:
+                self._give_back(channel)
 
-    def _take(self, grpc: ModuleType) -> Line:
+    def _take(self, grpc: ModuleType) -> SharedChannel:
         with self._lock:
-            if self._line is None or self._line.given_up:
-                self._line = Line(self._way.open(grpc))
-            self._line.calls += 1
-            return self._line
+            if self._channel is None or self._channel.given_up:
+                self._channel = SharedChannel(self._target.open(grpc))
+            self._channel.calls += 1
+            return self._channel
 
-    def _give_back(self, line: Line) -> None:
+    def _give_back(self, channel: SharedChannel) -> None:
         with self._lock:
-            line.calls -= 1
-            unused = line.given_up and not line.calls
+            channel.calls -= 1
+            unused = channel.given_up and not channel.calls
         if unused:
-            line.channel.close()
+            channel.grpc.close()
 
     def close(self) -> None:
         """Ends the connection once the calls that are on their way are finished. A later call
         connects anew.
         """
         with self._lock:
-            line, self._line = self._line, None
-            if line is None:
+            channel, self._channel = self._channel, None
+            if channel is None:
                 return
-            line.given_up = True
-            unused = not line.calls
+            channel.given_up = True
+            unused = not channel.calls
         if unused:
-            line.channel.close()
+            channel.grpc.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from types import ModuleType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ..._optional import require
 from . import Answer, Call, Deadline
-from .rpc import FAILURES, GIVE_UP, Line, RpcConnection, answered, joined, refused
+from .rpc import FAILURES, RpcConnection, SharedChannel, answered, joined, refused
+
+if TYPE_CHECKING:
+    import grpc
 
 
 class AsyncRpcTransport(RpcConnection):
-    """A server that speaks gRPC, for asyncio. Arguments are those of RpcServer.
+    """A server that speaks gRPC, for asyncio. Arguments are those of RpcConnection.
 
     >>> async def ask():
     ...     async with AsyncRpcTransport("grpc://127.0.0.1:1") as transport:
@@ -28,32 +31,31 @@ class AsyncRpcTransport(RpcConnection):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def send(self, call: Call, deadline: Deadline) -> Answer:
-        line: Line | None = None
+        channel: SharedChannel | None = None
         try:
             deadline.left()
             grpc = require("grpc", extra="serving")
-            arguments = self._way.arguments(grpc, call)
-            line = self._take(grpc)
-            sent = line.channel.unary_unary(call.method)(
+            arguments = self._target.arguments(grpc, call)
+            channel = self._take(grpc)
+            sent = channel.grpc.unary_unary(call.method)(
                 joined(call.body), timeout=deadline.left(), **arguments
             )
             return await self._answer(grpc, sent, deadline)
         except FAILURES as error:
-            if line is not None and isinstance(error, GIVE_UP):
-                line.given_up = True
-            raise error.add(path=f"{self._way.url}{call.method}") from None
+            raise self._failed(error, call, channel) from None
         finally:
-            if line is not None:
-                line.calls -= 1
-                await self._end_unused(line)
+            if channel is not None:
+                channel.calls -= 1
+                await self._end_unused(channel)
 
-    async def _answer(self, grpc: ModuleType, sent: Any, deadline: Deadline) -> Answer:
+    async def _answer(
+        self, grpc: ModuleType, sent: grpc.aio.UnaryUnaryCall, deadline: Deadline
+    ) -> Answer:
         try:
             body = await sent
             return answered(body, (*await sent.initial_metadata(), *await sent.trailing_metadata()))
         except grpc.RpcError as error:
-            said = (*(error.initial_metadata() or ()), *(error.trailing_metadata() or ()))
-            return refused(self._way, error.code().value[0], error.details() or "", said, deadline)
+            return self._refused(error, deadline)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if not sent.done() or (task is not None and task.cancelling()):
@@ -64,28 +66,28 @@ class AsyncRpcTransport(RpcConnection):
                 await sent.details(),
                 await sent.trailing_metadata(),
             )
-            return refused(self._way, code.value[0], text or "", metadata or (), deadline)
+            return refused(self._target, code.value[0], text or "", metadata or (), deadline)
 
-    def _take(self, grpc: ModuleType) -> Line:
+    def _take(self, grpc: ModuleType) -> SharedChannel:
         loop = asyncio.get_running_loop()
         # a channel lives and dies with its loop
-        if self._line is None or self._line.given_up or self._loop is not loop:
-            self._line, self._loop = Line(self._way.open(grpc, aio=True)), loop
-        self._line.calls += 1
-        return self._line
+        if self._channel is None or self._channel.given_up or self._loop is not loop:
+            self._channel, self._loop = SharedChannel(self._target.open(grpc, aio=True)), loop
+        self._channel.calls += 1
+        return self._channel
 
-    async def _end_unused(self, line: Line) -> None:
-        if line.given_up and not line.calls:
-            await line.channel.close()
+    async def _end_unused(self, channel: SharedChannel) -> None:
+        if channel.given_up and not channel.calls:
+            await channel.grpc.close()
 
     async def close(self) -> None:
         """Ends the connection once the calls that are on their way are finished. A later call
         connects anew.
         """
-        line, self._line = self._line, None
-        if line is not None and self._loop is asyncio.get_running_loop():
-            line.given_up = True
-            await self._end_unused(line)
+        channel, self._channel = self._channel, None
+        if channel is not None and self._loop is asyncio.get_running_loop():
+            channel.given_up = True
+            await self._end_unused(channel)
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ from ...._limits import Limits
 from ....core.tensors import Array, Strings
 from ....wire import json as jsontext
 from ...lower import LoweringPlan
+from ...rest.examples import Context, Examples
 from ...rpc.messages import VersionStatus
 from ...transports import Answer, Call
 
@@ -36,7 +37,7 @@ class Metadata(NamedTuple):
         return "\n".join([f"{self.model}{which}", *map(str, self.signatures.values())])
 
 
-class Spoken(Protocol):
+class ModelProtocol(Protocol):
     """A protocol that the client can speak."""
 
     open_inputs: ClassVar[bool]
@@ -52,7 +53,9 @@ class Spoken(Protocol):
         self, answer: Answer, signature: Signature, limits: Limits, watch: Watch
     ) -> Tensors: ...
 
-    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call: ...
+    def examples(
+        self, verb: str, examples: Examples, context: Context, signature: str | None
+    ) -> Call: ...
 
     def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors: ...
 

@@ -11,6 +11,7 @@ from ...._limits import Limits
 from ... import kserve
 from ...lower import LoweringPlan
 from ...rest.answers import message
+from ...rest.examples import Context, Examples
 from ...rpc.messages import VersionStatus
 from ...signature import DEFAULT, Signature
 from ...transports import Answer, Call
@@ -69,7 +70,9 @@ class KServe:
             answer.body, answer.headers, status=answer.status, limits=limits, watch=watch
         )
 
-    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+    def examples(
+        self, verb: str, examples: Examples, context: Context, signature: str | None
+    ) -> Call:
         raise EncodeError(f"KServe has no {verb}; predict is all that it does", format=FORMAT)
 
     def read_examples(self, verb: str, answer: Answer, limits: Limits, watch: Watch) -> Tensors:

@@ -11,6 +11,7 @@ from ....transforms.compression import deflate
 from ... import rest
 from ...lower import LoweringPlan
 from ...rest.answers import message
+from ...rest.examples import Context, Examples
 from ...rest.requests import EMPTY
 from ...rpc.messages import CODES, VersionStatus
 from ...signature import Signature
@@ -47,7 +48,9 @@ class Rest:
             answer.body, signature, status=answer.status, limits=limits, watch=watch
         )
 
-    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+    def examples(
+        self, verb: str, examples: Examples, context: Context, signature: str | None
+    ) -> Call:
         return self.raw(
             verb, rest.build(examples, verb=verb, context=context, signature_name=signature)
         )
@@ -126,7 +129,7 @@ def _about(answer: Answer) -> Any:
     return found
 
 
-def _version(said: Any) -> VersionStatus:
+def _version(said: object) -> VersionStatus:
     status = said.get("status", {}) if isinstance(said, dict) else None
     number = str(said.get("version", "")) if isinstance(said, dict) else ""
     if (

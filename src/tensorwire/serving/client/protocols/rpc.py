@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...._errors import ModelError
 from ...._limits import Limits
 from ...lower import LoweringPlan
-from ...rest.examples import given
+from ...rest.examples import Context, Examples, given
 from ...rpc import messages
 from ...rpc.messages import ModelSpec, VersionStatus
 from ...signature import DEFAULT, Signature
@@ -38,7 +38,9 @@ class Rpc:
     ) -> Tensors:
         return messages.parse_predict_answer(_message(answer), limits)[1]
 
-    def examples(self, verb: str, examples: Any, context: Any, signature: str | None) -> Call:
+    def examples(
+        self, verb: str, examples: Examples, context: Context, signature: str | None
+    ) -> Call:
         method = messages.CLASSIFY if verb == "classify" else messages.REGRESS
         return Call(
             method,

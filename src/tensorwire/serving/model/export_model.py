@@ -14,20 +14,25 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..._errors import EncodeError
 from ..._optional import require
 from ...storage import files
 from ..signature import DEFAULT, Signature
-from . import calling, rebuilding, tracking
-from .forms import InputForm, form
+from . import callables, captures, reassembly
+from .callables import Model
+from .input_forms import InputForm, form
+
+if TYPE_CHECKING:
+    import tensorflow
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 
 
 def export(
-    model: Any,
+    model: Model,
     directory: str | os.PathLike[str],
     signature: Mapping[str, Any] | None = None,
     *,
@@ -76,7 +81,7 @@ def export(
     """
     tf = require("tensorflow")
     target = os.path.join(os.fspath(directory), *([] if version is None else [_version(version)]))
-    specs = calling.specs(tf, model, signature)
+    specs = callables.specs(model, signature)
     wanted = [forms] if isinstance(forms, str) else list(forms)
     if not wanted or len(set(wanted)) != len(wanted):
         raise EncodeError(
@@ -94,13 +99,13 @@ def export(
         and (not os.path.isdir(target) or os.listdir(target))
     ):
         raise FileExistsError(f"{target} is there already; overwrite=True replaces it")
-    call = calling.function(tf, model, specs)
+    call = callables.function(tf, model, specs)
     served = {
         key: _served(tf, each, lambda found: call(*(found[name] for name in specs)), outputs)
         for key, each in made.items()
     }
     root = tf.Module()
-    root.used = tracking.used_by(
+    root.used = captures.used_by(
         tf, [each.get_concrete_function() for each in served.values()], model
     )
     setattr(root, "__call__", call)  # noqa: B010  TensorFlow keeps it by that name, and gives it back as the object's own call
@@ -133,7 +138,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 
 def _served(
-    tf: Any,
+    tf: ModuleType,
     form: InputForm,
     call: Callable[[dict[str, Any]], Any],
     outputs: str | Sequence[str] | None,
@@ -144,7 +149,7 @@ def _served(
         found = form.rebuild(tf, dict(zip(form.inputs, tensors, strict=True)))
         flat: dict[str, Any] = {}
         for name, tensor in _named(tf, call(found), outputs).items():
-            for part, value in rebuilding.parts_of(tf, tensor, name).items():
+            for part, value in reassembly.parts_of(tf, tensor, name).items():
                 if part in flat:
                     raise EncodeError(f"two outputs would be called {part!r}", tensor=name)
                 flat[part] = value
@@ -155,10 +160,10 @@ def _served(
         tf.TensorSpec(part.shape, tf.as_dtype(part.dtype), name=part.name)
         for part in form.inputs.values()
     ]
-    return calling.positional(tf, serve, list(form.inputs), specs)
+    return callables.positional(tf, serve, list(form.inputs), specs)
 
 
-def _named(tf: Any, result: Any, outputs: str | Sequence[str] | None) -> dict[str, Any]:
+def _named(tf: ModuleType, result: object, outputs: str | Sequence[str] | None) -> dict[str, Any]:
     """What a model returns, by name."""
     if isinstance(result, Mapping):
         if outputs is not None:
@@ -172,8 +177,9 @@ def _named(tf: Any, result: Any, outputs: str | Sequence[str] | None) -> dict[st
                 " and all of them text"
             )
         return dict(result)
-    several = isinstance(result, (list, tuple)) and not tf.is_tensor(result)
-    values = list(result) if several else [result]
+    values: list[Any] = [result]
+    if isinstance(result, (list, tuple)) and not tf.is_tensor(result):
+        values = list(result)
     if isinstance(result, tuple) and hasattr(result, "_fields") and outputs is None:
         outputs = result._fields
     names = (
@@ -186,7 +192,9 @@ def _named(tf: Any, result: Any, outputs: str | Sequence[str] | None) -> dict[st
     return dict(zip(names, values, strict=True))
 
 
-def _save(tf: Any, root: Any, folder: str, signatures: Mapping[str, Any]) -> None:
+def _save(
+    tf: ModuleType, root: tensorflow.Module, folder: str, signatures: Mapping[str, Any]
+) -> None:
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
     try:
         tf.saved_model.save(root, folder, signatures=dict(signatures), options=options)

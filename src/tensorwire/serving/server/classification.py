@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ...core import dtypes
 from ...core.tensors import Array, Strings
+from ..rest.faults import dims_text
 from ..signature import DEFAULT
 from .failures import INVALID, PRECONDITION, Failure
-from .running import Runner, Tensors
+from .runner import Runner, Tensors
 
 INPUTS, CLASSES, SCORES, OUTPUTS = "inputs", "classes", "scores", "outputs"
 _DT = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
@@ -50,7 +49,8 @@ def classify(runner: Runner, name: str, examples: Strings) -> Tensors:
 def _check_classes(tensor: Array | Strings, what: str, dtype: str, examples: int) -> None:
     if len(tensor.shape) != 2:
         raise Failure(
-            INVALID, f"Expected Tensor shape: [batch_size num_classes] but got {_dims(tensor)}"
+            INVALID,
+            f"Expected Tensor shape: [batch_size num_classes] but got {dims_text(tensor.shape)}",
         )
     if _dtype(tensor) != dtype:
         raise Failure(
@@ -78,7 +78,7 @@ def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
         raise Failure(
             INVALID,
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got"
-            f" {_dims(found)}",
+            f" {dims_text(found.shape)}",
         )
     if found.shape[0] != len(examples):
         raise Failure(
@@ -117,7 +117,3 @@ def _enum(dtype: str) -> str:
     ('DT_FLOAT', 'DT_STRING')
     """
     return _DT.get(dtype, f"DT_{dtype.upper()}")
-
-
-def _dims(tensor: Any) -> str:
-    return f"[{','.join(map(str, np.shape(tensor) if not isinstance(tensor, Strings) else tensor.shape))}]"

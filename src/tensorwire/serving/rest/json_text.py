@@ -1,5 +1,5 @@
 """Tensors as the JSON text that TensorFlow Serving's REST reads and writes: numbers by kernels,
-strings by `strings`.
+strings by `json_strings`.
 
 NaN and the infinities are bare tokens. A string is plain text, or {"b64": ...}; Serving looks at no
 encoding, so plain text may hold any bytes, and they are taken and given as they are.
@@ -20,10 +20,11 @@ from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import Limits
 from ...codecs.json.tokens import FORMAT, Tokens
 from ...core import dtypes
+from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
 from ...wire import json as jsontext
 from ...wire.status import OUT_OF_RANGE, PROBLEMS
-from . import strings
+from . import json_strings
 
 DTYPES = (
     "float32",
@@ -116,7 +117,7 @@ class RequestText(Tokens):
         self.exact = exact
         """Whether Serving's own rules hold: "NaN" is a string, and 1e39 an infinite float32."""
 
-    def of(self, data: Any) -> RequestText:
+    def of(self, data: Buffer) -> RequestText:
         """Another text, read by the same rules."""
         found = RequestText(memoryview(data), self.limits, self.exact)
         found.watch = self.watch
@@ -171,7 +172,7 @@ class RequestText(Tokens):
 
     def is_object(self, at: int) -> bool:
         """Whether an object begins here, and not a string in base64."""
-        return self.data[at] == ord("{") and strings.ONE_CODED.match(self.data, at) is None
+        return self.data[at] == ord("{") and json_strings.ONE_CODED.match(self.data, at) is None
 
     def is_empty(self, at: int) -> bool:
         """Whether the list here has nothing in it."""
@@ -184,7 +185,7 @@ class RequestText(Tokens):
                 self.data, at, dtypes.BY_NAME["int64"], most=0, format=FORMAT
             )
             return Strings.of([], found.array.shape, text=False), found.end
-        return strings.read(self, at)
+        return json_strings.read(self, at)
 
     def ignore(self, at: int) -> int:
         """Behind a value that nobody wants; it should be JSON all the same, so what is not very

@@ -5,14 +5,19 @@ TensorFlow's graphs, and eagerly too.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..._errors import EncodeError, choices
 from ..._optional import require
+from ...core.tensors import TensorLike
 from ..spec import DENSE, RAGGED, SPARSE, Spec, shown
 
+if TYPE_CHECKING:
+    import tensorflow
 
-def rebuild(parts: Mapping[str, Any], spec: Any, *, validate: bool = True) -> Any:
+
+def rebuild(parts: Mapping[str, Any], spec: object, *, validate: bool = True) -> Any:
     """A TensorFlow tensor from its parts: tensors, arrays or nested lists. The dtypes are those of
     the spec.
 
@@ -63,7 +68,9 @@ def _check_names(parts: Mapping[str, Any], wanted: list[str]) -> None:
             raise EncodeError(f"there is no part {name!r}{choices(name, wanted)}")
 
 
-def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bool = True) -> Any:
+def build(
+    tf: ModuleType, spec: Spec, parts: Mapping[str, Any], name: str, validate: bool = True
+) -> Any:
     """One tensor from its parts by role."""
     try:
         values = _tensor(tf, parts["values"], spec.dtype)
@@ -86,7 +93,7 @@ def build(tf: Any, spec: Spec, parts: Mapping[str, Any], name: str, validate: bo
     return values
 
 
-def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
+def with_rank(tf: ModuleType, part: tensorflow.Tensor, dims: tuple[int | None, ...]) -> Any:
     """The part, with the inner dimensions of `dims` if its shape is [0].
 
     TensorFlow Serving reads `[]` as a tensor of shape [0]. So arrive the indices of a sparse tensor
@@ -107,7 +114,7 @@ def with_rank(tf: Any, part: Any, dims: tuple[int | None, ...]) -> Any:
     return whole
 
 
-def _tensor(tf: Any, part: Any, dtype: str) -> Any:
+def _tensor(tf: ModuleType, part: tensorflow.Tensor, dtype: str) -> Any:
     """A part as a tensor. Only plain numbers are converted: a tensor of another dtype is a mistake."""
     wanted = tf.as_dtype(dtype)
     if tf.is_tensor(part):
@@ -122,7 +129,7 @@ def _tensor(tf: Any, part: Any, dtype: str) -> Any:
         raise EncodeError(f"a part is no {dtype} tensor: {error}") from None
 
 
-def check(tf: Any, good: Any, message: str, *about: Any) -> Any:
+def check(tf: ModuleType, good: tensorflow.Tensor, message: str, *about: Any) -> Any:
     """An InvalidArgumentError with this message unless all is good. (tf.debugging's assertions are
     a function of their own each, which makes models large and slow to load.) What it gives is for
     `tf.control_dependencies`, where a later step would fail in other words."""
@@ -131,7 +138,7 @@ def check(tf: Any, good: Any, message: str, *about: Any) -> Any:
     )
 
 
-def after(tf: Any, checks: list[Any], *tensors: Any) -> list[Any]:
+def after(tf: ModuleType, checks: list[Any], *tensors: Any) -> list[Any]:
     """The same tensors, which no step of the model gets before all is found good: some of
     TensorFlow's kernels end the whole process when they get what these checks refuse. (Eagerly a
     check has raised its error already, and is nothing to wait for.)"""
@@ -140,7 +147,12 @@ def after(tf: Any, checks: list[Any], *tensors: Any) -> list[Any]:
 
 
 def _sparse_checks(
-    tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str
+    tf: ModuleType,
+    spec: Spec,
+    indices: tensorflow.Tensor,
+    values: tensorflow.Tensor,
+    dense_shape: tensorflow.Tensor,
+    name: str,
 ) -> list[Any]:
     about = name or "the sparse tensor"
     count, rank = tf.shape(indices, tf.int64)[0], tf.shape(indices, tf.int64)[1]
@@ -170,7 +182,13 @@ def _sparse_checks(
 
 
 def sparse(
-    tf: Any, spec: Spec, indices: Any, values: Any, dense_shape: Any, name: str, validate: bool
+    tf: ModuleType,
+    spec: Spec,
+    indices: tensorflow.Tensor,
+    values: tensorflow.Tensor,
+    dense_shape: tensorflow.Tensor,
+    name: str,
+    validate: bool,
 ) -> Any:
     """A SparseTensor that knows the shape of the spec."""
     for part, what, rank in (
@@ -196,7 +214,14 @@ def sparse(
     return found
 
 
-def ragged(tf: Any, spec: Spec, values: Any, splits: list[Any], name: str, validate: bool) -> Any:
+def ragged(
+    tf: ModuleType,
+    spec: Spec,
+    values: tensorflow.Tensor,
+    splits: list[Any],
+    name: str,
+    validate: bool,
+) -> Any:
     """A RaggedTensor, with rows of a uniform length where the spec has one."""
     about = name or "the ragged tensor"
     count = tf.shape(values, splits[-1].dtype)[0]
@@ -236,7 +261,7 @@ def ragged(tf: Any, spec: Spec, values: Any, splits: list[Any], name: str, valid
     return values
 
 
-def parts_of(tf: Any, tensor: Any, name: str) -> dict[str, Any]:
+def parts_of(tf: ModuleType, tensor: TensorLike, name: str) -> dict[str, Any]:
     """The plain tensors that stand for a model's output, by the same names as for inputs."""
     if isinstance(tensor, tf.SparseTensor):
         spec = Spec(SPARSE, tensor.dtype.name, _static(tensor))
@@ -262,5 +287,5 @@ def parts_of(tf: Any, tensor: Any, name: str) -> dict[str, Any]:
     return {part.name: tf.identity(found[role]) for role, part in spec.parts(name).items()}
 
 
-def _static(tensor: Any) -> tuple[int | None, ...] | None:
+def _static(tensor: tensorflow.Tensor) -> tuple[int | None, ...] | None:
     return None if tensor.shape.rank is None else tuple(tensor.shape.as_list())

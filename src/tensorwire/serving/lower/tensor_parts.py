@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ..._errors import EncodeError
-from ...core.tensors import Array, Ragged, Sparse, Strings
+from ...core.tensors import Array, Ragged, Sparse, Strings, TensorLike
 from ..composite import Group
 from ..spec import Input
 
@@ -30,7 +31,7 @@ def of_sparse(sparse: Sparse) -> tuple[dict[str, Any], list[str]]:
     return parts, [] if ordered is sparse else [UNSORTED]
 
 
-def can_be_ragged(tensor: Any, group: Group, same_name: Input | None) -> bool:
+def can_be_ragged(tensor: TensorLike, group: Group, same_name: Input | None) -> bool:
     """Whether lists or a dense tensor stand for a ragged one, and not for its values alone, which
     may have the same name.
     """
@@ -41,13 +42,13 @@ def can_be_ragged(tensor: Any, group: Group, same_name: Input | None) -> bool:
     return not isinstance(tensor, Sparse) and depth > len(group.splits) and depth != values
 
 
-def _depth(tensor: Any) -> int:
+def _depth(tensor: TensorLike) -> int:
     if isinstance(tensor, (list, tuple)):
         return 1 + max(map(_depth, tensor), default=0)
     return len(getattr(tensor, "shape", ()))
 
 
-def of_ragged(tensor: Any, group: Group) -> dict[str, Any]:
+def of_ragged(tensor: TensorLike, group: Group) -> dict[str, Any]:
     """A Ragged, nested lists (whose values are still a list, to be typed), or a dense tensor, whose
     rows are equally long.
     """
@@ -63,6 +64,7 @@ def of_ragged(tensor: Any, group: Group) -> dict[str, Any]:
     elif isinstance(tensor, (list, tuple)):
         values, found = _from_lists(tensor, depth)
     else:
+        assert isinstance(tensor, (np.ndarray, Strings))
         values, found = _from_dense(tensor, depth)
     return {
         "values": values,
@@ -70,7 +72,7 @@ def of_ragged(tensor: Any, group: Group) -> dict[str, Any]:
     }
 
 
-def _from_lists(rows: Any, depth: int) -> tuple[Any, list[Array]]:
+def _from_lists(rows: Sequence[Any], depth: int) -> tuple[Any, list[Array]]:
     splits = []
     for _ in range(depth):
         if not all(isinstance(row, (list, tuple)) for row in rows):

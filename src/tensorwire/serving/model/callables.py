@@ -6,14 +6,21 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..._errors import EncodeError
 from ..._optional import roots
 from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
 
+if TYPE_CHECKING:
+    import tensorflow
 
-def specs(tf: Any, model: Any, signature: Mapping[str, Any] | None) -> dict[str, Spec]:
+Model = Callable[..., Any]
+"""A function, a tf.function, a tf.Module with __call__ or a Keras model."""
+
+
+def specs(model: Model, signature: Mapping[str, Any] | None) -> dict[str, Spec]:
     """The inputs of a model, as the caller says or as the model itself knows."""
     if signature is None:
         signature = _keras_inputs(model) if is_keras(model) else _input_signature(model)
@@ -29,11 +36,11 @@ def specs(tf: Any, model: Any, signature: Mapping[str, Any] | None) -> dict[str,
     return {name: Spec.of(each, name) for name, each in signature.items()}
 
 
-def is_keras(model: Any) -> bool:
+def is_keras(model: object) -> bool:
     return bool(roots(type(model)) & {"keras", "tf_keras"}) and hasattr(model, "layers")
 
 
-def _keras_inputs(model: Any) -> dict[str, Any]:
+def _keras_inputs(model: Model) -> dict[str, Any]:
     struct = _struct(model)
     if struct is None:
         raise EncodeError(
@@ -50,7 +57,7 @@ def _keras_inputs(model: Any) -> dict[str, Any]:
     return {name: _keras_spec(tensor) for name, tensor in named.items()}
 
 
-def _struct(model: Any) -> Any:
+def _struct(model: Model) -> Any:
     """The inputs of a functional or built sequential model, in the structure that its call takes."""
     for holder in (model, getattr(model, "_functional", None)):
         if (struct := getattr(holder, "_inputs_struct", None)) is not None:
@@ -58,7 +65,7 @@ def _struct(model: Any) -> Any:
     return None
 
 
-def _keras_spec(tensor: Any) -> Spec:
+def _keras_spec(tensor: tensorflow.keras.KerasTensor) -> Spec:
     shape = dims(tensor.shape)
     if getattr(tensor, "ragged", False):
         varying = [number for number, dim in enumerate(shape or ()) if dim is None and number]
@@ -68,7 +75,7 @@ def _keras_spec(tensor: Any) -> Spec:
     )
 
 
-def _input_signature(model: Any) -> dict[str, Any]:
+def _input_signature(model: Model) -> dict[str, Any]:
     given = getattr(model, "input_signature", None)
     if given is None:  # that of a tf.Module is its call's
         given = getattr(
@@ -85,14 +92,14 @@ def _input_signature(model: Any) -> dict[str, Any]:
     return found
 
 
-def _parameters(model: Any) -> list[inspect.Parameter]:
+def _parameters(model: Model) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(model).parameters.values())
     except (TypeError, ValueError) as error:
         raise EncodeError(f"{type(model).__name__} does not say what it takes: {error}") from None
 
 
-def function(tf: Any, model: Any, specs: Mapping[str, Spec]) -> Any:
+def function(tf: ModuleType, model: Model, specs: Mapping[str, Spec]) -> Any:
     """The model as a tf.function of the inputs in their order, which can be passed by name too
     where Python has such names.
     """
@@ -104,7 +111,9 @@ def function(tf: Any, model: Any, specs: Mapping[str, Spec]) -> Any:
     return positional(tf, call, names, [_type_spec(tf, spec) for spec in specs.values()])
 
 
-def positional(tf: Any, function: Callable[..., Any], names: list[str], specs: list[Any]) -> Any:
+def positional(
+    tf: ModuleType, function: Callable[..., Any], names: list[str], specs: list[Any]
+) -> Any:
     """A tf.function of these specs in their order, whose parameters are called as the names are, as
     far as Python allows.
     """
@@ -122,7 +131,7 @@ def positional(tf: Any, function: Callable[..., Any], names: list[str], specs: l
     return tf.function(function, input_signature=specs, autograph=False)
 
 
-def _type_spec(tf: Any, spec: Spec) -> Any:
+def _type_spec(tf: ModuleType, spec: Spec) -> Any:
     """TensorFlow's own spec."""
     dtype = tf.as_dtype(spec.dtype)
     if spec.kind == RAGGED:
@@ -134,7 +143,7 @@ def _type_spec(tf: Any, spec: Spec) -> Any:
     )
 
 
-def _passed(tf: Any, model: Any, names: list[str]) -> Callable[[dict[str, Any]], Any]:
+def _passed(tf: ModuleType, model: Model, names: list[str]) -> Callable[[dict[str, Any]], Any]:
     """How the model takes tensors that go by name."""
     if is_keras(model):
         return _keras_call(model, names)
@@ -173,7 +182,7 @@ def _way(parameters: list[inspect.Parameter], names: list[str]) -> str:
     )
 
 
-def _keras_call(model: Any, names: list[str]) -> Callable[[dict[str, Any]], Any]:
+def _keras_call(model: Model, names: list[str]) -> Callable[[dict[str, Any]], Any]:
     struct = _struct(model)
     backend = getattr(
         getattr(sys.modules.get("keras"), "backend", None), "backend", lambda: "tensorflow"

@@ -18,8 +18,8 @@ from ... import frameworks
 from ..._errors import TensorwireError
 from ..._optional import require
 from ...core import dtypes
-from ...core.tensors import Array, Strings
-from ..rest.rules import tf_name
+from ...core.tensors import Array, Strings, TensorLike
+from ..rest.serving_rules import tf_name
 from ..signature import DEFAULT, Signature
 from ..spec import SPARSE
 from .failures import INTERNAL, INVALID, PRECONDITION, Failure
@@ -170,7 +170,7 @@ def _check_names(one: Any, inputs: Mapping[str, Any]) -> None:
         )
 
 
-def _check_shape(name: str, shape: Any) -> None:
+def _check_shape(name: str, shape: object) -> None:
     """That no sparse tensor has dimensions below zero, or too large to count: TensorFlow's kernels
     end the process on some of them.
     """
@@ -186,7 +186,7 @@ def _dtype(tensor: Array | Strings) -> str:
     return "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
 
 
-def _tensor(name: str, value: Any) -> Array | Strings:
+def _tensor(name: str, value: TensorLike) -> Array | Strings:
     """What TensorFlow gave: arrays that lie where it left them, scalars, or objects of bytes."""
     try:
         found = frameworks.tensor(np.array(value, object) if isinstance(value, bytes) else value)
@@ -199,7 +199,7 @@ def _tensor(name: str, value: Any) -> Array | Strings:
     )
 
 
-def _json(message: Any) -> Any:
+def _json(message: object) -> Any:
     """As Serving prints its messages: names as they are, numbers and bools that are 0, 64 bits as
     text.
     """

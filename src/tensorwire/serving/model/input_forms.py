@@ -23,11 +23,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..._errors import EncodeError, choices
 from ..spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
-from . import rebuilding
+from . import reassembly
+
+if TYPE_CHECKING:
+    import tensorflow
 
 EXAMPLES = "examples"
 Tensors = Mapping[str, Any]
@@ -50,15 +54,15 @@ def _parts(specs: Mapping[str, Spec]) -> InputForm:
     roles = {name: spec.parts(name) for name, spec in specs.items()}
     by_columns_only = any(spec.kind != DENSE for spec in specs.values())
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         found = {}
         for name, parts in roles.items():
-            tensor = rebuilding.build(
+            tensor = reassembly.build(
                 tf, specs[name], {role: tensors[part.name] for role, part in parts.items()}, name
             )
             dims = specs[name].shape if specs[name].kind == DENSE else None
             if dims and by_columns_only:
-                tensor = rebuilding.with_rank(tf, tensor, dims)
+                tensor = reassembly.with_rank(tf, tensor, dims)
             found[name] = tensor
         return found
 
@@ -81,7 +85,7 @@ def _unique(parts: list[tuple[str, Input]]) -> dict[str, Input]:
 def _serialized(specs: Mapping[str, Spec]) -> InputForm:
     inputs = {name: _row(name, spec) for name, spec in specs.items()}
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         ways = {
             DENSE: lambda tf, spec, rows, name: rows,
             SPARSE: _sparse_rows,
@@ -114,12 +118,12 @@ def _row(name: str, spec: Spec) -> Input:
     return Input(name, spec.dtype, spec.shape)
 
 
-def _sparse_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
+def _sparse_rows(tf: ModuleType, spec: Spec, rows: tensorflow.Tensor, name: str) -> Any:
     found = tf.io.deserialize_many_sparse(rows, tf.as_dtype(spec.dtype), spec.rank)
-    return rebuilding.sparse(tf, spec, found.indices, found.values, found.dense_shape, name, True)
+    return reassembly.sparse(tf, spec, found.indices, found.values, found.dense_shape, name, True)
 
 
-def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
+def _ragged_rows(tf: ModuleType, spec: Spec, rows: tensorflow.Tensor, name: str) -> Any:
     inner = [None, *(spec.shape or ())[spec.ragged_rank + 1 :]]
 
     def column(number: int, dtype: str, shape: list[int | None]) -> Any:
@@ -134,20 +138,20 @@ def _ragged_rows(tf: Any, spec: Spec, rows: Any, name: str) -> Any:
     values = column(0, spec.dtype, inner)
     below = [column(level, spec.splits, [None]) for level in range(1, spec.ragged_rank)]
     splits = _joined(tf, below, values.row_lengths(), name) if below else [values.row_splits]
-    return rebuilding.ragged(tf, spec, values.flat_values, splits, name, True)
+    return reassembly.ragged(tf, spec, values.flat_values, splits, name, True)
 
 
-def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
+def _joined(tf: ModuleType, below: list[Any], lengths: tensorflow.Tensor, name: str) -> list[Any]:
     """The row_splits of a batch from those of each of its rows: for every level below the first a
     ragged tensor [rows, splits], and how many values each row has. No row may reach into another
     one's values."""
     for level, each in enumerate(below, 1):
-        rebuilding.check(tf, each.row_lengths() > 0, f"{name}: a row has no row_splits_{level}")
+        reassembly.check(tf, each.row_lengths() > 0, f"{name}: a row has no row_splits_{level}")
     ends = [each.row_lengths() - 1 for each in below[1:]] + [lengths]
     splits = [_summed(tf, below[0].row_lengths() - 1)]
     for level, (each, end) in enumerate(zip(below, ends, strict=True), 1):
         good = tf.logical_and(each[:, :1].flat_values == 0, each[:, -1:].flat_values == end)
-        rebuilding.check(
+        reassembly.check(
             tf,
             good,
             f"{name}: the row_splits_{level} of a row must start at 0 and end at the number of what"
@@ -158,7 +162,7 @@ def _joined(tf: Any, below: list[Any], lengths: Any, name: str) -> list[Any]:
     return splits
 
 
-def _summed(tf: Any, lengths: Any) -> Any:
+def _summed(tf: ModuleType, lengths: tensorflow.Tensor) -> Any:
     return tf.concat([tf.zeros([1], lengths.dtype), tf.cumsum(lengths)], 0)
 
 
@@ -169,7 +173,7 @@ def _example(specs: Mapping[str, Spec]) -> InputForm:
         if keys.count(key) > 1:
             raise EncodeError(f"two inputs would have a feature {key!r} in an Example")
 
-    def back(tf: Any, tensors: Tensors) -> dict[str, Any]:
+    def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
         features = {
             key: feature
             for reader in readers.values()
@@ -221,19 +225,19 @@ def _dense_reader(name: str, spec: Spec) -> _Reader:
             tensor=name,
         )
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         if None in shape:
             return {name: tf.io.RaggedFeature(tf.as_dtype(kind), row_splits_dtype=tf.int64)}
         return {name: tf.io.FixedLenFeature(shape, tf.as_dtype(kind))}
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         column = columns[name]
         if None in shape:  # as dense as it must be: nothing is padded
             length = tf.reduce_max(tf.concat([[0], column.row_lengths()], 0))
             what = f"{name}: all Examples of a request must have as many values; they have"
             inner = -1 if not shape[1:] else length // math.prod(_known(shape))
             with tf.control_dependencies(
-                [rebuilding.check(tf, column.row_lengths() == length, what, column.row_lengths())]
+                [reassembly.check(tf, column.row_lengths() == length, what, column.row_lengths())]
             ):
                 column = tf.reshape(column.flat_values, [column.nrows(), inner, *_known(shape)])
         return tf.cast(column, tf.as_dtype(spec.dtype)) if kind != spec.dtype else column
@@ -257,16 +261,16 @@ def _sparse_reader(name: str, spec: Spec) -> _Reader:
     values, sizes = f"{name}_values", f"{name}_dense_shape"
     is_open = None in shape
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         lists = {key: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.int64) for key in indices}
         lists[values] = tf.io.RaggedFeature(tf.as_dtype(kind), row_splits_dtype=tf.int64)
         return lists | ({sizes: tf.io.FixedLenFeature([len(shape)], tf.int64)} if is_open else {})
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         column = columns[values]
         for key in indices:
             what = f"{name}: an Example must have as many {key} as {values}"
-            rebuilding.check(tf, columns[key].row_lengths() == column.row_lengths(), what)
+            reassembly.check(tf, columns[key].row_lengths() == column.row_lengths(), what)
         places = tf.stack(
             [column.value_rowids(), *(columns[key].flat_values for key in indices)], 1
         )
@@ -276,7 +280,7 @@ def _sparse_reader(name: str, spec: Spec) -> _Reader:
             if kind != spec.dtype
             else column.flat_values
         )
-        found = rebuilding.sparse(
+        found = reassembly.sparse(
             tf, spec, places, cast, tf.concat([[column.nrows()], row], 0), name, True
         )
         return tf.sparse.reorder(found)  # an Example's lists may be in any order
@@ -294,7 +298,7 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
         )
     keys = [f"{name}_row_splits_{level}" for level in range(1, spec.ragged_rank)]
 
-    def features(tf: Any) -> dict[str, Any]:
+    def features(tf: ModuleType) -> dict[str, Any]:
         lists = {
             key: tf.io.RaggedFeature(tf.int64, row_splits_dtype=tf.as_dtype(spec.splits))
             for key in keys
@@ -304,7 +308,7 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
             **lists,
         }
 
-    def read(tf: Any, columns: Tensors) -> Any:
+    def read(tf: ModuleType, columns: Tensors) -> Any:
         values, lengths = columns[name].flat_values, columns[name].row_lengths()
         splits = [columns[name].row_splits]
         if keys:
@@ -314,10 +318,10 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
         if inner:  # a list is flat, and its splits count values
             width = math.prod(_known(inner))
             what = f"{name}: rows are of {shown(inner)}, so a multiple of {width} values"
-            rebuilding.check(tf, splits[-1] % width == 0, what, splits[-1])
+            reassembly.check(tf, splits[-1] % width == 0, what, splits[-1])
             splits[-1], values = splits[-1] // width, tf.reshape(values, [-1, *_known(inner)])
         values = tf.cast(values, tf.as_dtype(spec.dtype)) if kind != spec.dtype else values
-        return rebuilding.ragged(tf, spec, values, splits, name, True)
+        return reassembly.ragged(tf, spec, values, splits, name, True)
 
     return _Reader([name, *keys], features, read)
 

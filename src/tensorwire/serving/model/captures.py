@@ -18,7 +18,7 @@ _WIDEST = 1000
 _DULL = (type, str, bytes, int, float, ModuleType)
 
 
-def used_by(tf: Any, functions: Iterable[Any], model: Any) -> list[Any]:
+def used_by(tf: ModuleType, functions: Iterable[Any], model: object) -> list[Any]:
     """The variables and other resources that traced functions capture. TensorFlow saves only what
     hangs on the object that is saved, and a function hangs on nothing; but each resource belongs to
     something that the function can reach."""
@@ -43,7 +43,7 @@ def used_by(tf: Any, functions: Iterable[Any], model: Any) -> list[Any]:
     return list(found.values())
 
 
-def _quietly(thing: Any, attribute: str) -> Any:
+def _quietly(thing: object, attribute: str) -> Any:
     """Some attributes are properties that fail."""
     try:
         return getattr(thing, attribute, None)
@@ -51,7 +51,7 @@ def _quietly(thing: Any, attribute: str) -> Any:
         return None
 
 
-def _reachable(tf: Any, model: Any) -> Iterable[Any]:
+def _reachable(tf: ModuleType, model: object) -> Iterable[Any]:
     """Trackable objects that a function can get at, the nearest first: through its closure,
     defaults, globals, the object it is a method of, and what these hold."""
     kind = tf.__internal__.tracking.Trackable
@@ -68,7 +68,7 @@ def _reachable(tf: Any, model: Any) -> Iterable[Any]:
         waiting += _inside(thing)
 
 
-def _inside(thing: Any) -> list[Any]:
+def _inside(thing: object) -> list[Any]:
     if isinstance(thing, weakref.ref):
         return [thing()]
     if isinstance(thing, functools.partial):

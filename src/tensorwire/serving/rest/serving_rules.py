@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeGuard
 
 from ...core import dtypes, validate
 from .faults import (
@@ -19,14 +19,15 @@ from .faults import (
     NOT_FOUND,
     UNIMPLEMENTED,
     RequestRefused,
+    dims_text,
     is_base64,
     refuse,
     show,
     step,
     type_of,
 )
-from .strings import from_base64
-from .text import DTYPES
+from .json_strings import from_base64
+from .json_text import DTYPES
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -70,7 +71,7 @@ def tf_name(dtype: str) -> str:
 # Tensors
 
 
-def given(value: Any, dtype: str, path: str) -> Given:
+def given(value: object, dtype: str, path: str) -> Given:
     """A tensor out of nested lists; the first of everything says the shape."""
     shape: list[int] = []
     first = value
@@ -88,7 +89,7 @@ def given(value: Any, dtype: str, path: str) -> Given:
     return out
 
 
-def _fill(value: Any, level: int, dtype: str, out: Given, path: str) -> None:
+def _fill(value: object, level: int, dtype: str, out: Given, path: str) -> None:
     rank = len(out.shape)
     if not isinstance(value, list):
         if level != rank:
@@ -119,7 +120,7 @@ _RAGGED = (
 _GRPC = "this dtype does not go through JSON; gRPC takes it"
 
 
-def _element(value: Any, dtype: str, path: str) -> Any:
+def _element(value: object, dtype: str, path: str) -> Any:
     """One value as the dtype wants it."""
     if isinstance(value, dict):
         if dtype != "string":
@@ -174,7 +175,7 @@ def _bytes(value: dict[str, Any], path: str) -> bytes:
     return found
 
 
-def _wrong(value: Any, dtype: str, path: str, hint: str = "") -> NoReturn:
+def _wrong(value: object, dtype: str, path: str, hint: str = "") -> NoReturn:
     if dtype not in DTYPES and not hint:
         hint = _GRPC
     why = (
@@ -238,7 +239,7 @@ def _no_rows(signature: Signature) -> dict[str, Given]:
     return {name: Given((0, *(dim or 0 for dim in dims)), []) for name, dims in inner.items()}
 
 
-def _is_object(value: Any) -> bool:
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and not is_base64(value)
 
 
@@ -290,7 +291,9 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
     return {name: Given((len(rows), *found.shape), found.values) for name, found in out.items()}
 
 
-def _add(value: Any, name: str, kinds: Mapping[str, str], out: dict[str, Given], path: str) -> None:
+def _add(
+    value: object, name: str, kinds: Mapping[str, str], out: dict[str, Given], path: str
+) -> None:
     if name not in kinds:
         refuse(
             f"JSON object: does not have named input: {name}",
@@ -306,7 +309,7 @@ def _add(value: Any, name: str, kinds: Mapping[str, str], out: dict[str, Given],
         refuse(f"Expecting tensor size: {size} but got: {len(found.values)}", path, hint=_UNEQUAL)
     if known.shape != found.shape:
         refuse(
-            f"Expecting shape {_dims(known.shape)} but got: {_dims(found.shape)}",
+            f"Expecting shape {dims_text(known.shape)} but got: {dims_text(found.shape)}",
             path,
             hint=_UNEQUAL,
         )
@@ -316,11 +319,7 @@ def _add(value: Any, name: str, kinds: Mapping[str, str], out: dict[str, Given],
 _UNEQUAL = "every row has the shape of the first"
 
 
-def _dims(shape: tuple[int, ...]) -> str:
-    return f"[{','.join(map(str, shape))}]"
-
-
-def _columns(value: Any, kinds: Mapping[str, str]) -> dict[str, Given]:
+def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:
     if not _is_object(value):
         if len(kinds) > 1:
             why = (
@@ -359,13 +358,13 @@ def classify(doc: dict[str, Any]) -> Classify:
     )
 
 
-def example(value: Any, path: str) -> dict[str, FeatureRule]:
+def example(value: object, path: str) -> dict[str, FeatureRule]:
     if not isinstance(value, dict):
         refuse(f"Example must be JSON object but got JSON {type_of(value)}", path)
     return {name: _feature(name, content, step(path, name)) for name, content in value.items()}
 
 
-def _feature(name: str, content: Any, path: str) -> FeatureRule:
+def _feature(name: str, content: object, path: str) -> FeatureRule:
     """The kind of the first value is that of all; numbers with a point are floats, others and bools
     are int64.
     """

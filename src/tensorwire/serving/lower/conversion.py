@@ -16,14 +16,12 @@ A number past the range of the dtype is an error even with cast=True.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ... import frameworks
 from ..._errors import EncodeError, TensorwireError
 from ...core import dtypes
-from ...core.tensors import Array, Ragged, Sparse, Strings, describe
+from ...core.tensors import Array, Ragged, Sparse, Strings, TensorLike, describe
 from ..spec import Input, shown
 
 FORMAT = "serving"
@@ -37,7 +35,7 @@ _WIDER = {
 }
 
 
-def fit(value: Any, target: Input, cast: bool = False) -> tuple[Array | Strings, list[str]]:
+def fit(value: TensorLike, target: Input, cast: bool = False) -> tuple[Array | Strings, list[str]]:
     """(the tensor, what was done to it)
 
     >>> fit([[1, 2, 3]], Input("x", "float32", (None, 3)))
@@ -49,7 +47,7 @@ def fit(value: Any, target: Input, cast: bool = False) -> tuple[Array | Strings,
         raise error.add(tensor=target.name, format=FORMAT) from None
 
 
-def _fit(value: Any, target: Input, cast: bool) -> tuple[Array | Strings, list[str]]:
+def _fit(value: TensorLike, target: Input, cast: bool) -> tuple[Array | Strings, list[str]]:
     plain = is_plain(value)
     tensor = frameworks.tensor(value)
     if isinstance(tensor, (Sparse, Ragged)) or not isinstance(tensor, (np.ndarray, Strings)):
@@ -70,7 +68,7 @@ def _fit(value: Any, target: Input, cast: bool) -> tuple[Array | Strings, list[s
     return _shaped(tensor, target), notes
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: TensorLike) -> bool:
     """Whether a value is made of Python's own numbers, whose width nobody has chosen."""
     while isinstance(value, (list, tuple)) and value:
         value = value[0]

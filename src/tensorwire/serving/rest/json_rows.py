@@ -12,12 +12,11 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Mapping
 from json.encoder import encode_basestring
-from typing import Any
 
 from ..._errors import DecodeError, LimitError
 from ...core.tensors import Array, Strings
-from .strings import CODED, PLAIN, SPACES
-from .text import RequestText
+from .json_strings import CODED, PLAIN, SPACES
+from .json_text import RequestText
 
 _VALUE = rb'[^ \t\n\r,\[\]{}"]++'
 _DEEPEST = 4
@@ -32,7 +31,7 @@ class _Column:
         self.starts, self.places = array("q"), array("q")
         """Where each cell begins, in this text and in the body."""
 
-    def add(self, cell: Any, place: int) -> None:
+    def add(self, cell: bytes | memoryview, place: int) -> None:
         if self.starts:
             self.text += b","
         self.starts.append(len(self.text))
