@@ -15,8 +15,7 @@ import numpy as np
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
-from ..codecs import example_features, rows
-from ..codecs.arrow import columnar
+from ..codecs import column_rows, example_features, rows
 from ..codecs.conversion_spec import ConversionSpec
 from ..core import dtypes
 from ..core.tensors import Array
@@ -264,21 +263,21 @@ def with_schema(
     )
     _check_names(out, keep)
     example_features.check_casts(out)
-    return _with_blank(out, entries)[0] if hasattr(rows.named(spec.source), "blank") else out
+    return _with_blank(out, entries)[0] if rows.named(spec.source).declares_columns else out
 
 
 def _remember(spec: ConversionSpec, entries: Sequence[FileEntry]) -> bool:
     """Whether the sources know of which Examples they were made, so that what is made of them can."""
     source = rows.named(spec.source)
-    if not hasattr(source, "remembers") or spec.target in ("npz", "safetensors"):
+    if not source.declares_columns or spec.target in ("npz", "safetensors"):
         return False
 
     def remembers(path: str) -> bool:
         with contextlib.suppress(TensorwireError):  # which whoever reads it will meet
-            return bool(source.remembers(path))
+            return source.remembers(path)
         return False
 
-    return all(storage.side_by_side(remembers, columnar.some([entry.path for entry in entries])))
+    return all(storage.side_by_side(remembers, column_rows.some([entry.path for entry in entries])))
 
 
 def _without_schema(
@@ -305,7 +304,7 @@ def _with_blank(spec: ConversionSpec, entries: Sequence[FileEntry]) -> tuple[Con
     """The spec with the columns of some of the files: what one has, another may lack. And these
     columns.
     """
-    paths = columnar.some([entry.path for entry in entries])
+    paths = column_rows.some([entry.path for entry in entries])
     found = _blanks(spec, paths)
     known, how = batches.union(found), batches.comparison(spec.target, spec.shuffle is not None)
     for path, one in zip(paths, found, strict=True):
@@ -339,7 +338,7 @@ def _blanks(spec: ConversionSpec, paths: Sequence[str]) -> list[Batch]:
 
     def blank(path: str) -> Batch:
         try:
-            return source.blank(path, spec)  # type: ignore[no-any-return]
+            return source.blank(path, spec)
         except TensorwireError as error:
             if spec.skips and isinstance(error, DecodeError):
                 return Batch({}, size=0)

@@ -19,8 +19,8 @@ import numpy as np
 
 from .. import storage
 from .._errors import DecodeError, TensorwireError
+from ..codecs import column_rows
 from ..codecs import rows as formats
-from ..codecs.arrow import columnar
 from ..codecs.conversion_spec import ConversionSpec, digest
 from ..codecs.rows import Reading, SourcePart
 from ..core import memory
@@ -167,9 +167,9 @@ class _Complete:
         found = (
             [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
         )
-        paths = list(dict.fromkeys(part.path for part in parts)) if hasattr(source, "blank") else []
+        paths = list(dict.fromkeys(part.path for part in parts)) if source.declares_columns else []
         if len(paths) > 1:
-            found += columnar.looked_into(paths, spec, lambda path: source.blank(path, spec))
+            found += column_rows.looked_into(paths, spec, lambda path: source.blank(path, spec))
         known = batches.union(found)
         typed = [name for name in known if not batches.is_untyped(known[name])]
         self._blank = batches.select(known, typed) if found else None
@@ -177,7 +177,7 @@ class _Complete:
 
     def __call__(self, batch: Batch, path: str) -> Batch:
         spec, schema = self._spec, self._spec.schema
-        if not hasattr(formats.named(spec.source), "blank"):
+        if not formats.named(spec.source).declares_columns:
             return batch
         try:
             blank = self._blank if self._blank is not None else batches.union([batch])
@@ -186,7 +186,7 @@ class _Complete:
             unknown = [
                 name for name in lacking if name not in blank or (schema and schema[name].required)
             ]
-            extra = {name: columnar.absent(name, spec, batch) for name in unknown}
+            extra = {name: column_rows.absent(name, spec, batch) for name in unknown}
             whole = batches.completed(batch, Batch({**blank, **extra}, size=0) if extra else blank)
             return whole if spec.names is None else batches.select(whole, spec.names)
         except TensorwireError as error:
@@ -263,7 +263,7 @@ def _write(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[st
 def finished(batch: Batch, spec: ConversionSpec) -> Batch:
     """The columns that are written, as they are written."""
     chosen = batch if spec.columns is None else batches.select(batch, spec.columns)
-    return columnar.cast(chosen, spec)
+    return column_rows.cast(chosen, spec)
 
 
 def writing(
@@ -285,7 +285,7 @@ def writing(
             if (
                 not so_far.records
                 and spec.schema is None
-                and hasattr(formats.named(spec.source), "blank")
+                and formats.named(spec.source).declares_columns
             ):
                 sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()

@@ -16,7 +16,7 @@ import numpy as np
 from .. import storage
 from .._errors import EncodeError, TensorwireError
 from .._optional import require
-from ..codecs.arrow.columnar import batch_of
+from ..codecs.arrow.table_rows import batch_of
 from ..core.tensors import Array, Ragged, Strings
 from ..records import pack, paths
 from ..records.batch import Batch
