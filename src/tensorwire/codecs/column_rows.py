@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, TypeVar
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -11,15 +11,17 @@ import numpy as np
 from .. import frameworks
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
 from ..core import dtypes
-from ..core.tensors import Array, Ragged, Tensor
+from ..core.memory import Buffer, flat
+from ..core.tensors import Array, Ragged, Strings, Tensor
 from ..records import columns as _columns
 from ..records import gather, pack, sidecar
-from ..records.batch import Batch
+from ..records.batch import DIFFER, Batch, Column, column_kind, is_untyped
 from ..records.schema import Schema
-from ..wire import example
+from ..wire import example, kernels
 from . import example_features
 from .conversion_spec import ConversionSpec
 from .rows import Damage, Reading, RowFormat
+from .safetensors import Safetensors
 
 _T = TypeVar("_T")
 FILES = 16
@@ -111,8 +113,7 @@ def absent(name: str, spec: ConversionSpec, known: Iterable[str]) -> Tensor:
     if feature is None or feature.required:
         raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
     filled = example.ColumnBuffers([feature.column(name)], 0).take()
-    column: Tensor = _columns.column(feature, filled[0], 0)
-    return column
+    return _columns.column(feature, filled[0], 0)
 
 
 def empty(spec: ConversionSpec) -> Batch | None:
@@ -176,3 +177,71 @@ def _cast_numbers(values: Array, dtype: np.dtype[np.generic], name: str) -> Arra
         raise EncodeError(f"cast to {dtype.name}, and {wrong} does not fit", tensor=name)
     with np.errstate(over="ignore"):
         return values.astype(dtype)
+
+
+def _family(column: Column) -> str:
+    """The same for formats that know integers, fractions and lists, and no more of them."""
+    values = column.values if isinstance(column, Ragged) else column
+    if isinstance(values, Strings):
+        what = "text" if values.text else "bytes"
+    else:
+        what = (
+            "integers"
+            if values.dtype.kind in "iu"
+            else "fractions"
+            if "float" in values.dtype.name
+            else values.dtype.name
+        )
+    return f"{'lists of ' * (len(column.shape) - 1)}{what}"
+
+
+def comparison(target: str, joined: bool) -> Callable[[Column], str] | None:
+    """How alike columns of the same name must be, to be written in a format. A schema has seen to
+    it for Examples.
+    """
+    if joined or target not in ("jsonl", "tfrecord"):
+        return column_kind
+    return _family if target == "jsonl" else None
+
+
+def check_alike(
+    batch: Batch, blank: Batch, how: Callable[[Column], str] | None, but: Container[str]
+) -> None:
+    """That columns of the same name are of the same kind, `but` some that are made so."""
+    if how is None:
+        return
+    for name in batch:
+        if (
+            name in blank
+            and name not in but
+            and not is_untyped(batch[name])
+            and how(batch[name]) != how(blank[name])
+        ):
+            raise SchemaError(
+                DIFFER.format(f"{how(blank[name])} and {how(batch[name])}"), tensor=name
+            )
+
+
+def packed(batch: Batch, places: Array) -> bytes:
+    """As bytes, with a number for each row. Columns go by number, since a name may be anything,
+    what the format has for itself too.
+    """
+    names = list(batch)
+    present = [None if batch.present[name].all() else batch.present[name] for name in names]
+    value = {
+        "names": names,
+        "places": places,
+        "columns": [batch[name] for name in names],
+        "present": present,
+    }
+    return kernels.join(Safetensors().encode(value))
+
+
+def unpacked(data: Buffer | Array) -> tuple[Batch, Array]:
+    """The inverse of `packed`."""
+    found: Any = Safetensors().decode(flat(data))
+    names, places = found["names"], found["places"]
+    rows = len(places)
+    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
+    columns = dict(zip(names, found["columns"], strict=True))
+    return Batch(columns, dict(zip(names, present, strict=True)), rows), places

@@ -18,7 +18,6 @@ from .._errors import EncodeError, LimitError, SchemaError, TensorwireError
 from ..core import memory
 from ..core.quantized import has_codes
 from ..core.tensors import Sparse
-from ..records import batches
 from ..records.batch import Batch
 from ..records.schema import Schema
 from ..transforms.compression import oneshot
@@ -107,9 +106,7 @@ def _blank(path: str, spec: ConversionSpec) -> Batch:
 
 def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
     """Columns that are read, as far as the file has them; see task._Complete."""
-    return (
-        found if names is None else batches.select(found, [name for name in names if name in found])
-    )
+    return found if names is None else found.select([name for name in names if name in found])
 
 
 class TensorRowsWriter:
@@ -120,7 +117,7 @@ class TensorRowsWriter:
 
     def add(self, batch: Batch) -> None:
         self._held.append(batch)
-        self._size += batches.nbytes(batch)
+        self._size += batch.nbytes
         if self._size > self._spec.memory:
             raise EncodeError(
                 f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more"
@@ -131,7 +128,7 @@ class TensorRowsWriter:
         blank = empty(self._spec)
         if not self._held and blank is None:
             raise EncodeError("no rows, and so no columns", format=self._spec.target)
-        whole = batches.join(self._held or [blank])  # type: ignore[list-item]
+        whole = Batch.concatenate(self._held or [blank])  # type: ignore[list-item]
         columns: dict[str, Any] = {}
         for name, column in whole.items():
             if name.endswith(PRESENT):
@@ -197,7 +194,7 @@ class TensorRows(ColumnRows):
         stop = batch.size if part.stop is None else min(part.stop, batch.size)
         for start in range(part.first, stop, ROWS):
             reading.reach(min(stop, start + ROWS) / batch.size)
-            yield batches.cut(batch, start, min(stop, start + ROWS))
+            yield batch.slice(start, min(stop, start + ROWS))
 
     def writer(self, file: ByteOutput, spec: ConversionSpec) -> TensorRowsWriter:
         return TensorRowsWriter(file, spec)

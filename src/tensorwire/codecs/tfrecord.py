@@ -11,12 +11,12 @@ import numpy as np
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from .._limits import DEFAULT
 from ..core import memory
-from ..records import batches, coverage, infer, pack, sidecar
 from ..records import blocks as _blocks
 from ..records import columns as _columns
+from ..records import coverage, infer, pack, sidecar
 from ..records import index as _index
 from ..records import resync as _damage
-from ..records.batch import Batch
+from ..records.batch import Batch, gathered
 from ..records.blocks import Block
 from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ..records.write import ExampleSink
@@ -82,7 +82,7 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
 def _records(found: Iterator[Block]) -> Iterator[Batch]:
     for block in found:
         yield Batch(
-            {RECORD: batches.gathered(block.data, block.starts, block.sizes)},
+            {RECORD: gathered(block.data, block.starts, block.sizes)},
             size=len(block.starts),
         )
 

@@ -19,8 +19,8 @@ from ..codecs import column_rows, example_features, rows
 from ..codecs.conversion_spec import ConversionSpec
 from ..core import dtypes
 from ..core.tensors import Array
-from ..records import batches, sidecar
-from ..records.batch import Batch
+from ..records import sidecar
+from ..records.batch import Batch, is_untyped
 from ..records.blocks import compression_named
 from ..records.paths import is_data
 from ..records.schema import Schema, as_schema
@@ -306,25 +306,25 @@ def _with_blank(spec: ConversionSpec, entries: Sequence[FileEntry]) -> tuple[Con
     """
     paths = column_rows.some([entry.path for entry in entries])
     found = _blanks(spec, paths)
-    known, how = batches.union(found), batches.comparison(spec.target, spec.shuffle is not None)
+    known, how = Batch.union(found), column_rows.comparison(spec.target, spec.shuffle is not None)
     for path, one in zip(paths, found, strict=True):
         try:
-            batches.check_alike(one, known, how, spec.cast)
+            column_rows.check_alike(one, known, how, spec.cast)
         except TensorwireError as error:
             raise error.add(path=path) from None
     for name in known:
-        if spec.schema is None and batches.is_untyped(known[name]):
+        if spec.schema is None and is_untyped(known[name]):
             raise EncodeError(
                 "a column of nothing but nulls, which has no type; columns= leaves it out",
                 tensor=name,
                 path=paths[0],
             )
-    typed = batches.select(known, [name for name in known if not batches.is_untyped(known[name])])
+    typed = known.select([name for name in known if not is_untyped(known[name])])
     if not typed:
         return spec, known
     return (
         replace(
-            spec, blank=base64.b64encode(batches.packed(typed, np.zeros(0, np.int64))).decode()
+            spec, blank=base64.b64encode(column_rows.packed(typed, np.zeros(0, np.int64))).decode()
         ),
         known,
     )

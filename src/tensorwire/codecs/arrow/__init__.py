@@ -25,7 +25,7 @@ from . import table as arrow_columns
 from . import write
 from .file import IpcFile
 from .parts import Cell
-from .schema import KEY, PRESENT, Column, columns, flags
+from .schema import KEY, PRESENT, SpecParts, columns, flags
 from .table import VERSION
 
 _CODECS = ("zstd", "lz4")
@@ -108,7 +108,7 @@ class Arrow:
 
 
 def value_of(
-    found: dict[str, Column],
+    found: dict[str, SpecParts],
     metadata: dict[str, str],
 ) -> tuple[Any, list[Any], dict[str, str]]:
     """(spec, parts, metadata) of the value that columns and the schema's metadata make up."""
@@ -123,7 +123,7 @@ def value_of(
     return spec, parts, metadata
 
 
-def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
+def _assign(text: str, found: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
     """Our own spec, and its parts in order."""
     ours = jsontext.parse(text.encode(), FORMAT)
     if (
@@ -155,7 +155,7 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
     return (spec, parts) if not nulls else _with_flags(spec, parts, nulls)
 
 
-def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, Column]) -> tuple[Any, list[Any]]:
+def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
     """A dict or Bundle of columns, and which rows of some of them have a value."""
     kinds = [key for key in ("dict", "bundle") if isinstance(spec, dict) and key in spec]
     kind = kinds[0] if kinds else None

@@ -23,13 +23,13 @@ from ...wire.arrow_ipc import FORMAT, MARK
 from . import schema as arrow_schema
 from . import table as arrow_columns
 from .file import IpcFile
-from .schema import Column
+from .schema import SpecParts
 from .write import Table
 
 
 def columns(
     schema: Any, batches: Iterable[Any], limits: Budget, copy: bool | None, format: str
-) -> tuple[dict[str, Column], dict[str, str]]:
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The columns of record batches, which share their memory, and the schema's metadata."""
     file = _file(schema, batches, limits, format)
     return arrow_schema.columns(file, copy), dict(file.metadata)
@@ -40,7 +40,7 @@ def refused(
     error: DecodeError,
     rows: int,
     format: str,
-) -> tuple[dict[str, Column], dict[str, str]]:
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The same where none of the columns can be read."""
     file = _file(schema, (), DEFAULT.call(0), format)
     return arrow_schema.all_refused(file, error, rows), dict(file.metadata)

@@ -26,7 +26,7 @@ from . import schema as arrow_schema
 from . import table as arrow_columns
 from .buffers import Chunk
 from .file import IpcFile
-from .schema import Column
+from .schema import SpecParts
 from .table_rows import Piece, TableRows, TableWriter, batch_from, blank_of, readable, schema_of
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class _Opened:
         self.file.limits.start()  # One batch is in memory at a time.
         found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
         flags = arrow_schema.flags(found)
-        chosen: dict[str, Column] = {}
+        chosen: dict[str, SpecParts] = {}
         for name in readable(self.schema, spec):
             flag = name + arrow_schema.PRESENT
             chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})

@@ -37,7 +37,7 @@ KEY = "tensorwire"
 TENSOR = "arrow.fixed_shape_tensor"
 PRESENT = "/present"
 """Follows the name of a column, for the bools that say which of its rows have a value."""
-Column = tuple[Any, list[Any]]
+SpecParts = tuple[Any, list[Any]]
 """A node of a spec and its parts."""
 _CAST = "in pyarrow, table.column({!r}).cast({!r}) keeps {}"
 _CASTS = {
@@ -58,7 +58,7 @@ def columns(
     file: IpcFile,
     copy: bool | None,
     chunks: list[Chunk] | None = None,
-) -> dict[str, Column]:
+) -> dict[str, SpecParts]:
     """Every column by its name, with NAME/present for one with nulls.
 
     `chunks` are some batches of the file, if not all of them are meant.
@@ -66,7 +66,7 @@ def columns(
     return _columns(_trees(file, file.chunks if chunks is None else chunks), copy)
 
 
-def all_refused(file: IpcFile, error: DecodeError, rows: int) -> dict[str, Column]:
+def all_refused(file: IpcFile, error: DecodeError, rows: int) -> dict[str, SpecParts]:
     """Every column by its name, of a file none of whose columns can be read."""
     return {column.level.column: _refused(column, error, rows) for column in _trees(file, [])}
 
@@ -80,7 +80,7 @@ def _trees(file: IpcFile, chunks: list[Chunk]) -> list[Tree]:
     return trees
 
 
-def flags(found: dict[str, Column]) -> dict[str, Column]:
+def flags(found: dict[str, SpecParts]) -> dict[str, SpecParts]:
     """The columns that say which rows of another one have a value."""
     return {name: (node, parts) for name, (node, parts) in found.items() if _is_flag(parts)}
 
@@ -89,10 +89,10 @@ def _is_flag(parts: list[Any]) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Presence)
 
 
-def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
+def _columns(trees: list[Tree], copy: bool | None) -> dict[str, SpecParts]:
     """The columns of a table, or the fields of a struct."""
     names = Counter(column.level.field.name for column in trees)
-    found: dict[str, Column] = {}
+    found: dict[str, SpecParts] = {}
     for column in trees:
         name = column.level.field.name
         flag = name + PRESENT
@@ -114,7 +114,7 @@ def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
     return found
 
 
-def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> Column:
+def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> SpecParts:
     """A column that is listed, and whose reading is an error."""
     return {}, [RefusedColumn(tree.level, _type_name(tree), error, rows)]
 
@@ -132,7 +132,7 @@ def _leaf(tree: Tree) -> Level:
     return tree.level
 
 
-def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
+def _column(tree: Tree, copy: bool | None) -> tuple[SpecParts, Presence | None]:
     """What a column is, and which of its rows have a value if some have none."""
     level, said = tree.level, _said(tree.level.field)
     if level.file.big_endian:
@@ -256,7 +256,7 @@ def _tensor(level: Level) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(shape), tuple(order)
 
 
-def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> Column:
+def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> SpecParts:
     level = tree.level
     if level.field.kind not in LISTS or level.field.coded or len(tree.inside) != 1:
         raise level.bad("a tensor with a shape of its own is one list")

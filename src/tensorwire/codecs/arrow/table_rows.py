@@ -20,8 +20,7 @@ from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...core.tensors import Ragged, Strings
-from ...records import batches
-from ...records.batch import Batch
+from ...records.batch import DIFFER, Batch
 from ...records.schema import Feature, Schema
 from ...wire import json as jsontext
 from .. import example_features
@@ -32,13 +31,14 @@ from ..parquet import read_by_pyarrow
 from ..rows import ByteOutput, Damage, Reading, SourcePart
 from . import batches as arrow_batches
 from . import schema as arrow_schema
-from .schema import PRESENT, Column
+from .schema import PRESENT, SpecParts
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _T = TypeVar("_T")
 _WIDTHS = (("list", "large_list"), ("string", "large_string"), ("binary", "large_binary"))
+_SOME = "a column that some files have and others not; columns= says what to keep"
 KEY = "tensorwire.schema"
 """The schema of Examples in a file's metadata, so that they come back as they were."""
 
@@ -245,7 +245,7 @@ def readable(arrow: Any, spec: ConversionSpec | None) -> list[str]:
 
 
 def batch_from(
-    found: Mapping[str, Column],
+    found: Mapping[str, SpecParts],
     count: int,
     spec: ConversionSpec | None = None,
     rows: tuple[int, int] | None = None,
@@ -323,7 +323,7 @@ def table_schema(spec: ConversionSpec, batch: Batch) -> pa.Schema:
     """Arrow's schema of what is written: by the columns of a batch, and with our own schema of
     Examples in its metadata.
     """
-    found = arrow_batches.record_batch(batches.cut(batch, 0, 0), {}).schema
+    found = arrow_batches.record_batch(batch.slice(0, 0), {}).schema
     if spec.schema is None:
         return found
     return found.with_metadata(
@@ -339,9 +339,9 @@ def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
             one.field(name).type if name in one.names else None for one in (schema, found.schema)
         ]
         if None in kinds:
-            raise EncodeError(batches.SOME, tensor=name)
+            raise EncodeError(_SOME, tensor=name)
         if not _are_alike(pa, *kinds):
-            raise EncodeError(batches.DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
+            raise EncodeError(DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
     return pa.RecordBatch.from_arrays(
         [_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema
     )

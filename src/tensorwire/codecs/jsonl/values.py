@@ -18,7 +18,7 @@ import numpy as np
 from ..._errors import EncodeError, SchemaError
 from ...core import dtypes
 from ...core.tensors import Array, Ragged, Strings
-from ...records import batches
+from ...records.batch import spread
 from ...records.schema import BYTES, FLOAT, INT64, Feature
 
 FORMAT = "jsonl"
@@ -62,7 +62,7 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     shape = plain.shape or ()
     if None in shape:
         return Ragged(found, splits)
-    return batches.spread(found.reshape(int(there.sum()), *shape), there)
+    return spread(found.reshape(int(there.sum()), *shape), there)
 
 
 _BLANK = object()

@@ -25,7 +25,7 @@ from ...wire import kernels
 from ..arrow import batches as arrow_batches
 from ..arrow import codec_of, value_of, write
 from ..arrow import table as arrow_columns
-from ..arrow.schema import Column
+from ..arrow.schema import SpecParts
 from ..arrow.table import TableColumns
 from ..container import Container
 from . import pages as parquet_pages
@@ -195,7 +195,7 @@ def _read(
     plan: parquet_pages.PagePlan,
     limits: Budget,
     copy: bool | None,
-) -> tuple[dict[str, Column], dict[str, str]]:
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The columns of a file, and the schema's metadata.
 
     If pyarrow cannot read all columns at once, each is read by itself.
@@ -209,7 +209,7 @@ def _read(
     except DecodeError as error:
         if len(schema.names) < 2:
             return arrow_batches.refused(schema, error, file.metadata.num_rows, FORMAT)
-    found: dict[str, Column] = {}
+    found: dict[str, SpecParts] = {}
     metadata: dict[str, str] = {}
     for field in schema:
         alone = require("pyarrow", extra="arrow").schema([field], schema.metadata)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ... import storage
 from ..._limits import DEFAULT
 from ..._optional import require
-from ...records import batches
 from ...records.batch import Batch
 from ...storage import files
 from .. import parquet as _codec
@@ -63,7 +62,7 @@ class ParquetWriter(TableWriter):
 
     def _write(self, record_batch: pa.RecordBatch, batch: Batch) -> None:
         self._held.append(record_batch)
-        self._size += batches.nbytes(batch)
+        self._size += batch.nbytes
         if self._size >= _GROUP:
             self._write_group()
 
