@@ -21,8 +21,8 @@ from .core.tensors import Strings
 from .records import columns as _columns
 from .records import coverage
 from .records.batch import holds_strings
-from .records.examples import Examples, read_examples
-from .records.reader import RecordReader
+from .records.example_reader import Examples, read_examples
+from .records.record_reader import RecordReader
 from .records.schema import as_schema
 from .wire import example
 

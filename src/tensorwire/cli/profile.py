@@ -10,7 +10,7 @@ from ..api import lazy
 from ..api.profiling import Profile, profile
 from ..api.profiling.choosing import WHAT
 from ..api.profiling.plot import check
-from ..records.examples import read_examples
+from ..records.example_reader import read_examples
 from ..records.summary import is_record_file
 from . import terminal
 from .arguments import (

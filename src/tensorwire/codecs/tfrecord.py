@@ -18,8 +18,8 @@ from ..records import index as _index
 from ..records import resync as _damage
 from ..records.batch import Batch, gathered
 from ..records.blocks import Block
+from ..records.example_writer import ExampleSink
 from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
-from ..records.write import ExampleSink
 from ..transforms import compression as compressions
 from ..wire import example, kernels
 from . import example_features

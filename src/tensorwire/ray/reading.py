@@ -19,8 +19,8 @@ from ..records import adapters
 from ..records import blocks as _blocks
 from ..records import index as _index
 from ..records.batch import Batch
-from ..records.examples import read_examples as _read_examples
-from ..records.reader import RecordReader
+from ..records.example_reader import read_examples as _read_examples
+from ..records.record_reader import RecordReader
 from ..records.schema import Schema
 from ..storage import remote
 

@@ -20,9 +20,9 @@ from ..codecs.arrow.table_rows import batch_of
 from ..core.tensors import Array, Ragged, Strings
 from ..records import pack, paths
 from ..records.batch import Batch
+from ..records.example_writer import ExampleSink
+from ..records.record_writer import RecordWriter
 from ..records.schema import Feature, FileMark, Schema, as_schema
-from ..records.write import ExampleSink
-from ..records.writer import RecordWriter
 from ..storage import remote
 from .reading import BLOCK
 

@@ -39,7 +39,7 @@ from .._limits import DEFAULT, Limits
 from ..storage import files
 from ..wire import crc, kernels, status, tfrecord
 from . import blocks as _blocks
-from . import unpack
+from . import salvage
 from .blocks import Block
 from .scan_buffer import AROUND, MOST, SIZE, ScanBuffer
 
@@ -346,9 +346,9 @@ def contents(
         stack.callback(source.close)
         try:
             name = _blocks.compression_of(source, compression)
-            lost: list[unpack.Lost] = []
+            lost: list[salvage.Lost] = []
             if name is not None:
-                source, lost = unpack.salvage(source, name, limits, folder)
+                source, lost = salvage.salvage(source, name, limits, folder)
                 stack.callback(source.close)
             yield (
                 source,

@@ -18,11 +18,11 @@ from ..wire.example_order import key_order
 from . import columns as _columns
 from . import gather, pack
 from .batch import Batch, SequenceBatch
-from .examples import Examples, Piece
+from .example_reader import Examples, Piece
+from .example_writer import ExampleSink, before, save_schema, schema_place
+from .record_writer import RecordWriter
 from .rows import from_list
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
-from .write import ExampleSink, before, save_schema, schema_place
-from .writer import RecordWriter
 
 _ROWS = 256
 """Records gathered at once."""

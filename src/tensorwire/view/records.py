@@ -20,7 +20,7 @@ from .._errors import SchemaError, TensorwireError
 from ..api.values import loads
 from ..core.tensors import Bundle, Strings
 from ..records.infer import infer_schema
-from ..records.reader import RecordReader
+from ..records.record_reader import RecordReader
 from ..records.schema import Schema
 from ..records.summary import RecordVerification, verify_records
 from .catalog import Catalog

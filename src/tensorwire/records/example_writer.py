@@ -19,8 +19,8 @@ from ..wire import kernels, status
 from ..wire.example_order import key_order
 from . import columns as _columns
 from . import encodings, gather, pack, paths, sidecar
+from .record_writer import RecordWriter
 from .schema import Feature, Schema, as_schema
-from .writer import RecordWriter
 
 Array = np.ndarray[Any, Any]
 

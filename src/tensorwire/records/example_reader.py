@@ -21,7 +21,7 @@ from . import index as _index
 from .batch import Batch, ForeignBatch
 from .blocks import Block
 from .pipeline import Pipeline
-from .reader import RecordReader
+from .record_reader import RecordReader
 from .schema import BYTES, Feature, Schema, as_schema
 
 Array = np.ndarray[Any, Any]
