@@ -22,6 +22,7 @@ from ..records.batch import Batch
 from ..records.schema import Schema
 from ..transforms.compression import oneshot
 from ..transforms.quantization import tree
+from ..wire.arrow_columns import PRESENT
 from . import FORMATS
 from .column_rows import ColumnRows, check_columns, empty, example_schema, opened
 from .container import Container
@@ -29,8 +30,6 @@ from .conversion_spec import ConversionSpec
 from .opening import codec, open_container
 from .recognition import of_name
 from .rows import ROWS, ByteOutput, Counted, Reading, SourcePart, local
-
-PRESENT = "/present"
 
 
 def _rows(shapes: dict[str, Any], path: str) -> int:

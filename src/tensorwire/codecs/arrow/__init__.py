@@ -19,13 +19,14 @@ from ..._optional import require
 from ...storage.files import BytesSource, Source
 from ...wire import json as jsontext
 from ...wire import kernels
+from ...wire.arrow_columns import KEY, PRESENT
 from ...wire.arrow_ipc import FORMAT
 from ..container import Container
 from . import table as arrow_columns
 from . import write
 from .file import IpcFile
 from .parts import Cell
-from .schema import KEY, PRESENT, SpecParts, columns, flags
+from .schema import SpecParts, columns, flags
 from .table import VERSION
 
 _CODECS = ("zstd", "lz4")
@@ -65,9 +66,7 @@ class Arrow:
             if whole is not None:
                 return [whole]
         try:
-            return write.chunks(
-                write.Table(arrow_columns.columns(value, metadata, FORMAT)), self.stream, codec
-            )
+            return write.chunks(arrow_columns.columns(value, metadata, FORMAT), self.stream, codec)
         except UnicodeEncodeError:
             raise EncodeError(
                 "metadata with a lone surrogate, so they are not text that UTF-8 can hold",

@@ -17,6 +17,7 @@ from ..._optional import require
 from ...records.batch import Batch
 from ...records.schema import Schema
 from ...storage import files
+from ...wire.arrow_columns import KEY, PRESENT
 from ...wire.arrow_ipc import MAGIC
 from ..column_rows import check_columns
 from ..conversion_spec import ConversionSpec
@@ -60,7 +61,7 @@ class _Opened:
         flags = arrow_schema.flags(found)
         chosen: dict[str, SpecParts] = {}
         for name in readable(self.schema, spec):
-            flag = name + arrow_schema.PRESENT
+            flag = name + PRESENT
             chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})
         rows = None if high - low == count else (low, high)
         return batch_from(chosen, count, spec, rows)
@@ -68,7 +69,7 @@ class _Opened:
 
 def _is_table(schema: pa.Schema) -> bool:
     """Whether a row of the file is a row of each column; the metadata of `tw.save` say it."""
-    key = arrow_schema.KEY.encode()
+    key = KEY.encode()
     about = [schema.metadata, *(field.metadata for field in schema)]
     said = [(pairs or {}).get(key, b"").decode() for pairs in about]
     return arrow_columns.is_table(*said)

@@ -23,6 +23,7 @@ from ...core.tensors import Ragged, Strings
 from ...records.batch import DIFFER, Batch
 from ...records.schema import Feature, Schema
 from ...wire import json as jsontext
+from ...wire.arrow_columns import PRESENT
 from .. import example_features
 from ..column_rows import ColumnRows, empty, example_schema, looked_into, opened, some
 from ..container import Container, UnsupportedTensor
@@ -31,7 +32,7 @@ from ..parquet import read_by_pyarrow
 from ..rows import ByteOutput, Damage, Reading, SourcePart
 from . import batches as arrow_batches
 from . import schema as arrow_schema
-from .schema import PRESENT, SpecParts
+from .schema import SpecParts
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,11 +19,9 @@ from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ...frameworks import arrow
 from ...wire import arrow_ipc as ipc
+from ...wire.arrow_columns import STRINGS, TEXT, dtype_of
 from .buffers import Chunk
-from .levels import STRINGS, Level, Piece
-
-TEXT = (ipc.TEXT, ipc.LARGE_TEXT, ipc.TEXT_VIEW)
-_FLOATS = tuple(dtypes.named(name) for name in ("float16", "float32", "float64"))
+from .levels import Level, Piece
 
 
 class Values(Protocol):
@@ -272,7 +270,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
     """
     field = level.field
     if field.coded:
-        index = _integer(*field.coded[1:])
+        index = dtype_of(ipc.INT, *field.coded[1:])
         plain = Level(level.file, [], field._replace(coded=None), None, level.column, [0, 0, 0])
         return (
             Coded(level, copy, index)
@@ -285,11 +283,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
         return Views(level, copy)
     if field.kind == ipc.BOOL:
         return Bits(level, copy)
-    row = None
-    if field.kind == ipc.INT:
-        row = _integer(field.width, field.signed)
-    elif field.kind == ipc.FLOAT and 0 <= field.width < len(_FLOATS):
-        row = _FLOATS[field.width]
+    row = dtype_of(field.kind, field.width, field.signed)
     return NumberValues(level, copy, row) if row else None
 
 
@@ -298,12 +292,6 @@ def _reader(level: Level) -> Values:
     if found is None:
         raise level.unsupported("a dictionary of what no tensor holds")
     return found
-
-
-def _integer(bits: int, signed: int) -> dtypes.DType | None:
-    return (
-        dtypes.BY_NAME.get(f"{'' if signed else 'u'}int{bits}") if bits in (8, 16, 32, 64) else None
-    )
 
 
 def check_layout(chunks: list[Chunk], nodes: int, buffers: int, views: int) -> None:

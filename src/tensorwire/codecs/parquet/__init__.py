@@ -70,7 +70,7 @@ class Parquet:
             codec_of(name, self.level, _CODECS, FORMAT)
         found = _columns(value, metadata)
         try:
-            stream = kernels.join(write.chunks(write.Table(found, parquet=True), stream=True))
+            stream = kernels.join(write.chunks(found, stream=True, parquet=True))
         except UnicodeEncodeError:
             raise EncodeError(
                 "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
