@@ -15,7 +15,7 @@ from ..core.memory import Buffer, flat
 from ..core.tensors import Array, Ragged, Strings, Tensor
 from ..records import columns as _columns
 from ..records import gather, pack, sidecar
-from ..records.batch import DIFFER, Batch, Column, column_kind, is_untyped
+from ..records.batch import DIFFER, Batch, BatchColumn, column_kind, is_untyped
 from ..records.schema import Schema
 from ..wire import example, kernels
 from . import example_features
@@ -179,7 +179,7 @@ def _cast_numbers(values: Array, dtype: np.dtype[np.generic], name: str) -> Arra
         return values.astype(dtype)
 
 
-def _family(column: Column) -> str:
+def _family(column: BatchColumn) -> str:
     """The same for formats that know integers, fractions and lists, and no more of them."""
     values = column.values if isinstance(column, Ragged) else column
     if isinstance(values, Strings):
@@ -195,7 +195,7 @@ def _family(column: Column) -> str:
     return f"{'lists of ' * (len(column.shape) - 1)}{what}"
 
 
-def comparison(target: str, joined: bool) -> Callable[[Column], str] | None:
+def comparison(target: str, joined: bool) -> Callable[[BatchColumn], str] | None:
     """How alike columns of the same name must be, to be written in a format. A schema has seen to
     it for Examples.
     """
@@ -205,7 +205,7 @@ def comparison(target: str, joined: bool) -> Callable[[Column], str] | None:
 
 
 def check_alike(
-    batch: Batch, blank: Batch, how: Callable[[Column], str] | None, but: Container[str]
+    batch: Batch, blank: Batch, how: Callable[[BatchColumn], str] | None, but: Container[str]
 ) -> None:
     """That columns of the same name are of the same kind, `but` some that are made so."""
     if how is None:

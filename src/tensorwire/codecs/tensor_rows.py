@@ -8,7 +8,7 @@ which do.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def _batch(found: Any, path: str) -> Batch:
     return Batch(columns, present, rows)
 
 
-def _is_flag(name: str, found: Any) -> bool:
+def _is_flag(name: str, found: Mapping[str, Any]) -> bool:
     """Whether a column says which records have another one."""
     return (
         name in found

@@ -11,6 +11,7 @@ import numpy as np
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from .._limits import DEFAULT
 from ..core import memory
+from ..core.memory import Buffer
 from ..records import blocks as _blocks
 from ..records import columns as _columns
 from ..records import coverage, infer, pack, sidecar
@@ -277,7 +278,7 @@ class _Framed:
         )
         self._file, self._held, self._size = file, [], 0  # type: ByteOutput, list[Any], int
 
-    def put_framed(self, shard: int, data: Any, count: int) -> None:
+    def put_framed(self, shard: int, data: Buffer, count: int) -> None:
         self._held.append(data)
         self._size += len(data)
         self.records += count

@@ -7,8 +7,10 @@ lists dense ones. Its memory is read-only.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,19 +191,24 @@ def from_tensor(tensor: Tensor, device: object, cast: bool) -> pa.Array | pa.Spa
             "Arrow cannot tell a last ragged dimension of one length from a dense one; reshape"
             " x.values"
         )
-    return pyarrow_arrays(columns, [_type(iter(columns.fields))])[0]
+    return pyarrow_arrays(columns, [_type(tuple(columns.fields))])[0]
 
 
 def _fitted(values: Array | Strings, cast: bool) -> Array | Strings:
     return values if isinstance(values, Strings) else fit(values, holds, "Arrow", cast)
 
 
-def _type(fields: Iterator[tuple[Any, ...]]) -> pa.DataType:
-    """pyarrow's type of the next field."""
+@functools.lru_cache(256)
+def _type(fields: tuple[tuple[object, ...], ...]) -> pa.DataType:
+    """pyarrow's type of a column."""
+    return _next_type(iter(fields))
+
+
+def _next_type(fields: Iterator[tuple[Any, ...]]) -> pa.DataType:
     pa = _pa()
     _, kind, width, signed, children, _, pairs = next(fields)
     if children:
-        inner = _type(fields)
+        inner = _next_type(fields)
         shape = dict(pairs).get("ARROW:extension:metadata")
         if shape is not None:
             return pa.fixed_shape_tensor(inner, json.loads(shape)["shape"])
@@ -217,22 +224,29 @@ def _type(fields: Iterator[tuple[Any, ...]]) -> pa.DataType:
 
 def pyarrow_arrays(columns: ArrowColumns, types: Sequence[pa.DataType]) -> list[pa.Array]:
     """Columns as pyarrow's arrays of these types, which share the memory."""
+    pa = _pa()
     nodes, memories = iter(columns.nodes), iter(columns.arrays)
-    return [_array(kind, nodes, memories) for kind in types]
+    return [_array(pa, kind, nodes, memories) for kind in types]
 
 
 def _array(
-    kind: pa.DataType, nodes: Iterator[tuple[int, int]], memories: Iterator[Array]
+    pa: ModuleType,
+    kind: pa.DataType,
+    nodes: Iterator[tuple[int, int]],
+    memories: Iterator[Array],
 ) -> pa.Array:
-    pa = _pa()
     if isinstance(kind, pa.BaseExtensionType):
-        storage = _array(kind.storage_type, nodes, memories)
+        storage = _array(pa, kind.storage_type, nodes, memories)
         return pa.ExtensionArray.from_storage(kind, storage)
     length, nulls = next(nodes)
-    validity, *data = (next(memories) for _ in range(kind.num_buffers))
-    buffers = [pa.py_buffer(validity) if len(validity) else None, *map(pa.py_buffer, data)]
-    children = [_array(kind.field(i).type, nodes, memories) for i in range(kind.num_fields)]
-    return pa.Array.from_buffers(kind, length, buffers, nulls, children=children or None)
+    validity = next(memories)
+    buffers = [pa.py_buffer(validity) if len(validity) else None]
+    for _ in range(kind.num_buffers - 1):
+        buffers.append(pa.py_buffer(next(memories)))
+    if not kind.num_fields:
+        return pa.Array.from_buffers(kind, length, buffers, nulls)
+    children = [_array(pa, kind.field(i).type, nodes, memories) for i in range(kind.num_fields)]
+    return pa.Array.from_buffers(kind, length, buffers, nulls, children=children)
 
 
 def flat(values: Array, present: Array | None = None) -> pa.Array:

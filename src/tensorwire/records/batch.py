@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from .._errors import SchemaError, choices
 from ..core.memory import Buffer, flat
 from ..core.tensors import Array, Bundle, Ragged, Strings, Tensor, trusted
 
-Column = Array | Strings | Ragged
+BatchColumn = Array | Strings | Ragged
 """What a batch has under a name: one row for each record."""
-_C = TypeVar("_C", bound=Column)
 DIFFER = (
     "files differ in what this column is: {}; columns= leaves it out, cast= makes numbers alike"
 )
@@ -73,7 +72,7 @@ class Batch(Bundle):
     @classmethod
     def union(cls, batches: Sequence[Batch]) -> Self:
         """The columns of all batches, without rows; of objects, where no batch knows better."""
-        columns: dict[str, Column] = {}
+        columns: dict[str, BatchColumn] = {}
         for name, column in (item for batch in batches for item in batch.items()):
             if name not in columns or is_untyped(columns[name]):
                 columns[name] = take_rows(column, np.zeros(0, np.int64))
@@ -108,7 +107,7 @@ class Batch(Bundle):
         """One dict a record, without the features that it does not have."""
         return _rows(self, self.present, self.size)
 
-    def to(self, framework: str, device: Any = None, cast: bool = False) -> Batch | ForeignBatch:
+    def to(self, framework: str, device: object = None, cast: bool = False) -> Batch | ForeignBatch:
         """The same columns as objects of a framework; see `tw.to`. torch and JAX have no strings:
         there, strings stay `Strings`.
         """
@@ -241,7 +240,7 @@ def gathered(data: Buffer | Array, starts: Array, sizes: Array, text: bool = Fal
     )
 
 
-def take_rows(column: Column, chosen: Array) -> Any:
+def take_rows(column: BatchColumn, chosen: Array) -> Any:
     """Some rows of a column, in that order."""
     if isinstance(column, Strings):
         width = column.size // len(column) if len(column) else 0
@@ -265,7 +264,7 @@ def take_rows(column: Column, chosen: Array) -> Any:
     return column[chosen]
 
 
-def _joined(columns: Sequence[Any]) -> Column:
+def _joined(columns: Sequence[Any]) -> BatchColumn:
     first = columns[0]
     if isinstance(first, Strings):
         shape = (sum(len(column) for column in columns), *first.shape[1:])
@@ -298,7 +297,7 @@ def _bounds(lengths: Array) -> Array:
     return out
 
 
-def spread(column: Column, present: Array) -> Any:
+def spread(column: BatchColumn, present: Array) -> Any:
     """A column that has only the rows that are there, with zeros and nothing in place of the
     others.
 
@@ -342,7 +341,7 @@ def spread(column: Column, present: Array) -> Any:
     return out
 
 
-def column_kind(column: Column, text: bool = True) -> str:
+def column_kind(column: BatchColumn, text: bool = True) -> str:
     """What columns have in common that can be put together; `text` says whether text and bytes are
     different.
     """
@@ -356,7 +355,7 @@ def column_kind(column: Column, text: bool = True) -> str:
     return f"{found} {column.shape[1:]}" if column.ndim > 1 else found
 
 
-def _nbytes(column: Column) -> int:
+def _nbytes(column: BatchColumn) -> int:
     if isinstance(column, Ragged):
         return _nbytes(column.values) + sum(part.nbytes for part in column.row_splits)
     return int(column.nbytes)

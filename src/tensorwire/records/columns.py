@@ -13,7 +13,7 @@ from ..core import dtypes, validate
 from ..core.tensors import Array, Ragged, Strings, trusted
 from ..wire.example import Filled
 from . import encodings
-from .batch import Batch, Column
+from .batch import Batch, BatchColumn
 from .schema import BYTES, FLOAT, Feature
 
 
@@ -32,7 +32,9 @@ def batch(
     return Batch(columns, present, rows)
 
 
-def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = None) -> Column:
+def column(
+    feature: Feature, filled: Filled, rows: int, limits: Limits | None = None
+) -> BatchColumn:
     """One column."""
     there = filled.present
     if not there.all():
@@ -73,7 +75,7 @@ def row_of(value: int | None, splits: Array | None, length: int) -> int:
     return (value or 0) // max(length, 1)
 
 
-def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> Column:
+def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> BatchColumn:
     there = filled.present
     if feature.kind == BYTES:
         assert filled.offsets is not None  # the decoder gives them for bytes

@@ -23,7 +23,7 @@ from ..core.quantized import Quantized
 from ..core.tensors import Array, Ragged, Strings, Tensor, trusted
 from ..transforms import quantization
 from ..wire import kernels
-from .batch import Column
+from .batch import BatchColumn
 from .schema import Feature
 
 
@@ -49,7 +49,7 @@ def pack_tensors(rows: Sequence[Tensor] | Array) -> Strings:
 
 def unpack_tensors(
     strings: Strings, present: Array, feature: Feature, limits: Limits | None = None
-) -> Column:
+) -> BatchColumn:
     """The inverse, as one column: dense if the shape is fixed, Ragged if dimensions vary, an array
     of tensors if there is no shape."""
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
@@ -101,7 +101,7 @@ def _dtype_name(tensor: Tensor) -> str:
     return dtypes.of(values.dtype).name if isinstance(values, np.ndarray) else "?"
 
 
-def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Column:
+def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchColumn:
     shape, wanted = feature.shape, feature.dtype
     # of an array one row stands for all
     ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows
@@ -317,7 +317,7 @@ def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
 
 def unpack_quantized(
     strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None
-) -> Column:
+) -> BatchColumn:
     """The floats of each row, in their original dtype."""
     limits = limits or DEFAULT
     lengths = np.diff(splits)

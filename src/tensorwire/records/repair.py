@@ -11,6 +11,8 @@ from typing import Any
 from .. import storage
 from .._errors import DecodeError, EncodeError
 from .._limits import DEFAULT, Limits
+from ..core.memory import Buffer
+from ..core.tensors import Array
 from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import tfrecord
@@ -167,7 +169,7 @@ class _Target:
             self._put(piece)
             at += len(piece)
 
-    def _put(self, data: Any) -> None:
+    def _put(self, data: Buffer | Array) -> None:
         files.write_vector(
             self._fd, [data] if self._compressor is None else self._compressor.write(data)
         )

@@ -20,6 +20,7 @@ A field's metadata say more only where the type does not: JSON under "tensorwire
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ STRINGS: dict[int, np.dtype[Any]] = {
 """Types with offsets, and the dtype of those."""
 TEXT = (ipc.TEXT, ipc.LARGE_TEXT, ipc.TEXT_VIEW)
 Part = Array | Strings
-Pairs = Sequence[tuple[str, str]]
+Pairs = tuple[tuple[str, str], ...]
 """The metadata of a field."""
 
 
@@ -111,7 +112,7 @@ class FieldNotes:
             for name in ("shape", "inner", "dtype", "uniform")
             if (value := getattr(self, name)) is not None
         }
-        return [(KEY, jsontext.write(notes).decode())] if notes else []
+        return ((KEY, jsontext.write(notes).decode()),) if notes else ()
 
     @classmethod
     def of(cls, field: ipc.IpcField) -> FieldNotes:
@@ -143,10 +144,11 @@ def _are_naturals(numbers: object) -> bool:
     return isinstance(numbers, list) and all(type(item) is int and item >= 0 for item in numbers)
 
 
+@functools.lru_cache(256)
 def _tensor_pairs(inner: tuple[int, ...]) -> Pairs:
     """The metadata that make a fixed-size list a fixed_shape_tensor."""
     shape = jsontext.write({"shape": list(inner)}).decode()
-    return [(_EXTENSION, _TENSOR), (_PARAMETERS, shape)]
+    return (_EXTENSION, _TENSOR), (_PARAMETERS, shape)
 
 
 def is_tensor(field: ipc.IpcField) -> bool:
@@ -246,8 +248,8 @@ class ArrowColumns:
             self._flat(name, part, _notes(node))
         else:
             rows = part.shape[1:]
-            pairs = [] if self._plain and len(rows) == 1 else _tensor_pairs(rows)
-            pairs = [*pairs, *_notes(node)]
+            pairs = () if self._plain and len(rows) == 1 else _tensor_pairs(rows)
+            pairs += _notes(node)
             self._array(name, ipc.FIXED_LIST, len(part), [], 1, math.prod(rows), pairs)
             self._flat("item", part)
 
@@ -304,6 +306,8 @@ def _notes(
     node: Mapping[str, Any], shape: list[int] | None = None, inner: list[int] | None = None
 ) -> Pairs:
     """The metadata of a column: only what its type does not say."""
+    if not node and shape is None and inner is None:
+        return ()
     plain = node.get("ragged", node)
     dtype = plain["dtype"] if "dtype" in plain and "quantized" not in plain else None
     return FieldNotes(dtype, shape, inner, node.get("uniform")).pairs()

@@ -55,7 +55,7 @@ class Arrow:
     level: int | None = None
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: object, metadata: dict[str, str] | None = None) -> list[Any]:
         codec = (
             None
             if self.compression is None

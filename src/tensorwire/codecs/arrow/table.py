@@ -62,7 +62,7 @@ class TableColumns(NamedTuple):
         return columns
 
 
-def columns(value: Any, metadata: dict[str, str] | None, format: str) -> TableColumns:
+def columns(value: object, metadata: dict[str, str] | None, format: str) -> TableColumns:
     """A value taken apart."""
     texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
     if KEY in texts:

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...core.tensors import Ragged, Strings
-from ...records.batch import DIFFER, Batch
+from ...records.batch import DIFFER, Batch, BatchColumn
 from ...records.schema import Feature, Schema
 from ...wire import json as jsontext
 from ...wire.arrow_columns import PRESENT
@@ -224,7 +225,9 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def batch_of(found: Any, spec: ConversionSpec | None = None, format: str = "arrow") -> Batch:
+def batch_of(
+    found: pa.RecordBatch, spec: ConversionSpec | None = None, format: str = "arrow"
+) -> Batch:
     """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if
     no spec says what; else without columns that it does not have, and those of nothing but nulls,
     which have no type."""
@@ -235,7 +238,7 @@ def batch_of(found: Any, spec: ConversionSpec | None = None, format: str = "arro
     return batch_from(columns, found.num_rows, spec)
 
 
-def readable(arrow: Any, spec: ConversionSpec | None) -> list[str]:
+def readable(arrow: pa.Schema, spec: ConversionSpec | None) -> list[str]:
     """The columns that are read of a table. Others may be in another file; see task._Complete."""
     _check_unique(arrow.names)
     if spec is None:
@@ -279,11 +282,11 @@ def batch_from(
     return Batch(columns, present, size)
 
 
-def _is_null(kind: Any) -> bool:
+def _is_null(kind: pa.DataType) -> bool:
     return bool(require("pyarrow", extra="arrow").types.is_null(kind))
 
 
-def blank_of(arrow: Any, spec: ConversionSpec) -> Batch:
+def blank_of(arrow: pa.Schema, spec: ConversionSpec) -> Batch:
     """A table's columns, without rows. One of nothing but nulls, which has no type, is one of
     objects.
     """
@@ -305,7 +308,7 @@ def _check_unique(names: Sequence[str]) -> None:
         )
 
 
-def _shaped(column: Any, feature: Feature | None) -> Any:
+def _shaped(column: BatchColumn, feature: Feature | None) -> Any:
     """Strings of a fixed shape, which are lists in Arrow."""
     if (
         feature is None
@@ -332,7 +335,7 @@ def table_schema(spec: ConversionSpec, batch: Batch) -> pa.Schema:
     )
 
 
-def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
+def arrow_batch(pa: ModuleType, batch: Batch, schema: pa.Schema) -> Any:
     """A record batch of that schema."""
     found = arrow_batches.record_batch(batch, batch.present)
     for name in dict.fromkeys([*schema.names, *found.schema.names]):
@@ -348,7 +351,7 @@ def arrow_batch(pa: Any, batch: Batch, schema: Any) -> Any:
     )
 
 
-def _are_alike(pa: Any, a: Any, b: Any) -> bool:
+def _are_alike(pa: ModuleType, a: pa.DataType, b: pa.DataType) -> bool:
     """Whether two types differ in nothing but the width of their offsets."""
     for kinds in _WIDTHS:
         if {
@@ -358,20 +361,20 @@ def _are_alike(pa: Any, a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _as_kind(pa: Any, column: Any, kind: Any) -> Any:
+def _as_kind(pa: ModuleType, column: pa.Array, kind: pa.DataType) -> Any:
     try:
         return column if column.type == kind else column.cast(kind)
     except pa.ArrowInvalid as error:
         raise EncodeError(f"more in one batch than {kind} holds: {error!s:.100}") from None
 
 
-def empty_rows(arrow: Any) -> Any:
+def empty_rows(arrow: pa.Schema) -> Any:
     """A record batch without rows."""
     pa = require("pyarrow", extra="arrow")
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
 
 
-def remembered(arrow: Any) -> Schema | None:
+def remembered(arrow: pa.Schema) -> Schema | None:
     """The schema of Examples in a table's metadata, if it is still that of the table."""
     known = (arrow.metadata or {}).get(KEY.encode())
     found = Schema.from_json(known) if known is not None else None

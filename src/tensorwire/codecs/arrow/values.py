@@ -8,7 +8,7 @@ what it takes is known, before it is made.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from ...wire import arrow_ipc as ipc
 from ...wire.arrow_columns import STRINGS, TEXT, dtype_of
 from .buffers import Chunk
 from .levels import Level, Piece
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Values(Protocol):
@@ -233,7 +236,7 @@ class Coded(_Reader):
             return _spread(self._chosen(items, places[valid], chunk), valid)
         return self._chosen(items, places, chunk)
 
-    def _chosen(self, items: Any, places: Array, chunk: Chunk) -> Any:
+    def _chosen(self, items: Array | Strings, places: Array, chunk: Chunk) -> Any:
         """The items in these places: an array, or (data, offsets) of strings."""
         if not len(places):
             places = np.zeros(0, np.int64)
@@ -318,7 +321,7 @@ def join(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     return data, np.concatenate(steps)
 
 
-def _spread(items: Any, valid: Array) -> Any:
+def _spread(items: Array | tuple[Array, Array], valid: Array) -> Any:
     """Items, or (data, offsets) of strings, with a zero or nothing where a row is null."""
     if isinstance(items, np.ndarray):
         out: Array = np.zeros(len(valid), items.dtype)
@@ -330,7 +333,7 @@ def _spread(items: Any, valid: Array) -> Any:
     return data, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
-def without(tensor: Any, alive: Array) -> Any:
+def without(tensor: Array | Strings, alive: Array) -> Any:
     """A tensor with a zero or nothing in the rows that are null, whatever was stored there."""
     if alive.all():
         return tensor
@@ -349,7 +352,7 @@ def without(tensor: Any, alive: Array) -> Any:
     return trusted(Strings, data, offsets, tensor.shape, tensor.text)
 
 
-def _arrow_strings(array: Any) -> tuple[Array, Array]:
+def _arrow_strings(array: pa.Array) -> tuple[Array, Array]:
     """(data, offsets) of a large_binary array that is ours."""
     _, bounds, data = array.buffers()
     offsets = np.frombuffer(bounds, np.int64, len(array) + 1, array.offset * 8)

@@ -104,7 +104,7 @@ def _parsed(
         return None
 
 
-def _is_lists(value: Any) -> bool:
+def _is_lists(value: object) -> bool:
     """Whether a value is a list, and not of bytes, as what is quantized."""
     return isinstance(value, list) and not (value and isinstance(value[0], dict))
 
@@ -187,7 +187,7 @@ def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None
     found[name] = pack.merge(known, feature)
 
 
-def _feature(value: Any, width: str) -> Feature | None:
+def _feature(value: object, width: str) -> Feature | None:
     if isinstance(value, list):
         inner = [found for item in value if (found := _feature(item, width)) is not None]
         if any(found.shape != () for found in inner) or None in value:

@@ -5,6 +5,7 @@ have looked at their headers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ... import storage
@@ -89,7 +90,7 @@ class ParquetWriter(TableWriter):
         self._writer.close()
 
 
-def _encoded(pa: Any, table: pa.Table) -> dict[str, Any]:
+def _encoded(pa: ModuleType, table: pa.Table) -> dict[str, Any]:
     """How each column is written. As far as the first rows show, a dictionary where values come
     again, and differences of other integers: less to compress, and to keep. Statistics not of
     values in lists, by which no reader skips rows."""
