@@ -139,7 +139,7 @@ class RowFormat(Protocol):
         """An error for options that the format cannot write, before any record is read."""
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        """Which of these features, that would go as the bytes of an Example, are bytes in the files."""
+        """Which of these features, that would go as bytes of an Example, are bytes in the files."""
         return names
 
     def remembers(self, path: str) -> bool:

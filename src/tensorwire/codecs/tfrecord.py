@@ -303,8 +303,8 @@ class TfrecordRows(RowFormat):
     """Records that are moved, or Examples as columns."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """From the headers, or from the index beside the file. A damaged file has as many records as
-        can be read.
+        """From the headers, or from the index beside the file. A damaged file has as many records
+        as can be read.
         """
         if spec.skips:
             return Counted(sum(len(block.starts) for block in _good(path, reading)), [])

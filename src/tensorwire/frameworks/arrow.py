@@ -145,7 +145,9 @@ def _cells(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _numbers(rows: pa.Array) -> Array:
-    """The memory of an array; bits become bytes. Its own to_numpy would do, but see `flat`."""
+    """The memory of an array; bits become bytes. Its own to_numpy would do, but it
+    imports pandas where there is one: a third of a second.
+    """
     dtype = np.dtype(rows.type.to_pandas_dtype())
     _, data = rows.buffers()
     if not len(rows):  # such an array need not have any memory
@@ -247,21 +249,6 @@ def _array(
         return pa.Array.from_buffers(kind, length, buffers, nulls)
     children = [_array(pa, kind.field(i).type, nodes, memories) for i in range(kind.num_fields)]
     return pa.Array.from_buffers(kind, length, buffers, nulls, children=children)
-
-
-def flat(values: Array, present: Array | None = None) -> pa.Array:
-    """Numbers as an array that shares their memory. pyarrow.array would do, but imports pandas
-    where there is one: a third of a second.
-    """
-    pa = _pa()
-    kind = pa.from_numpy_dtype(values.dtype)
-    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
-    data = (
-        np.packbits(values, bitorder="little")
-        if values.dtype == np.bool_
-        else np.ascontiguousarray(values)
-    )
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
 
 
 def _sparse(tensor: Sparse, cast: bool) -> pa.SparseCOOTensor:

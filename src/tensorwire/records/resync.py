@@ -11,14 +11,14 @@ followed by another header or by the end of the file, or whose data has the righ
 2. The header holds, and no header follows: bytes were lost or added, or the next header is damaged
    too. Only a chain of frames that runs across the place where the frame should end says the
    former (`_shifted`). A chain that stays inside the frame is the content of the record.
-3. The header holds, and the frame would run past the end of the file: the file was cut, or bytes are
-   missing. Only a chain that reaches the end exactly says the latter (`_cut`). One that begins right
-   behind the header is content all the same.
+3. The header holds, and the frame would run past the end of the file: the file was cut, or bytes
+   are missing. Only a chain that reaches the end exactly says the latter (`_cut`). One that begins
+   right behind the header is content all the same.
 4. The header is damaged (`_headless`). Its record is whole if, at some candidate behind it, the
    checksum of all that lies between is the one in front of the candidate. Then all that it holds is
    passed over.
-5. Otherwise the first chain counts, unless it is content: it ends four bytes (a checksum) before the
-   next header, or its length is in front of it as protobuf writes it.
+5. Otherwise the first chain counts, unless it is content: it ends four bytes (a checksum) before
+   the next header, or its length is in front of it as protobuf writes it.
 6. A hostile file can make every guess costly. So wrong guesses are paid for out of `WorkLimit`,
    which grows with the size of the file alone.
 """

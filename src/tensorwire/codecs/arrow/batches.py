@@ -6,6 +6,7 @@ pyarrow reads or writes for us.
 
 from __future__ import annotations
 
+import io
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,6 @@ from ..._errors import DecodeError, EncodeError, TruncatedError
 from ..._limits import DEFAULT, Budget
 from ..._optional import require
 from ...core import memory
-from ...core.memory import Buffer
 from ...core.tensors import Array
 from ...frameworks.arrow import pyarrow_arrays
 from ...wire import kernels
@@ -98,16 +98,14 @@ def record_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class _Sink:
+class _Sink(io.RawIOBase):
     """A file object that keeps the buffers of pyarrow, so that large data is not copied."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._chunks: list[memoryview] = []
         self._size = 0
 
-    def write(self, data: Buffer) -> int:
+    def write(self, data: Any) -> int:
         view = memory.flat(data)
         self._chunks.append(view)
         self._size += len(view)
@@ -119,20 +117,8 @@ class _Sink:
     def tell(self) -> int:
         return self._size
 
-    def flush(self) -> None:
-        """There is nothing behind it."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
 
 
 class ChunkSource:

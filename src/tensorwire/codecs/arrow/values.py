@@ -248,7 +248,9 @@ class Coded(_Reader):
         pa = require("pyarrow", extra="arrow")
         buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(items.data)]
         return _arrow_strings(
-            pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(arrow.flat(places))
+            pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(
+                arrow.from_tensor(places, None, False)
+            )
         )
 
     def _items(self, chunk: Chunk) -> Any:

@@ -24,6 +24,7 @@ from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...transforms import compression as compressions
 from ...wire import json as jsontext
 from .. import example_features
+from ..column_rows import some
 from ..conversion_spec import ConversionSpec
 from ..rows import ROWS, ByteOutput, Counted, Damage, Reading, RowFormat, SourcePart
 from . import values as jsonl_values
@@ -34,7 +35,6 @@ _MARK = b"\xef\xbb\xbf"
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
 """Bytes that a sample reads of each of a few files."""
-_FILES = 16
 _COMPRESSIONS = ("gzip", "zstd", "lz4")
 """Those that a file's first bytes say; nothing else does."""
 
@@ -109,12 +109,6 @@ def _is_lists(value: object) -> bool:
     return isinstance(value, list) and not (value and isinstance(value[0], dict))
 
 
-def _some(paths: Sequence[str]) -> list[str]:
-    """A few files, spread over all of them."""
-    count = min(len(paths), _FILES)
-    return [paths[i * len(paths) // count] for i in range(count)]
-
-
 def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: int) -> Batch:
     assert spec.schema is not None
     if spec.strict:
@@ -143,7 +137,7 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
 def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
     """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
-    for path in _some(sources):
+    for path in some(sources):
         for number, (at, line) in enumerate(_lines(path)):
             if at > _SAMPLE:
                 break
@@ -257,8 +251,8 @@ class JsonLinesRows(RowFormat):
     """An object a line."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it
-        is found here.
+        """By reading all of it. Compressed files have no marks. Where damage is passed over, all of
+        it is found here.
         """
         with storage.opened(path) as source:
             packed = _compression(source) is not None
@@ -311,7 +305,7 @@ class JsonLinesRows(RowFormat):
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
         """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
         unknown, lists = set(names), set[str]()
-        for path in _some(paths) if names else ():
+        for path in some(paths) if names else ():
             for number, (at, line) in enumerate(_lines(path)):
                 if at > _SAMPLE or not unknown:
                     break
