@@ -1310,7 +1310,7 @@ def _general(value):
     from tensorwire.codecs.arrow import table as arrow_columns
     from tensorwire.codecs.arrow import write
 
-    return write.chunks(write.Table(arrow_columns.columns(value, None, "arrow")), False)
+    return write.chunks(arrow_columns.columns(value, None, "arrow"), False)
 
 
 def _same(found, twin):

@@ -22,7 +22,7 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import datasets
-from tensorwire.codecs.arrow import columnar
+from tensorwire.codecs import column_rows
 from tensorwire.codecs.conversion_spec import VERSION, ConversionSpec
 from tensorwire.datasets import permutation as ordering
 from tensorwire.datasets import row_selection
@@ -424,7 +424,7 @@ class TestForeignTables:
             )
 
     def test_a_column_that_the_plan_did_not_see(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(columnar, "_FILES", 1)
+        monkeypatch.setattr(column_rows, "FILES", 1)
         pq = importlib.import_module("pyarrow.parquet")
         (tmp_path / "in").mkdir()
         for number, columns in enumerate(

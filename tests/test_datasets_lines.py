@@ -11,8 +11,8 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import datasets, storage
-from tensorwire.codecs import jsonl
 from tensorwire.codecs.conversion_spec import ConversionSpec
+from tensorwire.codecs.jsonl import JsonLinesRows
 from tensorwire.codecs.rows import Reading, SourcePart
 from tensorwire.datasets import external_shuffle as shuffling
 from tensorwire.datasets import permutation, row_selection, statistics
@@ -36,7 +36,7 @@ def column(folder, values, feature):
     """What is read of a file whose rows have these values; None where a row has none."""
     path = lines(folder / "a.jsonl", [{} if value is None else {"x": value} for value in values])
     spec = ConversionSpec("jsonl", "parquet", tw.Schema({"x": feature}).json())
-    return next(jsonl.read(part_of(path), spec, Reading()))
+    return next(JsonLinesRows().read(part_of(path), spec, Reading()))
 
 
 class TestNans:
@@ -229,7 +229,7 @@ class TestNesting:
 
     def test_strings_in_a_shape_without_any(self, tmp_path):
         with open(tmp_path / "a.jsonl", "wb") as file:
-            jsonl.writer(file, ConversionSpec("jsonl", "jsonl")).add(
+            JsonLinesRows().writer(file, ConversionSpec("jsonl", "jsonl")).add(
                 Batch({"x": tw.Strings.of([]).reshape(3, 2, 0)}, None, 3)
             )
         assert (tmp_path / "a.jsonl").read_text() == '{"x":[[],[]]}\n' * 3
@@ -242,12 +242,16 @@ class TestFiles:
             "jsonl", "parquet", tw.Schema({"x": tw.Feature("int64", ())}).json(), on_corrupt="skip"
         )
         reading = Reading()
-        assert jsonl.count(path, 1, spec, reading).records == 2 and len(reading.damage) == 4
+        assert (
+            JsonLinesRows().count(path, 1, spec, reading).records == 2 and len(reading.damage) == 4
+        )
         found = [Reading(), Reading()]
         for first, one in enumerate(found):
             assert [
                 batch["x"].tolist()
-                for batch in jsonl.read(part_of(path, first=first, stop=first + 1), spec, one)
+                for batch in JsonLinesRows().read(
+                    part_of(path, first=first, stop=first + 1), spec, one
+                )
             ] == [[first + 1]]
         assert len(found[1].damage) == 4 and {one.why for one in found[0].damage} <= {
             one.why for one in reading.damage
@@ -259,7 +263,7 @@ class TestFiles:
         spec = ConversionSpec("jsonl", "parquet", tw.Schema({"x": tw.Feature("int64", ())}).json())
         assert [
             batch["x"].tolist()
-            for batch in jsonl.read(part_of(path, first=0, stop=2), spec, Reading())
+            for batch in JsonLinesRows().read(part_of(path, first=0, stop=2), spec, Reading())
         ] == [[1, 2]]
 
     @pytest.mark.parametrize("compression", ["snappy", "zlib", "ZLIB"])
@@ -290,9 +294,9 @@ class TestFiles:
             ("mixed",): "mixed",
         }.items():
             with pytest.raises(tw.TensorwireError) as error:
-                jsonl.schema([path], dataclasses.replace(spec, reads=names), 0)
+                JsonLinesRows().schema([path], dataclasses.replace(spec, reads=names), 0)
             assert error.value.tensor == wrong
-        assert dict(jsonl.schema([path], dataclasses.replace(spec, reads=["x"]), 0)) == {
+        assert dict(JsonLinesRows().schema([path], dataclasses.replace(spec, reads=["x"]), 0)) == {
             "x": tw.Feature("int64", ())
         }
 

@@ -68,14 +68,14 @@ if TYPE_CHECKING:
     from .core.tensors import Bundle, Ragged, Sparse, Strings, Tensor
     from .datasets.dispatch import convert, verify
     from .frameworks import tensor, to
-    from .records.examples import read_examples
+    from .records.example_reader import read_examples
+    from .records.example_writer import write_examples
     from .records.infer import infer_schema
-    from .records.reader import RecordReader
+    from .records.record_reader import RecordReader
+    from .records.record_writer import RecordWriter
     from .records.repair import repair
     from .records.schema import Feature, Schema
     from .records.sequences import read_sequence_examples, write_sequence_examples
-    from .records.write import write_examples
-    from .records.writer import RecordWriter
     from .transforms.quantization import dequantize, quantization_error, quantize
 
 _HOME = {
@@ -93,14 +93,14 @@ _HOME = {
     "api.lazy": "load open",
     "api.profiling": "profile",
     "core.quantized": "Quantized",
-    "records.examples": "read_examples",
+    "records.example_reader": "read_examples",
     "records.infer": "infer_schema",
-    "records.reader": "RecordReader",
+    "records.record_reader": "RecordReader",
     "records.repair": "repair",
     "records.schema": "Feature Schema",
     "records.sequences": "read_sequence_examples write_sequence_examples",
-    "records.write": "write_examples",
-    "records.writer": "RecordWriter",
+    "records.example_writer": "write_examples",
+    "records.record_writer": "RecordWriter",
     "api.streams": "read write",
     "api.summary": "inspect",
     "core.tensors": "Bundle Ragged Sparse Strings Tensor",

@@ -9,7 +9,7 @@ that each record comes once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,10 +20,10 @@ from ._optional import require
 from .core.tensors import Strings
 from .records import columns as _columns
 from .records import coverage
-from .records.batch import holds_strings
-from .records.examples import Examples, read_examples
-from .records.reader import RecordReader
-from .records.schema import as_schema
+from .records.batch import Batch, ForeignBatch, holds_strings
+from .records.example_reader import Examples, read_examples
+from .records.record_reader import Paths, RecordReader
+from .records.schema import SchemaLike, as_schema
 from .wire import example
 
 _torch: Any = require("torch")
@@ -49,16 +49,16 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 
     def __init__(
         self,
-        paths: Any,
+        paths: Paths,
         batch_size: int | None = 256,
         *,
-        schema: Any = None,
+        schema: SchemaLike | None = None,
         columns: Sequence[str] | None = None,
         shuffle: int | None = None,
         shard: tuple[int, int] | None = None,
         drop_last: bool = False,
         workers: int | None = None,
-        on_corrupt: Any = "raise",
+        on_corrupt: Literal["raise", "skip"] = "raise",
         compression: str | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -131,9 +131,9 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
 
     def __init__(
         self,
-        paths: Any,
+        paths: Paths,
         *,
-        schema: Any = None,
+        schema: SchemaLike | None = None,
         columns: Sequence[str] | None = None,
         compression: str | None = None,
         limits: Limits | None = None,
@@ -168,7 +168,7 @@ class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
         return [_tensors(batch, row) for row in range(len(numbers))]
 
 
-def _tensors(batch: Any, row: int | None) -> dict[str, Any]:
+def _tensors(batch: Batch | ForeignBatch, row: int | None) -> dict[str, Any]:
     """A batch, or one row of it, in memory that torch may write to."""
     out = {}
     for name, column in batch.items():

@@ -143,9 +143,11 @@ def _formats(known: str) -> list[str]:
     of_files = [*TENSOR_FORMATS, "saved_model", "tfrecord"]
     if known == "format":
         return of_files
-    from ..codecs.rows import SUFFIXES
+    from ..codecs import ROW_FORMATS
 
-    return list(SUFFIXES) if known == "dataset" else list(dict.fromkeys([*of_files, *SUFFIXES]))
+    return (
+        list(ROW_FORMATS) if known == "dataset" else list(dict.fromkeys([*of_files, *ROW_FORMATS]))
+    )
 
 
 def checked(work: Callable[[str], Any], keep: bool = False) -> Callable[[str], Any]:

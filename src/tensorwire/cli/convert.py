@@ -11,7 +11,8 @@ from typing import Any
 
 from .._errors import UsageError
 from ..api import rename_rules
-from ..codecs.rows import SUFFIXES, of_name
+from ..codecs import ROW_FORMATS
+from ..codecs.rows import of_name
 from ..core import dtypes
 from ..datasets.converting import convert as convert_dataset
 from ..datasets.dispatch import is_dataset
@@ -178,7 +179,7 @@ def _dataset(args: argparse.Namespace) -> Any:
     if args.shards == 0:
         raise UsageError("--shards 0: one file at least")
     if args.to is None and of_name(args.target) is None:
-        raise UsageError(f"--to says which format: {', '.join(SUFFIXES)}")
+        raise UsageError(f"--to says which format: {', '.join(ROW_FORMATS)}")
     for one in args.quantize:
         if "=" not in one:
             raise UsageError(f"of a dataset, --quantize names the column: --quantize x={one}")

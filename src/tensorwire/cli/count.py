@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..records.reader import RecordReader
+from ..records.record_reader import RecordReader
 from . import terminal
 from .arguments import add_json, add_limits, add_records, examples, limits_of
 

@@ -16,8 +16,8 @@ from .._errors import MissingDependencyError
 from ..api import lazy, streams, summary, values
 from ..api.equality import equal
 from ..core.tensors import Ragged, Sparse, Strings, describe
-from ..records.examples import read_examples
-from ..records.write import write_examples
+from ..records.example_reader import read_examples
+from ..records.example_writer import write_examples
 from . import terminal
 from .arguments import FILES, add_json, completed, examples
 

@@ -11,7 +11,7 @@ from ..api.profiling import Profile, profile
 from ..api.profiling.choosing import WHAT
 from ..api.profiling.plot import check
 from ..codecs.identify import holds_records
-from ..records.examples import read_examples
+from ..records.example_reader import read_examples
 from . import terminal
 from .arguments import (
     FILES,

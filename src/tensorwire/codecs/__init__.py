@@ -51,8 +51,8 @@ class Format(NamedTuple):
     """
     tensors: bool = True
     """Whether it holds tensors by name, or any value: what `dumps`, `save` and `open` take."""
-    rows: bool = False
-    """Whether datasets are kept in it: see `codecs.rows`."""
+    rows: str = ""
+    """module:Class of what reads and writes rows of it (see `codecs.rows`); "" if it holds none."""
 
 
 FORMATS: dict[str, Format] = {
@@ -67,7 +67,7 @@ FORMATS: dict[str, Format] = {
             lazy=True,
             metadata=True,
             packs=True,
-            rows=True,
+            rows="tensor_rows:TensorRows",
         ),
         Format(
             "tensorproto",
@@ -94,7 +94,7 @@ FORMATS: dict[str, Format] = {
             lazy=True,
             metadata=True,
             compressions=("zlib", "gzip"),
-            rows=True,
+            rows="tensor_rows:TensorRows",
         ),
         Format(
             "arrow",
@@ -106,7 +106,7 @@ FORMATS: dict[str, Format] = {
             metadata=True,
             extra="arrow",
             compressions=("zstd", "lz4"),
-            rows=True,
+            rows="arrow.rows:ArrowRows",
         ),
         Format(
             "parquet",
@@ -117,7 +117,7 @@ FORMATS: dict[str, Format] = {
             metadata=True,
             extra="arrow",
             compressions=("zstd", "snappy", "gzip", "lz4"),
-            rows=True,
+            rows="parquet.rows:ParquetRows",
         ),
         Format(
             "protobuf",
@@ -171,7 +171,7 @@ FORMATS: dict[str, Format] = {
             False,
             (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
             tensors=False,
-            rows=True,
+            rows="tfrecord:TfrecordRows",
         ),
         Format(
             "jsonl",
@@ -180,7 +180,7 @@ FORMATS: dict[str, Format] = {
             False,
             (".jsonl", ".ndjson"),
             tensors=False,
-            rows=True,
+            rows="jsonl:JsonLinesRows",
         ),
         Format("saved_model", "", "TensorFlow's SavedModel, a folder", False, tensors=False),
     )

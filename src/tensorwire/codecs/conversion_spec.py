@@ -95,7 +95,7 @@ class ConversionSpec:
         return self.on_corrupt == "skip"
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """A short name for JSON that is never another's.
 
     >>> digest({"b": 1, "a": [2]}) == digest({"a": [2], "b": 1})

@@ -1,15 +1,5 @@
-"""The formats that datasets are in: each a module that counts, reads and writes records as batches
+"""The formats that datasets are in: each a class that counts, reads and writes records as batches
 of columns.
-
-    count(path, marks, spec, reading)  how many records, and where some of them begin
-    read(part, spec, reading)      batches of the records of a part
-    schema(sources, spec, nbytes)  what the columns are, from a sample of so many bytes
-    bare(names, sources, spec)     which of these features, that are no columns, are bytes in the
-                                   files
-    remembers(path)                whether a file knows of which Examples it was made
-    names(path, spec), blank(path, spec)   where files themselves say what columns they have: which,
-                                           and a batch of them without rows
-    RowWriter(file, spec)             add(batch) ..., close()
 
 Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
 """
@@ -21,41 +11,28 @@ import functools
 import importlib
 import shutil
 import tempfile
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from .. import storage
 from .._errors import UnknownFormatError, choices
+from ..core.memory import Buffer
 from ..records.batch import Batch
-from ..records.paths import RECORD_SUFFIXES, is_record_name
 from ..records.schema import Schema
 from ..transforms.compression import SUFFIXES as _PACKED
-from . import FORMATS
+from . import ROW_FORMATS
 from .conversion_spec import ConversionSpec
+from .identify import by_name
 
 ROWS = 8192
 BYTES = 16 << 20
 """A batch ends at so many rows, or bytes."""
 
-SUFFIXES = {
-    "tfrecord": RECORD_SUFFIXES,
-    "parquet": FORMATS["parquet"].suffixes,
-    "arrow": (*FORMATS["arrow"].suffixes, ".arrows"),
-    "jsonl": (".jsonl", ".ndjson"),
-    "npz": FORMATS["npz"].suffixes,
-    "safetensors": FORMATS["safetensors"].suffixes,
-}
 STREAMS = ("tfrecord", "jsonl", "safetensors")
 """Those that can be compressed as a whole."""
-_MODULES = {
-    "tfrecord": "tfrecord",
-    "parquet": "parquet.rows",
-    "arrow": "arrow.rows",
-    "jsonl": "jsonl",
-    "npz": "tensor_rows",
-    "safetensors": "tensor_rows",
-}
+"""Loaded on first use."""
 
 
 class SourcePart(NamedTuple):
@@ -105,33 +82,80 @@ class Reading:
         self.share = share
 
 
+class ByteOutput(Protocol):
+    """What a writer writes to."""
+
+    def write(self, data: Buffer, /) -> int: ...
+
+
 class RowWriter(Protocol):
     def add(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
 
 
 class RowFormat(Protocol):
-    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted: ...
-    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]: ...
-    def schema(self, paths: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None: ...
-    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]: ...
-    def writer(self, file: IO[bytes], spec: ConversionSpec) -> RowWriter: ...
-
-
-def named(name: str) -> Any:
-    """The module of a format.
-
-    >>> named("jsonl").__name__
-    'tensorwire.codecs.jsonl'
+    """What a format of datasets provides: the first four methods, and answers to the questions
+    after them where the ones here are not its own. An object of it has no state.
     """
-    if name not in _MODULES:
-        raise UnknownFormatError(f"no format of datasets {name!r}{choices(name, _MODULES)}")
-    return importlib.import_module(f"{__package__}.{_MODULES[name]}")
+
+    declares_columns: ClassVar[bool] = False
+    """Whether a file itself says what columns it has; if so, the format has `names` and `blank`."""
+
+    @abstractmethod
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
+        """How many records a file has, and where about `marks` of them begin."""
+
+    @abstractmethod
+    def schema(self, paths: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
+        """The features of Examples that the columns are, by a look into the files, which have so
+        many bytes.
+        """
+
+    @abstractmethod
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
+        """Batches of the records of a part. Damage and progress go into `reading`."""
+
+    @abstractmethod
+    def writer(self, file: ByteOutput, spec: ConversionSpec) -> RowWriter:
+        """Writes batches into a file."""
+
+    def check_target(self, spec: ConversionSpec) -> None:
+        """An error for options that the format cannot write, before any record is read."""
+
+    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
+        """Which of these features, that would go as bytes of an Example, are bytes in the files."""
+        return names
+
+    def remembers(self, path: str) -> bool:
+        """Whether a file has the schema of the Examples that it was made of."""
+        return False
+
+    def names(self, path: str, spec: ConversionSpec) -> list[str]:
+        """The columns of a file."""
+        raise NotImplementedError
+
+    def blank(self, path: str, spec: ConversionSpec) -> Batch:
+        """The columns of a file that are read, as a batch without rows."""
+        raise NotImplementedError
+
+
+@functools.cache
+def named(name: str) -> RowFormat:
+    """The format of a name.
+
+    >>> type(named("jsonl")).__name__, named("npz").declares_columns
+    ('JsonLinesRows', True)
+    """
+    if name not in ROW_FORMATS:
+        raise UnknownFormatError(f"no format of datasets {name!r}{choices(name, ROW_FORMATS)}")
+    module, _, kind = ROW_FORMATS[name].rows.partition(":")
+    row_format: RowFormat = getattr(importlib.import_module(f"{__package__}.{module}"), kind)()
+    return row_format
 
 
 def load(name: str) -> None:
-    """Imports all that a format needs, so that it is there when it is used; what is missing is said
-    then.
+    """Imports all that a format needs, so that it is there when it is used; what is missing is an
+    error only then.
     """
     named(name)
     with contextlib.suppress(ImportError):
@@ -148,23 +172,13 @@ def of_name(path: str) -> str | None:
     >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
     ('parquet', None, None)
     """
-    _, *endings = path.rpartition("/")[2].split(".")
-    return _of_endings(*endings[-2:])
-
-
-@functools.lru_cache(256)
-def _of_endings(*endings: str) -> str | None:
-    name = "".join(f".{ending}" for ending in endings)
-    if is_record_name(f"name{name}"):
-        return "tfrecord"
-    for packed in _PACKED:
-        name = name.removesuffix(packed)
-    return next((known for known, suffixes in SUFFIXES.items() if name.endswith(suffixes)), None)
+    format, _ = by_name(path)
+    return format if format in ROW_FORMATS else None
 
 
 def suffix(spec: ConversionSpec) -> str:
     """What the names of shards end with."""
-    own = SUFFIXES[spec.target][0]
+    own = ROW_FORMATS[spec.target].suffixes[0]
     if spec.target not in ("tfrecord", "jsonl") or not spec.compression:
         return own
     return own + next(

@@ -8,8 +8,8 @@ which do.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -18,20 +18,18 @@ from .._errors import EncodeError, LimitError, SchemaError, TensorwireError
 from ..core import memory
 from ..core.quantized import has_codes
 from ..core.tensors import Sparse
-from ..records import batches, gather, pack
 from ..records.batch import Batch
 from ..records.schema import Schema
 from ..transforms.compression import oneshot
 from ..transforms.quantization import tree
+from ..wire.arrow_columns import PRESENT
 from . import FORMATS
-from .arrow import columnar
+from .column_rows import ColumnRows, check_columns, empty, example_schema, opened
 from .container import Container
 from .conversion_spec import ConversionSpec
 from .identify import by_name
 from .opening import codec, open_container
-from .rows import ROWS, Counted, Reading, SourcePart, local
-
-PRESENT = "/present"
+from .rows import ROWS, ByteOutput, Counted, Reading, SourcePart, local
 
 
 def _rows(shapes: dict[str, Any], path: str) -> int:
@@ -42,16 +40,6 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
             path=path,
         )
     return int(counts.pop())
-
-
-def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-    """From the header."""
-
-    def rows() -> int:
-        with local(path) as place, _opened(place, spec) as container:
-            return _rows(container.shapes(), path)
-
-    return Counted(columnar.opened(path, spec, reading, rows) or 0, [])
 
 
 def _load(path: str, spec: ConversionSpec) -> Batch:
@@ -96,7 +84,7 @@ def _batch(found: Any, path: str) -> Batch:
     return Batch(columns, present, rows)
 
 
-def _is_flag(name: str, found: Any) -> bool:
+def _is_flag(name: str, found: Mapping[str, Any]) -> bool:
     """Whether a column says which records have another one."""
     return (
         name in found
@@ -104,23 +92,6 @@ def _is_flag(name: str, found: Any) -> bool:
         and name.removesuffix(PRESENT) in found
         and getattr(found[name], "dtype", None) == np.bool_
     )
-
-
-def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
-    return columnar.schema_of_files(sources, spec, lambda path: schema_of(path, spec))
-
-
-def schema_of(path: str, spec: ConversionSpec) -> Schema:
-    asked = columnar.cast(_blank(path, spec), spec)
-    if spec.reads is not None:
-        asked = batches.select(asked, [name for name in spec.reads if name in asked])
-    try:
-        columns, _ = gather.from_columns(
-            asked, pack.Options([name for name in spec.tensors if name in asked]), 0, {}
-        )
-    except TensorwireError as error:
-        raise error.add(path=path) from None
-    return Schema({name: column.feature for name, column in columns.items()})
 
 
 def _blank(path: str, spec: ConversionSpec) -> Batch:
@@ -132,51 +103,20 @@ def _blank(path: str, spec: ConversionSpec) -> Batch:
         )
 
 
-def names(path: str, spec: ConversionSpec) -> list[str]:
-    return list(_blank(path, spec))
-
-
-def blank(path: str, spec: ConversionSpec) -> Batch:
-    return _chosen(_blank(path, spec), spec.names)
-
-
-def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-    return []  # numbers, all of them
-
-
-def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-    if part.size > spec.memory:
-        raise LimitError(
-            f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}",
-            path=part.path,
-        )
-    found = columnar.opened(part.path, spec, reading, lambda: _load(part.path, spec))
-    if found is None:
-        return
-    columnar.check_columns(found, spec, part.path)
-    found = _chosen(found, spec.names)
-    stop = found.size if part.stop is None else min(part.stop, found.size)
-    for start in range(part.first, stop, ROWS):
-        reading.reach(min(stop, start + ROWS) / found.size)
-        yield batches.cut(found, start, min(stop, start + ROWS))
-
-
 def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
     """Columns that are read, as far as the file has them; see task._Complete."""
-    return (
-        found if names is None else batches.select(found, [name for name in names if name in found])
-    )
+    return found if names is None else found.select([name for name in names if name in found])
 
 
 class TensorRowsWriter:
-    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
+    def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file, self._spec = file, spec
         self._held: list[Batch] = []
         self._size = 0
 
     def add(self, batch: Batch) -> None:
         self._held.append(batch)
-        self._size += batches.nbytes(batch)
+        self._size += batch.nbytes
         if self._size > self._spec.memory:
             raise EncodeError(
                 f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more"
@@ -184,10 +124,10 @@ class TensorRowsWriter:
             )
 
     def close(self) -> None:
-        blank = columnar.empty(self._spec)
+        blank = empty(self._spec)
         if not self._held and blank is None:
             raise EncodeError("no rows, and so no columns", format=self._spec.target)
-        whole = batches.join(self._held or [blank])  # type: ignore[list-item]
+        whole = Batch.concatenate(self._held or [blank])  # type: ignore[list-item]
         columns: dict[str, Any] = {}
         for name, column in whole.items():
             if name.endswith(PRESENT):
@@ -212,14 +152,56 @@ class TensorRowsWriter:
             self._file.write(chunk)
 
 
-def writer(file: IO[bytes], spec: ConversionSpec) -> TensorRowsWriter:
-    return TensorRowsWriter(file, spec)
+class TensorRows(ColumnRows):
+    """The rows of tensors that share their first dimension."""
 
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
+        """From the header."""
 
-def check_target(spec: ConversionSpec) -> None:
-    """The codec looks at the other options when it is made, for the first shard."""
-    if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
-        raise EncodeError(
-            f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4",
-            format=spec.target,
-        )
+        def rows() -> int:
+            with local(path) as place, _opened(place, spec) as container:
+                return _rows(container.shapes(), path)
+
+        return Counted(opened(path, spec, reading, rows) or 0, [])
+
+    def schema_of(self, path: str, spec: ConversionSpec) -> Schema:
+        try:
+            return example_schema(_chosen(_blank(path, spec), spec.reads), spec)
+        except TensorwireError as error:
+            raise error.add(path=path) from None
+
+    def names(self, path: str, spec: ConversionSpec) -> list[str]:
+        return list(_blank(path, spec))
+
+    def blank(self, path: str, spec: ConversionSpec) -> Batch:
+        return _chosen(_blank(path, spec), spec.names)
+
+    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
+        return []  # numbers, all of them
+
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
+        if part.size > spec.memory:
+            raise LimitError(
+                f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}",
+                path=part.path,
+            )
+        batch = opened(part.path, spec, reading, lambda: _load(part.path, spec))
+        if batch is None:
+            return
+        check_columns(batch, spec, part.path)
+        batch = _chosen(batch, spec.names)
+        stop = batch.size if part.stop is None else min(part.stop, batch.size)
+        for start in range(part.first, stop, ROWS):
+            reading.reach(min(stop, start + ROWS) / batch.size)
+            yield batch.slice(start, min(stop, start + ROWS))
+
+    def writer(self, file: ByteOutput, spec: ConversionSpec) -> TensorRowsWriter:
+        return TensorRowsWriter(file, spec)
+
+    def check_target(self, spec: ConversionSpec) -> None:
+        """The codec looks at the other options when it is made, for the first shard."""
+        if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
+            raise EncodeError(
+                f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4",
+                format=spec.target,
+            )

@@ -4,58 +4,35 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
 from .._limits import DEFAULT
 from ..core import memory
-from ..records import batches, coverage, infer, pack, sidecar
+from ..core.memory import Buffer
 from ..records import blocks as _blocks
 from ..records import columns as _columns
+from ..records import coverage, infer, pack, sidecar
 from ..records import index as _index
 from ..records import resync as _damage
-from ..records.batch import Batch
+from ..records.batch import Batch, gathered
 from ..records.blocks import Block
+from ..records.example_writer import ExampleSink
 from ..records.schema import BYTES, FLOAT, INT64, Feature, Schema
-from ..records.write import ExampleSink
 from ..transforms import compression as compressions
 from ..wire import example, kernels
 from . import example_features
 from .conversion_spec import ConversionSpec
 from .rows import BYTES as MOST_BYTES
-from .rows import ROWS, Counted, Damage, Reading, SourcePart
+from .rows import ROWS, ByteOutput, Counted, Damage, Reading, RowFormat, SourcePart
 
 RECORD = "\x00record"
 """The column of records that are only moved."""
 _HELD = 256 << 10
 _LEAST, _SHARE = 8 << 20, 64
 """Bytes that a sample has at least, and its share of all."""
-
-
-def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-    """From the headers, or from the index beside the file. A damaged file has as many records as
-    can be read.
-    """
-    if spec.skips:
-        return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
-    index = _index.load(path) or _index.build(path)
-    records = len(index)
-    if index.compression is not None or not records:
-        return Counted(records, [])
-    step = -(-records // max(1, marks))
-    return Counted(records, index.offsets[:-1:step].tolist(), step)
-
-
-def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
-    # of little data little, so that it does not take longer than the rest
-    sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
-
-    def sampled(without: list[str]) -> Schema:
-        return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
-
-    return sidecar.known(sources, sampled, spec.cast)
 
 
 def moved(spec: ConversionSpec) -> bool:
@@ -103,21 +80,10 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
                 reading.damage.append(Damage(path, str(item), item.length))
 
 
-def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-    return names
-
-
-def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-    if moved(spec):
-        yield from _records(blocks(part, spec, reading, True))
-    else:
-        yield from _examples(part, spec, reading)
-
-
 def _records(found: Iterator[Block]) -> Iterator[Batch]:
     for block in found:
         yield Batch(
-            {RECORD: batches.gathered(block.data, block.starts, block.sizes)},
+            {RECORD: gathered(block.data, block.starts, block.sizes)},
             size=len(block.starts),
         )
 
@@ -279,7 +245,7 @@ def _check_names(block: Block, spec: ConversionSpec) -> None:
 class TfrecordWriter:
     """Frames records, or encodes Examples, and compresses them."""
 
-    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
+    def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._out = _Framed(file, spec)
         self._sink: ExampleSink | None = None
         if not moved(spec):
@@ -301,22 +267,18 @@ class TfrecordWriter:
         self._out.close()
 
 
-def writer(file: IO[bytes], spec: ConversionSpec) -> TfrecordWriter:
-    return TfrecordWriter(file, spec)
-
-
 class _Framed:
     """What an ExampleSink writes to: one file, through a compressor."""
 
-    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
+    def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self.paths, self.records = [""], 0
         name = _blocks.compression_named(spec.compression)
         self._compressor = (
             compressions.compressor(name, level=spec.level, threads=1) if name else None
         )
-        self._file, self._held, self._size = file, [], 0  # type: IO[bytes], list[Any], int
+        self._file, self._held, self._size = file, [], 0  # type: ByteOutput, list[Any], int
 
-    def put_framed(self, shard: int, data: Any, count: int) -> None:
+    def put_framed(self, shard: int, data: Buffer, count: int) -> None:
         self._held.append(data)
         self._size += len(data)
         self.records += count
@@ -337,11 +299,45 @@ class _Framed:
                 self._file.write(chunk)
 
 
-def check_target(spec: ConversionSpec) -> None:
-    """What can be known before any record is read."""
-    if spec.compression is not None:
-        _blocks.compression_named(spec.compression)
-    if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
-        raise EncodeError(
-            "records that are only moved keep what they hold; pass schema= or columns= as well"
-        )
+class TfrecordRows(RowFormat):
+    """Records that are moved, or Examples as columns."""
+
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
+        """From the headers, or from the index beside the file. A damaged file has as many records
+        as can be read.
+        """
+        if spec.skips:
+            return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
+        index = _index.load(path) or _index.build(path)
+        records = len(index)
+        if index.compression is not None or not records:
+            return Counted(records, [])
+        step = -(-records // max(1, marks))
+        return Counted(records, index.offsets[:-1:step].tolist(), step)
+
+    def schema(self, sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
+        # of little data little, so that it does not take longer than the rest
+        sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
+
+        def sampled(without: list[str]) -> Schema:
+            return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
+
+        return sidecar.known(sources, sampled, spec.cast)
+
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
+        if moved(spec):
+            yield from _records(blocks(part, spec, reading, True))
+        else:
+            yield from _examples(part, spec, reading)
+
+    def writer(self, file: ByteOutput, spec: ConversionSpec) -> TfrecordWriter:
+        return TfrecordWriter(file, spec)
+
+    def check_target(self, spec: ConversionSpec) -> None:
+        """What can be known before any record is read."""
+        if spec.compression is not None:
+            _blocks.compression_named(spec.compression)
+        if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
+            raise EncodeError(
+                "records that are only moved keep what they hold; pass schema= or columns= as well"
+            )

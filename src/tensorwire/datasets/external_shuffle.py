@@ -19,10 +19,10 @@ import numpy as np
 
 from .. import storage
 from .._errors import LimitError
+from ..codecs import column_rows
 from ..codecs.conversion_spec import ConversionSpec
 from ..codecs.rows import ROWS
 from ..core.tensors import Array
-from ..records import batches
 from ..records.batch import Batch
 from . import permutation
 from .shard_plan import run_name
@@ -49,16 +49,14 @@ def scatter(
         for batch, numbers in _lots(found):
             places = where(numbers)
             order = np.argsort(places, kind="stable")
-            batch, places = batches.take(batch, order), places[order]
+            batch, places = batch.take(order), places[order]
             cuts = np.searchsorted(places, bounds)
             table = np.zeros(len(bounds), np.int64)
             for shard in range(len(bounds) - 1):
                 table[shard] = at
                 low, high = int(cuts[shard]), int(cuts[shard + 1])
                 if low < high:
-                    at += file.write(
-                        batches.packed(batches.cut(batch, low, high), places[low:high])
-                    )
+                    at += file.write(column_rows.packed(batch.slice(low, high), places[low:high]))
             table[-1] = at
             tables.append(table)
             records += batch.size
@@ -82,12 +80,15 @@ def _lots(found: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Array]]
     size = 0
     for batch, numbers in found:
         held.append((batch, numbers))
-        size += batches.nbytes(batch)
+        size += batch.nbytes
         if size >= _LOT:
-            yield batches.join([one for one, _ in held]), np.concatenate([one for _, one in held])
+            yield (
+                Batch.concatenate([one for one, _ in held]),
+                np.concatenate([one for _, one in held]),
+            )
             held, size = [], 0
     if held:
-        yield batches.join([one for one, _ in held]), np.concatenate([one for _, one in held])
+        yield Batch.concatenate([one for one, _ in held]), np.concatenate([one for _, one in held])
 
 
 def gather(folder: str, count: int, number: int, spec: ConversionSpec) -> Iterator[Batch]:
@@ -106,15 +107,15 @@ def gather(folder: str, count: int, number: int, spec: ConversionSpec) -> Iterat
                     f" {spec.memory:,} bytes; more shards=, or memory="
                 )
             held += [
-                batches.unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())
+                column_rows.unpacked(piece) for piece in (file.read_many(bounds) if bounds else ())
             ]
     if not held:
         return
-    whole = batches.join([batch for batch, _ in held])
+    whole = Batch.concatenate([batch for batch, _ in held])
     order = np.argsort(np.concatenate([places for _, places in held]), kind="stable")
     held.clear()
     for start in range(0, len(order), ROWS):
-        yield batches.take(whole, order[start : start + ROWS])
+        yield whole.take(order[start : start + ROWS])
 
 
 def _table(file: storage.OpenedObject, shard: int, width: int) -> list[tuple[int, int]]:

@@ -15,14 +15,13 @@ import numpy as np
 
 from .. import storage
 from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
-from ..codecs import ROW_FORMATS, example_features, rows
-from ..codecs.arrow import columnar
+from ..codecs import ROW_FORMATS, column_rows, example_features, rows
 from ..codecs.conversion_spec import ConversionSpec
 from ..codecs.identify import identify
 from ..core import dtypes
 from ..core.tensors import Array
-from ..records import batches, sidecar
-from ..records.batch import Batch
+from ..records import sidecar
+from ..records.batch import Batch, is_untyped
 from ..records.blocks import compression_named
 from ..records.paths import is_data
 from ..records.schema import Schema, as_schema
@@ -82,7 +81,7 @@ def target_format(dst: str, to: str | None) -> tuple[str, str | None]:
     """(the format, the one that the name of `dst` says)"""
     named = rows.of_name(dst)
     if to is None and named is None:
-        raise EncodeError(f"to= says which format{choices('', rows.SUFFIXES)}", path=dst)
+        raise EncodeError(f"to= says which format{choices('', ROW_FORMATS)}", path=dst)
     rows.named(to or named or "")
     return to or named or "", named
 
@@ -270,21 +269,21 @@ def with_schema(
     )
     _check_names(out, keep)
     example_features.check_casts(out)
-    return _with_blank(out, entries)[0] if hasattr(rows.named(spec.source), "blank") else out
+    return _with_blank(out, entries)[0] if rows.named(spec.source).declares_columns else out
 
 
 def _remember(spec: ConversionSpec, entries: Sequence[FileEntry]) -> bool:
     """Whether the sources know of which Examples they were made, so that what is made of them can."""
     source = rows.named(spec.source)
-    if not hasattr(source, "remembers") or spec.target in ("npz", "safetensors"):
+    if not source.declares_columns or spec.target in ("npz", "safetensors"):
         return False
 
     def remembers(path: str) -> bool:
         with contextlib.suppress(TensorwireError):  # which whoever reads it will meet
-            return bool(source.remembers(path))
+            return source.remembers(path)
         return False
 
-    return all(storage.side_by_side(remembers, columnar.some([entry.path for entry in entries])))
+    return all(storage.side_by_side(remembers, column_rows.some([entry.path for entry in entries])))
 
 
 def _without_schema(
@@ -311,27 +310,27 @@ def _with_blank(spec: ConversionSpec, entries: Sequence[FileEntry]) -> tuple[Con
     """The spec with the columns of some of the files: what one has, another may lack. And these
     columns.
     """
-    paths = columnar.some([entry.path for entry in entries])
+    paths = column_rows.some([entry.path for entry in entries])
     found = _blanks(spec, paths)
-    known, how = batches.union(found), batches.comparison(spec.target, spec.shuffle is not None)
+    known, how = Batch.union(found), column_rows.comparison(spec.target, spec.shuffle is not None)
     for path, one in zip(paths, found, strict=True):
         try:
-            batches.check_alike(one, known, how, spec.cast)
+            column_rows.check_alike(one, known, how, spec.cast)
         except TensorwireError as error:
             raise error.add(path=path) from None
     for name in known:
-        if spec.schema is None and batches.is_untyped(known[name]):
+        if spec.schema is None and is_untyped(known[name]):
             raise EncodeError(
                 "a column of nothing but nulls, which has no type; columns= leaves it out",
                 tensor=name,
                 path=paths[0],
             )
-    typed = batches.select(known, [name for name in known if not batches.is_untyped(known[name])])
+    typed = known.select([name for name in known if not is_untyped(known[name])])
     if not typed:
         return spec, known
     return (
         replace(
-            spec, blank=base64.b64encode(batches.packed(typed, np.zeros(0, np.int64))).decode()
+            spec, blank=base64.b64encode(column_rows.packed(typed, np.zeros(0, np.int64))).decode()
         ),
         known,
     )
@@ -345,7 +344,7 @@ def _blanks(spec: ConversionSpec, paths: Sequence[str]) -> list[Batch]:
 
     def blank(path: str) -> Batch:
         try:
-            return source.blank(path, spec)  # type: ignore[no-any-return]
+            return source.blank(path, spec)
         except TensorwireError as error:
             if spec.skips and isinstance(error, DecodeError):
                 return Batch({}, size=0)

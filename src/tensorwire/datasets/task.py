@@ -19,14 +19,13 @@ import numpy as np
 
 from .. import storage
 from .._errors import DecodeError, TensorwireError
+from ..codecs import column_rows
 from ..codecs import rows as formats
-from ..codecs.arrow import columnar
 from ..codecs.conversion_spec import ConversionSpec, digest
 from ..codecs.rows import Reading, SourcePart
 from ..core import memory
 from ..core.tensors import Array
-from ..records import batches
-from ..records.batch import Batch
+from ..records.batch import Batch, is_untyped
 from ..wire import kernels
 from . import external_shuffle as shuffling
 from . import permutation, row_selection, statistics
@@ -165,30 +164,32 @@ class _Complete:
     def __init__(self, parts: Sequence[SourcePart], spec: ConversionSpec) -> None:
         self._spec, source = spec, formats.named(spec.source)
         found = (
-            [batches.unpacked(base64.b64decode(spec.blank))[0]] if spec.blank is not None else []
+            [column_rows.unpacked(base64.b64decode(spec.blank))[0]]
+            if spec.blank is not None
+            else []
         )
-        paths = list(dict.fromkeys(part.path for part in parts)) if hasattr(source, "blank") else []
+        paths = list(dict.fromkeys(part.path for part in parts)) if source.declares_columns else []
         if len(paths) > 1:
-            found += columnar.looked_into(paths, spec, lambda path: source.blank(path, spec))
-        known = batches.union(found)
-        typed = [name for name in known if not batches.is_untyped(known[name])]
-        self._blank = batches.select(known, typed) if found else None
-        self._how = batches.comparison(spec.target, spec.shuffle is not None)
+            found += column_rows.looked_into(paths, spec, lambda path: source.blank(path, spec))
+        known = Batch.union(found)
+        typed = [name for name in known if not is_untyped(known[name])]
+        self._blank = known.select(typed) if found else None
+        self._how = column_rows.comparison(spec.target, spec.shuffle is not None)
 
     def __call__(self, batch: Batch, path: str) -> Batch:
         spec, schema = self._spec, self._spec.schema
-        if not hasattr(formats.named(spec.source), "blank"):
+        if not formats.named(spec.source).declares_columns:
             return batch
         try:
-            blank = self._blank if self._blank is not None else batches.union([batch])
-            batches.check_alike(batch, blank, self._how, spec.cast)
+            blank = self._blank if self._blank is not None else Batch.union([batch])
+            column_rows.check_alike(batch, blank, self._how, spec.cast)
             lacking = [name for name in spec.names or () if name not in batch]
             unknown = [
                 name for name in lacking if name not in blank or (schema and schema[name].required)
             ]
-            extra = {name: columnar.absent(name, spec, batch) for name in unknown}
-            whole = batches.completed(batch, Batch({**blank, **extra}, size=0) if extra else blank)
-            return whole if spec.names is None else batches.select(whole, spec.names)
+            extra = {name: column_rows.absent(name, spec, batch) for name in unknown}
+            whole = batch.completed(Batch({**blank, **extra}, size=0) if extra else blank)
+            return whole if spec.names is None else whole.select(spec.names)
         except TensorwireError as error:
             raise error.add(path=path) from None
 
@@ -203,7 +204,7 @@ def _kept(batch: Batch, numbers: Array, kept: Array) -> tuple[Batch, Array]:
     if kept.all():
         return batch, numbers
     chosen = np.flatnonzero(kept)
-    return batches.take(batch, chosen), numbers[chosen]
+    return batch.take(chosen), numbers[chosen]
 
 
 def _shared(
@@ -262,8 +263,8 @@ def _write(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[st
 
 def finished(batch: Batch, spec: ConversionSpec) -> Batch:
     """The columns that are written, as they are written."""
-    chosen = batch if spec.columns is None else batches.select(batch, spec.columns)
-    return columnar.cast(chosen, spec)
+    chosen = batch if spec.columns is None else batch.select(spec.columns)
+    return column_rows.cast(chosen, spec)
 
 
 def writing(
@@ -285,7 +286,7 @@ def writing(
             if (
                 not so_far.records
                 and spec.schema is None
-                and hasattr(formats.named(spec.source), "blank")
+                and formats.named(spec.source).declares_columns
             ):
                 sink.add(finished(_Complete([like], spec).blank(like.path), spec))
             sink.close()

@@ -20,7 +20,7 @@ from ..records import sidecar
 from ..records.blocks import Block
 from ..records.filters import Where
 from ..records.infer import schema_of
-from ..records.reader import RecordReader
+from ..records.record_reader import RecordReader
 from ..records.schema import Feature, Schema
 from ..wire import example, kernels
 from .images import image

@@ -7,17 +7,25 @@ lists dense ones. Its memory is read-only.
 
 from __future__ import annotations
 
-import math
-from typing import Any
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._errors import EncodeError
 from .._optional import require
-from ..core import dtypes, memory
+from ..core import memory
 from ..core.tensors import Array, Ragged, Sparse, Strings, Tensor
+from ..wire import arrow_ipc as ipc
+from ..wire.arrow_columns import STRINGS, TEXT, ArrowColumns, dtype_of, holds
 from .casting import fit
 from .numpy import plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def _pa() -> Any:
@@ -69,11 +77,11 @@ def to_tensor(obj: Any) -> Tensor:
     )
 
 
-def about(obj: Any) -> dict[str, str]:
+def about(obj: object) -> dict[str, str]:
     return {"device": "cpu"}
 
 
-def _is_ragged(kind: Any) -> bool:
+def _is_ragged(kind: pa.DataType) -> bool:
     types = _pa().types
     return (
         types.is_list(kind)
@@ -82,7 +90,7 @@ def _is_ragged(kind: Any) -> bool:
     )
 
 
-def _whole(rows: Any) -> Any:
+def _whole(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array without a dictionary and without nulls."""
     pa = _pa()
     if isinstance(rows, pa.ChunkedArray):
@@ -103,7 +111,7 @@ def _whole(rows: Any) -> Any:
     return rows
 
 
-def _items(rows: Any) -> Array | Strings:
+def _items(rows: pa.Array) -> Array | Strings:
     """One element, or one dense row, for each row."""
     pa, kind = _pa(), rows.type
     if isinstance(kind, pa.FixedShapeTensorType):
@@ -130,14 +138,16 @@ def _items(rows: Any) -> Array | Strings:
     )
 
 
-def _cells(rows: Any) -> Any:
+def _cells(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
     """What stands in fixed-size lists, one behind the other."""
     size = rows.type.list_size
     return rows.values.slice(rows.offset * size, len(rows) * size)
 
 
-def _numbers(rows: Any) -> Array:
-    """The memory of an array; bits become bytes. Its own to_numpy would do, but see `flat`."""
+def _numbers(rows: pa.Array) -> Array:
+    """The memory of an array; bits become bytes. Its own to_numpy would do, but it
+    imports pandas where there is one: a third of a second.
+    """
     dtype = np.dtype(rows.type.to_pandas_dtype())
     _, data = rows.buffers()
     if not len(rows):  # such an array need not have any memory
@@ -151,7 +161,7 @@ def _numbers(rows: Any) -> Array:
     return memory.read_only(bits[skipped:].view(np.bool_))
 
 
-def _strings(rows: Any, text: bool) -> Strings:
+def _strings(rows: pa.Array, text: bool) -> Strings:
     pa = _pa()
     kind = rows.type
     if not (pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)):
@@ -167,85 +177,86 @@ def _strings(rows: Any, text: bool) -> Strings:
     )
 
 
-def from_tensor(tensor: Tensor, device: Any, cast: bool) -> Any:
-    pa = _pa()
+def from_tensor(tensor: Tensor, device: object, cast: bool) -> pa.Array | pa.SparseCOOTensor:
     if isinstance(tensor, Sparse):
         return _sparse(tensor, cast)
-    if isinstance(tensor, Ragged):
-        return _lists(tensor, cast)
     if not tensor.shape:
         raise EncodeError("Arrow has no arrays without dimensions; pass x.reshape(1)")
-    if isinstance(tensor, Strings) or tensor.ndim == 1:
-        return _rows(tensor, cast)
-    count, *inner = tensor.shape
-    storage = _rows(tensor.reshape(count, math.prod(inner)), cast)
-    return pa.ExtensionArray.from_storage(
-        pa.fixed_shape_tensor(storage.type.value_type, inner), storage
-    )
-
-
-def _rows(values: Array | Strings, cast: bool) -> Any:
-    """Flat values, in fixed-size lists for each further dimension."""
-    pa = _pa()
-    if isinstance(values, Strings):
-        parts = [None, pa.py_buffer(values.offsets), pa.py_buffer(values.data)]
-        found = pa.Array.from_buffers(
-            pa.large_string() if values.text else pa.large_binary(), values.size, parts
-        )
+    columns = ArrowColumns()
+    if not isinstance(tensor, Ragged):
+        columns.add_dense("", _fitted(tensor, cast), {})
+    elif tensor.uniform[-1] is None:
+        splits = [plain(part) for part in tensor.row_splits]
+        columns.add_lists("", _fitted(tensor.values, cast), splits, tensor.uniform)
     else:
-        found = flat(fit(values, _holds, "Arrow", cast).reshape(-1))
-    for axis in range(len(values.shape) - 1, 0, -1):
-        size = values.shape[axis]
-        if size > np.iinfo(np.int32).max:
-            raise EncodeError(
-                f"rows of {size} elements are too long for Arrow's fixed-size lists, which end at"
-                " 2**31 - 1"
-            )
-        count = math.prod(values.shape[:axis])
-        found = pa.Array.from_buffers(pa.list_(found.type, size), count, [None], children=[found])
-    return found
-
-
-def flat(values: Array, present: Array | None = None) -> Any:
-    """Numbers as an array that shares their memory. pyarrow.array would do, but imports pandas
-    where there is one: a third of a second.
-    """
-    pa = _pa()
-    kind = pa.from_numpy_dtype(values.dtype)
-    bits = None if present is None else pa.py_buffer(np.packbits(present, bitorder="little"))
-    data = (
-        np.packbits(values, bitorder="little")
-        if values.dtype == np.bool_
-        else np.ascontiguousarray(values)
-    )
-    return pa.Array.from_buffers(kind, len(values), [bits, pa.py_buffer(data)])
-
-
-def _lists(tensor: Ragged, cast: bool) -> Any:
-    pa = _pa()
-    if tensor.uniform[-1] is not None:
         raise EncodeError(
             "Arrow cannot tell a last ragged dimension of one length from a dense one; reshape"
             " x.values"
         )
-    found = _rows(tensor.values, cast)
-    for splits, length in zip(reversed(tensor.row_splits), reversed(tensor.uniform), strict=True):
-        if length is not None:
-            found = pa.Array.from_buffers(
-                pa.list_(found.type, length), len(splits) - 1, [None], children=[found]
-            )
-        else:
-            kind = pa.ListArray if splits.dtype == np.int32 else pa.LargeListArray
-            found = kind.from_arrays(flat(plain(splits)), found)
-    return found
+    return pyarrow_arrays(columns, [_type(tuple(columns.fields))])[0]
 
 
-def _sparse(tensor: Sparse, cast: bool) -> Any:
+def _fitted(values: Array | Strings, cast: bool) -> Array | Strings:
+    return values if isinstance(values, Strings) else fit(values, holds, "Arrow", cast)
+
+
+@functools.lru_cache(256)
+def _type(fields: tuple[tuple[object, ...], ...]) -> pa.DataType:
+    """pyarrow's type of a column."""
+    return _next_type(iter(fields))
+
+
+def _next_type(fields: Iterator[tuple[Any, ...]]) -> pa.DataType:
+    pa = _pa()
+    _, kind, width, signed, children, _, pairs = next(fields)
+    if children:
+        inner = _next_type(fields)
+        shape = dict(pairs).get("ARROW:extension:metadata")
+        if shape is not None:
+            return pa.fixed_shape_tensor(inner, json.loads(shape)["shape"])
+        if kind == ipc.FIXED_LIST:
+            return pa.list_(inner, width)
+        return pa.list_(inner) if kind == ipc.LIST else pa.large_list(inner)
+    if kind in STRINGS:
+        return pa.large_string() if kind in TEXT else pa.large_binary()
+    dtype = dtype_of(kind, width, signed)
+    assert dtype is not None
+    return pa.from_numpy_dtype(dtype.numpy)
+
+
+def pyarrow_arrays(columns: ArrowColumns, types: Sequence[pa.DataType]) -> list[pa.Array]:
+    """Columns as pyarrow's arrays of these types, which share the memory."""
+    pa = _pa()
+    nodes, memories = iter(columns.nodes), iter(columns.arrays)
+    return [_array(pa, kind, nodes, memories) for kind in types]
+
+
+def _array(
+    pa: ModuleType,
+    kind: pa.DataType,
+    nodes: Iterator[tuple[int, int]],
+    memories: Iterator[Array],
+) -> pa.Array:
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = _array(pa, kind.storage_type, nodes, memories)
+        return pa.ExtensionArray.from_storage(kind, storage)
+    length, nulls = next(nodes)
+    validity = next(memories)
+    buffers = [pa.py_buffer(validity) if len(validity) else None]
+    for _ in range(kind.num_buffers - 1):
+        buffers.append(pa.py_buffer(next(memories)))
+    if not kind.num_fields:
+        return pa.Array.from_buffers(kind, length, buffers, nulls)
+    children = [_array(pa, kind.field(i).type, nodes, memories) for i in range(kind.num_fields)]
+    return pa.Array.from_buffers(kind, length, buffers, nulls, children=children)
+
+
+def _sparse(tensor: Sparse, cast: bool) -> pa.SparseCOOTensor:
     if len(tensor.values.shape) != 1:
         raise EncodeError("Arrow has no hybrid sparse tensors; pass x.to_dense()")
     values = fit(
         tensor.values,
-        lambda row: _holds(row) and row.name != "bool",
+        lambda row: holds(row) and row.name != "bool",
         "Arrow's SparseCOOTensor",
         cast,
     )
@@ -253,7 +264,3 @@ def _sparse(tensor: Sparse, cast: bool) -> Any:
     if not indices.size:  # Arrow takes the strides that NumPy gives to empty arrays for gaps
         indices = np.lib.stride_tricks.as_strided(indices, strides=(8, 8))
     return _pa().SparseCOOTensor.from_numpy(values, indices, tensor.shape)
-
-
-def _holds(row: dtypes.DType) -> bool:
-    return row.arrow is not None

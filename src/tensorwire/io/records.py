@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Self
 
 from .._errors import EncodeError
-from ..records.reader import RecordReader
-from ..records.writer import RecordWriter
+from ..records.record_reader import RecordReader
+from ..records.record_writer import RecordWriter
 
 _TYPES = {None: None, "": None, "GZIP": "gzip", "ZLIB": "zlib", "SNAPPY": "snappy"}
 _NUMBERS = {0: "", 1: "ZLIB", 2: "GZIP"}

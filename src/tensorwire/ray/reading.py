@@ -19,9 +19,9 @@ from ..records import adapters
 from ..records import blocks as _blocks
 from ..records import index as _index
 from ..records.batch import Batch
-from ..records.examples import read_examples as _read_examples
-from ..records.reader import RecordReader
-from ..records.schema import Schema
+from ..records.example_reader import read_examples as _read_examples
+from ..records.record_reader import Paths, RecordReader
+from ..records.schema import Schema, SchemaLike
 from ..storage import remote
 
 _data: Any = require("ray.data", extra="ray")
@@ -35,10 +35,10 @@ _UNPACKED = 4
 
 
 def read_examples(
-    path: Any,
+    path: Paths,
     *,
     columns: Sequence[str] | None = None,
-    schema: Any = None,
+    schema: SchemaLike | None = None,
     batch_size: int = _ROWS,
     on_corrupt: Literal["raise", "skip"] = "raise",
     compression: str | None = None,
@@ -75,9 +75,9 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
 
     def __init__(
         self,
-        path: Any,
+        path: Paths,
         columns: Sequence[str] | None,
-        schema: Any,
+        schema: SchemaLike | None,
         batch_size: int,
         on_corrupt: Literal["raise", "skip"],
         compression: str | None,
@@ -116,7 +116,7 @@ class ExampleSource(_data.Datasource):  # type: ignore[misc]
         return packed * sum(self._sizes)
 
     def get_read_tasks(
-        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
     ) -> list[Any]:
         """A task for each lot of files, or for each share of a file."""
         shares = self._shares(max(1, parallelism))

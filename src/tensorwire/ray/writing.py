@@ -9,22 +9,26 @@ import glob
 import math
 import os
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .. import storage
 from .._errors import EncodeError, TensorwireError
 from .._optional import require
-from ..codecs.arrow.columnar import batch_of
+from ..codecs.arrow.table_rows import batch_of
 from ..core.tensors import Array, Ragged, Strings
 from ..records import pack, paths
 from ..records.batch import Batch
-from ..records.schema import Feature, FileMark, Schema, as_schema
-from ..records.write import ExampleSink
-from ..records.writer import RecordWriter
+from ..records.example_writer import ExampleSink
+from ..records.record_writer import RecordWriter
+from ..records.schema import Feature, FileMark, Schema, SchemaLike, as_schema
 from ..storage import remote
 from .reading import BLOCK
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _data: Any = require("ray.data", extra="ray")
 _block: Any = require("ray.data.block", extra="ray")
@@ -34,7 +38,7 @@ def write_examples(
     dataset: Any,
     path: str,
     *,
-    schema: Any = None,
+    schema: SchemaLike | None = None,
     shards: int | None = None,
     compression: str | None = None,
     level: int | None = None,
@@ -197,7 +201,7 @@ def _batches(block: Any) -> Iterator[Batch]:
         yield Batch(columns, present, batch.num_rows)
 
 
-def _own(pa: Any, column: Any) -> tuple[Any, Array] | None:
+def _own(pa: ModuleType, column: pa.Array) -> tuple[Any, Array] | None:
     """Ray's own tensors, which it makes of what a function for map_batches returns, and where there
     are some; None for other columns.
 

@@ -4,7 +4,7 @@ stream of record batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,10 @@ from ..codecs.arrow import batches as arrow_batches
 from ..core import dtypes
 from ..core.tensors import Ragged
 from .batch import Batch
+from .schema import Schema
 
 
-def tf_signature(schema: Any) -> dict[str, Any]:
+def tf_signature(schema: Schema) -> dict[str, Any]:
     """What tf.data must know of a batch before it has seen one."""
     tf = require("tensorflow")
     out = {}
@@ -38,7 +39,7 @@ def tf_signature(schema: Any) -> dict[str, Any]:
     return out
 
 
-def tf_dataset(batches: Any, schema: Any) -> Any:
+def tf_dataset(batches: Callable[[], Iterable[Batch]], schema: Schema) -> Any:
     """A tf.data.Dataset of dicts of tensors."""
     tf = require("tensorflow")
 
@@ -49,7 +50,7 @@ def tf_dataset(batches: Any, schema: Any) -> Any:
     return tf.data.Dataset.from_generator(rows, output_signature=tf_signature(schema))
 
 
-def arrow_reader(batches: Any, empty: Batch) -> Any:
+def arrow_reader(batches: Callable[[], Iterable[Batch]], empty: Batch) -> Any:
     """A pyarrow.RecordBatchReader; `empty` is a batch without rows, which shows the types. Missing
     features are nulls.
     """

@@ -1,23 +1,35 @@
-"""Rows of Examples as columns."""
+"""Rows of Examples as columns: a batch, and what is done with its rows and columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from .. import frameworks
-from ..core.tensors import Bundle, Strings, Tensor
+from .._errors import SchemaError, choices
+from ..core.memory import Buffer, flat
+from ..core.tensors import Array, Bundle, Ragged, Strings, Tensor, trusted
 
-Array = np.ndarray[Any, Any]
-
+BatchColumn = Array | Strings | Ragged
+"""What a batch has under a name: one row for each record."""
+DIFFER = (
+    "files differ in what this column is: {}; columns= leaves it out, cast= makes numbers alike"
+)
+_LONG = 64
+"""Bytes of a string from which on a copy for each is quicker than an index for each byte."""
 _NO_STRINGS = ("torch", "jax")
 
 
-def holds_strings(column: Any) -> bool:
+def holds_strings(column: object) -> bool:
     """Whether a column is of strings, however they are arranged."""
     return isinstance(column, Strings) or isinstance(getattr(column, "values", None), Strings)
+
+
+def is_untyped(column: object) -> bool:
+    """Whether a column is of objects: of a type that is not known, or of tensors of any shape."""
+    return isinstance(column, np.ndarray) and column.dtype == object
 
 
 def _rows(
@@ -57,11 +69,45 @@ class Batch(Bundle):
             else {name: np.ones(size, np.bool_) for name in columns}
         )
 
+    @classmethod
+    def union(cls, batches: Sequence[Batch]) -> Self:
+        """The columns of all batches, without rows; of objects, where no batch knows better."""
+        columns: dict[str, BatchColumn] = {}
+        for name, column in (item for batch in batches for item in batch.items()):
+            if name not in columns or is_untyped(columns[name]):
+                columns[name] = take_rows(column, np.zeros(0, np.int64))
+        order = dict.fromkeys(name for batch in batches for name in batch)
+        return cls({name: columns[name] for name in order}, size=0)
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[Batch]) -> Batch:
+        """All rows in one batch, with the columns of all batches."""
+        if len(batches) == 1:
+            return batches[0]
+        if any(batch.keys() != batches[0].keys() for batch in batches):
+            blank = cls.union(batches)
+            batches = [batch.completed(blank) for batch in batches]
+        columns = {}
+        for name in batches[0]:
+            kinds = dict.fromkeys(column_kind(batch[name], text=False) for batch in batches)
+            if len(kinds) > 1:
+                raise SchemaError(DIFFER.format(" and ".join(kinds)), tensor=name)
+            columns[name] = _joined([batch[name] for batch in batches])
+        present = {
+            name: np.concatenate([batch.present[name] for batch in batches]) for name in batches[0]
+        }
+        return cls(columns, present, sum(batch.size for batch in batches))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return sum(_nbytes(column) for column in self.values())
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One dict a record, without the features that it does not have."""
         return _rows(self, self.present, self.size)
 
-    def to(self, framework: str, device: Any = None, cast: bool = False) -> Batch | ForeignBatch:
+    def to(self, framework: str, device: object = None, cast: bool = False) -> Batch | ForeignBatch:
         """The same columns as objects of a framework; see `tw.to`. torch and JAX have no strings:
         there, strings stay `Strings`.
         """
@@ -76,6 +122,54 @@ class Batch(Bundle):
             for name, column in self.items()
         }
         return ForeignBatch(columns, self.present, self.size)
+
+    def take(self, rows: Array) -> Batch:
+        """Some rows, in that order.
+
+        >>> Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
+        array([7, 5])
+        """
+        columns = {name: take_rows(column, rows) for name, column in self.items()}
+        present = {name: there[rows] for name, there in self.present.items()}
+        return Batch(columns, present, len(rows))
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The rows from, to."""
+        if start == 0 and stop >= self.size:
+            return self
+        rows = np.arange(start, min(stop, self.size))
+        columns = {
+            name: take_rows(column, rows) if isinstance(column, Strings) else column[start:stop]
+            for name, column in self.items()
+        }
+        present = {name: there[start:stop] for name, there in self.present.items()}
+        return Batch(columns, present, len(rows))
+
+    def select(self, names: Sequence[str]) -> Batch:
+        """Some of the columns."""
+        for name in names:
+            if name not in self:
+                raise SchemaError(f"no column {name!r}{choices(name, self)}", tensor=name)
+        present = {name: self.present[name] for name in names}
+        return Batch({name: self[name] for name in names}, present, self.size)
+
+    def completed(self, blank: Batch) -> Batch:
+        """The columns of `blank`, in their order, and then the others of this batch. In a column
+        that this batch does not have, no row is present.
+
+        >>> blank = Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
+        >>> Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
+        [False, False]
+        """
+        if list(self) == list(blank):
+            return self
+        names = [*blank, *(name for name in self if name not in blank)]
+        nowhere = np.zeros(self.size, np.bool_)
+        columns = {
+            name: self[name] if name in self else spread(blank[name], nowhere) for name in names
+        }
+        present = {name: self.present.get(name, nowhere) for name in names}
+        return Batch(columns, present, self.size)
 
 
 class ForeignBatch(dict[str, Any]):
@@ -113,3 +207,155 @@ class SequenceBatch:
         return (
             f"SequenceBatch of {self.size}\ncontext {self.context!r}\nsequences {self.sequences!r}"
         )
+
+
+def runs(starts: Array, lengths: Array) -> Array:
+    """Places of many runs, one behind the other.
+
+    >>> runs(np.array([5, 0]), np.array([2, 3]))
+    array([5, 6, 0, 1, 2])
+    """
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return places
+
+
+def gathered(data: Buffer | Array, starts: Array, sizes: Array, text: bool = False) -> Strings:
+    """Strings that lie anywhere in some bytes, in memory of their own."""
+    offsets = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    if len(starts) and offsets[-1] >= _LONG * len(starts):
+        view = flat(data)
+        joined = b"".join(
+            [view[a : a + n] for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)]
+        )
+        return trusted(Strings, np.frombuffer(joined, np.uint8), offsets, (len(starts),), text)
+    return trusted(
+        Strings,
+        np.frombuffer(flat(data), np.uint8)[runs(starts, sizes)],
+        offsets,
+        (len(starts),),
+        text,
+    )
+
+
+def take_rows(column: BatchColumn, chosen: Array) -> Any:
+    """Some rows of a column, in that order."""
+    if isinstance(column, Strings):
+        width = column.size // len(column) if len(column) else 0
+        places = chosen if column.ndim == 1 else runs(chosen * width, np.full(len(chosen), width))
+        found = gathered(
+            column.data,
+            column.offsets[places],
+            column.offsets[places + 1] - column.offsets[places],
+            column.text,
+        )
+        return found.reshape(len(chosen), *column.shape[1:])
+    if isinstance(column, Ragged):
+        splits = []
+        for part in column.row_splits:
+            starts, lengths = part[chosen], part[chosen + 1] - part[chosen]
+            splits.append(
+                np.concatenate([np.zeros(1, part.dtype), np.cumsum(lengths, dtype=part.dtype)])
+            )
+            chosen = runs(starts.astype(np.int64), lengths.astype(np.int64))
+        return trusted(Ragged, take_rows(column.values, chosen), tuple(splits), column.uniform)
+    return column[chosen]
+
+
+def _joined(columns: Sequence[Any]) -> BatchColumn:
+    first = columns[0]
+    if isinstance(first, Strings):
+        shape = (sum(len(column) for column in columns), *first.shape[1:])
+        data = np.concatenate([column.data[: column.offsets[-1]] for column in columns])
+        return trusted(
+            Strings,
+            data,
+            _bounds_of_all([column.offsets for column in columns]),
+            shape,
+            all(column.text for column in columns),
+        )
+    if isinstance(first, Ragged):
+        values = _joined([column.values for column in columns])
+        splits = tuple(
+            _bounds_of_all([column.row_splits[i] for column in columns])
+            for i in range(first.ragged_rank)
+        )
+        return trusted(Ragged, values, splits, first.uniform)
+    return np.concatenate(columns)
+
+
+def _bounds_of_all(splits: Sequence[Array]) -> Array:
+    """Bounds of several lists of rows as those of one."""
+    return _bounds(np.concatenate([np.diff(part) for part in splits]))
+
+
+def _bounds(lengths: Array) -> Array:
+    out = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=out[1:])
+    return out
+
+
+def spread(column: BatchColumn, present: Array) -> Any:
+    """A column that has only the rows that are there, with zeros and nothing in place of the
+    others.
+
+    >>> spread(np.array([5, 7]), np.array([True, False, True]))
+    array([5, 0, 7])
+    """
+    if present.all():
+        return column
+    count = len(present)
+    if isinstance(column, Strings):
+        width = int(np.prod(column.shape[1:], dtype=np.int64))
+        lengths: Array = np.zeros((count, width), np.int64)
+        lengths[present] = np.diff(column.offsets).reshape(int(present.sum()), width)
+        return trusted(
+            Strings,
+            column.data,
+            _bounds(lengths.reshape(-1)),
+            (count, *column.shape[1:]),
+            column.text,
+        )
+    if isinstance(column, Ragged):
+        lengths = np.zeros(count, np.int64)
+        # a row that is missing has as many as the others, of nothing
+        if column.uniform and column.uniform[0] is not None:
+            width = column.uniform[0]
+            inner = (
+                trusted(Ragged, column.values, column.row_splits[1:], column.uniform[1:])
+                if column.ragged_rank > 1
+                else column.values
+            )
+            inner = spread(inner, np.repeat(present, width))
+            whole = np.arange(count + 1, dtype=column.row_splits[0].dtype) * width
+            below = inner.row_splits if isinstance(inner, Ragged) else ()
+            return trusted(Ragged, getattr(inner, "values", inner), (whole, *below), column.uniform)
+        lengths[present] = np.diff(column.row_splits[0])
+        outer = _bounds(lengths).astype(column.row_splits[0].dtype)
+        return trusted(Ragged, column.values, (outer, *column.row_splits[1:]), column.uniform)
+    nothing = None if column.dtype == object else 0
+    out: Array = np.full((count, *column.shape[1:]), nothing, column.dtype)
+    out[present] = column
+    return out
+
+
+def column_kind(column: BatchColumn, text: bool = True) -> str:
+    """What columns have in common that can be put together; `text` says whether text and bytes are
+    different.
+    """
+    if isinstance(column, Ragged):
+        return f"lists ({column.ragged_rank}) of {column_kind(column.values, text)}"
+    found = (
+        ("text" if column.text or not text else "bytes")
+        if isinstance(column, Strings)
+        else str(column.dtype)
+    )
+    return f"{found} {column.shape[1:]}" if column.ndim > 1 else found
+
+
+def _nbytes(column: BatchColumn) -> int:
+    if isinstance(column, Ragged):
+        return _nbytes(column.values) + sum(part.nbytes for part in column.row_splits)
+    return int(column.nbytes)

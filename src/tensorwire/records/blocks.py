@@ -1,7 +1,19 @@
 """Whole records out of a file, a block of some hundred kilobytes at a time, so that what is read is
 still in the cache when it is used.
 
-A block's memory belongs to a pool: it is used again as soon as nobody holds the block any more.
+How `frames` scans a file:
+
+1. It reads into the free part of a buffer, and a kernel finds all frames that are whole in it.
+2. If the last record is cut off by the end of the buffer, there are two ways to get the rest. Where
+   only a little of it is there, that is moved to the start of the next block. Where more is there,
+   and its end fits into the room behind the block, the rest is read into that room.
+3. The whole records go to the caller as one `Block`: positions in the buffer, no copies.
+4. What is left over begins the next block. If the caller has let go of the last one, the next block
+   uses the same memory, which is still in the cache; otherwise it takes a fresh buffer of the pool.
+5. A record that is longer than a block gets a buffer of its size at once, but only after its length
+   was compared with the size of the file, or with what the limits allow a compressed stream.
+6. Damage is an error with the number and the place of the record, raised after all records before
+   it were given. How to go on behind damage is in `resync`.
 """
 
 from __future__ import annotations

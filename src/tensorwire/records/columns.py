@@ -13,7 +13,7 @@ from ..core import dtypes, validate
 from ..core.tensors import Array, Ragged, Strings, trusted
 from ..wire.example import Filled
 from . import encodings
-from .batch import Batch
+from .batch import Batch, BatchColumn
 from .schema import BYTES, FLOAT, Feature
 
 
@@ -32,7 +32,9 @@ def batch(
     return Batch(columns, present, rows)
 
 
-def column(feature: Feature, filled: Filled, rows: int, limits: Limits | None = None) -> Any:
+def column(
+    feature: Feature, filled: Filled, rows: int, limits: Limits | None = None
+) -> BatchColumn:
     """One column."""
     there = filled.present
     if not there.all():
@@ -73,7 +75,7 @@ def row_of(value: int | None, splits: Array | None, length: int) -> int:
     return (value or 0) // max(length, 1)
 
 
-def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> Any:
+def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) -> BatchColumn:
     there = filled.present
     if feature.kind == BYTES:
         assert filled.offsets is not None  # the decoder gives them for bytes
@@ -87,7 +89,7 @@ def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) 
             return encodings.unpack_quantized(strings, filled.splits, there, feature, limits)
         if feature.encoding == "base64":
             strings = encodings.unpack_base64(strings)
-        values: Any = text(strings) if feature.text else strings
+        values: Array | Strings = text(strings) if feature.text else strings
     else:
         values = numbers(filled.values, feature)
     if filled.splits is not None:
@@ -96,7 +98,7 @@ def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) 
     return values.reshape(shape)
 
 
-def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> Any:
+def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> Ragged:
     """One column of a feature list: Ragged, a row a record, in it a step each."""
     assert filled.steps is not None
     steps = int(filled.steps[-1])

@@ -6,12 +6,10 @@ records are looked at once more, here.
 
 from __future__ import annotations
 
-from typing import Any
-
 from .._errors import SchemaError
 from .._limits import DEFAULT
 from ..core import memory
-from ..core.memory import Array
+from ..core.memory import Array, Buffer
 from ..wire import kernels
 from .blocks import Block
 from .schema import Schema
@@ -20,7 +18,9 @@ _EVENT = b"\x09"
 """The first byte of a TensorBoard event: its time, a double in field 1."""
 
 
-def check(schema: Schema, data: Any, starts: Array, sizes: Array, first: int = 0) -> None:
+def check(
+    schema: Schema, data: Buffer | Array, starts: Array, sizes: Array, first: int = 0
+) -> None:
     """Raises SchemaError if a record has values that the schema lacks, or is not an Example.
 
     Records are looked at from number `first` on. Those that cannot be parsed are passed over.
@@ -33,7 +33,7 @@ def check(schema: Schema, data: Any, starts: Array, sizes: Array, first: int = 0
             raise error.add(record=number)
 
 
-def _lost(schema: Schema, data: Any, starts: Array, sizes: Array) -> SchemaError | None:
+def _lost(schema: Schema, data: Buffer | Array, starts: Array, sizes: Array) -> SchemaError | None:
     """The error for what the schema does not cover."""
     survey, first = kernels.ExampleSurvey(DEFAULT.names), 0
     while first < len(starts):
@@ -52,7 +52,7 @@ def _lost(schema: Schema, data: Any, starts: Array, sizes: Array) -> SchemaError
     return None
 
 
-def check_examples(survey: Any, before: int, block: Block) -> None:
+def check_examples(survey: kernels.ExampleSurvey, before: int, block: Block) -> None:
     """Raises SchemaError if a block has messages of another type.
 
     The survey has just counted the block in; `before` is its `others` until then.
@@ -68,7 +68,7 @@ def check_examples(survey: Any, before: int, block: Block) -> None:
             raise error.add(path=block.path, record=record, offset=offset)
 
 
-def not_an_example(data: Any, start: int) -> SchemaError:
+def not_an_example(data: Buffer | Array, start: int) -> SchemaError:
     """The error for a record that is a message of another type."""
     is_event = bytes(memory.flat(data)[start : start + 1]) == _EVENT
     what = "a TensorBoard event" if is_event else "a message of another type"

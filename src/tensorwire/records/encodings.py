@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +20,14 @@ from .._limits import DEFAULT, Limits
 from ..codecs.tensorproto import TensorProto
 from ..core import dtypes, memory
 from ..core.quantized import Quantized
-from ..core.tensors import Array, Ragged, Strings, trusted
+from ..core.tensors import Array, Ragged, Strings, Tensor, trusted
 from ..transforms import quantization
 from ..wire import kernels
+from .batch import BatchColumn
 from .schema import Feature
 
 
-def pack_tensors(rows: Any) -> Strings:
+def pack_tensors(rows: Sequence[Tensor] | Array) -> Strings:
     """Each row as the TensorProto that tf.io.parse_tensor reads."""
     if (
         isinstance(rows, np.ndarray)
@@ -47,7 +49,7 @@ def pack_tensors(rows: Any) -> Strings:
 
 def unpack_tensors(
     strings: Strings, present: Array, feature: Feature, limits: Limits | None = None
-) -> Any:
+) -> BatchColumn:
     """The inverse, as one column: dense if the shape is fixed, Ragged if dimensions vary, an array
     of tensors if there is no shape."""
     return _column(_parsed(strings, present, limits or DEFAULT), present, feature)
@@ -89,7 +91,7 @@ def _rectangle(strings: Strings) -> Array | None:
     return strings.data[strings.offsets[0] : strings.offsets[-1]].reshape(-1, length)
 
 
-def _dtype_name(tensor: Any) -> str:
+def _dtype_name(tensor: Tensor) -> str:
     """The dtype of a decoded tensor, of a ragged one that of its values; "?" if it is of another
     kind.
     """
@@ -99,7 +101,7 @@ def _dtype_name(tensor: Any) -> str:
     return dtypes.of(values.dtype).name if isinstance(values, np.ndarray) else "?"
 
 
-def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> Any:
+def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchColumn:
     shape, wanted = feature.shape, feature.dtype
     # of an array one row stands for all
     ones = [rows[0, ...]] if isinstance(rows, np.ndarray) and len(rows) else rows
@@ -186,7 +188,7 @@ def _lists(rows: list[Any], feature: Feature) -> Ragged:
     return Ragged(joined, bounds, shape[: depth + 1])
 
 
-def _blanks(count: int, like: Array) -> Any:
+def _blanks(count: int, like: Array) -> Array | Strings:
     """So many items of zeros, or of empty strings."""
     shape = (count, *like.shape[1:])
     if like.dtype != object:
@@ -194,7 +196,7 @@ def _blanks(count: int, like: Array) -> Any:
     return Strings.of([b""] * math.prod(shape), shape, text=False)
 
 
-def _numpy(feature: Feature) -> Any:
+def _numpy(feature: Feature) -> np.dtype[Any] | type[object]:
     return object if feature.dtype == "string" else dtypes.named(feature.dtype).numpy
 
 
@@ -203,7 +205,7 @@ def _joined_strings(parts: list[Any], feature: Feature, inner: tuple[int, ...]) 
     return Strings.of(flat, (sum(len(part) for part in parts), *inner), text=feature.text)
 
 
-def _strings_column(rows: list[Any], feature: Feature) -> Any:
+def _strings_column(rows: list[Any], feature: Feature) -> Strings | Ragged:
     flat = [
         item
         for tensor in rows
@@ -221,7 +223,7 @@ def _strings_column(rows: list[Any], feature: Feature) -> Any:
     return Ragged(Strings.of(flat, text=feature.text), splits)
 
 
-def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Any:
+def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Array | Ragged:
     """`tobytes()` of each row, of the dtype and shape that the schema says; vectors of any length
     are Ragged.
     """
@@ -247,7 +249,7 @@ def unpack_raw(strings: Strings, present: Array, feature: Feature) -> Any:
     return out.reshape(-1).view(dtype).reshape(len(present), *shape)
 
 
-def _raw_vectors(strings: Strings, dtype: Any) -> Ragged:
+def _raw_vectors(strings: Strings, dtype: np.dtype[Any]) -> Ragged:
     wrong = np.flatnonzero(np.diff(strings.offsets) % dtype.itemsize)
     if len(wrong):
         row = int(wrong[0])
@@ -315,7 +317,7 @@ def pack_quantized(array: Array, scheme: str) -> tuple[Strings, Array]:
 
 def unpack_quantized(
     strings: Strings, splits: Array, present: Array, feature: Feature, limits: Limits | None = None
-) -> Any:
+) -> BatchColumn:
     """The floats of each row, in their original dtype."""
     limits = limits or DEFAULT
     lengths = np.diff(splits)

@@ -144,7 +144,7 @@ class Where:
         )
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A feature as Python values: the one that it has, or the list of all. Of strings that are
     UTF-8 the text.
 
@@ -162,7 +162,7 @@ def plain(value: Any) -> Any:
     return _text(value)
 
 
-def _text(item: Any) -> Any:
+def _text(item: object) -> Any:
     if isinstance(item, bytes):
         try:
             return item.decode()
@@ -172,7 +172,7 @@ def _text(item: Any) -> Any:
 
 
 def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    def both(a: Any, b: Any) -> bool:
+    def both(a: object, b: object) -> bool:
         try:
             return bool(compare(_text(a), _text(b)))
         except TypeError:  # a string and a number, or nothing at all
@@ -181,7 +181,7 @@ def _comparing(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool
     return both
 
 
-def _contains(item: Any, where: Any) -> bool:
+def _contains(item: object, where: object) -> bool:
     item, where = _text(item), _text(where)
     if isinstance(where, str) and isinstance(item, str):
         return item in where
@@ -191,5 +191,5 @@ def _contains(item: Any, where: Any) -> bool:
     return any(_text(one) == item for one in items)
 
 
-def _length(value: Any) -> int:
+def _length(value: object) -> int:
     return 0 if value is None else len(value) if isinstance(value, (str, bytes, list)) else 1

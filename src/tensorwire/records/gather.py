@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._errors import EncodeError, TensorwireError
-from ..core.tensors import KINDS, Array, Ragged, Sparse
+from ..core.tensors import KINDS, Array, Ragged, Sparse, Tensor
 from . import pack
 from .batch import Batch, ForeignBatch
 from .pack import Options, PackedColumn
@@ -20,7 +20,7 @@ from .schema import Feature
 
 
 def from_columns(
-    columns: Any, options: Options, first: int, known: Mapping[str, Feature]
+    columns: object, options: Options, first: int, known: Mapping[str, Feature]
 ) -> tuple[dict[str, PackedColumn], int]:
     """Columns, and the number of rows, which must be the same for all. `first` and `known` as for
     rows.
@@ -54,7 +54,7 @@ def from_columns(
     return out, max(count, 0)
 
 
-def check_name(name: Any) -> None:
+def check_name(name: object) -> None:
     """Whether a name can be that of a feature."""
     if not isinstance(name, str):
         raise EncodeError(f"names of features are str, not {type(name).__name__}: {name!r:.40}")
@@ -88,7 +88,7 @@ def from_rows(
     return out
 
 
-def _column_value(value: Any) -> Any:
+def _column_value(value: object) -> Any:
     """A column as a tensor; an array of objects stays one if they are tensors of their own."""
     one = (
         None
@@ -123,7 +123,7 @@ _ONE_RECORD = "; to write one record pass a list of one row: [{...}]"
 
 
 def _from_tensor(
-    name: str, tensor: Any, options: Options, present: Array | None, known: Feature | None
+    name: str, tensor: Tensor, options: Options, present: Array | None, known: Feature | None
 ) -> PackedColumn | None:
     if isinstance(tensor, np.ndarray) and tensor.dtype.kind == "O":
         return from_list(name, list(tensor), options, known)
@@ -181,7 +181,7 @@ def _sparse_rows(sparse: Sparse) -> list[Sparse]:
     ]
 
 
-def is_batch(item: Any) -> bool:
+def is_batch(item: object) -> bool:
     """Whether an item among many is columns of its own, rather than a row."""
     return isinstance(item, (Batch, ForeignBatch)) or (
         isinstance(item, Mapping) and not isinstance(item, dict)

@@ -18,6 +18,7 @@ from ..wire import kernels, status
 from . import blocks as _blocks
 from . import coverage, paths
 from . import index as _index
+from .record_reader import Paths
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
 
 SAMPLE = 64 << 20
@@ -36,7 +37,7 @@ _BY_NUMBER = {1: BYTES, 2: FLOAT, 3: INT64}
 
 
 def infer_schema(
-    path: Any,
+    path: Paths,
     *,
     full: bool = False,
     sample: int | None = None,
@@ -122,7 +123,7 @@ def of_files(
 
 
 def _surveyed(
-    survey: Any,
+    survey: kernels.ExampleSurvey,
     names: list[str],
     sample: int | None,
     compression: str | None,
@@ -295,7 +296,7 @@ class _Sips:
         return -1
 
 
-def _add(survey: Any, block: _blocks.Block) -> None:
+def _add(survey: kernels.ExampleSurvey, block: _blocks.Block) -> None:
     before = survey.others
     code, offset, done = survey.add(block.data, block.starts, block.sizes, False)
     if code == status.TOO_MANY:

@@ -18,7 +18,7 @@ import numpy as np
 from .. import frameworks
 from .._errors import EncodeError, choices
 from ..core import dtypes, validate
-from ..core.tensors import Array, Ragged, Strings
+from ..core.tensors import Array, Ragged, Strings, Tensor
 from ..wire import example
 from . import encodings
 from .schema import BYTES, FLOAT, INT64, Feature, Schema
@@ -127,21 +127,21 @@ class PackedColumn:
         )
 
 
-def foreign(value: Any) -> Any:
+def foreign(value: object) -> Any:
     """Any framework's tensor as ours, in the layout that all below rely on."""
     if isinstance(value, (Set, range, Iterator)):
         raise EncodeError(f"{type(value).__name__} is no tensor; pass list(x)")
     return frameworks.tensor(value)
 
 
-def needs_tensor(tensor: Any) -> bool:
+def needs_tensor(tensor: Tensor) -> bool:
     """Whether a column does not fit lists, whatever its values."""
     if isinstance(tensor, Ragged):
         return tensor.ragged_rank > 1 or tensor.values.ndim > 1 or needs_tensor(tensor.values)
     return isinstance(tensor, np.ndarray) and tensor.dtype.kind == "c"
 
 
-def as_lists(values: Any, encoding: str, splits: Array | int) -> PackedColumn:
+def as_lists(values: Array | Strings, encoding: str, splits: Array | int) -> PackedColumn:
     """A vector of numbers or strings as the values of a list. Errors name the row, by the splits or
     by the values that each row has.
     """
@@ -202,7 +202,7 @@ def as_numbers(values: Array) -> tuple[str, Array]:
     return FLOAT, wide
 
 
-def as_raw(tensor: Any, present: Array | None) -> PackedColumn:
+def as_raw(tensor: Tensor, present: Array | None) -> PackedColumn:
     """Rows as `tobytes()` gives them, because the schema says so."""
     if (
         isinstance(tensor, Ragged)
@@ -235,14 +235,14 @@ def as_raw(tensor: Any, present: Array | None) -> PackedColumn:
     )
 
 
-def as_tensors(rows: Any, present: Array | None) -> PackedColumn:
+def as_tensors(rows: Array | Sequence[Tensor], present: Array | None) -> PackedColumn:
     packed = encodings.pack_tensors(rows)
     return PackedColumn(
         _tensor_feature(rows), np.ascontiguousarray(packed.data), packed.offsets, None, present
     )
 
 
-def _tensor_feature(rows: Any) -> Feature:
+def _tensor_feature(rows: Array | Sequence[Tensor]) -> Feature:
     if isinstance(rows, np.ndarray):
         return Feature(BYTES, rows.shape[1:], dtypes.of(rows.dtype).name, encoding="tensor")
     features = [_one_tensor(row) for row in rows]
@@ -252,7 +252,7 @@ def _tensor_feature(rows: Any) -> Feature:
     return merged
 
 
-def _one_tensor(row: Any) -> Feature:
+def _one_tensor(row: Tensor) -> Feature:
     if isinstance(row, Strings):
         return Feature(BYTES, row.shape, "string", encoding="tensor", text=row.text)
     if isinstance(row, np.ndarray):
@@ -268,7 +268,7 @@ def list_feature(column: Ragged) -> Feature:
     return Feature(BYTES, shape, dtypes.of(values.dtype).name, encoding="tensor")
 
 
-def as_quantized(tensor: Any, scheme: str, present: Array | None) -> PackedColumn:
+def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedColumn:
     if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in (
         "float16",
         "bfloat16",

@@ -11,8 +11,7 @@ from typing import Any
 
 from .. import storage
 from .._errors import EncodeError
-from ..codecs import FORMATS
-from ..codecs.identify import MANIFEST, by_name
+from ..codecs.identify import MANIFEST
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 from .schema import FileMark
@@ -23,18 +22,6 @@ SCHEMA = ".schema.json"
 _FEW = 4
 """Files of one folder from which on it is listed."""
 _SHARD = re.compile(r"-\d{5,}-of-\d{5,}(?=\.|$)")
-RECORD_SUFFIXES = FORMATS["tfrecord"].suffixes
-
-
-def is_record_name(path: str) -> bool:
-    """Whether a file's name says that it holds records, compressed or not, one of many shards or
-    not.
-
-    >>> [is_record_name(name) for name in ("a.tfrecord", "b.tfrecord-00000-of-00001",
-    ...     "c-00000-of-00002.tfr.gz", "d.tfr2.safetensors")]
-    [True, True, True, False]
-    """
-    return by_name(path)[0] == "tfrecord"
 
 
 def expand(where: Any) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from .. import storage
 from .._errors import DecodeError, EncodeError
 from .._limits import DEFAULT, Limits
+from ..core.memory import Buffer
 from ..storage import files
 from ..transforms import compression as compressions
 from ..wire import tfrecord
@@ -159,7 +160,8 @@ class _Target:
         if start == 0:
             self._put(tfrecord.header(int(block.sizes[0])))
         if len(block.data):
-            self._put(block.data[max(0, start - tfrecord.HEADER) : block.end - block.offset])
+            data = block.data[max(0, start - tfrecord.HEADER) : block.end - block.offset]
+            self._put(data.data)
             return
         at, end = block.offset + max(0, start - tfrecord.HEADER), block.end
         while at < end:
@@ -167,7 +169,7 @@ class _Target:
             self._put(piece)
             at += len(piece)
 
-    def _put(self, data: Any) -> None:
+    def _put(self, data: Buffer) -> None:
         files.write_vector(
             self._fd, [data] if self._compressor is None else self._compressor.write(data)
         )

@@ -3,25 +3,24 @@
 A header has a checksum of its own, so bytes that merely look like one do not happen by chance. What
 does happen is that a record holds other records (a TFRecord file kept as a feature), or that it has
 eight bytes: with the checksum behind them they look like a header. So a header is a candidate, and
-what decides is how the frames around it fit together:
+what decides is how the frames around it fit together. A chain begins at a candidate whose frame is
+followed by another header or by the end of the file, or whose data has the right checksum.
 
-- The header of the damaged frame holds: its length is true if a header stands where the frame ends.
-  If none does, bytes may have been lost or added, or that header is damaged too. Only a chain of
-  frames that runs across the place where the frame should end says the former; a chain that stays
-  inside it is the record's own content.
-- That frame would run past the end of the file: the file was cut, or bytes are missing. Only a
-  chain that reaches the end exactly says the latter; one that begins right behind the header is
-  content all the same.
-- The header is damaged: its record is whole if, at some candidate behind it, the checksum of all
-  that lies between is the one in front of the candidate, and with it all that it holds is passed
-  over. Otherwise the first chain counts, unless it is seen to be content: it ends four bytes (a
-  checksum) before the next header, or its length stands in front of it as protobuf writes it.
-
-A chain begins at a candidate whose frame is followed by another header or by the end of the file,
-or whose data has the right checksum.
-
-A hostile file can make every guess costly. So wrong guesses are paid for out of `WorkLimit`, which grows
-with the size of the file alone.
+1. The header of the damaged frame holds, and a header follows where the frame ends: its length is
+   true, and only its data is lost.
+2. The header holds, and no header follows: bytes were lost or added, or the next header is damaged
+   too. Only a chain of frames that runs across the place where the frame should end says the
+   former (`_shifted`). A chain that stays inside the frame is the content of the record.
+3. The header holds, and the frame would run past the end of the file: the file was cut, or bytes
+   are missing. Only a chain that reaches the end exactly says the latter (`_cut`). One that begins
+   right behind the header is content all the same.
+4. The header is damaged (`_headless`). Its record is whole if, at some candidate behind it, the
+   checksum of all that lies between is the one in front of the candidate. Then all that it holds is
+   passed over.
+5. Otherwise the first chain counts, unless it is content: it ends four bytes (a checksum) before
+   the next header, or its length is in front of it as protobuf writes it.
+6. A hostile file can make every guess costly. So wrong guesses are paid for out of `WorkLimit`,
+   which grows with the size of the file alone.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from .._limits import DEFAULT, Limits
 from ..storage import files
 from ..wire import crc, kernels, status, tfrecord
 from . import blocks as _blocks
-from . import unpack
+from . import salvage
 from .blocks import Block
 from .scan_buffer import AROUND, MOST, SIZE, ScanBuffer
 
@@ -346,9 +345,9 @@ def contents(
         stack.callback(source.close)
         try:
             name = _blocks.compression_of(source, compression)
-            lost: list[unpack.Lost] = []
+            lost: list[salvage.Lost] = []
             if name is not None:
-                source, lost = unpack.salvage(source, name, limits, folder)
+                source, lost = salvage.salvage(source, name, limits, folder)
                 stack.callback(source.close)
             yield (
                 source,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from .. import frameworks
 from .._errors import EncodeError, SchemaError, TensorwireError
 from ..core import dtypes
-from ..core.tensors import Array, Ragged, Strings, trusted
+from ..core.tensors import Array, Ragged, Strings, Tensor, trusted
 from . import pack
 from .pack import EXACTLY, Options, PackedColumn, merge
 from .schema import BYTES, FLOAT, INT64, Feature
@@ -115,11 +115,11 @@ _ALIKE = {
 }
 
 
-def _is_tensor(item: Any) -> bool:
+def _is_tensor(item: Tensor) -> bool:
     return not isinstance(item, (np.ndarray, Strings)) or item.ndim > 1 or pack.needs_tensor(item)
 
 
-def _flattened(item: Any, shape: tuple[int | None, ...], number: int) -> Any:
+def _flattened(item: Array | Strings | None, shape: tuple[int | None, ...], number: int) -> Any:
     """A row as the list that the schema asks for instead of a TensorProto."""
     if item is None:
         return None
@@ -130,7 +130,7 @@ def _flattened(item: Any, shape: tuple[int | None, ...], number: int) -> Any:
     return item.reshape(-1)
 
 
-def row_value(value: Any, number: int) -> Any:
+def row_value(value: object, number: int) -> Any:
     """A row's value as a tensor: Python's own numbers are int64 and float32, which is what an
     Example has.
     """
@@ -174,7 +174,7 @@ _NOTHING = np.zeros(0, np.int64)
 """An empty list: of which kind, the other rows say."""
 
 
-def _has_arrays(value: Any) -> bool:
+def _has_arrays(value: Iterable[object]) -> bool:
     return any(
         isinstance(item, np.generic | np.ndarray)
         or (isinstance(item, (list, tuple)) and _has_arrays(item))
@@ -284,7 +284,7 @@ def _lists(
     )
 
 
-def _kind(item: Any) -> str:
+def _kind(item: Array | Strings) -> str:
     if isinstance(item, Strings):
         return BYTES
     return FLOAT if dtypes.of(item.dtype).name.startswith(("float", "bfloat")) else INT64

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -179,7 +179,7 @@ class Feature:
         }
 
     @classmethod
-    def from_json(cls, about: Any) -> Self:
+    def from_json(cls, about: object) -> Self:
         """The inverse of `json`."""
         if not isinstance(about, dict) or not isinstance(about.get("kind"), str):
             raise DecodeError("a feature in a schema is an object with a kind", format="schema")
@@ -235,7 +235,7 @@ class Feature:
         return f"Feature({' '.join(words)})"
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, bytes):
         return {"bytes": value.decode("latin-1")}
     if isinstance(value, float) and not math.isfinite(value):  # JSON has none
@@ -247,7 +247,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _unplain(value: Any) -> Any:
+def _unplain(value: object) -> Any:
     """A default as it was."""
     if isinstance(value, list):
         return [_unplain(item) for item in value]
@@ -318,7 +318,7 @@ class Schema(Mapping[str, Feature]):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def select(self, columns: Any) -> Schema:
+    def select(self, columns: Iterable[str]) -> Schema:
         """Only some of the features, in that order.
 
         >>> list(Schema({"a": Feature("int64"), "b": Feature("int64")}).select(["b"]))
@@ -356,7 +356,7 @@ class Schema(Mapping[str, Feature]):
         return out
 
     @classmethod
-    def from_json(cls, about: Any) -> Self:
+    def from_json(cls, about: object) -> Self:
         """The inverse of `json`; text is parsed first. If there is a checksum, it is checked."""
         if isinstance(about, (str, bytes)):
             about = jsontext.parse(about.encode() if isinstance(about, str) else about, "schema")
@@ -478,13 +478,13 @@ def _counted(feature: Feature) -> str:
     return f"  {', '.join(words)}" if words else ""
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     if not isinstance(name, str):
         raise SchemaError(f"names of features are str, not {type(name).__name__}")
     return name
 
 
-def _feature(name: str, feature: Any) -> Feature:
+def _feature(name: str, feature: object) -> Feature:
     if isinstance(feature, Feature):
         return feature
     if isinstance(feature, dict):
@@ -492,7 +492,11 @@ def _feature(name: str, feature: Any) -> Feature:
     return _from_spec(name, feature)
 
 
-def as_schema(value: Any) -> Schema:
+SchemaLike = Schema | Mapping[str, object] | str | os.PathLike[str]
+"""What `as_schema` takes."""
+
+
+def as_schema(value: object) -> Schema:
     """A schema, a dict of features or feature specs, or the path of a JSON file."""
     if isinstance(value, Schema):
         return value
@@ -540,7 +544,7 @@ def _from_spec(name: str, spec: Any) -> Feature:
     return Feature(_BY_DTYPE[dtype], (None,))
 
 
-def _default(value: Any) -> Any:
+def _default(value: object) -> Any:
     return None if value is None else np.asarray(value).tolist()
 
 

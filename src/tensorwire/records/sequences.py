@@ -18,24 +18,25 @@ from ..wire.example import key_order
 from . import columns as _columns
 from . import gather, pack
 from .batch import Batch, SequenceBatch
-from .examples import Examples, Piece
+from .example_reader import Examples, Piece
+from .example_writer import ExampleSink, before, save_schema, schema_place
+from .record_reader import Paths
+from .record_writer import RecordWriter
 from .rows import from_list
-from .schema import BYTES, FLOAT, INT64, Feature, Schema
-from .write import ExampleSink, before, save_schema, schema_place
-from .writer import RecordWriter
+from .schema import BYTES, FLOAT, INT64, Feature, Schema, SchemaLike
 
 _ROWS = 256
 """Records gathered at once."""
 
 
 def read_sequence_examples(
-    path: Any,
-    schema: Any = None,
+    path: Paths,
+    schema: SchemaLike | None = None,
     columns: Sequence[str] | None = None,
     *,
     batch_size: int = 256,
     to: str = "numpy",
-    device: Any = None,
+    device: object = None,
     cast: bool = False,
     workers: int | None = None,
     prefetch: int | None = None,
@@ -126,7 +127,7 @@ class SequenceExamples(Examples):
 
 def write_sequence_examples(
     path: str | os.PathLike[str],
-    rows: Any,
+    rows: Iterable[object],
     *,
     shards: int | None = None,
     compression: str | None = None,
@@ -170,7 +171,7 @@ def write_sequence_examples(
     return writer.records
 
 
-def _pairs(rows: Any) -> Any:
+def _pairs(rows: Iterable[object]) -> Any:
     if isinstance(rows, SequenceBatch):
         rows = [rows]
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):

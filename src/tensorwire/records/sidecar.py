@@ -19,7 +19,7 @@ from typing import NamedTuple
 from .. import storage
 from .._errors import EncodeError, SchemaError, TensorwireError
 from . import pack, paths
-from .reader import RecordReader
+from .record_reader import RecordReader
 from .schema import FLOAT, INT64, Feature, FileMark, Schema
 
 _OBJECTS = 8

@@ -13,9 +13,9 @@ import numpy as np
 from .. import datasets
 from .._errors import DecodeError, TensorwireError
 from ..datasets.engines import Engine
-from ..records.reader import RecordReader
+from ..records.example_writer import write_examples
+from ..records.record_reader import RecordReader
 from ..records.schema import Feature
-from ..records.write import write_examples
 
 _SHARDS, _EACH = 12, 25
 

@@ -19,7 +19,7 @@ from .._errors import SchemaError, TensorwireError
 from ..core.tensors import Strings
 from ..explore.records import value_of
 from ..records.infer import infer_schema
-from ..records.reader import RecordReader
+from ..records.record_reader import RecordReader
 from ..records.schema import Schema
 from ..records.summary import RecordVerification, verify_records
 from .catalog import Catalog

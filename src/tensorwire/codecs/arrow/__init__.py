@@ -19,13 +19,14 @@ from ..._optional import require
 from ...storage.files import BytesSource, Source
 from ...wire import json as jsontext
 from ...wire import kernels
+from ...wire.arrow_columns import KEY, PRESENT
 from ...wire.arrow_ipc import FORMAT
 from ..container import Container
 from . import table as arrow_columns
 from . import write
 from .file import IpcFile
 from .parts import Cell
-from .schema import KEY, PRESENT, Column, columns, flags
+from .schema import SpecParts, columns, flags
 from .table import VERSION
 
 _CODECS = ("zstd", "lz4")
@@ -54,7 +55,7 @@ class Arrow:
     level: int | None = None
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: object, metadata: dict[str, str] | None = None) -> list[Any]:
         codec = (
             None
             if self.compression is None
@@ -65,9 +66,7 @@ class Arrow:
             if whole is not None:
                 return [whole]
         try:
-            return write.chunks(
-                write.Table(arrow_columns.columns(value, metadata, FORMAT)), self.stream, codec
-            )
+            return write.chunks(arrow_columns.columns(value, metadata, FORMAT), self.stream, codec)
         except UnicodeEncodeError:
             raise EncodeError(
                 "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
@@ -108,7 +107,7 @@ class Arrow:
 
 
 def value_of(
-    found: dict[str, Column],
+    found: dict[str, SpecParts],
     metadata: dict[str, str],
 ) -> tuple[Any, list[Any], dict[str, str]]:
     """(spec, parts, metadata) of the value that columns and the schema's metadata make up."""
@@ -123,7 +122,7 @@ def value_of(
     return spec, parts, metadata
 
 
-def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
+def _assign(text: str, found: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
     """Our own spec, and its parts in order."""
     ours = jsontext.parse(text.encode(), FORMAT)
     if (
@@ -155,7 +154,7 @@ def _assign(text: str, found: dict[str, Column]) -> tuple[Any, list[Any]]:
     return (spec, parts) if not nulls else _with_flags(spec, parts, nulls)
 
 
-def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, Column]) -> tuple[Any, list[Any]]:
+def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
     """A dict or Bundle of columns, and which rows of some of them have a value."""
     kinds = [key for key in ("dict", "bundle") if isinstance(spec, dict) and key in spec]
     kind = kinds[0] if kinds else None

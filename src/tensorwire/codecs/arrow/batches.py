@@ -6,10 +6,11 @@ pyarrow reads or writes for us.
 
 from __future__ import annotations
 
+import io
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,35 +19,45 @@ from ..._limits import DEFAULT, Budget
 from ..._optional import require
 from ...core import memory
 from ...core.tensors import Array
+from ...frameworks.arrow import pyarrow_arrays
 from ...wire import kernels
+from ...wire.arrow_columns import KEY
 from ...wire.arrow_ipc import FORMAT, MARK
 from . import schema as arrow_schema
 from . import table as arrow_columns
 from .file import IpcFile
-from .schema import Column
-from .write import Table
+from .schema import SpecParts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def columns(
-    schema: Any, batches: Iterable[Any], limits: Budget, copy: bool | None, format: str
-) -> tuple[dict[str, Column], dict[str, str]]:
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    limits: Budget,
+    copy: bool | None,
+    format: str,
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The columns of record batches, which share their memory, and the schema's metadata."""
     file = _file(schema, batches, limits, format)
     return arrow_schema.columns(file, copy), dict(file.metadata)
 
 
 def refused(
-    schema: Any,
+    schema: pa.Schema,
     error: DecodeError,
     rows: int,
     format: str,
-) -> tuple[dict[str, Column], dict[str, str]]:
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The same where none of the columns can be read."""
     file = _file(schema, (), DEFAULT.call(0), format)
     return arrow_schema.all_refused(file, error, rows), dict(file.metadata)
 
 
-def _file(schema: Any, batches: Iterable[Any], limits: Budget, format: str) -> IpcFile:
+def _file(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Budget, format: str
+) -> IpcFile:
     pa = require("pyarrow", extra="arrow")
     sink, options = _Sink(), pa.ipc.IpcWriteOptions(allow_64bit=True)
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), schema, options=options) as writer:
@@ -55,7 +66,9 @@ def _file(schema: Any, batches: Iterable[Any], limits: Budget, format: str) -> I
     return IpcFile(sink.source(), limits, format)
 
 
-def record_batch(table: Mapping[str, Any], present: Mapping[str, Array], plain: bool = True) -> Any:
+def record_batch(
+    table: Mapping[str, Any], present: Mapping[str, Array], plain: bool = True
+) -> pa.RecordBatch:
     """A pyarrow.RecordBatch of columns of one length. A row that is not present is null.
 
     `plain` writes rows of one dimension as fixed-size lists, which more readers know than
@@ -73,40 +86,20 @@ def record_batch(table: Mapping[str, Any], present: Mapping[str, Array], plain: 
                 tensor=name,
             )
     found = arrow_columns.columns(dict(table), None, FORMAT)
-    if found.rows is None or arrow_schema.KEY in found.texts:
+    if found.rows is None or KEY in found.texts:
         raise EncodeError(
             "the columns of a table are dense, ragged or of strings, and have one length",
             format=FORMAT,
         )
-    made = Table(found, parquet=True, present=present, plain=plain)
+    made = found.arrow(present, plain, empty_lists=True)
     message = kernels.ipc_schema(made.fields, [])
     schema = pa.ipc.read_schema(pa.py_buffer(MARK + len(message).to_bytes(4, "little") + message))
-    arrays = _Arrays(pa, made)
-    return pa.RecordBatch.from_arrays([arrays.array(field.type) for field in schema], schema=schema)
+    arrays = pyarrow_arrays(made, [field.type for field in schema])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-class _Arrays:
-    """The arrays of a table, one after the other, without a copy."""
-
-    def __init__(self, pa: Any, table: Table) -> None:
-        self._pa = pa
-        self._nodes, self._buffers = iter(table.nodes), iter(table.buffers)
-
-    def array(self, kind: Any) -> Any:
-        pa = self._pa
-        if isinstance(kind, pa.BaseExtensionType):
-            return pa.ExtensionArray.from_storage(kind, self.array(kind.storage_type))
-        length, nulls = next(self._nodes)
-        validity, *data = (next(self._buffers) for _ in range(kind.num_buffers))
-        buffers = [pa.py_buffer(validity) if len(validity) else None, *map(pa.py_buffer, data)]
-        children = [self.array(kind.field(i).type) for i in range(kind.num_fields)]
-        return pa.Array.from_buffers(kind, length, buffers, nulls, children=children or None)
-
-
-class _Sink:
+class _Sink(io.RawIOBase):
     """A file object that keeps the buffers of pyarrow, so that large data is not copied."""
-
-    closed = False
 
     def __init__(self) -> None:
         self._chunks: list[memoryview] = []
@@ -124,20 +117,8 @@ class _Sink:
     def tell(self) -> int:
         return self._size
 
-    def flush(self) -> None:
-        """There is nothing behind it."""
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
     def writable(self) -> bool:
         return True
-
-    def seekable(self) -> bool:
-        return False
 
 
 class ChunkSource:

@@ -16,6 +16,7 @@ from ..._errors import DecodeError
 from ..._limits import Budget
 from ..._optional import require
 from ...core import memory
+from ...core.tensors import Array
 from ...storage.files import Source
 from ...wire import arrow_ipc as ipc
 from ...wire import kernels
@@ -58,7 +59,7 @@ class Buffers:
             return self._place(chunk, buffer, start, stop)
         return self.read(chunk, buffer, start, stop)
 
-    def fill(self, found: memoryview | int, out: Any) -> None:
+    def fill(self, found: memoryview | int, out: Array) -> None:
         """Puts bytes that were located into an array."""
         if isinstance(found, int):
             self.source.read_into(found, out)  # type: ignore[attr-defined]

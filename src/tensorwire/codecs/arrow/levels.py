@@ -8,25 +8,18 @@ all of them. Nothing is read before it is asked for.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..._errors import DecodeError
 from ...core.tensors import Array
 from ...wire import arrow_ipc as ipc
+from ...wire.arrow_columns import LISTS, STRINGS
 from ..container import UnsupportedTensor
 from .buffers import Chunk
 from .file import IpcFile
 
-_SMALL, _LARGE = np.dtype("int32"), np.dtype("int64")
-LISTS: dict[int, np.dtype[Any]] = {ipc.LIST: _SMALL, ipc.LARGE_LIST: _LARGE}
-STRINGS: dict[int, np.dtype[Any]] = {
-    ipc.BINARY: _SMALL,
-    ipc.TEXT: _SMALL,
-    ipc.LARGE_BINARY: _LARGE,
-    ipc.LARGE_TEXT: _LARGE,
-}
 OFFSETS = LISTS | STRINGS
 Span = tuple[int, int]
 Piece = tuple[Chunk, int, int]

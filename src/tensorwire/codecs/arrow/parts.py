@@ -20,9 +20,10 @@ from ...core import memory, validate
 from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ...wire import arrow_ipc as ipc
+from ...wire.arrow_columns import LISTS, STRINGS, TEXT
 from ..container import Rows
-from .levels import LISTS, STRINGS, Level
-from .values import TEXT, Values, allow, without
+from .levels import Level
+from .values import Values, allow, without
 
 _INT32_MAX = (1 << 31) - 1
 

@@ -8,26 +8,30 @@ while it is read, as npz and safetensors are.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from ... import storage
-from ..._errors import EncodeError
 from ..._limits import DEFAULT
 from ..._optional import require
 from ...records.batch import Batch
 from ...records.schema import Schema
 from ...storage import files
+from ...wire.arrow_columns import KEY, PRESENT
 from ...wire.arrow_ipc import MAGIC
-from .. import tensor_rows
+from ..column_rows import check_columns
 from ..conversion_spec import ConversionSpec
-from ..rows import Counted, Reading, SourcePart, local
-from . import columnar
+from ..rows import ByteOutput, Counted, Reading, SourcePart, local
+from ..tensor_rows import TensorRows
 from . import schema as arrow_schema
 from . import table as arrow_columns
 from .buffers import Chunk
 from .file import IpcFile
-from .schema import Column
+from .schema import SpecParts
+from .table_rows import Piece, TableRows, TableWriter, batch_from, blank_of, readable, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMAT = "arrow"
 _CODECS = ("zstd", "lz4")
@@ -46,7 +50,7 @@ class _Opened:
         self.schema = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(buffer).schema
         self.is_table = _is_table(self.schema)
 
-    def pieces(self, spec: ConversionSpec) -> Iterator[columnar.Piece]:
+    def pieces(self, spec: ConversionSpec) -> Iterator[Piece]:
         """The rows of each batch."""
         for chunk, count in zip(self.file.chunks, self.rows, strict=True):
             yield count, functools.partial(self._read, chunk, spec)
@@ -55,61 +59,69 @@ class _Opened:
         self.file.limits.start()  # One batch is in memory at a time.
         found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
         flags = arrow_schema.flags(found)
-        chosen: dict[str, Column] = {}
-        for name in columnar.readable(self.schema, spec):
-            flag = name + arrow_schema.PRESENT
+        chosen: dict[str, SpecParts] = {}
+        for name in readable(self.schema, spec):
+            flag = name + PRESENT
             chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})
         rows = None if high - low == count else (low, high)
-        return columnar.batch_from(chosen, count, spec, rows)
+        return batch_from(chosen, count, spec, rows)
 
 
-def _is_table(schema: Any) -> bool:
+def _is_table(schema: pa.Schema) -> bool:
     """Whether a row of the file is a row of each column; the metadata of `tw.save` say it."""
-    key = arrow_schema.KEY.encode()
+    key = KEY.encode()
     about = [schema.metadata, *(field.metadata for field in schema)]
     said = [(pairs or {}).get(key, b"").decode() for pairs in about]
     return arrow_columns.is_table(*said)
 
 
-def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-    """From the messages of the batches."""
-    with local(path) as place:
-        opened = columnar.opened_table(path, place, spec, reading, FORMAT, _Opened)
-        if opened is not None and not opened.is_table:
-            return tensor_rows.count(path, marks, spec, reading)
-        return Counted(sum(opened.rows) if opened is not None else 0, [])
+class ArrowRows(TableRows):
+    """Record batches; a value that is not a table goes the way of npz and safetensors."""
+
+    format = FORMAT
+    codecs = _CODECS
+    _tensors = TensorRows()
+
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
+        """From the messages of the batches."""
+        with local(path) as place:
+            table = self.open(path, spec, reading, lambda: _Opened(place))
+            if table is not None and not table.is_table:
+                return self._tensors.count(path, marks, spec, reading)
+            return Counted(sum(table.rows) if table is not None else 0, [])
+
+    def schema_of(self, path: str, spec: ConversionSpec) -> Schema:
+        schema = self.arrow_schema(path)
+        return schema_of(schema, spec) if _is_table(schema) else self._tensors.schema_of(path, spec)
+
+    def names(self, path: str, spec: ConversionSpec) -> list[str]:
+        schema = self.arrow_schema(path)
+        return list(schema.names) if _is_table(schema) else self._tensors.names(path, spec)
+
+    def blank(self, path: str, spec: ConversionSpec) -> Batch:
+        schema = self.arrow_schema(path)
+        return blank_of(schema, spec) if _is_table(schema) else self._tensors.blank(path, spec)
+
+    def arrow_schema(self, path: str) -> pa.Schema:
+        with self.guarded(path):
+            return _fetched_schema(path) if storage.is_url(path) else _Opened(path).schema
+
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
+        with local(part.path) as place:
+            table = self.open(part.path, spec, reading, lambda: _Opened(place))
+            if table is None:
+                return
+            if not table.is_table:
+                yield from self._tensors.read(part, spec, reading)
+                return
+            check_columns(table.schema.names, spec, part.path)
+            yield from self.rows(table.pieces(spec), part, 0, sum(table.rows), spec, reading)
+
+    def writer(self, file: ByteOutput, spec: ConversionSpec) -> ArrowWriter:
+        return ArrowWriter(file, spec)
 
 
-def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
-    def look(path: str) -> Schema:
-        found = arrow_schema_of(path)
-        if _is_table(found):
-            return columnar.schema_of(found, spec)
-        return tensor_rows.schema_of(path, spec)
-
-    return columnar.schema_of_files(sources, spec, look)
-
-
-def remembers(path: str) -> bool:
-    return columnar.remembered(arrow_schema_of(path)) is not None
-
-
-def names(path: str, spec: ConversionSpec) -> list[str]:
-    found = arrow_schema_of(path)
-    return list(found.names) if _is_table(found) else tensor_rows.names(path, spec)
-
-
-def blank(path: str, spec: ConversionSpec) -> Batch:
-    found = arrow_schema_of(path)
-    return columnar.blank_of(found, spec) if _is_table(found) else tensor_rows.blank(path, spec)
-
-
-def arrow_schema_of(path: str) -> Any:
-    with columnar.guarded(path, FORMAT):
-        return _fetched_schema(path) if storage.is_url(path) else _Opened(path).schema
-
-
-def _fetched_schema(url: str) -> Any:
+def _fetched_schema(url: str) -> pa.Schema:
     """That of an object, of which no more is fetched than its ends."""
     pa = require("pyarrow", extra="arrow")
     with storage.reader(url) as file:
@@ -118,74 +130,18 @@ def _fetched_schema(url: str) -> Any:
         return (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file).schema
 
 
-def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-    schemas = columnar.looked_into(columnar.some(paths), spec, arrow_schema_of)
-    return columnar.bare(names, schemas, spec)
+class ArrowWriter(TableWriter):
+    _writer: pa.RecordBatchWriter
 
-
-def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-    with local(part.path) as place:
-        opened = columnar.opened_table(part.path, place, spec, reading, FORMAT, _Opened)
-        if opened is None:
-            return
-        if not opened.is_table:
-            yield from tensor_rows.read(part, spec, reading)
-            return
-        columnar.check_columns(opened.schema.names, spec, part.path)
-        pieces, total = opened.pieces(spec), sum(opened.rows)
-        yield from columnar.rows(pieces, part, 0, total, spec, reading, FORMAT, "")
-
-
-class ArrowWriter:
-    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
-        self._pa = require("pyarrow", extra="arrow")
-        self._file, self._spec = file, spec
-        self._schema: Any = None
-        self._writer: Any = None
-
-    def _open(self, batch: Batch) -> None:
-        pa = self._pa
-        codec = (
-            pa.Codec(self._spec.compression, compression_level=self._spec.level)
-            if self._spec.compression
-            else None
-        )
-        self._schema = columnar.table_schema(pa, self._spec, batch)
+    def _open(self, schema: pa.Schema) -> None:
+        pa, name = self._pa, self._spec.compression
+        codec = pa.Codec(name, compression_level=self._spec.level) if name else None
         options = pa.ipc.IpcWriteOptions(allow_64bit=True, compression=codec, use_threads=False)
-        self._writer = pa.ipc.new_file(
-            pa.PythonFile(self._file, mode="w"), self._schema, options=options
-        )
+        sink = pa.PythonFile(self._file, mode="w")
+        self._writer = pa.ipc.new_file(sink, schema, options=options)
 
-    def add(self, batch: Batch) -> None:
-        if self._writer is None:
-            self._open(batch)
-        self._writer.write_batch(columnar.arrow_batch(self._pa, batch, self._schema))
+    def _write(self, record_batch: pa.RecordBatch, batch: Batch) -> None:
+        self._writer.write_batch(record_batch)
 
-    def close(self) -> None:
-        if self._writer is None:
-            blank = columnar.empty(self._spec)
-            if blank is None:
-                raise EncodeError(
-                    "no rows, and so no columns, which an Arrow file must have", format=FORMAT
-                )
-            self._open(blank)
+    def _finish(self) -> None:
         self._writer.close()
-
-
-def writer(file: IO[bytes], spec: ConversionSpec) -> ArrowWriter:
-    return ArrowWriter(file, spec)
-
-
-def check_target(spec: ConversionSpec) -> None:
-    require("pyarrow", extra="arrow")
-    if spec.compression is not None and spec.compression not in _CODECS:
-        raise EncodeError(
-            f"Arrow compresses with {', '.join(_CODECS)}, not {spec.compression!r:.40}",
-            format=FORMAT,
-        )
-    columnar.check_level(spec.compression or "none", spec.level, FORMAT)
-    if spec.quantize:
-        raise EncodeError(
-            "Arrow holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors",
-            format=FORMAT,
-        )

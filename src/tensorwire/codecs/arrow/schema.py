@@ -19,25 +19,19 @@ empty.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
 
 from ..._errors import DecodeError, LimitError
-from ...core import dtypes
 from ...wire import arrow_ipc as ipc
-from ...wire import json as jsontext
+from ...wire.arrow_columns import LISTS, PRESENT, TEXT, FieldNotes, is_tensor, tensor_shape
 from .buffers import Chunk
 from .file import IpcFile
-from .levels import LISTS, Level, Tree, tree
+from .levels import Level, Tree, tree
 from .parts import ArrowPart, Cell, NullableLists, Presence, RefusedColumn, Splits
-from .values import TEXT, Values, check_layout, values
+from .values import Values, check_layout, values
 
-KEY = "tensorwire"
-TENSOR = "arrow.fixed_shape_tensor"
-PRESENT = "/present"
-"""Follows the name of a column, for the bools that say which of its rows have a value."""
-Column = tuple[Any, list[Any]]
+SpecParts = tuple[Any, list[Any]]
 """A node of a spec and its parts."""
 _CAST = "in pyarrow, table.column({!r}).cast({!r}) keeps {}"
 _CASTS = {
@@ -58,7 +52,7 @@ def columns(
     file: IpcFile,
     copy: bool | None,
     chunks: list[Chunk] | None = None,
-) -> dict[str, Column]:
+) -> dict[str, SpecParts]:
     """Every column by its name, with NAME/present for one with nulls.
 
     `chunks` are some batches of the file, if not all of them are meant.
@@ -66,7 +60,7 @@ def columns(
     return _columns(_trees(file, file.chunks if chunks is None else chunks), copy)
 
 
-def all_refused(file: IpcFile, error: DecodeError, rows: int) -> dict[str, Column]:
+def all_refused(file: IpcFile, error: DecodeError, rows: int) -> dict[str, SpecParts]:
     """Every column by its name, of a file none of whose columns can be read."""
     return {column.level.column: _refused(column, error, rows) for column in _trees(file, [])}
 
@@ -80,7 +74,7 @@ def _trees(file: IpcFile, chunks: list[Chunk]) -> list[Tree]:
     return trees
 
 
-def flags(found: dict[str, Column]) -> dict[str, Column]:
+def flags(found: dict[str, SpecParts]) -> dict[str, SpecParts]:
     """The columns that say which rows of another one have a value."""
     return {name: (node, parts) for name, (node, parts) in found.items() if _is_flag(parts)}
 
@@ -89,10 +83,10 @@ def _is_flag(parts: list[Any]) -> bool:
     return len(parts) == 1 and isinstance(parts[0], Presence)
 
 
-def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
+def _columns(trees: list[Tree], copy: bool | None) -> dict[str, SpecParts]:
     """The columns of a table, or the fields of a struct."""
     names = Counter(column.level.field.name for column in trees)
-    found: dict[str, Column] = {}
+    found: dict[str, SpecParts] = {}
     for column in trees:
         name = column.level.field.name
         flag = name + PRESENT
@@ -114,7 +108,7 @@ def _columns(trees: list[Tree], copy: bool | None) -> dict[str, Column]:
     return found
 
 
-def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> Column:
+def _refused(tree: Tree, error: DecodeError, rows: int | None = None) -> SpecParts:
     """A column that is listed, and whose reading is an error."""
     return {}, [RefusedColumn(tree.level, _type_name(tree), error, rows)]
 
@@ -132,15 +126,15 @@ def _leaf(tree: Tree) -> Level:
     return tree.level
 
 
-def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
+def _column(tree: Tree, copy: bool | None) -> tuple[SpecParts, Presence | None]:
     """What a column is, and which of its rows have a value if some have none."""
-    level, said = tree.level, _said(tree.level.field)
+    level, notes = tree.level, FieldNotes.of(tree.level.field)
     if level.file.big_endian:
         way = "in pyarrow, read the file and write it again"
         why = f"the column {level.column!r} is big-endian, and only little-endian ones are read"
         raise level.unsupported(f"{why}; {way}")
-    if "shape" in said:
-        return _cell(tree, said, copy), None
+    if notes.shape is not None:
+        return _cell(tree, notes, copy), None
     if level.field.kind == ipc.STRUCT and not level.field.coded:
         inside = _columns(tree.inside, copy)
         nodes = {name: node for name, (node, _) in inside.items()}
@@ -150,20 +144,20 @@ def _column(tree: Tree, copy: bool | None) -> tuple[Column, Presence | None]:
         lists.append(tree.level)
         tree = tree.inside[0]
     inner, order, levels, found = _dense(tree, copy)
-    if "inner" in said:
-        if not lists or math.prod(said["inner"]) or inner:
+    if notes.inner is not None:
+        if not lists or 0 not in notes.inner or inner:
             raise level.bad("rows without elements are lists of nothing else")
-        levels, inner = [lists.pop(), *levels], tuple(said["inner"])
+        levels, inner = [lists.pop(), *levels], tuple(notes.inner)
     if found is None:
         raise level.unsupported(_why_not(level, levels[-1]))
     present = Presence(level, copy) if level.present(0, 0) is not None else None
     values = ArrowPart(levels, found, inner, order)
-    node = _node(said, levels[-1])
+    node = _node(notes, levels[-1])
     if not lists:
         return (node, [values]), present
     fields = [one.field for one in lists]
     fixed = [field.width if field.kind == ipc.FIXED_LIST else None for field in fields]
-    uniform: list[int | None] = said.get("uniform", fixed)
+    uniform = fixed if notes.uniform is None else notes.uniform
     if len(uniform) != len(lists):
         raise level.bad(f"lengths of {len(uniform)} levels of lists, and there are {len(lists)}")
     node = {"ragged": node, "splits": len(lists)}
@@ -190,15 +184,11 @@ def _why_not(level: Level, leaf: Level) -> str:
     return why
 
 
-def _node(said: dict[str, Any], leaf: Level) -> Any:
+def _node(notes: FieldNotes, leaf: Level) -> Any:
     """The node of a tensor of such values."""
-    return (
-        {"dtype": said["dtype"]}
-        if "dtype" in said
-        else {"text": True}
-        if leaf.field.kind in TEXT
-        else {}
-    )
+    if notes.dtype is not None:
+        return {"dtype": notes.dtype}
+    return {"text": True} if leaf.field.kind in TEXT else {}
 
 
 def _is_ragged(tree: Tree) -> bool:
@@ -222,11 +212,15 @@ def _dense(
     level, field = tree.level, tree.level.field
     if field.coded or field.kind != ipc.FIXED_LIST:
         return (), (), [level], values(level, copy)
-    mine, order = (
-        _tensor(level)
-        if field.metadata.get("ARROW:extension:name") == TENSOR
-        else ((field.width,), ())
-    )
+    mine: tuple[int, ...] = (field.width,)
+    order: tuple[int, ...] = ()
+    if is_tensor(field):
+        try:
+            mine, order = tensor_shape(field)
+        except DecodeError:
+            raise
+        except ValueError as error:
+            raise level.bad(str(error)) from None
     inner, inside, levels, found = _dense(tree.inside[0], copy)
     if order or inside:
         order = (
@@ -236,27 +230,7 @@ def _dense(
     return mine + inner, order, [level, *levels], found
 
 
-def _tensor(level: Level) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What the metadata of a fixed_shape_tensor say."""
-    about = jsontext.parse(
-        level.field.metadata.get("ARROW:extension:metadata", "").encode(), ipc.FORMAT
-    )
-    shape: Any = about.get("shape") if isinstance(about, dict) else None
-    if not _naturals(shape) or math.prod(shape) != level.field.width:
-        raise level.bad(
-            f"a fixed_shape_tensor of the shape {shape!r:.60} in lists of {level.field.width}"
-        )
-    order = about.get("permutation")
-    if order is None or order == list(range(len(shape))):
-        return tuple(shape), ()
-    if not _naturals(order) or sorted(order) != list(range(len(shape))):
-        raise level.bad(
-            f"a fixed_shape_tensor of {len(shape)} dimensions with the permutation {order!r:.60}"
-        )
-    return tuple(shape), tuple(order)
-
-
-def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> Column:
+def _cell(tree: Tree, notes: FieldNotes, copy: bool | None) -> SpecParts:
     level = tree.level
     if level.field.kind not in LISTS or level.field.coded or len(tree.inside) != 1:
         raise level.bad("a tensor with a shape of its own is one list")
@@ -264,34 +238,4 @@ def _cell(tree: Tree, said: dict[str, Any], copy: bool | None) -> Column:
     found = values(leaf, copy)
     if found is None:
         raise level.unsupported(f"a tensor of Arrow's {ipc.NAMES[leaf.field.kind - 1]}")
-    return _node(said, leaf), [Cell(leaf, found, tuple(said["shape"]))]
-
-
-def _said(field: ipc.IpcField) -> dict[str, Any]:
-    """What our own metadata of a field say."""
-    text = field.metadata.get(KEY)
-    if text is None:
-        return {}
-    said = jsontext.parse(text.encode(), ipc.FORMAT)
-    if not isinstance(said, dict) or not said.keys() <= {"dtype", "shape", "inner", "uniform"}:
-        raise DecodeError(
-            f"metadata of a column that this release does not read: {text!r:.80}",
-            tensor=field.name,
-            offset=0,
-        )
-    uniform = said.get("uniform", [])
-    ok = isinstance(said.get("dtype", ""), str) and said.get("dtype", "int8") in dtypes.BY_NAME
-    ok = ok and all(_naturals(said.get(key, [])) for key in ("shape", "inner"))
-    if (
-        not ok
-        or not isinstance(uniform, list)
-        or not all(length is None or type(length) is int for length in uniform)
-    ):
-        raise DecodeError(
-            f"metadata of a column that make no sense: {text!r:.80}", tensor=field.name, offset=0
-        )
-    return said
-
-
-def _naturals(found: Any) -> bool:
-    return isinstance(found, list) and all(type(item) is int and item >= 0 for item in found)
+    return _node(notes, leaf), [Cell(leaf, found, tuple(notes.shape or ()))]

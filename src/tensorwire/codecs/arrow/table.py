@@ -12,15 +12,15 @@ lowering says, its dtype in the field's metadata. The schema's metadata have the
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ... import lowering
 from ..._errors import EncodeError
-from ...core import dtypes
-from ...core.tensors import Bundle
+from ...core.tensors import Array, Bundle
 from ...wire import json as jsontext
+from ...wire.arrow_columns import KEY, ArrowColumns, Part, holds
 from ...wire.arrow_ipc import FORMAT
-from .schema import KEY
 
 VERSION = 1
 _INT32_MAX = (1 << 31) - 1
@@ -37,19 +37,32 @@ class ColumnGroup(NamedTuple):
 
 class TableColumns(NamedTuple):
     groups: list[ColumnGroup]
-    parts: list[Any]
+    parts: list[Part]
     spec: Any
     rows: int | None
     """None if there is one row, and each tensor a cell of it."""
     texts: dict[str, str]
     """The schema's metadata."""
 
+    def arrow(
+        self,
+        present: Mapping[str, Array] | None = None,
+        plain: bool = False,
+        empty_lists: bool = False,
+    ) -> ArrowColumns:
+        """The columns as Arrow has them. `present` says which rows of a column have a value."""
+        columns, first = ArrowColumns(plain, empty_lists), 0
+        for group in self.groups:
+            parts, node = self.parts[first : first + group.size], group.node or {}
+            first += group.size
+            if self.rows is None:
+                columns.add_cell(group.name, parts[0], node)
+            else:
+                columns.add(group.name, parts, node, (present or {}).get(group.name))
+        return columns
 
-def holds(row: dtypes.DType) -> bool:
-    return row.arrow is not None
 
-
-def columns(value: Any, metadata: dict[str, str] | None, format: str) -> TableColumns:
+def columns(value: object, metadata: dict[str, str] | None, format: str) -> TableColumns:
     """A value taken apart."""
     texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
     if KEY in texts:
@@ -107,7 +120,7 @@ def is_table(about: str, *fields: str) -> bool:
     return isinstance(nodes, dict) and all(is_column(node) for node in nodes.values())
 
 
-def lengths(spec: Any, parts: list[Any]) -> list[tuple[str, int | None]]:
+def lengths(spec: Any, parts: list[Part]) -> list[tuple[str, int | None]]:
     """The name and first dimension of each column of a table."""
     found, at = [], 0
     for group in groups(spec, len(parts), True):
@@ -116,7 +129,7 @@ def lengths(spec: Any, parts: list[Any]) -> list[tuple[str, int | None]]:
     return found
 
 
-def _length(group: ColumnGroup, parts: list[Any]) -> int | None:
+def _length(group: ColumnGroup, parts: list[Part]) -> int | None:
     if group.size > 1:
         return len(parts[group.size - group.node["splits"]]) - 1
     shape, dtype = parts[0].shape, (group.node or {}).get("dtype", "")
@@ -124,7 +137,7 @@ def _length(group: ColumnGroup, parts: list[Any]) -> int | None:
     return shape[0] if len(shape) > dtype.startswith("complex") else None
 
 
-def _rows(found: list[ColumnGroup], parts: list[Any]) -> int | None:
+def _rows(found: list[ColumnGroup], parts: list[Part]) -> int | None:
     """The first dimension that all columns share, if Arrow can have the others as lists of fixed
     size.
     """

@@ -8,7 +8,7 @@ what it takes is known, before it is made.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -19,11 +19,12 @@ from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ...frameworks import arrow
 from ...wire import arrow_ipc as ipc
+from ...wire.arrow_columns import STRINGS, TEXT, dtype_of
 from .buffers import Chunk
-from .levels import STRINGS, Level, Piece
+from .levels import Level, Piece
 
-TEXT = (ipc.TEXT, ipc.LARGE_TEXT, ipc.TEXT_VIEW)
-_FLOATS = tuple(dtypes.named(name) for name in ("float16", "float32", "float64"))
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Values(Protocol):
@@ -235,7 +236,7 @@ class Coded(_Reader):
             return _spread(self._chosen(items, places[valid], chunk), valid)
         return self._chosen(items, places, chunk)
 
-    def _chosen(self, items: Any, places: Array, chunk: Chunk) -> Any:
+    def _chosen(self, items: Array | Strings, places: Array, chunk: Chunk) -> Any:
         """The items in these places: an array, or (data, offsets) of strings."""
         if not len(places):
             places = np.zeros(0, np.int64)
@@ -247,7 +248,9 @@ class Coded(_Reader):
         pa = require("pyarrow", extra="arrow")
         buffers = [None, pa.py_buffer(items.offsets), pa.py_buffer(items.data)]
         return _arrow_strings(
-            pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(arrow.flat(places))
+            pa.Array.from_buffers(pa.large_binary(), len(items), buffers).take(
+                arrow.from_tensor(places, None, False)
+            )
         )
 
     def _items(self, chunk: Chunk) -> Any:
@@ -272,7 +275,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
     """
     field = level.field
     if field.coded:
-        index = _integer(*field.coded[1:])
+        index = dtype_of(ipc.INT, *field.coded[1:])
         plain = Level(level.file, [], field._replace(coded=None), None, level.column, [0, 0, 0])
         return (
             Coded(level, copy, index)
@@ -285,11 +288,7 @@ def values(level: Level, copy: bool | None) -> Values | None:
         return Views(level, copy)
     if field.kind == ipc.BOOL:
         return Bits(level, copy)
-    row = None
-    if field.kind == ipc.INT:
-        row = _integer(field.width, field.signed)
-    elif field.kind == ipc.FLOAT and 0 <= field.width < len(_FLOATS):
-        row = _FLOATS[field.width]
+    row = dtype_of(field.kind, field.width, field.signed)
     return NumberValues(level, copy, row) if row else None
 
 
@@ -298,12 +297,6 @@ def _reader(level: Level) -> Values:
     if found is None:
         raise level.unsupported("a dictionary of what no tensor holds")
     return found
-
-
-def _integer(bits: int, signed: int) -> dtypes.DType | None:
-    return (
-        dtypes.BY_NAME.get(f"{'' if signed else 'u'}int{bits}") if bits in (8, 16, 32, 64) else None
-    )
 
 
 def check_layout(chunks: list[Chunk], nodes: int, buffers: int, views: int) -> None:
@@ -330,7 +323,7 @@ def join(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
     return data, np.concatenate(steps)
 
 
-def _spread(items: Any, valid: Array) -> Any:
+def _spread(items: Array | tuple[Array, Array], valid: Array) -> Any:
     """Items, or (data, offsets) of strings, with a zero or nothing where a row is null."""
     if isinstance(items, np.ndarray):
         out: Array = np.zeros(len(valid), items.dtype)
@@ -342,7 +335,7 @@ def _spread(items: Any, valid: Array) -> Any:
     return data, np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
 
 
-def without(tensor: Any, alive: Array) -> Any:
+def without(tensor: Array | Strings, alive: Array) -> Any:
     """A tensor with a zero or nothing in the rows that are null, whatever was stored there."""
     if alive.all():
         return tensor
@@ -361,7 +354,7 @@ def without(tensor: Any, alive: Array) -> Any:
     return trusted(Strings, data, offsets, tensor.shape, tensor.text)
 
 
-def _arrow_strings(array: Any) -> tuple[Array, Array]:
+def _arrow_strings(array: pa.Array) -> tuple[Array, Array]:
     """(data, offsets) of a large_binary array that is ours."""
     _, bounds, data = array.buffers()
     offsets = np.frombuffer(bounds, np.int64, len(array) + 1, array.offset * 8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +24,9 @@ from ...records.schema import BYTES, FLOAT, INT64, Feature, Schema
 from ...transforms import compression as compressions
 from ...wire import json as jsontext
 from .. import example_features
+from ..column_rows import some
 from ..conversion_spec import ConversionSpec
-from ..rows import ROWS, Counted, Damage, Reading, SourcePart
+from ..rows import ROWS, ByteOutput, Counted, Damage, Reading, RowFormat, SourcePart
 from . import values as jsonl_values
 from .values import FORMAT
 
@@ -34,7 +35,6 @@ _MARK = b"\xef\xbb\xbf"
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
 """Bytes that a sample reads of each of a few files."""
-_FILES = 16
 _COMPRESSIONS = ("gzip", "zstd", "lz4")
 """Those that a file's first bytes say; nothing else does."""
 
@@ -86,26 +86,6 @@ def _compression(source: storage.Readable) -> str | None:
     return compressions.recognise(head) if head[:1] not in (b"{", b"\n", b" ") else None
 
 
-def count(path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-    """By reading all of it. Compressed files have no marks. Where damage is passed over, all of it
-    is found here.
-    """
-    with storage.opened(path) as source:
-        packed = _compression(source) is not None
-    offsets, step, records = [], 1, 0
-    for at, line in _lines(path):
-        if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
-            continue
-        if records % step == 0:
-            offsets.append(at)
-            if len(offsets) > 4 * max(1, marks):  # twice as far apart
-                offsets, step = offsets[::2], 2 * step
-        records += 1
-    if packed or spec.skips or not records:
-        return Counted(records, [])
-    return Counted(records, offsets, step)
-
-
 def _parsed(
     line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None
 ) -> dict[str, Any] | None:
@@ -124,60 +104,9 @@ def _parsed(
         return None
 
 
-def bare(names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-    """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
-    unknown, lists = set(names), set[str]()
-    for path in _some(paths) if names else ():
-        for number, (at, line) in enumerate(_lines(path)):
-            if at > _SAMPLE or not unknown:
-                break
-            row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
-            known = {name for name in unknown if row.get(name) is not None}
-            lists |= {name for name in known if _is_lists(row[name])}
-            unknown -= known
-    return [name for name in names if name not in lists]
-
-
-def _is_lists(value: Any) -> bool:
+def _is_lists(value: object) -> bool:
     """Whether a value is a list, and not of bytes, as what is quantized."""
     return isinstance(value, list) and not (value and isinstance(value[0], dict))
-
-
-def _some(paths: Sequence[str]) -> list[str]:
-    """A few files, spread over all of them."""
-    count = min(len(paths), _FILES)
-    return [paths[i * len(paths) // count] for i in range(count)]
-
-
-def read(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-    number, offset = part.mark or (0, 0)
-    held: list[dict[str, Any]] = []
-    size, first = 0, number
-    for at, line in _lines(part.path, offset, reading):
-        behind = part.stop is not None and number >= part.stop
-        if behind and not spec.skips:
-            break
-        wanted = number >= part.first
-        row = (
-            _parsed(line, part.path, number, at, reading.damage if spec.skips else None)
-            if wanted or spec.skips
-            else None
-        )
-        if row is None and spec.skips:  # behind the last record, too: nobody else may come by
-            continue
-        if behind:
-            break
-        if wanted and row is not None:
-            if not held:
-                first = number
-            held.append(row)
-            size += len(line)
-        number += 1
-        if len(held) == ROWS or size >= 4 * _PIECE:
-            yield _batch(held, spec, part.path, first)
-            held, size = [], 0
-    if held:
-        yield _batch(held, spec, part.path, first)
 
 
 def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: int) -> Batch:
@@ -205,14 +134,10 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
     return Batch(columns, present, len(rows))
 
 
-def schema(sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
-    return sidecar.known(sources, lambda without: _sampled(without, spec))
-
-
 def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
     """What the first lines of a few files are."""
     found: dict[str, Feature] = {}
-    for path in _some(sources):
+    for path in some(sources):
         for number, (at, line) in enumerate(_lines(path)):
             if at > _SAMPLE:
                 break
@@ -256,7 +181,7 @@ def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None
     found[name] = pack.merge(known, feature)
 
 
-def _feature(value: Any, width: str) -> Feature | None:
+def _feature(value: object, width: str) -> Feature | None:
     if isinstance(value, list):
         inner = [found for item in value if (found := _feature(item, width)) is not None]
         if any(found.shape != () for found in inner) or None in value:
@@ -290,7 +215,7 @@ def _feature(value: Any, width: str) -> Feature | None:
 
 
 class JsonLinesWriter:
-    def __init__(self, file: IO[bytes], spec: ConversionSpec) -> None:
+    def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file = file
         name = _blocks.compression_named(spec.compression)
         self._compressor = (
@@ -322,20 +247,87 @@ class JsonLinesWriter:
             self._file.write(chunk)
 
 
-def writer(file: IO[bytes], spec: ConversionSpec) -> JsonLinesWriter:
-    return JsonLinesWriter(file, spec)
+class JsonLinesRows(RowFormat):
+    """An object a line."""
 
+    def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
+        """By reading all of it. Compressed files have no marks. Where damage is passed over, all of
+        it is found here.
+        """
+        with storage.opened(path) as source:
+            packed = _compression(source) is not None
+        offsets, step, records = [], 1, 0
+        for at, line in _lines(path):
+            if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
+                continue
+            if records % step == 0:
+                offsets.append(at)
+                if len(offsets) > 4 * max(1, marks):  # twice as far apart
+                    offsets, step = offsets[::2], 2 * step
+            records += 1
+        if packed or spec.skips or not records:
+            return Counted(records, [])
+        return Counted(records, offsets, step)
 
-def check_target(spec: ConversionSpec) -> None:
-    name = _blocks.compression_named(spec.compression)
-    if name is not None and name not in _COMPRESSIONS:
-        raise EncodeError(
-            f"JSON lines in {name} could not be read back: compression= is"
-            f" {', '.join(_COMPRESSIONS)}",
-            format=FORMAT,
-        )
-    if spec.quantize:
-        raise EncodeError(
-            "JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors",
-            format=FORMAT,
-        )
+    def schema(self, sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema:
+        return sidecar.known(sources, lambda without: _sampled(without, spec))
+
+    def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
+        number, offset = part.mark or (0, 0)
+        held: list[dict[str, Any]] = []
+        size, first = 0, number
+        for at, line in _lines(part.path, offset, reading):
+            behind = part.stop is not None and number >= part.stop
+            if behind and not spec.skips:
+                break
+            wanted = number >= part.first
+            row = (
+                _parsed(line, part.path, number, at, reading.damage if spec.skips else None)
+                if wanted or spec.skips
+                else None
+            )
+            if row is None and spec.skips:  # behind the last record, too: nobody else may come by
+                continue
+            if behind:
+                break
+            if wanted and row is not None:
+                if not held:
+                    first = number
+                held.append(row)
+                size += len(line)
+            number += 1
+            if len(held) == ROWS or size >= 4 * _PIECE:
+                yield _batch(held, spec, part.path, first)
+                held, size = [], 0
+        if held:
+            yield _batch(held, spec, part.path, first)
+
+    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
+        """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
+        unknown, lists = set(names), set[str]()
+        for path in some(paths) if names else ():
+            for number, (at, line) in enumerate(_lines(path)):
+                if at > _SAMPLE or not unknown:
+                    break
+                row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
+                known = {name for name in unknown if row.get(name) is not None}
+                lists |= {name for name in known if _is_lists(row[name])}
+                unknown -= known
+        return [name for name in names if name not in lists]
+
+    def writer(self, file: ByteOutput, spec: ConversionSpec) -> JsonLinesWriter:
+        return JsonLinesWriter(file, spec)
+
+    def check_target(self, spec: ConversionSpec) -> None:
+        name = _blocks.compression_named(spec.compression)
+        if name is not None and name not in _COMPRESSIONS:
+            raise EncodeError(
+                f"JSON lines in {name} could not be read back: compression= is"
+                f" {', '.join(_COMPRESSIONS)}",
+                format=FORMAT,
+            )
+        if spec.quantize:
+            raise EncodeError(
+                "JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors",
+                format=FORMAT,
+            )

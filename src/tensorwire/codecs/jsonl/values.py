@@ -18,7 +18,7 @@ import numpy as np
 from ..._errors import EncodeError, SchemaError
 from ...core import dtypes
 from ...core.tensors import Array, Ragged, Strings
-from ...records import batches
+from ...records.batch import BatchColumn, spread
 from ...records.schema import BYTES, FLOAT, INT64, Feature
 
 FORMAT = "jsonl"
@@ -62,7 +62,7 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     shape = plain.shape or ()
     if None in shape:
         return Ragged(found, splits)
-    return batches.spread(found.reshape(int(there.sum()), *shape), there)
+    return spread(found.reshape(int(there.sum()), *shape), there)
 
 
 _BLANK = object()
@@ -82,7 +82,7 @@ def _lists(values: list[Any], feature: Feature) -> Any:
     rows: list[int] = []
     zero: Any = b"" if plain.kind == BYTES else 0
 
-    def add(value: Any, axis: int) -> None:
+    def add(value: object, axis: int) -> None:
         if axis == len(shape):
             items.append(zero if value is _BLANK else convert(value))
             return
@@ -142,11 +142,11 @@ def _flat(values: list[Any], feature: Feature) -> tuple[list[Any], Array]:
     return items, np.array(ends, np.int64)
 
 
-def _leaves(value: Any, shape: tuple[int | None, ...], length: int) -> list[Any]:
+def _leaves(value: object, shape: tuple[int | None, ...], length: int) -> list[Any]:
     """The values of a list that nests as the shape does. All in one list will do as well, and one
     value for a list of one.
     """
-    items = value if isinstance(value, list) else [value]
+    items: list[Any] = value if isinstance(value, list) else [value]
     if list in map(type, items):
         fits = shape[0] in (None, len(items))
         for dim in shape[1:]:
@@ -172,7 +172,7 @@ def _are_integers(feature: Feature) -> bool:
     return feature.kind == INT64 and dtypes.named(feature.dtype).numpy.kind in "iub"
 
 
-def _string(value: Any) -> bytes:
+def _string(value: object) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str):
@@ -186,7 +186,7 @@ def _string(value: Any) -> bytes:
 def _integer(dtype: str) -> Callable[[Any], int]:
     low, high = dtypes.bounds(dtypes.named(dtype))
 
-    def convert(value: Any) -> int:
+    def convert(value: object) -> int:
         if type(value) is not int and (dtype != "bool" or type(value) is not bool):
             raise SchemaError(f"{value!r:.60}: not {dtype}; {_ANOTHER}")
         if not low <= value <= high:
@@ -196,7 +196,7 @@ def _integer(dtype: str) -> Callable[[Any], int]:
     return convert
 
 
-def _number(value: Any) -> int | float:
+def _number(value: object) -> int | float:
     if type(value) is float:
         return value
     if isinstance(value, str) and value in _WORDS:
@@ -287,7 +287,7 @@ def _changed(items: list[Any], place: int, why: str, dtype: str) -> SchemaError:
     return SchemaError(f"{items[place]!r:.60}: {why}; {_ANOTHER}{hint}", record=place)
 
 
-def from_column(column: Any) -> list[Any]:
+def from_column(column: BatchColumn) -> list[Any]:
     """A column as what JSON has, one value a row."""
     if isinstance(column, Ragged):
         return _nested(column)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ... import lowering
 from ..._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError
@@ -25,10 +26,14 @@ from ...wire import kernels
 from ..arrow import batches as arrow_batches
 from ..arrow import codec_of, value_of, write
 from ..arrow import table as arrow_columns
-from ..arrow.schema import Column
+from ..arrow.schema import SpecParts
 from ..arrow.table import TableColumns
 from ..container import Container
 from . import pages as parquet_pages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import parquet
 
 FORMAT = "parquet"
 _CODECS = ("zstd", "snappy", "gzip", "lz4")
@@ -62,7 +67,7 @@ class Parquet:
     level: int | None = None
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: object, metadata: dict[str, str] | None = None) -> list[Any]:
         pa = require("pyarrow", extra="arrow")
         parquet = require("pyarrow.parquet", extra="arrow")
         name = self.compression or "zstd"
@@ -70,7 +75,7 @@ class Parquet:
             codec_of(name, self.level, _CODECS, FORMAT)
         found = _columns(value, metadata)
         try:
-            stream = kernels.join(write.chunks(write.Table(found, parquet=True), stream=True))
+            stream = kernels.join(write.chunks(found, stream=True, parquet=True))
         except UnicodeEncodeError:
             raise EncodeError(
                 "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
@@ -191,11 +196,11 @@ def opened(
 
 
 def _read(
-    file: Any,
+    file: parquet.ParquetFile,
     plan: parquet_pages.PagePlan,
     limits: Budget,
     copy: bool | None,
-) -> tuple[dict[str, Column], dict[str, str]]:
+) -> tuple[dict[str, SpecParts], dict[str, str]]:
     """The columns of a file, and the schema's metadata.
 
     If pyarrow cannot read all columns at once, each is read by itself.
@@ -209,7 +214,7 @@ def _read(
     except DecodeError as error:
         if len(schema.names) < 2:
             return arrow_batches.refused(schema, error, file.metadata.num_rows, FORMAT)
-    found: dict[str, Column] = {}
+    found: dict[str, SpecParts] = {}
     metadata: dict[str, str] = {}
     for field in schema:
         alone = require("pyarrow", extra="arrow").schema([field], schema.metadata)
@@ -226,7 +231,7 @@ def _read(
 
 
 def _batches(
-    file: Any,
+    file: parquet.ParquetFile,
     plan: parquet_pages.PagePlan,
     budget: Budget,
     names: list[str] | None = None,
@@ -253,7 +258,7 @@ def _batches(
             yield batch if names is None else batch.select(names)
 
 
-def _columns(value: Any, metadata: dict[str, str] | None) -> TableColumns:
+def _columns(value: object, metadata: dict[str, str] | None) -> TableColumns:
     """A value that is columns of one length, taken apart; an error for any other."""
     found = arrow_columns.columns(value, metadata, FORMAT)
     kind = next(iter(found.spec), None) if isinstance(found.spec, dict) else None
@@ -294,7 +299,7 @@ def _columns(value: Any, metadata: dict[str, str] | None) -> TableColumns:
     return found
 
 
-def _sizes(found: TableColumns, table: Any) -> dict[str, int]:
+def _sizes(found: TableColumns, table: pa.Table) -> dict[str, int]:
     """Groups of rows that pyarrow can read again (its lists of strings end at 2 GiB), and pages
     that do not wait for many long strings.
     """
@@ -323,20 +328,20 @@ def _filled(blob: memoryview) -> list[Any]:
     return [blob[:start], bytes(missing), blob[start:]] if missing else [blob]
 
 
-def _coded(table: Any) -> Any:
+def _coded(table: pa.Table) -> Any:
     """Paths of the columns that may have a dictionary."""
     pa = require("pyarrow", extra="arrow")
     return [path for path, kind in leaves(table.schema).items() if repeatable(pa, kind)] or False
 
 
-def repeatable(pa: Any, kind: Any) -> bool:
+def repeatable(pa: ModuleType, kind: pa.DataType) -> bool:
     """Whether a dictionary keeps values as they are. It does not those of floats: to it one NaN is
     like another, and -0.0 like 0.0.
     """
     return not pa.types.is_floating(kind) and not pa.types.is_boolean(kind)
 
 
-def leaves(schema: Any) -> dict[str, Any]:
+def leaves(schema: pa.Schema) -> dict[str, Any]:
     """The type of what stands in each column, by the path that Parquet has for it; none if a path
     could mean another column.
     """
@@ -345,7 +350,7 @@ def leaves(schema: Any) -> dict[str, Any]:
     return dict(_leaf(field.name, field.type) for field in schema)
 
 
-def _leaf(path: str, kind: Any) -> tuple[str, Any]:
+def _leaf(path: str, kind: pa.DataType) -> tuple[str, Any]:
     while hasattr(kind, "storage_type") or hasattr(kind, "value_field"):
         if hasattr(kind, "storage_type"):
             kind = kind.storage_type

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -26,6 +27,10 @@ _POLL = 0.05
 """Seconds between two looks at a file that is followed."""
 _GATHER = 1024
 """Records fetched at once when they are read in another order."""
+
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A path, a pattern, or some of them."""
 
 
 class RecordReader:
@@ -52,7 +57,7 @@ class RecordReader:
 
     def __init__(
         self,
-        path: Any,
+        path: Paths,
         *,
         compression: str | None = None,
         on_corrupt: Literal["raise", "skip"] = "raise",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from .. import storage
 from .._errors import DecodeError, EncodeError, TruncatedError, UsageError
 from .._limits import DEFAULT, Limits
+from ..core.memory import Buffer
 from ..core.tensors import Strings
 from ..storage import files
 from ..transforms import compression as compressions
@@ -33,7 +34,7 @@ written again.
 MODES = ("w", "live", "a")
 
 
-def _not_a_record(record: Any) -> UsageError:
+def _not_a_record(record: object) -> UsageError:
     if isinstance(record, Mapping):
         hint: str | None = "tw.write_examples(path, rows) writes dicts as Examples"
     else:
@@ -119,7 +120,7 @@ class RecordWriter:
             self._outputs[i].put(kernels.frames(part.data, part.offsets))
         self.records += records.size
 
-    def put_framed(self, shard: int, data: Any, count: int) -> None:
+    def put_framed(self, shard: int, data: Buffer, count: int) -> None:
         """Adds records that have their frames already."""
         self._check_open()
         self._outputs[shard].put(data)
@@ -219,7 +220,7 @@ class _Output:
                 self.put(again)
                 self.flush()  # they were in the file, and must not wait for the next ones
 
-    def put(self, framed: Any) -> None:
+    def put(self, framed: Buffer) -> None:
         self._held.append(framed)
         self._size += len(framed)
         if self._size >= _HELD:
@@ -231,7 +232,7 @@ class _Output:
             held = self._compressor.write(kernels.join(held))
         self._pass_on(held)
 
-    def _pass_on(self, chunks: Any) -> None:
+    def _pass_on(self, chunks: Sequence[Buffer]) -> None:
         if self._object is None:
             files.write_vector(self._fd, chunks)
         else:

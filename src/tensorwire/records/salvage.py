@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
+from typing import IO
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .._limits import Limits
 from ..core import memory
 from ..storage import files
 from ..transforms import compression
-from ..transforms.compression import lz4, zstd
+from ..transforms.compression import lz4, streams, zstd
 
 _BLOCK = 512 << 10
 _MAGICS = {"gzip": b"\x1f\x8b\x08", "zstd": zstd.MAGIC, "lz4": lz4.MAGIC}
@@ -69,7 +69,9 @@ def salvage(
     return content, lost
 
 
-def _pour(source: storage.Readable, at: int, stream: Any, file: Any) -> tuple[int, int, str] | None:
+def _pour(
+    source: storage.Readable, at: int, stream: streams.Decompressor, file: IO[bytes]
+) -> tuple[int, int, str] | None:
     """Unpacks from a place on, as far as it goes: where the member or block at fault begins, where
     it is at fault, and why.
     """

@@ -19,8 +19,8 @@ from ..wire import kernels, status
 from ..wire.example import key_order
 from . import columns as _columns
 from . import encodings, gather, pack, paths, sidecar
-from .schema import Feature, Schema, as_schema
-from .writer import RecordWriter
+from .record_writer import RecordWriter
+from .schema import Feature, Schema, SchemaLike, as_schema
 
 Array = np.ndarray[Any, Any]
 
@@ -32,14 +32,14 @@ _ROWS = 1024
 
 def write_examples(
     path: str | os.PathLike[str],
-    data: Any,
+    data: object,
     *,
     shards: int | None = None,
     compression: str | None = None,
     level: int | None = None,
     threads: int | None = None,
     mode: Literal["w", "live", "a"] = "w",
-    schema: Any = None,
+    schema: SchemaLike | None = None,
     tensors: Sequence[str] = (),
     base64: Sequence[str] = (),
     quantize: Mapping[str, str] | None = None,
@@ -137,7 +137,7 @@ def schema_place(name: str, mode: str) -> str:
     )
 
 
-def _lots(data: Any, batched: bool) -> Iterator[Any]:
+def _lots(data: object, batched: bool) -> Iterator[Any]:
     """The data in lots: dicts of columns, or lists of rows."""
     if "pandas" in roots(type(data)):
         data = frameworks.leaf(data)

@@ -21,8 +21,8 @@ from . import index as _index
 from .batch import Batch, ForeignBatch
 from .blocks import Block
 from .pipeline import Pipeline
-from .reader import RecordReader
-from .schema import BYTES, Feature, Schema, as_schema
+from .record_reader import Paths, RecordReader
+from .schema import BYTES, Feature, Schema, SchemaLike, as_schema
 
 Array = np.ndarray[Any, Any]
 
@@ -40,13 +40,13 @@ class Piece(NamedTuple):
 
 
 def read_examples(
-    path: Any,
-    schema: Any = None,
+    path: Paths,
+    schema: SchemaLike | None = None,
     columns: Sequence[str] | None = None,
     *,
     batch_size: int = 1024,
     to: str = "numpy",
-    device: Any = None,
+    device: object = None,
     cast: bool = False,
     workers: int | None = None,
     prefetch: int | None = None,
@@ -123,12 +123,12 @@ class Examples:
 
     def __init__(
         self,
-        path: Any,
-        schema: Any,
+        path: Paths,
+        schema: SchemaLike | None,
         columns: Sequence[str] | None,
         batch_size: int,
         to: str,
-        device: Any,
+        device: object,
         cast: bool,
         workers: int | None,
         prefetch: int | None,
@@ -174,7 +174,7 @@ class Examples:
         self._views = self._check_views(views)
 
     def _find_schema(
-        self, schema: Any, columns: Sequence[str] | None, compression: str | None
+        self, schema: SchemaLike | None, columns: Sequence[str] | None, compression: str | None
     ) -> tuple[Schema, str]:
         """The schema, and words on where it came from for those who find that it does not fit."""
         origin = ""

@@ -1,0 +1,395 @@
+"""Tables of pyarrow as rows: what Arrow and Parquet files have in common, and batches as record
+batches and back.
+
+A dataset has the values that `tw.load` has, since both read columns by the same mapping. A feature
+that a record does not have is a null. What no tensor holds (dates, structs, nulls inside lists) is
+an error with its column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+import numpy as np
+
+from ..._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from ..._limits import DEFAULT
+from ..._optional import require
+from ...core.tensors import Ragged, Strings
+from ...records.batch import DIFFER, Batch, BatchColumn
+from ...records.schema import Feature, Schema
+from ...wire import json as jsontext
+from ...wire.arrow_columns import PRESENT
+from .. import example_features
+from ..column_rows import ColumnRows, empty, example_schema, looked_into, opened, some
+from ..container import Container, UnsupportedTensor
+from ..conversion_spec import ConversionSpec
+from ..parquet import read_by_pyarrow
+from ..rows import ByteOutput, Damage, Reading, SourcePart
+from . import batches as arrow_batches
+from . import schema as arrow_schema
+from .schema import SpecParts
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_T = TypeVar("_T")
+_WIDTHS = (("list", "large_list"), ("string", "large_string"), ("binary", "large_binary"))
+_SOME = "a column that some files have and others not; columns= says what to keep"
+KEY = "tensorwire.schema"
+"""The schema of Examples in a file's metadata, so that they come back as they were."""
+
+Piece = tuple[int, Callable[[int, int], Batch]]
+"""The number of some rows that lie together, and what reads those from, to."""
+
+
+class TableRows(ColumnRows):
+    """A format of tables that pyarrow opens."""
+
+    format: ClassVar[str]
+    codecs: ClassVar[tuple[str, ...]]
+    usual: ClassVar[str] = "none"
+    """The codec, if none is named."""
+
+    def arrow_schema(self, path: str) -> pa.Schema:
+        """Arrow's schema of a file."""
+        raise NotImplementedError
+
+    def schema_of(self, path: str, spec: ConversionSpec) -> Schema:
+        return schema_of(self.arrow_schema(path), spec)
+
+    def remembers(self, path: str) -> bool:
+        return remembered(self.arrow_schema(path)) is not None
+
+    def names(self, path: str, spec: ConversionSpec) -> list[str]:
+        return list(self.arrow_schema(path).names)
+
+    def blank(self, path: str, spec: ConversionSpec) -> Batch:
+        return blank_of(self.arrow_schema(path), spec)
+
+    def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
+        """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file
+        does not have, another has.
+        """
+        wanted = {name for name in names if name not in spec.tensors}
+        kinds: dict[str, pa.DataType] = {}
+        for schema in looked_into(some(paths), spec, self.arrow_schema) if wanted else ():
+            missing = wanted - kinds.keys()
+            kinds |= {name: schema.field(name).type for name in missing if name in schema.names}
+            if wanted == kinds.keys():
+                break
+        return [name for name in names if name in kinds and _holds_bytes(kinds[name])]
+
+    def check_target(self, spec: ConversionSpec) -> None:
+        require("pyarrow", extra="arrow")
+        name = self.format.capitalize()
+        if spec.compression is not None and spec.compression not in self.codecs:
+            raise EncodeError(
+                f"{name} compresses with {', '.join(self.codecs)}, not {spec.compression!r:.40}",
+                format=self.format,
+            )
+        self._check_level(spec.compression or self.usual, spec.level)
+        if spec.quantize:
+            why = "holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors"
+            raise EncodeError(f"{name} {why}", format=self.format)
+
+    def _check_level(self, codec: str, level: int | None) -> None:
+        """That pyarrow has this level of compression."""
+        pa = require("pyarrow", extra="arrow")
+        if level is None or codec == "none":
+            return
+        if (codec, self.format) == ("lz4", "parquet"):
+            codec = "lz4_raw"
+        try:
+            pa.Codec(codec, compression_level=level)
+        except (pa.ArrowException, ValueError, OSError, TypeError) as error:
+            codec = codec.removesuffix("_raw")
+            raise EncodeError(
+                f"no level {level} of {codec}: {error!s:.100}", format=self.format
+            ) from None
+
+    @contextlib.contextmanager
+    def guarded(self, path: str) -> Iterator[None]:
+        """What pyarrow says of bytes that it cannot read, as our error with the path."""
+        try:
+            with read_by_pyarrow(self.format):
+                yield
+        except TensorwireError as error:
+            raise error.add(path=path) from None
+
+    def open(
+        self, path: str, spec: ConversionSpec, reading: Reading, open: Callable[[], _T]
+    ) -> _T | None:
+        """A file that pyarrow opens; None for a damaged one that is passed over."""
+
+        def guarded_open() -> _T:
+            with self.guarded(path):
+                return open()
+
+        return opened(path, spec, reading, guarded_open)
+
+    def rows(
+        self,
+        pieces: Iterator[Piece],
+        part: SourcePart,
+        row: int,
+        total: int,
+        spec: ConversionSpec,
+        reading: Reading,
+        lost: str = "",
+    ) -> Iterator[Batch]:
+        """The rows of a part; `row` is the number of the first one of `pieces` among the file's
+        `total`. The report of damage begins with `lost`.
+        """
+        stop = end(part)
+        while row < stop:
+            try:
+                with self.guarded(part.path):
+                    piece = next(pieces, None)
+                    if piece is None:
+                        return
+                    count, read = piece
+                    low, high = max(0, part.first - row), min(count, stop - row)
+                    row += count
+                    batch = read(low, high) if low < high else None
+            except DecodeError as error:
+                if not spec.skips:
+                    raise error.add(record=row) from None
+                reading.damage.append(Damage(part.path, f"{lost}from row {row} on: {error}"))
+                return
+            reading.reach(row / max(1, total))
+            if batch is not None:
+                yield batch
+
+    def validated(self, found: Iterable[pa.RecordBatch], spec: ConversionSpec) -> Iterator[Piece]:
+        """The rows of pyarrow's record batches."""
+        for batch in found:
+            batch.validate(full=True)
+            yield batch.num_rows, functools.partial(self._sliced, batch, spec)
+
+    def _sliced(self, batch: pa.RecordBatch, spec: ConversionSpec, low: int, high: int) -> Batch:
+        return batch_of(batch.slice(low, high - low), spec, self.format)
+
+
+class TableWriter:
+    """Writes record batches of the schema that the first batch has."""
+
+    def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
+        self._pa = require("pyarrow", extra="arrow")
+        self._file, self._spec = file, spec
+        self._schema: pa.Schema | None = None
+
+    def add(self, batch: Batch) -> None:
+        if self._schema is None:
+            self._schema = table_schema(self._spec, batch)
+            self._open(self._schema)
+        self._write(arrow_batch(self._pa, batch, self._schema), batch)
+
+    def _open(self, schema: pa.Schema) -> None:
+        """Begins a file."""
+
+    def _write(self, record_batch: pa.RecordBatch, batch: Batch) -> None:
+        """Writes a batch, or holds it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        if self._schema is None:
+            blank = empty(self._spec)
+            if blank is None:
+                name = {"arrow": "an Arrow", "parquet": "a Parquet"}[self._spec.target]
+                why = f"no rows, and so no columns, which {name} file must have"
+                raise EncodeError(why, format=self._spec.target)
+            self._schema = table_schema(self._spec, blank)
+            self._open(self._schema)
+        self._finish()
+
+    def _finish(self) -> None:
+        """Ends the file."""
+        raise NotImplementedError
+
+
+def end(part: SourcePart) -> int:
+    """The number behind the last row of a part."""
+    return part.stop if part.stop is not None else 1 << 62
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    types = require("pyarrow", extra="arrow").types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind = kind.value_type  # of what is quantized
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def batch_of(
+    found: pa.RecordBatch, spec: ConversionSpec | None = None, format: str = "arrow"
+) -> Batch:
+    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if
+    no spec says what; else without columns that it does not have, and those of nothing but nulls,
+    which have no type."""
+    picked = found.select(readable(found.schema, spec))
+    columns, _ = arrow_batches.columns(
+        picked.schema, [picked], DEFAULT.call(picked.nbytes), None, format
+    )
+    return batch_from(columns, found.num_rows, spec)
+
+
+def readable(arrow: pa.Schema, spec: ConversionSpec | None) -> list[str]:
+    """The columns that are read of a table. Others may be in another file; see task._Complete."""
+    _check_unique(arrow.names)
+    if spec is None:
+        return list(arrow.names)
+    names = arrow.names if spec.names is None else spec.names
+    there = [name for name in names if name in arrow.names]
+    return [name for name in there if not _is_null(arrow.field(name).type)]
+
+
+def batch_from(
+    found: Mapping[str, SpecParts],
+    count: int,
+    spec: ConversionSpec | None = None,
+    rows: tuple[int, int] | None = None,
+) -> Batch:
+    """Columns of a table of `count` rows, as the codecs have them, or some rows, as a batch."""
+    schema = None if spec is None else spec.schema
+    flags = arrow_schema.flags(dict(found))
+    size = count if rows is None else rows[1] - rows[0]
+    columns, present = {}, {}
+    for name, (node, parts) in found.items():
+        if name in flags:
+            continue
+        if "dict" in node:
+            why = "a struct is not a column of a dataset; in pyarrow, table.flatten() first"
+            raise SchemaError(why, tensor=name)
+        try:
+            budget = DEFAULT.call(sum(part.nbytes for part in parts))
+            column = Container({"dict": {name: node}}, parts, {}, budget).read(name, rows)
+            flag = flags.get(name + PRESENT)
+            present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
+        except UnsupportedTensor as error:
+            why = error.message.partition("; names=")[0]
+            raise SchemaError(f"{why}; columns= leaves it out", tensor=name) from None
+        if not isinstance(column, (np.ndarray, Strings, Ragged)) or column.shape[:1] != (size,):
+            raise SchemaError(
+                f"a shape of {column.shape}, where the columns of a dataset have {size} rows",
+                tensor=name,
+            )
+        columns[name] = _shaped(column, schema.get(name) if schema is not None else None)
+    return Batch(columns, present, size)
+
+
+def _is_null(kind: pa.DataType) -> bool:
+    return bool(require("pyarrow", extra="arrow").types.is_null(kind))
+
+
+def blank_of(arrow: pa.Schema, spec: ConversionSpec) -> Batch:
+    """A table's columns, without rows. One of nothing but nulls, which has no type, is one of
+    objects.
+    """
+    found = batch_of(empty_rows(arrow), spec)
+    untyped = [
+        name
+        for name in arrow.names
+        if (spec.names is None or name in spec.names) and _is_null(arrow.field(name).type)
+    ]
+    return Batch({**found, **{name: np.empty(0, object) for name in untyped}}, size=0)
+
+
+def _check_unique(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        name = next(name for number, name in enumerate(names) if name in names[:number])
+        raise SchemaError(
+            f"two columns of the name {name!r}, of which only one could be kept; rename one",
+            tensor=name,
+        )
+
+
+def _shaped(column: BatchColumn, feature: Feature | None) -> Any:
+    """Strings of a fixed shape, which are lists in Arrow."""
+    if (
+        feature is None
+        or not feature.fixed
+        or not isinstance(column, Ragged)
+        or not isinstance(column.values, Strings)
+    ):
+        return column
+    width = math.prod(dim or 0 for dim in feature.shape or ())
+    if not width or len(column.row_splits) > 1 or (np.diff(column.row_splits[0]) != width).any():
+        return column
+    return column.values.reshape(-1, *(dim or 0 for dim in feature.shape or ()))
+
+
+def table_schema(spec: ConversionSpec, batch: Batch) -> pa.Schema:
+    """Arrow's schema of what is written: by the columns of a batch, and with our own schema of
+    Examples in its metadata.
+    """
+    found = arrow_batches.record_batch(batch.slice(0, 0), {}).schema
+    if spec.schema is None:
+        return found
+    return found.with_metadata(
+        {KEY: jsontext.write(example_features.remembered(spec).json()).decode()}
+    )
+
+
+def arrow_batch(pa: ModuleType, batch: Batch, schema: pa.Schema) -> Any:
+    """A record batch of that schema."""
+    found = arrow_batches.record_batch(batch, batch.present)
+    for name in dict.fromkeys([*schema.names, *found.schema.names]):
+        kinds = [
+            one.field(name).type if name in one.names else None for one in (schema, found.schema)
+        ]
+        if None in kinds:
+            raise EncodeError(_SOME, tensor=name)
+        if not _are_alike(pa, *kinds):
+            raise EncodeError(DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
+    return pa.RecordBatch.from_arrays(
+        [_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema
+    )
+
+
+def _are_alike(pa: ModuleType, a: pa.DataType, b: pa.DataType) -> bool:
+    """Whether two types differ in nothing but the width of their offsets."""
+    for kinds in _WIDTHS:
+        if {
+            kind for kind in (a, b) if any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+        } == {a, b}:
+            return "list" not in kinds or _are_alike(pa, a.value_type, b.value_type)
+    return bool(a == b)
+
+
+def _as_kind(pa: ModuleType, column: pa.Array, kind: pa.DataType) -> Any:
+    try:
+        return column if column.type == kind else column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(f"more in one batch than {kind} holds: {error!s:.100}") from None
+
+
+def empty_rows(arrow: pa.Schema) -> Any:
+    """A record batch without rows."""
+    pa = require("pyarrow", extra="arrow")
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
+
+
+def remembered(arrow: pa.Schema) -> Schema | None:
+    """The schema of Examples in a table's metadata, if it is still that of the table."""
+    known = (arrow.metadata or {}).get(KEY.encode())
+    found = Schema.from_json(known) if known is not None else None
+    return found if found is not None and set(found) == set(arrow.names) else None
+
+
+def schema_of(arrow: pa.Schema, spec: ConversionSpec) -> Schema:
+    """The schema of Examples for a table: the one in its metadata, or what its types become."""
+    pa = require("pyarrow", extra="arrow")
+    _check_unique(arrow.names)
+    if (kept := remembered(arrow)) is not None:
+        return kept
+    fields = [
+        field
+        for field in arrow
+        if (spec.reads is None or field.name in spec.reads) and not _is_null(field.type)
+    ]
+    return example_schema(batch_of(empty_rows(pa.schema(fields, arrow.metadata))), spec)
