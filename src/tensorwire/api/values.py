@@ -13,10 +13,12 @@ import numpy as np
 from .. import frameworks, storage
 from .._errors import DecodeError, EncodeError, TensorwireError, UnknownFormatError, UsageError
 from .._limits import DEFAULT, Limits
-from ..codecs import FORMATS, Codec, Format
+from ..codecs import FORMATS, Format
 from ..codecs.opening import codec, decode, decompress
+from ..codecs.protocol import TensorFormat
 from ..codecs.recognition import compressed, format_of, of_name
 from ..core import memory
+from ..core.memory import Buffer
 from ..core.quantized import has_codes
 from ..core.tensors import Bundle
 from ..records.paths import is_record_name
@@ -93,7 +95,7 @@ def buffers(
             )
     elif axis is not None or nonfinite != "raise":
         raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
-    chunks = _encode(encoder, format, value, metadata, drop_metadata)
+    chunks = _encode(encoder, value, metadata, drop_metadata)
     if stream is None:
         return chunks
     from ..transforms.compression.oneshot import compress
@@ -136,21 +138,14 @@ def compressing(
 
 
 def _encode(
-    codec: Codec, format: str, value: Any, metadata: dict[str, str] | None, drop_metadata: bool
-) -> list[Any]:
+    codec: TensorFormat, value: Any, metadata: dict[str, str] | None, drop_metadata: bool
+) -> list[Buffer]:
     if drop_metadata:
         return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
-    if not metadata:
-        return codec.encode(value)
-    if isinstance(value, Bundle):
+    if metadata and isinstance(value, Bundle):
         return codec.encode(Bundle(value, value.metadata | metadata, value.tensor_metadata))
-    metadata = Bundle({}, metadata).metadata  # which must be text
-    if not FORMATS[format].metadata:
-        raise EncodeError(
-            "this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out",
-            format=format,
-        )
-    return codec.encode(value, metadata)  # type: ignore[call-arg]
+    # Bundle checks that metadata are text.
+    return codec.encode(value, Bundle({}, metadata).metadata if metadata else None)
 
 
 def _is_small(value: Any) -> bool:

@@ -13,11 +13,12 @@ import numpy as np
 from .. import lowering
 from .._errors import ChecksumError, DecodeError
 from ..core import dtypes, memory
+from ..core.tensors import Array
 from ..storage.files import Source
-from .container import Rows
+from .container import BasePart, Rows
 
 
-class StoredPart:
+class StoredPart(BasePart):
     """An array in C order, little-endian, read on demand: all of it, or some rows, which are one
     run of bytes.
     """
@@ -114,10 +115,8 @@ class StoredPart:
         return array
 
 
-class BitsPart:
+class BitsPart(BasePart):
     """Elements below a byte that lie side by side in the file; each is a byte of its own once read."""
-
-    checksum = False
 
     def __init__(
         self,
@@ -154,6 +153,24 @@ class BitsPart:
 
     def _bad(self, why: str) -> DecodeError:
         return DecodeError(why, format=self._format, tensor=self.name, offset=self._start)
+
+
+class SourceSlice:
+    """A run of a source's bytes as a source. Its owner closes the whole."""
+
+    def __init__(self, source: Source, start: int, size: int) -> None:
+        self.size, self.path, self._source, self._start = size, source.path, source, start
+        if hasattr(source, "read_into"):
+            self.read_into = self._read_into
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        return self._source.read_at(self._start + offset, count)
+
+    def _read_into(self, offset: int, buffer: Array) -> None:
+        self._source.read_into(self._start + offset, buffer)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """The whole stays open."""
 
 
 def little(source: Source) -> Callable[[int, int], bytes | memoryview]:

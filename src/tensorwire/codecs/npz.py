@@ -19,23 +19,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import lowering
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
 from ..core import dtypes, memory
+from ..core.memory import Buffer
 from ..core.tensors import Bundle
-from ..storage.files import BytesSource, Source
+from ..storage.files import Source
 from ..transforms.compression import deflate
 from ..wire import json as jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
 from .array_part import assign, little, says_it_all
-from .container import Container, Part, Rows, UnreadablePart
-from .npy import Read, texts
+from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
+from .protocol import Metadata, Stored, StoredFormat, all_metadata
 from .zip_member import InflatedSource, pack
 
 FORMAT = "npz"
@@ -68,7 +69,7 @@ def stem(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Npz:
+class Npz(StoredFormat):
     """Named arrays as NumPy stores them, and every other kind as its parts.
 
     >>> import io, numpy as np
@@ -76,6 +77,7 @@ class Npz:
     array([1, 2], dtype=int8)
     """
 
+    name: ClassVar[str] = FORMAT
     compression: str | None = None
     """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than
     1/64 is stored, and stays lazy.
@@ -84,14 +86,14 @@ class Npz:
     """0 to 9, as zlib's."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         if self.compression not in _COMPRESSIONS:
             why = (
                 f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r};"
                 " safetensors takes any"
             )
             raise EncodeError(why, format=FORMAT)
-        said = texts((value.metadata if isinstance(value, Bundle) else {}) | (metadata or {}))
+        said = all_metadata(value, metadata)
         spec, parts = lowering.lower(value, holds=_holds)
         if isinstance(value, Bundle):
             spec.pop("metadata", None)  # they stand beside the spec
@@ -108,26 +110,8 @@ class Npz:
             writer.add(SPEC, [jsontext.write(ours)])
         return writer.finish()
 
-    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
-        try:
-            spec, parts, _ = self._read(BytesSource(data), copy, budget)
-            return lowering.lift(spec, [part.read() for part in parts], budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the directory at the end, and each member when it is asked for; a deflated one
-        whole.
-        """
-        budget = self.limits.call(source.size)
-        try:
-            return Container(*self._read(source, copy, budget), budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def _read(self, source: Source, copy: bool | None, budget: Budget) -> Read:
-        """What every way of reading begins with."""
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
+        """Reads the directory at the end. A deflated member is read whole when it is asked for."""
         members = archive.members(little(source), source.size, budget.names + 1)
         said: dict[str, Any] | None = None
         parts: dict[str, Part] = {}
@@ -148,9 +132,9 @@ class Npz:
                 )
                 raise DecodeError(why + hint, offset=member.at)
         if said is None:
-            return {"dict": {name: {} for name in parts}}, list(parts.values()), {}
+            return Stored({"dict": {name: {} for name in parts}}, list(parts.values()), {})
         metadata = said.get("metadata", {})
-        return *assign(said["spec"], metadata, parts, stem), metadata
+        return Stored(*assign(said["spec"], metadata, parts, stem), metadata)
 
 
 class _Writer:
@@ -236,7 +220,7 @@ def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, in
     return InflatedSource(source, at, member, budget), 0
 
 
-class _MemberPart:
+class _MemberPart(BasePart):
     """An array of the archive. Its headers are read when something is asked of it."""
 
     __slots__ = ("_budget", "_copy", "_member", "_part", "_source", "checksum", "name", "packed")

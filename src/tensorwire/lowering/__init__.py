@@ -38,12 +38,13 @@ already gets "~1", "~2" and so on. A part without a way is "tensor".
 
 from .lift import lift, tensor_metadata
 from .lower import Lowered, lower
-from .names import CONTAINERS, members, names, tensors, unique
+from .names import CONTAINERS, Node, members, names, tensors, unique
 from .packed import PackedEntry, entries, inside, is_packed, pack
 
 __all__ = [
     "CONTAINERS",
     "Lowered",
+    "Node",
     "PackedEntry",
     "entries",
     "inside",

@@ -15,18 +15,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ... import lowering
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes, memory
+from ...core.memory import Buffer
 from ...core.tensors import Bundle
-from ...storage.files import BytesSource, Source
+from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
 from ..array_part import BitsPart, StoredPart, assign, says_it_all
-from ..container import Container, Part, UnreadablePart
+from ..container import Part, UnreadablePart
+from ..protocol import Metadata, Stored, StoredFormat, all_metadata
 from . import header as headers
 from .header import FORMAT, KEY, VERSION, HeaderEntry
 
@@ -42,7 +44,7 @@ def _holds(row: dtypes.DType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Safetensors:
+class Safetensors(StoredFormat):
     """Named tensors of every kind.
 
     >>> import numpy as np
@@ -51,6 +53,8 @@ class Safetensors:
     {'a': array([1, 2], dtype=int8), 'n': 3}
     """
 
+    name: ClassVar[str] = FORMAT
+    origin: ClassVar[int] = 8
     checksum: bool = False
     """Write a CRC32C of every tensor and of the header. Checksums that are there are always
     checked.
@@ -61,8 +65,8 @@ class Safetensors:
     """
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
-        texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+        texts = all_metadata(value, metadata)
         if KEY in texts:
             raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
         lowered = lowering.lower(value, holds=_holds)
@@ -89,47 +93,40 @@ class Safetensors:
         return [head, *(chunk for chunk in chunks if len(chunk))]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
+        """As `open` would read it all; tensors without checksums in one native step."""
+        plain = (
+            kernels.read_named(data, bool(copy))
+            if copy is not False and self.limits.is_default
+            else None
+        )
+        if plain is None:
+            return StoredFormat.decode(self, data, copy)
+        header, tensors = plain
         try:
-            plain = (
-                kernels.read_named(data, bool(copy))
-                if copy is not False and self.limits.is_default
-                else None
-            )
-            if plain is None:
-                return self._open(BytesSource(data), copy, budget).value()
-            texts = headers.metadata_of(jsontext.parse(plain[0], FORMAT, 8)) if plain[0] else {}
+            texts = headers.metadata_of(jsontext.parse(header, FORMAT, 8)) if header else {}
             if KEY not in texts:
-                return plain[1]
+                return tensors
             spec, sums = headers.ours_of(texts.pop(KEY))
-            if sums is not None:  # Checksums are present, so take the slow path that verifies them.
-                return self._open(BytesSource(data), copy, budget).value()
-            return lowering.lift(*assign(spec, texts, plain[1]), budget)
+            if sums is None:
+                budget = self.limits.call(len(data))
+                return lowering.lift(*assign(spec, texts, tensors), budget)
         except DecodeError as error:
-            # what has no place of its own is in the header
-            raise error.add(format=FORMAT, offset=8) from None
+            raise error.add(format=FORMAT, offset=self.origin) from None
+        # Checksums are present, so take the slow path that verifies them.
+        return StoredFormat.decode(self, data, copy)
 
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the header, and each tensor when it is asked for."""
-        return self._open(source, copy, self.limits.call(source.size))
-
-    def _open(self, source: Source, copy: bool | None, budget: Budget) -> Container:
-        try:
-            head = source.read_at(0, min(_FIRST, source.size))
-            size = 8 + headers.size(head, source.size, self.limits)
-            header = headers.read(
-                head[:size] if size <= len(head) else source.read_at(0, size),
-                source.size,
-                self.limits,
-            )
-            parts = {
-                name: _part(source, name, entry, header.data, copy)
-                for name, entry in header.entries.items()
-            }
-            spec, ordered = assign(header.spec, header.metadata, parts)
-            return Container(spec, ordered, header.metadata, budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=8) from None
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
+        """Reads the header."""
+        head = source.read_at(0, min(_FIRST, source.size))
+        size = 8 + headers.size(head, source.size, self.limits)
+        if size > len(head):
+            head = source.read_at(0, size)
+        header = headers.read(head[:size], source.size, self.limits)
+        parts = {
+            name: _part(source, name, entry, header.data, copy)
+            for name, entry in header.entries.items()
+        }
+        return Stored(*assign(header.spec, header.metadata, parts), header.metadata)
 
 
 def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool | None) -> Part:
