@@ -18,15 +18,20 @@ name.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
+
+import numpy as np
 
 from .. import lowering
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
 from ..core import dtypes, memory
 from ..core.memory import Buffer
-from ..core.tensors import Bundle
+from ..core.tensors import Strings
+from ..lowering import Node
 from ..storage.files import Source
 from ..transforms.compression import deflate
 from ..wire import json as jsontext
@@ -36,7 +41,8 @@ from ..wire.zip import DEFLATED, STORED, Member
 from .array_part import assign, little, says_it_all
 from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
-from .protocol import Metadata, Stored, StoredFormat, all_metadata
+from .protocol import Metadata, Stored, StreamedFormat, without_metadata
+from .sinks import OutputPart, Sink
 from .zip_member import InflatedSource, pack
 
 FORMAT = "npz"
@@ -51,10 +57,6 @@ a drive, steps up.
 """
 
 
-def _holds(row: dtypes.DType) -> bool:
-    return row.name in DESCRS
-
-
 def stem(name: str) -> str:
     """What a tensor's member is called, without ".npy".
 
@@ -64,12 +66,12 @@ def stem(name: str) -> str:
     return (
         name
         if _UNSAFE.search(name) is None
-        else _UNSAFE.sub(lambda match: "".join(f"%{ord(one):02X}" for one in match[0]), name)
+        else _UNSAFE.sub(lambda match: "".join(f"%{ord(char):02X}" for char in match[0]), name)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Npz(StoredFormat):
+class Npz(StreamedFormat):
     """Named arrays as NumPy stores them, and every other kind as its parts.
 
     >>> import io, numpy as np
@@ -86,29 +88,28 @@ class Npz(StoredFormat):
     """0 to 9, as zlib's."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+    @staticmethod
+    def holds(row: dtypes.DType) -> bool:
+        return row.name in DESCRS
+
+    def write(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
+    ) -> None:
         if self.compression not in _COMPRESSIONS:
             why = (
                 f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r};"
                 " safetensors takes any"
             )
             raise EncodeError(why, format=FORMAT)
-        said = all_metadata(value, metadata)
-        spec, parts = lowering.lower(value, holds=_holds)
-        if isinstance(value, Bundle):
-            spec.pop("metadata", None)  # they stand beside the spec
+        spec = without_metadata(spec)
         names = [stem(name) for name in lowering.names(spec, len(parts))]
-        writer = _Writer(self.compression is not None, self.level)
-        part: Any
+        writer = _ZipWriter(sink, self.compression is not None, self.level)
         for name, part in zip(names, parts, strict=True):
-            writer.add(
-                name + _SUFFIX,
-                [wire.write(DESCRS[dtypes.of(part.dtype).name], part.shape), memory.chunk(part)],
-            )
-        if said or not says_it_all(spec, names):
-            ours = {"version": VERSION, "spec": spec} | ({"metadata": said} if said else {})
-            writer.add(SPEC, [jsontext.write(ours)])
-        return writer.finish()
+            writer.add(name + _SUFFIX, wire.write(DESCRS[part.dtype], part.shape), part)
+        if metadata or not says_it_all(spec, names):
+            ours = {"version": VERSION, "spec": spec}
+            writer.add(SPEC, jsontext.write(ours | ({"metadata": metadata} if metadata else {})))
+        writer.finish()
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
         """Reads the directory at the end. A deflated member is read whole when it is asked for."""
@@ -137,17 +138,22 @@ class Npz(StoredFormat):
         return Stored(*assign(said["spec"], metadata, parts, stem), metadata)
 
 
-class _Writer:
-    """Puts members one after the other."""
+class _ZipWriter:
+    """Puts members one after the other.
 
-    def __init__(self, compress: bool, level: int | None) -> None:
-        self._compress, self._level = compress, level
-        self._chunks: list[Any] = []
+    1. The local header of a member has the checksum of its data, and stands before them. Its size
+       follows from the member's name and size, so room is left for it.
+    2. A stored member is written as its data come, which never are in memory as a whole.
+    3. A compressed member is read whole. It is stored if deflate saves less than 1/64.
+    """
+
+    def __init__(self, sink: Sink, compress: bool, level: int | None) -> None:
+        self._sink, self._compress, self._level, self._offset = sink, compress, level, 0
         self._members: list[Member] = []
-        self._at = 0
-        self._crc = deflate.backend().crc32
+        self._crc32 = deflate.backend().crc32
 
-    def add(self, name: str, data: list[Any]) -> None:
+    def add(self, name: str, head: bytes, part: OutputPart | None = None) -> None:
+        """Writes a member: `head`, and then the data of a part."""
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
             raise EncodeError(
@@ -155,24 +161,54 @@ class _Writer:
                 format=FORMAT,
                 tensor=name[:60],
             )
-        size = packed = sum(map(len, data))
-        crc, method = 0, STORED
-        for piece in data:
-            crc = self._crc(piece, crc)
+        size = len(head) + (0 if part is None else part.nbytes)
+        flags = 0 if encoded.isascii() else archive.UTF8
+        member = Member(encoded, STORED, 0, size, size, self._offset, flags)
+        data = chain((head,), () if part is None else part.buffers())
         if self._compress:
-            smaller = pack(data, self._level)
-            if (total := sum(map(len, smaller))) < size - size // 64:
-                data, packed, method = smaller, total, DEFLATED
-        member = Member(
-            encoded, method, crc, packed, size, self._at, 0 if encoded.isascii() else archive.UTF8
-        )
-        header = archive.local(member, ALIGN if method == STORED else 1)
-        self._members.append(member)
-        self._chunks += [header, *data]
-        self._at += len(header) + packed
+            whole = [head] if part is None else [head, _bytes(part)]
+            packed = pack(whole, self._level)
+            total = sum(map(len, packed))
+            if total < size - size // 64:
+                crc = self._crc_of(whole)
+                member = member._replace(method=DEFLATED, packed=total, crc=crc)
+                self._put(member, archive.local(member), packed)
+                return
+            data = chain(whole)
+        header = archive.local(member, ALIGN)
+        place, crc = self._sink.reserve(len(header)), 0
+        for piece in data:
+            crc = self._crc32(piece, crc)
+            self._sink.write(piece)
+            del piece  # A tensor must not stay in memory until the next one is read.
+        self._sink.fill(place, archive.with_crc(header, crc))
+        self._end(member._replace(crc=crc), len(header))
 
-    def finish(self) -> list[Any]:
-        return [*self._chunks, archive.end(self._members, self._at)]
+    def _crc_of(self, data: Sequence[Buffer]) -> int:
+        crc = 0
+        for piece in data:
+            crc = self._crc32(piece, crc)
+        return crc
+
+    def _put(self, member: Member, header: bytes, data: list[bytes]) -> None:
+        self._sink.write(header)
+        for piece in data:
+            self._sink.write(piece)
+        self._end(member, len(header))
+
+    def _end(self, member: Member, header: int) -> None:
+        self._members.append(member)
+        self._offset += header + member.packed
+
+    def finish(self) -> None:
+        """Writes the directory."""
+        self._sink.write(archive.end(self._members, self._offset))
+
+
+def _bytes(part: OutputPart) -> Buffer:
+    array = part.read()
+    assert not isinstance(array, Strings)  # npz has no string tensors
+    return memory.chunk(np.ascontiguousarray(array))
 
 
 def _name(member: Member) -> str:

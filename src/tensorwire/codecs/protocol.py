@@ -7,6 +7,8 @@ into values, and touches no file, socket, clock or global.
 2. `WholeFormat` is for bytes that have to be read whole. `open` decodes, and holds the value.
 3. `StoredFormat` is for bytes that hold a spec and stored arrays. `open` and `decode` share the one
    reader, `stored`.
+4. `StreamedFormat` is a StoredFormat that is written part by part. `encode` is its `write` over
+   memory, and `tw.convert` runs the same `write` over a file.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from .. import lowering
 from .._errors import DecodeError, EncodeError
 from .._limits import Budget, Limits
+from ..core import dtypes
 from ..core.memory import Buffer
-from ..core.tensors import Bundle
+from ..core.tensors import Bundle, Strings
 from ..storage.files import BytesSource, Source
 from .container import Container, Part
+from .sinks import ArrayOutput, MemorySink, OutputPart, Sink
 
 Metadata = dict[str, str]
 
@@ -99,6 +103,37 @@ class StoredFormat:
             return Container(spec, parts, metadata, budget, texts)
         except DecodeError as error:
             raise error.add(format=self.name, offset=self.origin) from None
+
+
+class StreamedFormat(StoredFormat):
+    """Base class of formats that are written one array after the other."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def holds(row: dtypes.DType) -> bool:
+        """Whether the format has this dtype; others are stored as integers of the same width."""
+        raise NotImplementedError
+
+    def write(
+        self, sink: Sink, spec: lowering.Node, parts: Sequence[OutputPart], metadata: Metadata
+    ) -> None:
+        """Writes a lowered value. `metadata` is all text about it, that of a Bundle too."""
+        raise NotImplementedError
+
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+        spec, parts = lowering.lower(value, holds=self.holds)
+        sink = MemorySink()
+        outputs = [ArrayOutput(part) for part in parts if not isinstance(part, Strings)]
+        self.write(sink, spec, outputs, all_metadata(value, metadata))
+        return sink.buffers
+
+
+def without_metadata(spec: lowering.Node) -> lowering.Node:
+    """The spec without a bundle's metadata, for formats that keep them in a place of their own."""
+    if not isinstance(spec, dict) or "bundle" not in spec:
+        return spec
+    return {key: item for key, item in spec.items() if key != "metadata"}
 
 
 def refuse_metadata(metadata: Metadata | None, format: str) -> None:

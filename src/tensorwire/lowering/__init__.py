@@ -39,13 +39,15 @@ already gets "~1", "~2" and so on. A part without a way is "tensor".
 from .lift import lift, tensor_metadata
 from .lower import Lowered, lower
 from .names import CONTAINERS, Node, members, names, tensors, unique
-from .packed import PackedEntry, entries, inside, is_packed, pack
+from .packed import SMALL, PackedEntry, Packer, entries, inside, is_packed
 
 __all__ = [
     "CONTAINERS",
+    "SMALL",
     "Lowered",
     "Node",
     "PackedEntry",
+    "Packer",
     "entries",
     "inside",
     "is_packed",
@@ -53,7 +55,6 @@ __all__ = [
     "lower",
     "members",
     "names",
-    "pack",
     "tensor_metadata",
     "tensors",
     "unique",

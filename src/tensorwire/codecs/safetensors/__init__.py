@@ -13,22 +13,28 @@ U8 in the file, and the spec says what it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from ... import lowering
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes, memory
 from ...core.memory import Buffer
-from ...core.tensors import Bundle
+from ...core.tensors import Array
+from ...lowering import Node
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
 from ..array_part import BitsPart, StoredPart, assign, says_it_all
 from ..container import Part, UnreadablePart
-from ..protocol import Metadata, Stored, StoredFormat, all_metadata
+from ..protocol import Metadata, Stored, StreamedFormat, without_metadata
+from ..sinks import OutputPart, Sink
 from . import header as headers
 from .header import FORMAT, KEY, VERSION, HeaderEntry
 
@@ -39,12 +45,32 @@ _FIRST = 16 << 10
 """Bytes of the first read, which holds most headers whole."""
 
 
-def _holds(row: dtypes.DType) -> bool:
-    return row.safetensors is not None
+class _HeldPart:
+    """A part whose data are held until the header is written."""
+
+    def __init__(self, like: Array, buffers: Iterable[Buffer], sink: Sink) -> None:
+        self.like, self.crc = np.broadcast_to(np.zeros((), like.dtype), like.shape), 0
+        self._buffers = sink.hold(self._checked(buffers))
+
+    def _checked(self, buffers: Iterable[Buffer]) -> Iterator[Buffer]:
+        for data in buffers:
+            self.crc = kernels.crc32c(data, self.crc)
+            yield data
+            del data
+
+    def pad(self, size: int) -> None:
+        """Adds zeros, which readers skip."""
+        zeros: Array = np.zeros(size, np.uint8)
+        self.like = np.broadcast_to(np.uint8(0), (len(self.like) + size,))
+        self.crc = kernels.crc32c(zeros, self.crc)
+        self._buffers = chain(self._buffers, (zeros.data,))
+
+    def buffers(self) -> Iterable[Buffer]:
+        return self._buffers
 
 
 @dataclass(frozen=True, slots=True)
-class Safetensors(StoredFormat):
+class Safetensors(StreamedFormat):
     """Named tensors of every kind.
 
     >>> import numpy as np
@@ -65,32 +91,63 @@ class Safetensors(StoredFormat):
     """
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
-        texts = all_metadata(value, metadata)
-        if KEY in texts:
+    @staticmethod
+    def holds(row: dtypes.DType) -> bool:
+        return row.safetensors is not None
+
+    def write(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
+    ) -> None:
+        """Writes the header first, since all sizes are known. What it cannot know before (checksums,
+        and the sizes of tensors that are compressed each alone) needs the data first, which the
+        sink holds.
+        """
+        if KEY in metadata:
             raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
-        lowered = lowering.lower(value, holds=_holds)
-        if isinstance(value, Bundle):
-            lowered.spec.pop("metadata", None)  # they stand in the format's own place
-        spec, found = lowered if self.packing is None else lowering.pack(lowered, self.packing)
-        names = lowering.names(spec, len(found))
-        order = sorted(range(len(found)), key=lambda i: -found[i].dtype.itemsize)  # type: ignore[union-attr]
-        names, parts = [names[i] for i in order], [found[i] for i in order]
-        chunks = [memory.chunk(part) for part in parts]  # type: ignore[arg-type]
+        spec = without_metadata(spec)
+        names = lowering.names(spec, len(parts))
+        stored: Sequence[OutputPart | _HeldPart] = parts
+        if self.packing is not None or self.checksum:
+            spec, stored = self._held(sink, spec, parts)
+        order = sorted(range(len(stored)), key=lambda i: -stored[i].like.dtype.itemsize)
+        names, stored = [names[i] for i in order], [stored[i] for i in order]
         ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
-        head = headers.write(
-            names,
-            parts,
-            texts,
-            ours,
-            [kernels.crc32c(chunk) for chunk in chunks] if self.checksum else None,
-        )
+        sums = [part.crc for part in stored if isinstance(part, _HeldPart)]
+        likes = [part.like for part in stored]
+        head = headers.write(names, likes, metadata, ours, sums if self.checksum else None)
         if len(head) - 8 > self.limits.safetensors_header:
             raise EncodeError(
                 f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}",
                 format=FORMAT,
             )
-        return [head, *(chunk for chunk in chunks if len(chunk))]
+        sink.write(head)
+        for part in stored:
+            for data in part.buffers():
+                sink.write(data)
+                del data  # A tensor must not stay in memory until the next one is read.
+
+    def _held(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart]
+    ) -> tuple[Node, list[_HeldPart]]:
+        """The parts with their checksums, packed if that is asked for; and the spec that says so."""
+        if self.packing is None:
+            return spec, [_HeldPart(part.like, part.buffers(), sink) for part in parts]
+        packer, held = lowering.Packer(self.packing), []
+        for part in parts:
+            small = part.nbytes <= lowering.SMALL  # which is never packed
+            array: Any = part.like if small else part.read()
+            packed = packer.add(array)
+            if packed is not None:
+                held.append(_HeldPart(packed, (packed.data,), sink))
+            elif small:
+                held.append(_HeldPart(array, part.buffers(), sink))
+            else:
+                array = np.ascontiguousarray(array)
+                held.append(_HeldPart(part.like, (memory.chunk(array),), sink))
+            del array, packed  # A tensor must not stay in memory until the next one is read.
+        if padding := packer.padding():
+            held[packer.last].pad(padding)
+        return packer.spec(spec), held
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         """As `open` would read it all; tensors without checksums in one native step."""
@@ -100,7 +157,7 @@ class Safetensors(StoredFormat):
             else None
         )
         if plain is None:
-            return StoredFormat.decode(self, data, copy)
+            return StreamedFormat.decode(self, data, copy)
         header, tensors = plain
         try:
             texts = headers.metadata_of(jsontext.parse(header, FORMAT, 8)) if header else {}
@@ -113,7 +170,7 @@ class Safetensors(StoredFormat):
         except DecodeError as error:
             raise error.add(format=FORMAT, offset=self.origin) from None
         # Checksums are present, so take the slow path that verifies them.
-        return StoredFormat.decode(self, data, copy)
+        return StreamedFormat.decode(self, data, copy)
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
         """Reads the header."""
@@ -143,5 +200,5 @@ def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool |
     )
 
 
-def _matches(view: Any, crc: int) -> bool:
+def _matches(view: Buffer, crc: int) -> bool:
     return kernels.crc32c(view) == crc
