@@ -14,6 +14,7 @@ from .. import lowering
 from .._errors import ChecksumError, DecodeError
 from ..core import dtypes, memory
 from ..core.tensors import Array
+from ..lowering import Node
 from ..storage.files import Source
 from .container import BasePart, Rows
 
@@ -180,7 +181,7 @@ def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
 
 
 def assign(
-    spec: Any,
+    spec: Node,
     metadata: dict[str, str],
     parts: dict[str, Any],
     stored: Callable[[str], str] | None = None,
@@ -200,7 +201,7 @@ def assign(
     return spec, [parts[name] for name in names]
 
 
-def says_it_all(spec: Any, names: Sequence[str]) -> bool:
+def says_it_all(spec: Node, names: Sequence[str]) -> bool:
     """Whether a plain dict of arrays, in the order of the file, is what the value was."""
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False

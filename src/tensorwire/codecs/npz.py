@@ -20,17 +20,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, ClassVar
-
-import numpy as np
 
 from .. import lowering
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..core import dtypes, memory
+from ..core import dtypes
 from ..core.memory import Buffer
-from ..core.tensors import Strings
 from ..lowering import Node
 from ..storage.files import Source
 from ..transforms.compression import deflate
@@ -42,7 +38,7 @@ from .array_part import assign, little, says_it_all
 from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
 from .protocol import Metadata, Stored, StreamedFormat, without_metadata
-from .sinks import OutputPart, Sink
+from .sinks import BLOCK, OutputPart, Sink
 from .zip_member import InflatedSource, pack
 
 FORMAT = "npz"
@@ -141,10 +137,11 @@ class Npz(StreamedFormat):
 class _ZipWriter:
     """Puts members one after the other.
 
-    1. The local header of a member has the checksum of its data, and stands before them. Its size
-       follows from the member's name and size, so room is left for it.
-    2. A stored member is written as its data come, which never are in memory as a whole.
-    3. A compressed member is read whole. It is stored if deflate saves less than 1/64.
+    1. The local header of a member has the checksum of its data, and is in front of them.
+    2. A large member is written as its data come, which never are in memory as a whole. The size
+       of its header follows from its name and size, so room is left for it.
+    3. A small member, and one to be compressed, is read whole. It is stored if deflate saves less
+       than 1/64.
     """
 
     def __init__(self, sink: Sink, compress: bool, level: int | None) -> None:
@@ -163,34 +160,34 @@ class _ZipWriter:
             )
         size = len(head) + (0 if part is None else part.nbytes)
         flags = 0 if encoded.isascii() else archive.UTF8
+        if part is None or self._compress or size <= BLOCK:
+            data: list[Buffer] = [head]
+            if part is not None:
+                data += [part.whole_buffer()] if self._compress else part.buffers()
+            self._whole(encoded, flags, data, size)
+            return
         member = Member(encoded, STORED, 0, size, size, self._offset, flags)
-        data = chain((head,), () if part is None else part.buffers())
-        if self._compress:
-            whole = [head] if part is None else [head, _bytes(part)]
-            packed = pack(whole, self._level)
-            total = sum(map(len, packed))
-            if total < size - size // 64:
-                crc = self._crc_of(whole)
-                member = member._replace(method=DEFLATED, packed=total, crc=crc)
-                self._put(member, archive.local(member), packed)
-                return
-            data = chain(whole)
         header = archive.local(member, ALIGN)
-        place, crc = self._sink.reserve(len(header)), 0
-        for piece in data:
+        place, crc = self._sink.reserve(len(header)), self._crc32(head)
+        self._sink.write(head)
+        for piece in part.buffers():
             crc = self._crc32(piece, crc)
             self._sink.write(piece)
             del piece  # A tensor must not stay in memory until the next one is read.
         self._sink.fill(place, archive.with_crc(header, crc))
         self._end(member._replace(crc=crc), len(header))
 
-    def _crc_of(self, data: Sequence[Buffer]) -> int:
-        crc = 0
+    def _whole(self, name: bytes, flags: int, data: list[Buffer], size: int) -> None:
+        """Writes a member whose data are in memory."""
+        method, packed, crc = STORED, size, 0
         for piece in data:
             crc = self._crc32(piece, crc)
-        return crc
-
-    def _put(self, member: Member, header: bytes, data: list[bytes]) -> None:
+        if self._compress:
+            smaller = pack(data, self._level)
+            if (total := sum(map(len, smaller))) < size - size // 64:
+                data, packed, method = [*smaller], total, DEFLATED
+        member = Member(name, method, crc, packed, size, self._offset, flags)
+        header = archive.local(member, ALIGN if method == STORED else 1)
         self._sink.write(header)
         for piece in data:
             self._sink.write(piece)
@@ -203,12 +200,6 @@ class _ZipWriter:
     def finish(self) -> None:
         """Writes the directory."""
         self._sink.write(archive.end(self._members, self._offset))
-
-
-def _bytes(part: OutputPart) -> Buffer:
-    array = part.read()
-    assert not isinstance(array, Strings)  # npz has no string tensors
-    return memory.chunk(np.ascontiguousarray(array))
 
 
 def _name(member: Member) -> str:

@@ -20,6 +20,7 @@ from ..core import dtypes, memory
 from ..core.memory import Buffer
 from ..core.tensors import Array, Strings
 from ..storage import files
+from ..wire import kernels
 
 if TYPE_CHECKING:
     from ..transforms.compression.streams import Compressor
@@ -38,8 +39,8 @@ class Sink(Protocol):
     def fill(self, place: int, data: bytes) -> None:
         """Puts bytes where room was reserved."""
 
-    def hold(self, buffers: Iterable[Buffer]) -> Iterable[Buffer]:
-        """Takes all buffers, and gives back their bytes once."""
+    def hold(self, buffers: Iterable[Buffer]) -> tuple[Iterable[Buffer], int]:
+        """Takes all buffers, and gives back their bytes, which can be read once, and their CRC32C."""
 
 
 class MemorySink:
@@ -59,8 +60,11 @@ class MemorySink:
     def fill(self, place: int, data: bytes) -> None:
         self.buffers[place] = data
 
-    def hold(self, buffers: Iterable[Buffer]) -> Iterable[Buffer]:
-        return list(buffers)
+    def hold(self, buffers: Iterable[Buffer]) -> tuple[Iterable[Buffer], int]:
+        held, crc = buffers if type(buffers) is tuple else list(buffers), 0
+        for data in held:
+            crc = kernels.crc32c(data, crc)
+        return held, crc
 
 
 class FileSink:
@@ -88,14 +92,15 @@ class FileSink:
         self._put([data])
         os.lseek(self._fd, end, os.SEEK_SET)
 
-    def hold(self, buffers: Iterable[Buffer]) -> Iterable[Buffer]:
+    def hold(self, buffers: Iterable[Buffer]) -> tuple[Iterable[Buffer], int]:
         if self._spool is None:
             self._spool = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 (__exit__)
-        start = self._spool.tell()
+        start, crc = self._spool.tell(), 0
         for data in buffers:
             self._spool.write(data)
+            crc = kernels.crc32c(data, crc)
             del data  # A tensor must not stay in memory until the next one is read.
-        return _held(self._spool, start, self._spool.tell())
+        return _held(self._spool, start, self._spool.tell()), crc
 
     def finish(self) -> None:
         """Writes what the compressed stream has left."""
@@ -136,6 +141,9 @@ class OutputPart(Protocol):
     def buffers(self) -> Iterable[Buffer]:
         """The data of an array, in order."""
 
+    def whole_buffer(self) -> Buffer:
+        """The data of an array in one piece."""
+
     def read(self) -> Array | Strings:
         """All of it."""
 
@@ -162,6 +170,9 @@ class ArrayOutput:
 
     def buffers(self) -> Iterable[Buffer]:
         return (memory.chunk(self.like),)
+
+    def whole_buffer(self) -> Buffer:
+        return memory.chunk(self.like)
 
     def read(self) -> Array:
         return self.like

@@ -13,7 +13,7 @@ U8 in the file, and the spec says what it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -48,15 +48,11 @@ _FIRST = 16 << 10
 class _HeldPart:
     """A part whose data are held until the header is written."""
 
-    def __init__(self, like: Array, buffers: Iterable[Buffer], sink: Sink) -> None:
-        self.like, self.crc = np.broadcast_to(np.zeros((), like.dtype), like.shape), 0
-        self._buffers = sink.hold(self._checked(buffers))
+    __slots__ = ("_buffers", "crc", "like")
 
-    def _checked(self, buffers: Iterable[Buffer]) -> Iterator[Buffer]:
-        for data in buffers:
-            self.crc = kernels.crc32c(data, self.crc)
-            yield data
-            del data
+    def __init__(self, like: Array, buffers: Iterable[Buffer], sink: Sink) -> None:
+        self.like = like
+        self._buffers, self.crc = sink.hold(buffers)
 
     def pad(self, size: int) -> None:
         """Adds zeros, which readers skip."""
@@ -106,24 +102,28 @@ class Safetensors(StreamedFormat):
             raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
         spec = without_metadata(spec)
         names = lowering.names(spec, len(parts))
-        stored: Sequence[OutputPart | _HeldPart] = parts
+        stored: Sequence[Any] = parts
         if self.packing is not None or self.checksum:
             spec, stored = self._held(sink, spec, parts)
-        order = sorted(range(len(stored)), key=lambda i: -stored[i].like.dtype.itemsize)
-        names, stored = [names[i] for i in order], [stored[i] for i in order]
-        ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
-        sums = [part.crc for part in stored if isinstance(part, _HeldPart)]
         likes = [part.like for part in stored]
-        head = headers.write(names, likes, metadata, ours, sums if self.checksum else None)
+        sizes = [-like.dtype.itemsize for like in likes]
+        if sizes != sorted(sizes):
+            order = sorted(range(len(likes)), key=sizes.__getitem__)
+            names, stored = [names[i] for i in order], [stored[i] for i in order]
+            likes = [likes[i] for i in order]
+        ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
+        sums = [part.crc for part in stored] if self.checksum else None
+        head = headers.write(names, likes, metadata, ours, sums)
         if len(head) - 8 > self.limits.safetensors_header:
             raise EncodeError(
                 f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}",
                 format=FORMAT,
             )
-        sink.write(head)
+        write = sink.write
+        write(head)
         for part in stored:
             for data in part.buffers():
-                sink.write(data)
+                write(data)
                 del data  # A tensor must not stay in memory until the next one is read.
 
     def _held(
@@ -138,7 +138,8 @@ class Safetensors(StreamedFormat):
             array: Any = part.like if small else part.read()
             packed = packer.add(array)
             if packed is not None:
-                held.append(_HeldPart(packed, (packed.data,), sink))
+                like = np.broadcast_to(np.uint8(0), packed.shape)
+                held.append(_HeldPart(like, (packed.data,), sink))
             elif small:
                 held.append(_HeldPart(array, part.buffers(), sink))
             else:

@@ -85,6 +85,11 @@ class ConvertedPart(NamedTuple):
             del data
             self.written(size)
 
+    def whole_buffer(self) -> Buffer:
+        array = self.read()
+        assert not isinstance(array, Strings)  # which have no buffer of their own
+        return memory.chunk(np.ascontiguousarray(array))
+
     def read(self) -> Tensor:
         """All of it."""
         tensor = self._read() if self.whole is None else self.whole()

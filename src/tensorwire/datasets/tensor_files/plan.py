@@ -24,7 +24,7 @@ from ...lowering import Node
 from .parts import Change, ConvertedPart, Held, Leaf, Target, convert
 
 
-class Step(Protocol):
+class ProgressStep(Protocol):
     """Told of every so many bytes that were written of a tensor."""
 
     def __call__(self, count: int, name: str) -> None: ...
@@ -64,7 +64,7 @@ class TensorPlan(NamedTuple):
         """The parts by their names in the new file."""
         return zip(lowering.names(self.spec, len(self.parts)), self.parts, strict=True)
 
-    def watched(self, step: Step) -> TensorPlan:
+    def watched(self, step: ProgressStep) -> TensorPlan:
         """The same plan, which tells `step` what was written."""
         parts = [
             part._replace(written=partial(step, name=name)) for name, part in self.named_parts()

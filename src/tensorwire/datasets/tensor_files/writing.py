@@ -27,7 +27,7 @@ from ...storage import files
 from ...transforms import compression as compressions
 from . import sharded
 from .parts import Target
-from .plan import ConversionOptions, Step, TensorPlan
+from .plan import ConversionOptions, ProgressStep, TensorPlan
 
 if TYPE_CHECKING:
     from ...transforms.compression.streams import Compressor
@@ -151,7 +151,7 @@ class WriteJob:
             return []
         return stale(self._place, self._output.format, self.paths)
 
-    def write(self, step: Step) -> None:
+    def write(self, step: ProgressStep) -> None:
         codec, durable = self._output.codec, self._options.durable
         if isinstance(codec, Checkpoint):
             self._checkpoint(codec.graph, step)
@@ -164,13 +164,13 @@ class WriteJob:
             with files.replacing(self._path, durable) as fd:
                 self._stream(codec, step, fd, self._plan)
 
-    def _stream(self, codec: StreamedFormat, step: Step, fd: int, plan: TensorPlan) -> None:
+    def _stream(self, codec: StreamedFormat, step: ProgressStep, fd: int, plan: TensorPlan) -> None:
         folder = os.path.dirname(os.path.realpath(self._path))
         with FileSink(fd, folder, self._output.compressor()) as sink:
             codec.write(sink, plan.spec, plan.watched(step).parts, plan.metadata)
             sink.finish()
 
-    def _checkpoint(self, graph: bool, step: Step) -> None:
+    def _checkpoint(self, graph: bool, step: ProgressStep) -> None:
         """Tensors by name are what TensorFlow has; the spec says the rest, and is left out where
         there is none.
         """
@@ -185,7 +185,7 @@ class WriteJob:
                 writer.spec = spec_of(without_metadata(spec), plan.metadata, graph)
         self.paths = writer.paths
 
-    def _whole(self, step: Step) -> None:
+    def _whole(self, step: ProgressStep) -> None:
         """For formats that need the whole value."""
         plan, format = self._plan.watched(step), self._output.format
         value = lowering.lift(_alone(plan.spec, format), [part.read() for part in plan.parts])
