@@ -723,3 +723,15 @@ def test_numbers_of_every_width_from_orjson():
         x = (rng.standard_normal((20, 5)) * 100).astype(dtype)
         assert tw.equal(loads(orjson.dumps(x, option=orjson.OPT_SERIALIZE_NUMPY), dtype=dtype), x)
         assert tw.equal(loads(json.dumps(x.tolist(), indent=1), dtype=dtype), x)
+
+
+def test_numbers_of_a_large_file_are_writable(tmp_path):
+    """Memory that a kernel allocated is writable already, and NumPy refuses to say so again."""
+    value = {
+        "sparse": tw.Sparse(np.array([[0, 1]]), np.float32([1]), np.array([3, 4])),
+        "dense": np.arange(2000),
+    }
+    tw.save(tmp_path / "x.json", value)
+    found = tw.load(tmp_path / "x.json")
+    assert tw.equal(found, value)
+    found["dense"][0] = found["sparse"].indices[0, 0] = 5

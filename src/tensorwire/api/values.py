@@ -14,11 +14,13 @@ import numpy as np
 from .. import frameworks, storage
 from .._errors import DecodeError, EncodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
-from ..codecs import TENSOR_FORMATS, Codec, Format
+from ..codecs import TENSOR_FORMATS, Format
 from ..codecs.identify import Allowed, by_name, compression_of, format_of
 from ..codecs.opening import PACKING_OPTIONS, codec, decode, decompress
+from ..codecs.protocol import TensorFormat
 from ..core import memory
 from ..core.literals import Nonfinite
+from ..core.memory import Buffer
 from ..core.quantized import has_codes
 from ..core.tensors import Bundle
 from ..storage import files
@@ -108,7 +110,7 @@ def encode(value: object, format: str, options: Mapping[str, Any]) -> list[Any]:
             encoder = codec(format, {**asked.own, "packing": packing})
     elif asked.axis is not None or asked.nonfinite != "raise":
         raise TypeError("axis= and nonfinite= say how to quantize=, which is not there")
-    chunks = _encode(encoder, format, value, asked.metadata, asked.drop_metadata)
+    chunks = _encode(encoder, value, asked.metadata, asked.drop_metadata)
     if stream is None:
         return chunks
     from ..transforms.compression.oneshot import compress
@@ -151,21 +153,15 @@ def compressing(
 
 
 def _encode(
-    codec: Codec, format: str, value: Any, metadata: Mapping[str, str] | None, drop_metadata: bool
-) -> list[Any]:
+    codec: TensorFormat, value: Any, metadata: Mapping[str, str] | None, drop_metadata: bool
+) -> list[Buffer]:
     if drop_metadata:
         return codec.encode(Bundle(value) if isinstance(value, Bundle) else value)
-    if not metadata:
-        return codec.encode(value)
-    if isinstance(value, Bundle):
-        return codec.encode(Bundle(value, {**value.metadata, **metadata}, value.tensor_metadata))
-    metadata = Bundle({}, metadata).metadata  # which must be text
-    if not TENSOR_FORMATS[format].metadata:
-        raise EncodeError(
-            "this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out",
-            format=format,
-        )
-    return codec.encode(value, metadata)  # type: ignore[call-arg]
+    if metadata and isinstance(value, Bundle):
+        texts = {**value.metadata, **metadata}
+        return codec.encode(Bundle(value, texts, value.tensor_metadata))
+    # Bundle checks that metadata are text.
+    return codec.encode(value, Bundle({}, metadata).metadata if metadata else None)
 
 
 def _is_small(value: Any) -> bool:

@@ -1,27 +1,12 @@
 """One module a format, and the table of all of them.
 
-A codec is a frozen dataclass whose fields are its options, with `encode(value) -> chunks` and
-`decode(data, copy) -> value`: pure bytes to values, no file, socket, clock or global. It is
-imported when it is first used; only `api` resolves this table.
+A codec is a frozen dataclass whose fields are its options (`protocol.TensorFormat`). It is imported
+when it is first used; only `api` resolves this table.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
-
-
-class Codec(Protocol):
-    """What every format has."""
-
-    def encode(self, value: Any) -> list[Any]:
-        """Buffers that make up the bytes, large data not copied; EncodeError if the value does not
-        fit the format.
-        """
-
-    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        """The value of the bytes, arrays by the memory rules; DecodeError, with format and offset,
-        for anything else.
-        """
+from typing import NamedTuple
 
 
 class Format(NamedTuple):

@@ -13,11 +13,13 @@ import numpy as np
 from .. import lowering
 from .._errors import ChecksumError, DecodeError
 from ..core import dtypes, memory
+from ..core.tensors import Array
+from ..lowering import Node
 from ..storage.files import Source
-from .container import Rows
+from .container import BasePart, Rows
 
 
-class StoredPart:
+class StoredPart(BasePart):
     """An array in C order, little-endian, read on demand: all of it, or some rows, which are one
     run of bytes.
     """
@@ -114,10 +116,8 @@ class StoredPart:
         return array
 
 
-class BitsPart:
+class BitsPart(BasePart):
     """Elements below a byte that lie side by side in the file; each is a byte of its own once read."""
-
-    checksum = False
 
     def __init__(
         self,
@@ -156,6 +156,24 @@ class BitsPart:
         return DecodeError(why, format=self._format, tensor=self.name, offset=self._start)
 
 
+class SourceSlice:
+    """A run of a source's bytes as a source. Its owner closes the whole."""
+
+    def __init__(self, source: Source, start: int, size: int) -> None:
+        self.size, self.path, self._source, self._start = size, source.path, source, start
+        if hasattr(source, "read_into"):
+            self.read_into = self._read_into
+
+    def read_at(self, offset: int, count: int) -> memoryview:
+        return self._source.read_at(self._start + offset, count)
+
+    def _read_into(self, offset: int, buffer: Array) -> None:
+        self._source.read_into(self._start + offset, buffer)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """The whole stays open."""
+
+
 def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
     """How a few bytes of a source are read quickest: files need no aligned memory for them."""
     found: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)
@@ -163,7 +181,7 @@ def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
 
 
 def assign(
-    spec: Any,
+    spec: Node,
     metadata: dict[str, str],
     parts: dict[str, Any],
     stored: Callable[[str], str] | None = None,
@@ -183,7 +201,7 @@ def assign(
     return spec, [parts[name] for name in names]
 
 
-def says_it_all(spec: Any, names: Sequence[str]) -> bool:
+def says_it_all(spec: Node, names: Sequence[str]) -> bool:
     """Whether a plain dict of arrays, in the order of the file, is what the value was."""
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False

@@ -1,8 +1,15 @@
-"""Reading one tensor, or some rows of one, out of many: what every lazy container shares.
+"""Reading one tensor, or some rows of one, out of many: the interface between formats and readers.
 
-A container is a spec of `lowering` and parts that can be read row by row. Its keys are the tensors
-of the value, by their way ("tokens", "layers/2/kernel"); what is read for `rows` are those rows'
-bytes only, through the offsets of strings and the splits of ragged tensors.
+1. A format opens its bytes as a `Container`: a spec of `lowering`, and a `Part` for each array that
+   is stored. No array has been read then.
+2. The keys of a container are the tensors of the value, by their path: "tokens",
+   "layers/2/kernel". `spec(name)` says what is known of one before it is read, `read(name, rows)`
+   reads it or some of its rows, `value()` reads all.
+3. Reading rows reads the bytes of those rows only, where the format allows it: through the offsets
+   of strings, the splits of ragged tensors, and the sorted indices of sparse tensors.
+4. What a read expands (compressed or repeated data) is drawn on the `budget` of the container. Its
+   owner starts the budget again before each call of a user.
+5. `close()` ends what reading needs besides the source, which the owner closes.
 """
 
 from __future__ import annotations
@@ -18,13 +25,14 @@ from .._limits import DEFAULT, Budget
 from ..core import dtypes, validate
 from ..core.quantized import Quantized
 from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
+from ..lowering import Node
 
 Rows = tuple[int, int] | None
 """From, to; None for all."""
 
 
 class Part(Protocol):
-    """One stored array."""
+    """One stored array, which is read on demand. `BasePart` has the defaults."""
 
     @property
     def dtype(self) -> str:
@@ -34,10 +42,47 @@ class Part(Protocol):
     def shape(self) -> tuple[int, ...]: ...
 
     @property
-    def nbytes(self) -> int: ...
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+
+    @property
+    def checksum(self) -> bool:
+        """Whether reading the array whole notices any change of its data."""
+
+    @property
+    def packed(self) -> str | None:
+        """How the array is compressed, if it is so by itself."""
+
+    @property
+    def unreadable(self) -> bool:
+        """Whether the dtype is not known here, so that reading raises UnsupportedTensor."""
+
+    @property
+    def offset(self) -> int:
+        """Where the data begin in the file, 0 if that is not known."""
 
     def read(self, rows: Rows = None) -> Any:
-        """The array, or some rows of it."""
+        """The array (or Strings), or the rows from, to of its first dimension.
+
+        Raises DecodeError if the bytes are not valid, ChecksumError if an array that is read whole
+        does not match its checksum.
+        """
+
+
+class BasePart:
+    """What most parts have in common: no checksum, no compression, an unknown offset."""
+
+    __slots__ = ()
+    checksum: bool = False
+    packed: str | None = None
+
+    @property
+    def unreadable(self) -> bool:
+        return False
+
+    @property
+    def offset(self) -> int:
+        return 0
 
 
 class TensorSpec(NamedTuple):
@@ -55,10 +100,10 @@ class TensorSpec(NamedTuple):
     """How it is compressed, if it is so by itself."""
 
 
-class MemoryPart:
+class MemoryPart(BasePart):
     """A part that is in memory already."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Array | Strings) -> None:
         self.dtype = "bytes" if isinstance(array, Strings) else dtypes.of(array.dtype).name
         self.shape, self.nbytes, self._array = array.shape, array.nbytes, array
 
@@ -70,11 +115,10 @@ class UnsupportedTensor(DecodeError):
     """A tensor or column that is not damaged, and of a type that is not known here."""
 
 
-class UnreadablePart:
+class UnreadablePart(BasePart):
     """A part of a dtype that is not known here: it is listed, and reading it is an error."""
 
     unreadable = True
-    checksum = False
 
     def __init__(self, dtype: str, shape: tuple[int, ...], nbytes: int, error: DecodeError) -> None:
         self.dtype, self.shape, self.nbytes, self.error = dtype, shape, nbytes, error
@@ -90,12 +134,12 @@ class UnreadablePart:
         )
 
 
-class PackedPart:
+class PackedPart(BasePart):
     """A part that is compressed or shuffled. Reading rows of it unpacks the blocks that hold them."""
 
     def __init__(self, part: Part, entry: lowering.PackedEntry, budget: Budget) -> None:
         self.dtype, self.shape, self.nbytes = entry.row.name, entry.shape, part.nbytes
-        self.checksum = getattr(part, "checksum", False) or entry.how.checksum
+        self.checksum = part.checksum or entry.how.checksum
         self.packed = str(entry.how)
         self._part, self._entry, self._budget = part, entry, budget
 
@@ -110,37 +154,41 @@ class PackedPart:
 
 
 class _Leaf(NamedTuple):
-    node: Any
+    node: Node
     first: int
     size: int
 
 
 class Container:
-    """Tensors by name, read when they are asked for.
+    """Tensors by name, read when they are asked for. The head of this module is the contract.
 
-    What a read expands is drawn on `budget`. Its owner starts the budget again for each call: see
-    `_limits`.
+    `tree` is the spec, `parts` are its arrays in order, `metadata` is text about all tensors and
+    `tensor_metadata` text about each.
     """
 
     def __init__(
-        self, spec: Any, parts: Sequence[Part], metadata: dict[str, str], budget: Budget
+        self,
+        spec: Node,
+        parts: Sequence[Part],
+        metadata: dict[str, str],
+        budget: Budget,
+        tensor_metadata: dict[str, dict[str, str]] | None = None,
     ) -> None:
         if lowering.is_packed(spec):
-            said = lowering.entries(spec, len(parts))
             parts = [
                 part if entry is None else PackedPart(part, entry, budget)
-                for entry, part in zip(said, parts, strict=True)
+                for entry, part in zip(lowering.entries(spec, len(parts)), parts, strict=True)
             ]
             spec = lowering.inside(spec)
         self.tree, self.parts, self.metadata, self.budget = spec, parts, metadata, budget
         self._leaves = dict(_leaves(spec, len(parts)))
-        self.tensor_metadata: dict[str, dict[str, str]] = {}
-        if isinstance(spec, dict) and "bundle" in spec:
+        self.tensor_metadata: dict[str, dict[str, str]] = tensor_metadata or {}
+        if tensor_metadata is None and isinstance(spec, dict) and "bundle" in spec:
             self.tensor_metadata = lowering.tensor_metadata(spec)
 
     @classmethod
-    def of(cls, value: Any, budget: Budget | None = None) -> Container:
-        """A value that had to be read whole, as if it were lazy."""
+    def of(cls, value: object, budget: Budget | None = None) -> Container:
+        """The container of a value in memory."""
         spec, parts = lowering.lower(value, strings=True)
         metadata = value.metadata if isinstance(value, Bundle) else {}
         stored = [MemoryPart(part) for part in parts]
@@ -149,12 +197,13 @@ class Container:
         )
 
     def close(self) -> None:
-        """Ends what reading needs besides the source: nothing, in most formats."""
+        """Ends what reading needs besides the source, which is nothing in most formats."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._leaves)
 
     def keys(self) -> list[str]:
+        """The tensors of the value by their path, in order."""
         return list(self._leaves)
 
     def names(self, readable: bool = True) -> list[str]:
@@ -167,8 +216,8 @@ class Container:
 
     @property
     def unlisted(self) -> list[str]:
-        """Names that can be read and are no keys: what is no tensor of the value, and must be whole
-        all the same.
+        """Names that can be read and are not keys: data beside the tensors of the value, which
+        `tw.verify` checks too.
         """
         return []
 
@@ -176,23 +225,23 @@ class Container:
         return name in self._leaves
 
     def part(self, name: str) -> Part:
-        """The stored array of a dense tensor, for those who join containers."""
+        """The stored array of a dense tensor, for containers that are made of others."""
         return self.parts[self._leaves[name].first]
 
     def plain_part(self, name: str) -> Part | None:
-        """The stored array of a tensor that is just that, whose rows need no more than reading."""
+        """The stored array of a dense tensor that is stored as it is; None for any other."""
         leaf = self._leaves[name]
         return None if leaf.node else self.parts[leaf.first]
 
     @property
     def checksums(self) -> bool:
         """Whether reading a tensor whole notices any change of its data."""
-        return bool(self.parts) and all(getattr(part, "checksum", False) for part in self.parts)
+        return bool(self.parts) and all(part.checksum for part in self.parts)
 
     def offset(self, name: str) -> int:
-        """Where in the file the data of a tensor begins, as far as that is known; else 0."""
+        """Where in the file the data of a tensor begins; 0 if that is not known."""
         leaf = self._leaves.get(name)
-        return getattr(self.parts[leaf.first], "offset", 0) if leaf is not None and leaf.size else 0
+        return self.parts[leaf.first].offset if leaf is not None and leaf.size else 0
 
     def _leaf(self, name: str) -> tuple[Any, Sequence[Part]]:
         """A tensor's node and parts, which fit each other."""
@@ -202,13 +251,14 @@ class Container:
         return leaf.node, parts
 
     def spec(self, name: str) -> TensorSpec:
+        """Kind, dtype, shape and size of a tensor, before it is read. Raises KeyError."""
         try:
             leaf = self._leaves[name]
-            lost = _unknown(leaf.node, self.parts[leaf.first : leaf.first + leaf.size])
-            if lost is not None:
-                return lost
+            unreadable = _unreadable(leaf.node, self.parts[leaf.first : leaf.first + leaf.size])
+            if unreadable is not None:
+                return unreadable
             node, parts = self._leaf(name)
-            packed = next((how for part in parts if (how := getattr(part, "packed", None))), None)
+            packed = next((part.packed for part in parts if part.packed), None)
             return TensorSpec(
                 *_describe(node, parts), sum(part.nbytes for part in parts), _scheme(node), packed
             )
@@ -216,7 +266,7 @@ class Container:
             raise error.add(tensor=name) from None
 
     def read(self, name: str, rows: Rows = None) -> Any:
-        """A tensor, or the rows from, to of its first dimension."""
+        """A tensor, or the rows from, to of its first dimension. Raises KeyError."""
         try:
             node, parts = self._leaf(name)
             if rows is not None:
@@ -226,14 +276,14 @@ class Container:
             raise error.add(tensor=name) from None
 
     def value(self) -> Any:
-        """All of it; a tensor of an unknown dtype is an error that names it."""
+        """The whole value. A tensor of an unknown dtype raises an error that names it."""
         return lowering.lift(self.tree, [part.read() for part in self.parts], self.budget)
 
 
-def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
+def _leaves(spec: Node, count: int) -> Iterator[tuple[str, _Leaf]]:
     """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
     tensors = list(lowering.tensors(spec, count))
-    at = 0
+    number = 0
     made: dict[int, _Leaf] = {}
     for name, (_, node, size) in zip(
         lowering.unique(way for way, _, _ in tensors), tensors, strict=True
@@ -245,16 +295,16 @@ def _leaves(spec: Any, count: int) -> Iterator[tuple[str, _Leaf]]:
                     "a spec says that a tensor is the same as one that is none", tensor=name
                 )
         else:
-            leaf = made[at] = _Leaf(node, at, size)
+            leaf = made[number] = _Leaf(node, number, size)
         yield name, leaf
-        at += size
+        number += size
 
 
-def _unknown(node: Any, parts: Sequence[Part]) -> TensorSpec | None:
-    """What is known of a tensor whose dtype, or that of one of its parts, is not; else None."""
+def _unreadable(node: Node, parts: Sequence[Part]) -> TensorSpec | None:
+    """The spec of a tensor whose dtype, or that of one of its parts, is unknown; else None."""
     size = sum(part.nbytes for part in parts)
     for part in parts:
-        if getattr(part, "unreadable", False):
+        if part.unreadable:
             return TensorSpec("unreadable", part.dtype, part.shape, size)
     dtype = node.get("dtype") if next(iter(node), None) == "dtype" else None
     if isinstance(dtype, str) and dtype not in dtypes.BY_NAME:
@@ -262,7 +312,7 @@ def _unknown(node: Any, parts: Sequence[Part]) -> TensorSpec | None:
     return None
 
 
-def _check(node: Any, parts: Sequence[Part]) -> None:
+def _check(node: Node, parts: Sequence[Part]) -> None:
     """That a tensor's parts have the dtypes and shapes that its node needs, as far as it can be
     told without reading them.
 
@@ -329,7 +379,7 @@ def _check(node: Any, parts: Sequence[Part]) -> None:
         raise DecodeError(f"a spec has a {kind or 'dense'} tensor whose parts do not fit it")
 
 
-def _check_values(node: Any, parts: Sequence[Part]) -> None:
+def _check_values(node: Node, parts: Sequence[Part]) -> None:
     if not isinstance(node, dict) or next(iter(node), None) not in (
         None,
         "dtype",
@@ -347,7 +397,7 @@ def _is_vector(part: Part, *kinds: str) -> bool:
     return part.dtype in kinds and len(part.shape) == 1
 
 
-def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | None, ...]]:
+def _describe(node: Node, parts: Sequence[Part]) -> tuple[str, str, tuple[int | None, ...]]:
     kind = next(iter(node), None)
     if kind == "dtype":
         row = dtypes.BY_NAME[node["dtype"]]
@@ -369,13 +419,13 @@ def _describe(node: Any, parts: Sequence[Part]) -> tuple[str, str, tuple[int | N
     return "dense", parts[0].dtype, parts[0].shape
 
 
-def _scheme(node: Any) -> str | None:
+def _scheme(node: Node) -> str | None:
     """How a tensor, or the values of one, is quantized."""
-    found = node if "quantized" in node else node.get("sparse", node.get("ragged"))
-    return found.get("scheme") if isinstance(found, dict) else None
+    inner = node if "quantized" in node else node.get("sparse", node.get("ragged"))
+    return inner.get("scheme") if isinstance(inner, dict) else None
 
 
-def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], budget: Budget) -> Any:
+def _read_rows(node: Node, parts: Sequence[Part], rows: tuple[int, int], budget: Budget) -> Any:
     kind = next(iter(node), None)
     start, stop = rows
     if kind == "strings":
@@ -396,7 +446,7 @@ def _read_rows(node: Any, parts: Sequence[Part], rows: tuple[int, int], budget: 
     return lowering.lift(node, [parts[0].read(rows)], budget)
 
 
-def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Strings:
+def _string_rows(node: Node, parts: Sequence[Part], start: int, stop: int) -> Strings:
     shape = node["strings"]
     inner = int(np.prod(shape[1:], dtype=np.int64))
     offsets: Array = parts[1].read((start * inner, stop * inner + 1))
@@ -406,11 +456,11 @@ def _string_rows(node: Any, parts: Sequence[Part], start: int, stop: int) -> Str
             f"offsets of strings go from {low} to {high}, and there are {parts[0].shape[0]} bytes"
         )
     spec = {**node, "strings": [stop - start, *shape[1:]]}
-    found: Strings = lowering.lift(spec, [parts[0].read((low, high)), offsets - offsets[0]])
-    return found
+    strings: Strings = lowering.lift(spec, [parts[0].read((low, high)), offsets - offsets[0]])
+    return strings
 
 
-def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
+def _ragged_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
     count = node["splits"]
     values, splits = parts[:-count], []
     low, high = start, stop
@@ -426,7 +476,7 @@ def _ragged_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget
     return trusted(Ragged, inner, tuple(splits), tuple(uniform))
 
 
-def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
+def _sparse_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
     """Sorted indices are searched, a few bytes at a time; others have to be read."""
     indices, shape = parts[0], parts[-1].read()
     nnz, rank = indices.shape
@@ -454,7 +504,7 @@ def _sparse_rows(node: Any, parts: Sequence[Part], start: int, stop: int, budget
     return trusted(Sparse, moved, values, dims)
 
 
-def _search(indices: Any, nnz: int, row: int) -> int:
+def _search(indices: Part, nnz: int, row: int) -> int:
     """The first index whose row is not below `row`."""
     low, high = 0, nnz
     while low < high:

@@ -22,6 +22,7 @@ from .. import lowering
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
 from ..core import dtypes, memory
+from ..core.memory import Buffer
 from ..core.tensors import Array, Strings, trusted
 from ..wire import example, kernels, protobuf
 from ..wire import json as jsontext
@@ -29,6 +30,7 @@ from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
 from .array_part import says_it_all
+from .protocol import Metadata, WholeFormat, refuse_metadata
 
 KEY = "tensorwire"
 VERSION = 1
@@ -39,7 +41,7 @@ def _holds(row: dtypes.DType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(WholeFormat):
     """One tf.train.Example.
 
     >>> codec = Example()
@@ -49,7 +51,8 @@ class Example:
 
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+        refuse_metadata(metadata, FORMAT)
         spec, parts = lowering.lower(value, holds=_holds, strings=True)
         names = lowering.names(spec, len(parts))
         if KEY in names:

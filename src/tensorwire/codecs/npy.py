@@ -16,29 +16,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import lowering
 from .._errors import ChecksumError, DecodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
 from ..core import dtypes, memory
-from ..core.tensors import Bundle
-from ..storage.files import BytesSource, Source
+from ..core.memory import Buffer
+from ..lowering import Node
+from ..storage.files import Source
 from ..wire import kernels
 from ..wire import npy as wire
-from .container import Container, Part, Rows
+from .array_part import SourceSlice
+from .container import BasePart, Part, Rows
 from .npy_arrays import DESCRS, NpyArray, descr_of, find
+from .protocol import Metadata, Stored, StoredFormat, all_metadata
 from .safetensors import Safetensors
 
 FORMAT = wire.FORMAT
 VERSION = 1
-Read = tuple[Any, list[Part], dict[str, str]]
-"""A spec, its parts, and metadata."""
 _BYTES = "|u1"
 
 
 @dataclass(frozen=True, slots=True)
-class Npy:
+class Npy(StoredFormat):
     """One array as NumPy stores it, and any other value inside one.
 
     >>> import io, numpy as np
@@ -46,58 +47,42 @@ class Npy:
     array([1., 2.], dtype=float32)
     """
 
+    name: ClassVar[str] = FORMAT
     checksum: bool = False
     """Write a CRC32C of header and data. Checksums that are there are always checked."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         spec, parts = lowering.lower(value)
         named = _named(spec)
         if spec != {} and named is None:
             return self._other(value, spec, metadata)
         array: Any = parts[0]
         row = dtypes.of(array.dtype)
-        said = texts((value.metadata if named else {}) | (metadata or {}))
-        if row.name in DESCRS and not said and not self.checksum and not named:
+        texts = all_metadata(value, metadata)
+        if row.name in DESCRS and not texts and not self.checksum and not named:
             return [wire.write(DESCRS[row.name], array.shape), memory.chunk(array)]
         head = wire.write(descr_of(row), array.shape, marked=True)
         data = memory.chunk(array)
         fields: dict[str, Any] = {"version": VERSION, "dtype": row.name, "shape": array.shape} | (
             named or {}
         )
-        if said:
-            fields["metadata"] = said
+        if texts:
+            fields["metadata"] = texts
         if self.checksum:
             fields["crc32c"] = {"header": kernels.crc32c(head), "data": kernels.crc32c(data)}
         return [head, data, wire.write_trailer(fields)]
 
-    def _other(self, value: Any, spec: Any, metadata: dict[str, str] | None) -> list[Any]:
+    def _other(self, value: Any, spec: Node, metadata: Metadata | None) -> list[Buffer]:
         """A value that is not one dense tensor."""
-        inner = Safetensors(self.checksum, limits=self.limits).encode(value, texts(metadata or {}))
+        inner = Safetensors(self.checksum, limits=self.limits).encode(value, metadata)
         head = wire.write(_BYTES, (sum(map(len, inner)),), marked=True)
         fields: dict[str, Any] = {"version": VERSION, "kind": _kind(spec)}
         if self.checksum:
             fields["crc32c"] = {"header": kernels.crc32c(head)}
         return [head, *inner, wire.write_trailer(fields)]
 
-    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
-        try:
-            spec, parts, _ = self._read(BytesSource(data), copy, budget)
-            return lowering.lift(spec, [part.read() for part in parts], budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the header and the trailer, and rows when they are asked for."""
-        budget = self.limits.call(source.size)
-        try:
-            return Container(*self._read(source, copy, budget), budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def _read(self, source: Source, copy: bool | None, budget: Budget) -> Read:
-        """What every way of reading begins with."""
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
         found = find(source, 0, source.size, budget)
         if found.refusal is not None:
             raise DecodeError(found.refusal, offset=10)
@@ -108,7 +93,7 @@ class Npy:
                     " array",
                     offset=found.stop,
                 )
-            return {}, [found.part(source, copy, budget, FORMAT)], {}
+            return Stored({}, [found.part(source, copy, budget, FORMAT)], {})
         said = _trailer(source, found.stop, budget)
         sums = said.get("crc32c")
         if sums is not None and kernels.crc32c(found.text) != sums["header"]:
@@ -134,17 +119,17 @@ class Npy:
             matches=None if sums is None else partial(_matches, crc=sums["data"]),
         )
         texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
-        return node if "name" not in said else _bundle(said, node, texts), [part], texts
+        return Stored(node if "name" not in said else _bundle(said, node, texts), [part], texts)
 
     def _inside(
-        self, source: Source, found: NpyArray, kind: Any, copy: bool | None, budget: Budget
-    ) -> Read:
+        self, source: Source, found: NpyArray, kind: object, copy: bool | None, budget: Budget
+    ) -> Stored:
         """The safetensors bytes that the data are."""
         if found.header.descr != _BYTES or len(found.header.shape) != 1:
             raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
         try:
             inner = Safetensors(limits=budget).open(
-                _Slice(source, found.at, found.stop - found.at), copy
+                SourceSlice(source, found.at, found.stop - found.at), copy
             )
         except DecodeError as error:
             raise _moved(error, found.at) from None
@@ -153,10 +138,11 @@ class Npy:
                 f"the trailer speaks of the kind {kind!r:.40}, and there is another",
                 offset=found.stop,
             )
-        return inner.tree, [_Inner(part, found.at) for part in inner.parts], inner.metadata
+        parts = [_Inner(part, found.at) for part in inner.parts]
+        return Stored(inner.tree, parts, inner.metadata)
 
 
-def _named(spec: Any) -> dict[str, Any] | None:
+def _named(spec: Node) -> dict[str, Any] | None:
     """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array
     that it is.
     """
@@ -168,23 +154,18 @@ def _named(spec: Any) -> dict[str, Any] | None:
     return {"name": name} | ({"about": about} if about else {})
 
 
-def _bundle(said: dict[str, Any], node: Any, texts: dict[str, str]) -> Any:
+def _bundle(said: dict[str, Any], node: Node, texts: Metadata) -> Node:
     about = {"tensor_metadata": {said["name"]: said["about"]}} if "about" in said else {}
     return {"bundle": {said["name"]: node}} | ({"metadata": texts} if texts else {}) | about
 
 
-def _matches(view: Any, crc: int) -> bool:
+def _matches(view: Buffer, crc: int) -> bool:
     return kernels.crc32c(view) == crc
 
 
-def _kind(spec: Any) -> str:
+def _kind(spec: Node) -> str:
     """In a word what a value is, by its spec."""
     return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
-
-
-def texts(metadata: dict[str, str]) -> dict[str, str]:
-    """Metadata that are text, as every format wants them."""
-    return Bundle({}, metadata).metadata if metadata else {}
 
 
 def _trailer(source: Source, at: int, limits: Limits) -> dict[str, Any]:
@@ -243,36 +224,16 @@ def _moved(error: DecodeError, base: int) -> DecodeError:
     return error.add(base=base, offset=base)
 
 
-class _Slice:
-    """A run of a source's bytes as a source."""
+class _Inner(BasePart):
+    """A part of the safetensors inside, with errors and offsets of the whole file."""
 
-    def __init__(self, source: Source, at: int, size: int) -> None:
-        self.size, self.path, self._source, self._at = size, source.path, source, at
-        if hasattr(source, "read_into"):
-            self.read_into = self._read_into
+    def __init__(self, part: Part, base: int) -> None:
+        self.dtype, self.shape, self.nbytes = part.dtype, part.shape, part.nbytes
+        self.checksum, self.packed, self._part, self._base = part.checksum, part.packed, part, base
 
-    def read_at(self, offset: int, count: int) -> memoryview:
-        return self._source.read_at(self._at + offset, count)
-
-    def _read_into(self, offset: int, buffer: Any) -> None:
-        self._source.read_into(self._at + offset, buffer)  # type: ignore[attr-defined]
-
-    def close(self) -> None:
-        self._source.close()
-
-
-class _Inner:
-    """A part of the safetensors inside, whose errors are told of the whole file."""
-
-    def __init__(self, part: Any, base: int) -> None:
-        self.dtype, self.shape, self.nbytes, self.checksum = (
-            part.dtype,
-            part.shape,
-            part.nbytes,
-            part.checksum,
-        )
-        self.unreadable = getattr(part, "unreadable", False)
-        self._part, self._base = part, base
+    @property
+    def unreadable(self) -> bool:
+        return self._part.unreadable
 
     def read(self, rows: Rows = None) -> Any:
         try:

@@ -18,7 +18,7 @@ from ..frameworks.numpy import strings
 from ..storage.files import Source
 from ..wire import npy as wire
 from .array_part import StoredPart, little
-from .container import Part, Rows, UnreadablePart
+from .container import BasePart, Part, Rows, UnreadablePart
 
 DESCRS = {
     row.name: row.numpy.str
@@ -162,7 +162,7 @@ def _dtype(descr: str) -> np.dtype[Any] | str:
     )
 
 
-class _Converted:
+class _Converted(BasePart):
     """An array that has to be made another: big-endian, in Fortran's order, or of strings of fixed
     width.
     """

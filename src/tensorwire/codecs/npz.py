@@ -18,24 +18,27 @@ name.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import lowering
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..core import dtypes, memory
-from ..core.tensors import Bundle
-from ..storage.files import BytesSource, Source
+from ..core import dtypes
+from ..core.memory import Buffer
+from ..lowering import Node
+from ..storage.files import Source
 from ..transforms.compression import deflate
 from ..wire import json as jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
 from .array_part import assign, little, says_it_all
-from .container import Container, Part, Rows, UnreadablePart
-from .npy import Read, texts
+from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
+from .protocol import Metadata, Stored, StreamedFormat, without_metadata
+from .sinks import BLOCK, OutputPart, Sink
 from .zip_member import InflatedSource, pack
 
 FORMAT = "npz"
@@ -50,10 +53,6 @@ a drive, steps up.
 """
 
 
-def _holds(row: dtypes.DType) -> bool:
-    return row.name in DESCRS
-
-
 def stem(name: str) -> str:
     """What a tensor's member is called, without ".npy".
 
@@ -63,12 +62,12 @@ def stem(name: str) -> str:
     return (
         name
         if _UNSAFE.search(name) is None
-        else _UNSAFE.sub(lambda match: "".join(f"%{ord(one):02X}" for one in match[0]), name)
+        else _UNSAFE.sub(lambda match: "".join(f"%{ord(char):02X}" for char in match[0]), name)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Npz:
+class Npz(StreamedFormat):
     """Named arrays as NumPy stores them, and every other kind as its parts.
 
     >>> import io, numpy as np
@@ -76,6 +75,7 @@ class Npz:
     array([1, 2], dtype=int8)
     """
 
+    name: ClassVar[str] = FORMAT
     compression: str | None = None
     """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than
     1/64 is stored, and stays lazy.
@@ -84,50 +84,31 @@ class Npz:
     """0 to 9, as zlib's."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    @staticmethod
+    def holds(row: dtypes.DType) -> bool:
+        return row.name in DESCRS
+
+    def write(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
+    ) -> None:
         if self.compression not in _COMPRESSIONS:
             why = (
                 f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r};"
                 " safetensors takes any"
             )
             raise EncodeError(why, format=FORMAT)
-        said = texts((value.metadata if isinstance(value, Bundle) else {}) | (metadata or {}))
-        spec, parts = lowering.lower(value, holds=_holds)
-        if isinstance(value, Bundle):
-            spec.pop("metadata", None)  # they stand beside the spec
+        spec = without_metadata(spec)
         names = [stem(name) for name in lowering.names(spec, len(parts))]
-        writer = _Writer(self.compression is not None, self.level)
-        part: Any
+        writer = _ZipWriter(sink, self.compression is not None, self.level)
         for name, part in zip(names, parts, strict=True):
-            writer.add(
-                name + _SUFFIX,
-                [wire.write(DESCRS[dtypes.of(part.dtype).name], part.shape), memory.chunk(part)],
-            )
-        if said or not says_it_all(spec, names):
-            ours = {"version": VERSION, "spec": spec} | ({"metadata": said} if said else {})
-            writer.add(SPEC, [jsontext.write(ours)])
-        return writer.finish()
+            writer.add(name + _SUFFIX, wire.write(DESCRS[part.dtype], part.shape), part)
+        if metadata or not says_it_all(spec, names):
+            ours = {"version": VERSION, "spec": spec}
+            writer.add(SPEC, jsontext.write(ours | ({"metadata": metadata} if metadata else {})))
+        writer.finish()
 
-    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
-        try:
-            spec, parts, _ = self._read(BytesSource(data), copy, budget)
-            return lowering.lift(spec, [part.read() for part in parts], budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the directory at the end, and each member when it is asked for; a deflated one
-        whole.
-        """
-        budget = self.limits.call(source.size)
-        try:
-            return Container(*self._read(source, copy, budget), budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def _read(self, source: Source, copy: bool | None, budget: Budget) -> Read:
-        """What every way of reading begins with."""
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
+        """Reads the directory at the end. A deflated member is read whole when it is asked for."""
         members = archive.members(little(source), source.size, budget.names + 1)
         said: dict[str, Any] | None = None
         parts: dict[str, Part] = {}
@@ -148,22 +129,28 @@ class Npz:
                 )
                 raise DecodeError(why + hint, offset=member.at)
         if said is None:
-            return {"dict": {name: {} for name in parts}}, list(parts.values()), {}
+            return Stored({"dict": {name: {} for name in parts}}, list(parts.values()), {})
         metadata = said.get("metadata", {})
-        return *assign(said["spec"], metadata, parts, stem), metadata
+        return Stored(*assign(said["spec"], metadata, parts, stem), metadata)
 
 
-class _Writer:
-    """Puts members one after the other."""
+class _ZipWriter:
+    """Puts members one after the other.
 
-    def __init__(self, compress: bool, level: int | None) -> None:
-        self._compress, self._level = compress, level
-        self._chunks: list[Any] = []
+    1. The local header of a member has the checksum of its data, and is in front of them.
+    2. A large member is written as its data come, which never are in memory as a whole. The size
+       of its header follows from its name and size, so room is left for it.
+    3. A small member, and one to be compressed, is read whole. It is stored if deflate saves less
+       than 1/64.
+    """
+
+    def __init__(self, sink: Sink, compress: bool, level: int | None) -> None:
+        self._sink, self._compress, self._level, self._offset = sink, compress, level, 0
         self._members: list[Member] = []
-        self._at = 0
-        self._crc = deflate.backend().crc32
+        self._crc32 = deflate.backend().crc32
 
-    def add(self, name: str, data: list[Any]) -> None:
+    def add(self, name: str, head: bytes, part: OutputPart | None = None) -> None:
+        """Writes a member: `head`, and then the data of a part."""
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
             raise EncodeError(
@@ -171,24 +158,48 @@ class _Writer:
                 format=FORMAT,
                 tensor=name[:60],
             )
-        size = packed = sum(map(len, data))
-        crc, method = 0, STORED
+        size = len(head) + (0 if part is None else part.nbytes)
+        flags = 0 if encoded.isascii() else archive.UTF8
+        if part is None or self._compress or size <= BLOCK:
+            data: list[Buffer] = [head]
+            if part is not None:
+                data += [part.whole_buffer()] if self._compress else part.buffers()
+            self._whole(encoded, flags, data, size)
+            return
+        member = Member(encoded, STORED, 0, size, size, self._offset, flags)
+        header = archive.local(member, ALIGN)
+        place, crc = self._sink.reserve(len(header)), self._crc32(head)
+        self._sink.write(head)
+        for piece in part.buffers():
+            crc = self._crc32(piece, crc)
+            self._sink.write(piece)
+            del piece  # A tensor must not stay in memory until the next one is read.
+        self._sink.fill(place, archive.with_crc(header, crc))
+        self._end(member._replace(crc=crc), len(header))
+
+    def _whole(self, name: bytes, flags: int, data: list[Buffer], size: int) -> None:
+        """Writes a member whose data are in memory."""
+        method, packed, crc = STORED, size, 0
         for piece in data:
-            crc = self._crc(piece, crc)
+            crc = self._crc32(piece, crc)
         if self._compress:
             smaller = pack(data, self._level)
             if (total := sum(map(len, smaller))) < size - size // 64:
-                data, packed, method = smaller, total, DEFLATED
-        member = Member(
-            encoded, method, crc, packed, size, self._at, 0 if encoded.isascii() else archive.UTF8
-        )
+                data, packed, method = [*smaller], total, DEFLATED
+        member = Member(name, method, crc, packed, size, self._offset, flags)
         header = archive.local(member, ALIGN if method == STORED else 1)
-        self._members.append(member)
-        self._chunks += [header, *data]
-        self._at += len(header) + packed
+        self._sink.write(header)
+        for piece in data:
+            self._sink.write(piece)
+        self._end(member, len(header))
 
-    def finish(self) -> list[Any]:
-        return [*self._chunks, archive.end(self._members, self._at)]
+    def _end(self, member: Member, header: int) -> None:
+        self._members.append(member)
+        self._offset += header + member.packed
+
+    def finish(self) -> None:
+        """Writes the directory."""
+        self._sink.write(archive.end(self._members, self._offset))
 
 
 def _name(member: Member) -> str:
@@ -236,7 +247,7 @@ def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, in
     return InflatedSource(source, at, member, budget), 0
 
 
-class _MemberPart:
+class _MemberPart(BasePart):
     """An array of the archive. Its headers are read when something is asked of it."""
 
     __slots__ = ("_budget", "_copy", "_member", "_part", "_source", "checksum", "name", "packed")

@@ -10,12 +10,13 @@ from .._errors import DecodeError, TensorwireError, UnknownFormatError, UsageErr
 from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
-from . import TENSOR_FORMATS, Codec
+from . import TENSOR_FORMATS
 from .container import Container
 from .identify import HEAD, compression_of, has_checksum, recognise
+from .protocol import TensorFormat
 
 _classes: dict[str, Any] = {}
-_plain: dict[str, Codec] = {}
+_plain: dict[str, TensorFormat] = {}
 PACKING_OPTIONS = (
     "compression",
     "level",
@@ -32,7 +33,7 @@ PACKING_OPTIONS = (
 """Options that do not depend on the format, for suggestions."""
 
 
-def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> Codec:
+def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> TensorFormat:
     """The codec of a format, with these options."""
     if not options and limits is None and name in _plain:
         return _plain[name]
@@ -111,18 +112,14 @@ def open_container(
         )
         start = source.read_at(0, min(source.size, HEAD))
     name = _named(format, start, source.size)
-    opener: Any = codec(name, options, budget)
     try:
-        if hasattr(opener, "open"):
-            container = opener.open(source)
-            lazy = TENSOR_FORMATS[name].lazy and packed is None
-            return Opened(container, name, packed, sums or container.checksums, lazy)
-        value = opener.decode(source.read_at(0, source.size))
+        container = codec(name, options, budget).open(source)
     except DecodeError as error:
         raise error.add(format=name, offset=0) from None
     except TensorwireError as error:
         raise error.add(format=name) from None
-    return Opened(Container.of(value, budget), name, packed, sums, False)
+    lazy = TENSOR_FORMATS[name].lazy and packed is None
+    return Opened(container, name, packed, sums or container.checksums, lazy)
 
 
 def _named(format: str | tuple[str, ...] | None, head: memory.Buffer, size: int) -> str:

@@ -13,13 +13,15 @@ from .. import frameworks
 from .._errors import DecodeError, EncodeError, TruncatedError
 from .._limits import DEFAULT, Limits
 from ..core import dtypes, memory, validate
+from ..core.memory import Buffer
 from ..core.tensors import KINDS, Array, describe
+from .protocol import Metadata, WholeFormat, refuse_metadata
 
 FORMAT = "raw"
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
+class Raw(WholeFormat):
     """Bare numbers in C order.
 
     >>> codec = Raw(dtype="float32", shape=(2,), byteorder="big")
@@ -35,7 +37,8 @@ class Raw:
     """"little", "big" or "native"."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+        refuse_metadata(metadata, FORMAT)
         tensor = None if frameworks.is_python(value) else frameworks.leaf(value)
         if not isinstance(tensor, np.ndarray):
             what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .. import lowering
 from .._errors import DecodeError, LimitError
 from .._limits import DEFAULT
+from ..lowering import Node
 from .checkpoint.bundle import Variables
 from .container import Container
 
@@ -23,13 +24,13 @@ class TreeItem(NamedTuple):
     """A leaf of the old tree: a tensor, or a value of Python's (which has no place)."""
 
     name: str
-    node: Any
+    node: Node
     at: int | None
     size: int
     same: bool = False
 
 
-def tree_of(container: Container) -> Any:
+def tree_of(container: Container) -> Node:
     """The spec of a container. A checkpoint of TensorFlow's is tensors by name, and no more: its
     own keys stay its own affair.
     """
@@ -39,7 +40,7 @@ def tree_of(container: Container) -> Any:
     return container.tree
 
 
-def items(container: Container, tree: Any) -> Iterator[TreeItem]:
+def items(container: Container, tree: Node) -> Iterator[TreeItem]:
     """Every leaf with its name; tensors are called what the container calls them."""
     names = iter(container.keys())
     made: dict[int, TreeItem] = {}
@@ -63,11 +64,11 @@ def items(container: Container, tree: Any) -> Iterator[TreeItem]:
         yield item
 
 
-def is_tensor(node: Any) -> bool:
+def is_tensor(node: Node) -> bool:
     return isinstance(node, dict) and next(iter(node), None) not in ("float", "bytes")
 
 
-def _leaves(node: Any, way: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _leaves(node: Node, way: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > DEFAULT.json_depth:
         raise LimitError(f"a value nested more than {DEFAULT.json_depth} deep")
     kind = next(iter(node), None) if isinstance(node, dict) else None

@@ -86,8 +86,10 @@ def make_writable(value: Any) -> None:
     value.
     """
     if isinstance(value, np.ndarray):
+        if value.flags.writeable:
+            return  # NumPy refuses to set the flag again for memory that a kernel allocated.
         # a view of another dtype, as for int4
-        if not value.flags.writeable and isinstance(value.base, np.ndarray):
+        if isinstance(value.base, np.ndarray):
             make_writable(value.base)
         value.flags.writeable = True
     elif isinstance(value, (list, tuple)):

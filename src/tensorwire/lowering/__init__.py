@@ -38,13 +38,16 @@ already gets "~1", "~2" and so on. A part without a way is "tensor".
 
 from .lift import lift, tensor_metadata
 from .lower import Lowered, lower
-from .names import CONTAINERS, members, names, tensors, unique
-from .packed import PackedEntry, entries, inside, is_packed, pack
+from .names import CONTAINERS, Node, members, names, tensors, unique
+from .packed import SMALL, PackedEntry, Packer, entries, inside, is_packed
 
 __all__ = [
     "CONTAINERS",
+    "SMALL",
     "Lowered",
+    "Node",
     "PackedEntry",
+    "Packer",
     "entries",
     "inside",
     "is_packed",
@@ -52,7 +55,6 @@ __all__ = [
     "lower",
     "members",
     "names",
-    "pack",
     "tensor_metadata",
     "tensors",
     "unique",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import DecodeError, EncodeError
+from .._errors import DecodeError
 from .._limits import Limits
 from ..core import dtypes, memory, validate
 from ..core.tensors import Array
@@ -22,52 +22,49 @@ from .names import Node
 
 if TYPE_CHECKING:
     from ..transforms.compression.packing import Packing
-    from .lower import Lowered
 
 SMALL = 1024
 """Bytes up to which a part stays as it is: what could be saved goes into the spec."""
 _KEYS = {"dtype", "shape"}
 
 
-def pack(lowered: Lowered, packing: Packing) -> Lowered:
-    """The same value with its larger parts packed, where that makes them smaller."""
-    from ..transforms.compression import packing as transform  # not for those who pack nothing
-    from ..transforms.compression.streams import filling
+class Packer:
+    """Packs the parts of a value one after the other, where that makes them smaller."""
 
-    entries: list[dict[str, Any] | None] = []
-    parts: list[Any] = []
-    for part in lowered.parts:
-        if not isinstance(part, np.ndarray):
-            raise EncodeError(
-                "strings are packed as their bytes and offsets, by a container that has no string"
-                " tensors"
-            )
-        packed = (
-            transform.pack(memory.chunk(part), part.dtype.itemsize, packing)
-            if part.nbytes > SMALL
-            else None
-        )
+    def __init__(self, packing: Packing) -> None:
+        self.last = -1
+        """The last part that is compressed. Readers skip zeros behind the last block of any part."""
+        self._packing, self._entries = packing, list[dict[str, Any] | None]()
+        self._expanded, self._stored = packing.expanded, 0
+
+    def add(self, part: Array) -> Array | None:
+        """What is stored instead of the next part; None for a part that stays as it is."""
+        from ..transforms.compression import packing as transform  # not for those who pack nothing
+
+        packed = None
+        if part.nbytes > SMALL:
+            packed = transform.pack(memory.chunk(part), part.dtype.itemsize, self._packing)
         if packed is None:
-            entries.append(None)
-            parts.append(part)
-            continue
-        entries.append(
-            {"dtype": dtypes.of(part.dtype).name, "shape": list(part.shape)} | packed.info
-        )
-        parts.append(np.frombuffer(packed.data, np.uint8))
-    packed_parts = [
-        i for i, entry in enumerate(entries) if entry is not None and "compression" in entry
-    ]
-    if packed_parts:
-        expanded = packing.expanded + sum(lowered.parts[i].nbytes for i in packed_parts)
-        missing = filling(expanded, sum(part.nbytes for part in parts))
-        last = packed_parts[-1]  # readers skip zeros behind the last block of any part
-        parts[last] = (
-            np.concatenate([parts[last], np.zeros(missing, np.uint8)]) if missing else parts[last]
-        )
-    if not any(entries):
-        return lowered
-    return lowered._replace(spec={"packed": lowered.spec, "parts": entries}, parts=parts)
+            self._entries.append(None)
+            self._stored += part.nbytes
+            return None
+        if "compression" in packed.info:
+            self.last, self._expanded = len(self._entries), self._expanded + part.nbytes
+        entry = {"dtype": dtypes.of(part.dtype).name, "shape": list(part.shape)}
+        self._entries.append(entry | packed.info)
+        data = np.frombuffer(packed.data, np.uint8)
+        self._stored += data.nbytes
+        return data
+
+    def padding(self) -> int:
+        """How many zeros the last compressed part needs, so that readers expand it by default."""
+        from ..transforms.compression.streams import filling
+
+        return 0 if self.last < 0 else filling(self._expanded, self._stored)
+
+    def spec(self, spec: Node) -> Node:
+        """The spec of the value, and what readers must know of its parts."""
+        return {"packed": spec, "parts": self._entries} if any(self._entries) else spec
 
 
 def is_packed(spec: Node) -> bool:

@@ -13,8 +13,8 @@ from .. import frameworks
 from .._errors import DecodeError, EncodeError
 from ..api.equality import equal
 from ..api.profiling.candidates import reading
-from ..codecs import Codec
 from ..codecs.opening import codec as codec_named
+from ..codecs.protocol import TensorFormat
 from ..core import memory
 from ..core.tensors import KINDS
 from .sampling import Sample, samples
@@ -33,7 +33,10 @@ def _note(report: Report, sample: Sample, found: str) -> None:
 
 
 def check_codec(
-    writer: str | Codec, reader: Callable[[Any], Codec] | None = None, *, hostile: int = 40
+    writer: str | TensorFormat,
+    reader: Callable[[Any], TensorFormat] | None = None,
+    *,
+    hostile: int = 40,
 ) -> Report:
     """Every kind and dtype goes through, bit for bit, or is refused with EncodeError; cuts and
     flips give a value or DecodeError.
@@ -62,11 +65,11 @@ def check_codec(
     return report
 
 
-def _reader(name: str, value: Any) -> Codec:
+def _reader(name: str, value: Any) -> TensorFormat:
     return codec_named(name, reading(name, value))
 
 
-def _check_read(codec: Codec, data: bytes, value: Any) -> None:
+def _check_read(codec: TensorFormat, data: bytes, value: Any) -> None:
     for copy in (None, True):
         found = codec.decode(memory.flat(data), copy)
         assert equal(found, value), f"{value!r:.200} came back as {found!r:.200}"
@@ -100,7 +103,7 @@ def _arrays(value: Any) -> list[Any]:
     ]
 
 
-def _check_damage(codec: Codec, data: bytes, times: int) -> None:
+def _check_damage(codec: TensorFormat, data: bytes, times: int) -> None:
     random_ = random.Random(len(data))
     for _ in range(times if data else 0):
         at = random_.randrange(len(data))

@@ -30,6 +30,8 @@ _FLAGS = UTF8 | DESCRIPTOR | 0b110
 """Those that we understand; two of them only say how hard deflate tried."""
 # signature, version, flags, method, time, CRC, packed, size, name, extra
 _LOCAL = struct.Struct("<4sHHHIIIIHH")
+_CRC = 14
+"""Where a local header has the checksum."""
 _ENTRY = struct.Struct("<4sHHHHIIIIHHHHHII")
 _END = struct.Struct("<4s4H2IH")
 _END64 = struct.Struct("<4sQ2H2I4Q")
@@ -89,6 +91,11 @@ def local(member: Member, align: int = 1) -> bytes:
         len(extra),
     )
     return fixed + member.name + extra
+
+
+def with_crc(header: bytes, crc: int) -> bytes:
+    """A local header with the checksum that was not known before."""
+    return header[:_CRC] + crc.to_bytes(4, "little") + header[_CRC + 4 :]
 
 
 def end(members: Sequence[Member], at: int) -> bytes:

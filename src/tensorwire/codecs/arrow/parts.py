@@ -21,14 +21,14 @@ from ...core.frozen import trusted
 from ...core.tensors import Array, Strings
 from ...wire import arrow_ipc as ipc
 from ...wire.arrow_columns import LISTS, STRINGS, TEXT
-from ..container import Rows
+from ..container import BasePart, Rows
 from .levels import Level
 from .values import Values, allow, without
 
 _INT32_MAX = (1 << 31) - 1
 
 
-class _Guarded(ABC):
+class _Guarded(BasePart, ABC):
     """What every part does: an error says which column it is of, and of which format."""
 
     def __init__(self, level: Level) -> None:

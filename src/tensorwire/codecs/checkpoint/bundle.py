@@ -17,6 +17,7 @@ from ..._errors import DecodeError
 from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes
 from ...core.tensors import Bundle
+from ...lowering import Node
 from ...storage.files import FileSource, Source
 from ...wire import json as jsontext
 from ...wire import leveldb
@@ -178,7 +179,7 @@ class Value(Container):
 
     def __init__(
         self,
-        spec: Any,
+        spec: Node,
         parts: Sequence[AnyPart],
         metadata: dict[str, str],
         budget: Budget,
@@ -310,7 +311,7 @@ def _said(strings: Any) -> dict[str, Any]:
     return dict(said)
 
 
-def spec_of(lowered: Any, metadata: dict[str, str], graph: bool) -> bytes:
+def spec_of(lowered: Node, metadata: dict[str, str], graph: bool) -> bytes:
     """What `_said` reads."""
     said = (
         {"version": SPEC_VERSION, "spec": lowered}
@@ -320,7 +321,7 @@ def spec_of(lowered: Any, metadata: dict[str, str], graph: bool) -> bytes:
     return jsontext.write(said)
 
 
-def says_it_all(spec: Any, keys: Sequence[str]) -> bool:
+def says_it_all(spec: Node, keys: Sequence[str]) -> bool:
     """Whether a Bundle, as any checkpoint is one, says everything that the spec does; `keys` are
     those of its parts.
     """

@@ -20,9 +20,11 @@ from typing import Any
 from ... import lowering
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Limits
+from ...core.memory import Buffer
 from ...core.tensors import Bundle
 from ...storage.files import BytesSource, Source
 from ..container import Container
+from ..protocol import Metadata, all_metadata
 from .bundle import open_joined, open_prefix, says_it_all, spec_of
 from .entries import FORMAT
 from .layout import Layout, holds
@@ -51,12 +53,12 @@ class Checkpoint:
     """
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         """The data files, tensors not copied, and then the index as the last buffer."""
         if type(self.shards) is not int or not 0 < self.shards < 100_000:
             raise EncodeError(f"{self.shards!r:.20} data files", format=FORMAT)
         spec, parts = lowering.lower(value, holds=holds, strings=True)
-        texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
+        texts = all_metadata(value, metadata)
         if isinstance(value, Bundle):
             spec.pop("metadata", None)  # they stand beside the spec
         names = lowering.names(spec, len(parts))

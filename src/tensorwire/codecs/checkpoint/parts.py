@@ -21,7 +21,7 @@ from ...storage.files import Source
 from ...wire.crc import crc32c, mask
 from ...wire.protobuf import Fault, read_varint
 from ...wire.status import problem
-from ..container import Rows
+from ..container import BasePart, Rows
 from .data import Data
 from .entries import FORMAT, BundleEntry
 
@@ -31,7 +31,7 @@ _VARINT = 9
 """Bytes of a length, at most: more would be past 2 ** 63."""
 
 
-class CheckpointPart(ABC):
+class CheckpointPart(BasePart, ABC):
     """What all parts know: where their bytes are, and how to say what is wrong with them."""
 
     checksum = True

@@ -19,7 +19,7 @@ from ...core import validate
 from ...core.tensors import Strings
 from ...storage.files import BytesSource
 from ...wire.protobuf import MessageReader
-from ..container import Rows
+from ..container import BasePart, Rows
 from .entries import FORMAT, BundleEntry
 from .parts import CheckpointPart
 
@@ -84,7 +84,7 @@ def read_extents(message: bytes, limits: Limits) -> list[list[Extent]]:
     return found
 
 
-class SlicedPart:
+class SlicedPart(BasePart):
     """The whole of a partitioned variable. Reading rows reads the slices that hold them, and of
     those only these rows.
     """

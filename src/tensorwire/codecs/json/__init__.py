@@ -29,10 +29,12 @@ from ... import lowering
 from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes
+from ...core.memory import Buffer
 from ...core.tensors import Bundle
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ..container import Container
+from ..protocol import Metadata
 from .reader import JsonReader
 from .tokens import FORMAT
 from .writer import PlainForm, Wrapped
@@ -67,7 +69,7 @@ class Json:
     """Whether those lists may be ragged; then lists of lists always become a Ragged."""
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         if self.indent is not None and not 0 <= self.indent <= 64:
             raise EncodeError(
                 f"indent is a number of spaces from 0 to 64, not {self.indent}", format=FORMAT
@@ -86,7 +88,7 @@ class Json:
             document = {"$value": Wrapped(parts).node(spec, "/$value"), "metadata": metadata}
         else:
             document = Wrapped(parts).node(spec, "")
-        return jsontext.document(document, self.indent, self.bare_nonfinite)
+        return [*jsontext.document(document, self.indent, self.bare_nonfinite)]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
         return self._read(self._reader(data, copy, self.limits.call(len(data))))

@@ -15,6 +15,7 @@ from ...core import dtypes, memory, validate
 from ...core.frozen import trusted
 from ...core.quantized import Quantized
 from ...core.tensors import Array, Strings
+from ...lowering import Node
 from ...wire import json as jsontext
 from .tokens import FORMAT, Read, Tokens
 
@@ -36,7 +37,7 @@ class Tensors(Tokens):
             self.fail("copy=False, but numbers in text have to be read; leave copy out", at)
         return array if self.copy else memory.read_only(array)
 
-    def lift(self, node: Any, parts: list[Any], at: int) -> Any:
+    def lift(self, node: Node, parts: list[Any], at: int) -> Any:
         try:
             return lowering.lift(node, parts, self.limits)
         except DecodeError as error:

@@ -14,6 +14,7 @@ import numpy as np
 from ..._errors import EncodeError
 from ...core import dtypes
 from ...core.tensors import Array, Strings
+from ...lowering import Node
 from ...lowering.names import DENSE, members
 from ...wire.json import NANS, Numbers, Text
 from .tokens import FORMAT
@@ -45,7 +46,7 @@ class Wrapped:
         self.next += 1
         return self.parts[self.next - 1]
 
-    def node(self, node: Any, way: str) -> Any:
+    def node(self, node: Node, way: str) -> Any:
         if not isinstance(node, dict):
             return node
         kind = next(iter(node), "tensor")
@@ -53,37 +54,37 @@ class Wrapped:
             raise EncodeError(f"JSON has no form for a {kind} value", format=FORMAT)
         return getattr(self, "tensor" if kind == "text" else kind)(node, way)
 
-    def list(self, node: Any, way: str) -> Any:
+    def list(self, node: Node, way: str) -> Any:
         items = node["list"]
         return [
             self.node(item, pointer(way, i))
             for i, item in enumerate([DENSE] * items if isinstance(items, int) else items)
         ]
 
-    def tuple(self, node: Any, way: str) -> Any:
+    def tuple(self, node: Node, way: str) -> Any:
         return {"$tuple": self.list({"list": node["tuple"]}, f"{way}/$tuple")}
 
-    def dict(self, node: Any, way: str) -> Any:
+    def dict(self, node: Node, way: str) -> Any:
         if isinstance(node["dict"], list):
             pairs = enumerate(node["dict"])
             return {"$dict": [[key, self.node(x, f"{way}/$dict/{i}/1")] for i, (key, x) in pairs]}
         escaped = {f"${key}" if key[:1] == "$" else key: item for key, item in node["dict"].items()}
         return {key: self.node(item, pointer(way, key)) for key, item in escaped.items()}
 
-    def bundle(self, node: Any, way: str) -> Any:
+    def bundle(self, node: Node, way: str) -> Any:
         texts = {key: node[key] for key in ("metadata", "tensor_metadata") if key in node}
         return {"$bundle": self.dict({"dict": node["bundle"]}, f"{way}/$bundle"), **texts}
 
-    def float(self, node: Any, way: str) -> Any:
+    def float(self, node: Node, way: str) -> Any:
         return {"$float": FLOATS.get(node["float"], node["float"])}
 
-    def bytes(self, node: Any, way: str) -> Any:
+    def bytes(self, node: Node, way: str) -> Any:
         return {"$bytes": node["bytes"]}
 
-    def same(self, node: Any, way: str) -> Any:
+    def same(self, node: Node, way: str) -> Any:
         return {"$same": self.ways[node["same"]]}
 
-    def tensor(self, node: Any, way: str) -> Any:
+    def tensor(self, node: Node, way: str) -> Any:
         self.ways.setdefault(self.next, way)
         part = self.take()
         if isinstance(part, Strings):
@@ -108,12 +109,12 @@ class Wrapped:
             else _each(part.tolist(), lambda item: base64.b64encode(item).decode())
         )
 
-    def quantized(self, node: Any, way: str) -> Any:
+    def quantized(self, node: Node, way: str) -> Any:
         said = {key: node[key] for key in ("scheme", "dtype", "axis") if key in node}
         parts = ("codes", "scale", "zero_point") if "axis" in node else ("codes",)
         return {"$quantized": said | {key: self.tensor(DENSE, way) for key in parts}}
 
-    def sparse(self, node: Any, way: str) -> Any:
+    def sparse(self, node: Node, way: str) -> Any:
         indices = self.take()
         values = self.node(node["sparse"], f"{way}/$sparse/values")
         return {
@@ -124,7 +125,7 @@ class Wrapped:
             }
         }
 
-    def ragged(self, node: Any, way: str) -> Any:
+    def ragged(self, node: Node, way: str) -> Any:
         values = self.node(node["ragged"], f"{way}/$ragged/values")
         splits = [self.take() for _ in range(node["splits"])]
         found = {
@@ -163,10 +164,10 @@ class PlainForm(Wrapped):
         super().__init__(parts)
         self.bare, self.limit = bare, limit
 
-    def tuple(self, node: Any, way: str) -> Any:
+    def tuple(self, node: Node, way: str) -> Any:
         return self.list({"list": node["tuple"]}, way)
 
-    def dict(self, node: Any, way: str) -> Any:
+    def dict(self, node: Node, way: str) -> Any:
         found: Any = {}
         for key, item in members(node):
             if str(key) in found:
@@ -175,7 +176,7 @@ class PlainForm(Wrapped):
             found[str(key)] = self.node(item, pointer(way, key))
         return found
 
-    def bundle(self, node: Any, way: str) -> Any:
+    def bundle(self, node: Node, way: str) -> Any:
         if "metadata" in node or "tensor_metadata" in node:
             raise EncodeError(
                 "plain JSON has no place for metadata; drop_metadata=True leaves them out",
@@ -183,17 +184,17 @@ class PlainForm(Wrapped):
             )
         return self.dict({"dict": node["bundle"]}, way)
 
-    def float(self, node: Any, way: str) -> Any:
+    def float(self, node: Node, way: str) -> Any:
         word = {"inf": "Infinity", "-inf": "-Infinity"}.get(FLOATS.get(node["float"], ""), "NaN")
         return Text(word) if self.bare else word
 
-    def bytes(self, node: Any, way: str) -> Any:
+    def bytes(self, node: Node, way: str) -> Any:
         return {"b64": node["bytes"]}
 
-    def same(self, node: Any, way: str) -> Any:
+    def same(self, node: Node, way: str) -> Any:
         return self.dense(self.parts[node["same"]])
 
-    def tensor(self, node: Any, way: str) -> Any:
+    def tensor(self, node: Node, way: str) -> Any:
         part = self.take()
         return self.strings(part) if isinstance(part, Strings) else self.dense(part)
 
@@ -209,10 +210,10 @@ class PlainForm(Wrapped):
     def strings(self, part: Strings) -> Any:
         return part.tolist() if part.text else _each(part.tolist(), _b64)
 
-    def quantized(self, node: Any, way: str) -> Any:
+    def quantized(self, node: Node, way: str) -> Any:
         raise EncodeError("plain JSON has no form for quantized tensors", format=FORMAT)
 
-    def sparse(self, node: Any, way: str) -> Any:
+    def sparse(self, node: Node, way: str) -> Any:
         indices = self.take()
         return {
             "indices": numbers(indices),
@@ -220,7 +221,7 @@ class PlainForm(Wrapped):
             "dense_shape": numbers(self.take()),
         }
 
-    def ragged(self, node: Any, way: str) -> Any:
+    def ragged(self, node: Node, way: str) -> Any:
         if "quantized" in node["ragged"]:
             self.quantized(node, way)
         values, splits = self.take(), [self.take().astype(np.int64) for _ in range(node["splits"])]

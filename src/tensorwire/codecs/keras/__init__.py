@@ -15,13 +15,15 @@ from typing import Any
 
 from ..._errors import ChecksumError, DecodeError, EncodeError, LimitError
 from ..._limits import DEFAULT, Budget, Limits
+from ...core.memory import Buffer
 from ...storage.files import BytesSource, Source
 from ...transforms.compression import deflate
 from ...wire import json as jsontext
 from ...wire import zip as archive
 from ...wire.zip import STORED, Member
-from ..array_part import little
+from ..array_part import SourceSlice, little
 from ..container import Container
+from ..protocol import Metadata
 from ..zip_member import InflatedSource
 from . import names as keras_names
 from .hdf5 import MAGIC, Hdf5
@@ -41,7 +43,7 @@ class Keras:
 
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any) -> list[Any]:
+    def encode(self, value: object, metadata: Metadata | None = None) -> list[Buffer]:
         raise EncodeError(
             "files of Keras are only read; load the weights in Keras and save them there",
             format=FORMAT,
@@ -123,11 +125,9 @@ def _weights(
     else:
         named = keras_names.names(list(listing.datasets), listing.layers, config)
     tree: Any = {"dict": {named.get(path, path): {} for path in listing.datasets}}
-    container = _Weights(tree, list(listing.datasets.values()), texts, budget)
+    paths = {name: {"path": path} for path, name in named.items() if name != path}
+    container = _Weights(tree, list(listing.datasets.values()), texts, budget, paths)
     container.file = file
-    container.tensor_metadata = {
-        name: {"path": path} for path, name in named.items() if name != path
-    }
     return container
 
 
@@ -145,28 +145,10 @@ def _inside(source: Source, member: Member, budget: Budget) -> Source:
     """What a member holds, as a source."""
     at = archive.data_at(little(source), member)
     if member.method == STORED:
-        return StoredWeights(source, at, member.size)
+        return SourceSlice(source, at, member.size)
     inflated = InflatedSource(source, at, member, budget)
     # HDF5 goes here and there: all of it, once
     return BytesSource(inflated.read_at(0, member.size))
-
-
-class StoredWeights:
-    """A run of a source's bytes as a source."""
-
-    def __init__(self, source: Source, at: int, size: int) -> None:
-        self.size, self.path, self._source, self._at = size, source.path, source, at
-        if hasattr(source, "read_into"):
-            self.read_into = self._read_into
-
-    def _read_into(self, offset: int, buffer: Any) -> None:
-        self._source.read_into(self._at + offset, buffer)  # type: ignore[attr-defined]
-
-    def read_at(self, offset: int, count: int) -> memoryview:
-        return self._source.read_at(self._at + offset, count)
-
-    def close(self) -> None:
-        """The archive is open as long as its owner wants."""
 
 
 def _legacy(paths: list[str]) -> dict[str, str]:

@@ -37,7 +37,7 @@ from ...core.tensors import Array
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ..array_part import StoredPart
-from ..container import Part, Rows, UnreadablePart
+from ..container import BasePart, Part, Rows, UnreadablePart
 from .hdf5_child import ANSWER, DATA, ERROR, FETCH, HEAD, LENGTH, SPAN
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -290,7 +290,7 @@ def _end(process: subprocess.Popen[bytes], owner: int) -> None:
             stream.close()
 
 
-class DatasetPart:
+class DatasetPart(BasePart):
     """A dataset that HDF5 has to read: rows are drawn on the budget, and made by the child when
     they are asked for.
     """

@@ -12,18 +12,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ... import lowering
-from ..._errors import DecodeError, EncodeError
-from ..._limits import DEFAULT, Limits
+from ..._errors import EncodeError
+from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes, memory
+from ...core.memory import Buffer
 from ...core.tensors import Array, Bundle, Strings
-from ...storage.files import BytesSource, Source
+from ...lowering import Node
+from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels, protobuf
 from ...wire.status import MAX_MESSAGE
-from ..container import Container
+from ..protocol import Metadata, Stored, StoredFormat
 from .message import FORMAT, MAGIC, RANK
 from .read import read
 
@@ -32,7 +34,7 @@ _TAGS = {number: protobuf.varint(number << 3 | 2) for number in range(1, 17)}
 
 
 @dataclass(frozen=True, slots=True)
-class Protobuf:
+class Protobuf(StoredFormat):
     """Our own message, for other languages.
 
     >>> import numpy as np
@@ -40,9 +42,10 @@ class Protobuf:
     [b'\\n\\x0ctensorwire/1\\x12\\x05dense\\x1a\\x04int8"\\x01\\x02z\\x02\\x01\\x02']
     """
 
+    name: ClassVar[str] = FORMAT
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         spec, parts = lowering.lower(value, strings=True)
         texts = (spec.pop("metadata", {}) if isinstance(value, Bundle) else {}) | (metadata or {})
         whole = _Drafts(parts).whole(spec, texts)
@@ -54,27 +57,9 @@ class Protobuf:
             raise EncodeError(why, format=FORMAT)
         return list(_joined(_chunks(whole, 0)))
 
-    def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
-        try:
-            found = read(BytesSource(data), copy, budget)
-            return lowering.lift(found.node, [part.read() for part in found.parts], budget)
-        except DecodeError as error:
-            # what has no place of its own is the message's
-            raise error.add(format=FORMAT, offset=0) from None
-
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Walks over the message, and reads each tensor when it is asked for. What is said about
-        tensors is its tensor_metadata.
-        """
-        budget = self.limits.call(source.size)
-        try:
-            node, parts, metadata, about = read(source, copy, budget)
-            container = Container(node, parts, metadata, budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=0) from None
-        container.tensor_metadata = about
-        return container
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
+        """Walks over the message. Text about tensors, bundle or not, is its tensor_metadata."""
+        return read(source, copy, budget)
 
 
 class _About(NamedTuple):
@@ -107,7 +92,7 @@ class _Drafts:
     def __init__(self, parts: list[Array | Strings]) -> None:
         self._parts = iter(parts)
 
-    def whole(self, spec: Any, texts: Mapping[str, str]) -> _Draft:
+    def whole(self, spec: Node, texts: Mapping[str, str]) -> _Draft:
         about = _About(texts=texts, top=True)
         if isinstance(spec, dict) and len(spec.get("bundle", ())) == 1:
             ((key, node),) = spec["bundle"].items()
@@ -117,7 +102,7 @@ class _Drafts:
                 spec, about = node, _About(key, own, texts, True)
         return self.draft(spec, about) or _draft("value", about, spec=spec)
 
-    def draft(self, node: Any, about: _About) -> _Draft | None:
+    def draft(self, node: Node, about: _About) -> _Draft | None:
         """None for what has no tensors in it, which is a value as a whole."""
         if not isinstance(node, dict):
             return None
@@ -149,12 +134,12 @@ class _Drafts:
         parts = [self.tensor(_About(name)) for name in names]
         return _draft("value", about, shape=parts[0].shape, spec=node, parts=parts)
 
-    def inner(self, node: Any, key: str) -> _Draft:
+    def inner(self, node: Node, key: str) -> _Draft:
         found = self.draft(node, _About(key))
         assert found is not None  # the values of a tensor are tensors
         return found
 
-    def container(self, node: Any, kind: str, about: _About) -> _Draft | None:
+    def container(self, node: Node, kind: str, about: _About) -> _Draft | None:
         own = node.get("tensor_metadata", {})
         named = kind in ("dict", "bundle")
         items = [(key if named else None, item) for key, item in lowering.members(node)]
@@ -183,7 +168,7 @@ def _draft(
     shape: tuple[int, ...] = (),
     *,
     strings: Strings | None = None,
-    spec: Any = ...,
+    spec: Node = ...,
     parts: list[_Draft] | None = None,
     data: Array | None = None,
 ) -> _Draft:
@@ -233,7 +218,7 @@ def _block(number: int, data: bytes) -> bytes:
     return _TAGS[number] + protobuf.varint(len(data)) + data
 
 
-def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
+def _chunks(draft: _Draft, at: int) -> Iterator[Buffer]:
     """A message that begins at byte `at`. Data that could be used in place start at a multiple of
     64.
     """
@@ -260,7 +245,7 @@ def _chunks(draft: _Draft, at: int) -> Iterator[Any]:
     yield _block(16, bytes(_ALIGN + 1 - room))
 
 
-def _joined(chunks: Iterator[Any]) -> Iterator[Any]:
+def _joined(chunks: Iterator[Buffer]) -> Iterator[Buffer]:
     """The same with all that is small in one piece."""
     small: list[bytes] = []
     for chunk in chunks:

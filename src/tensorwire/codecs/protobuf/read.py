@@ -5,7 +5,7 @@ use for is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from ...wire import json as jsontext
 from ...wire import kernels
 from ...wire.status import problem
 from ..array_part import StoredPart
-from ..container import MemoryPart, Part, Rows, UnreadablePart
+from ..container import BasePart, MemoryPart, Part, Rows, UnreadablePart
+from ..protocol import Stored
 from .message import FORMAT, MAGIC, Scanner, TensorMessage
 
 _USES = {
@@ -37,17 +38,7 @@ _USES = {
 _CONTAINERS = {"list", "tuple", "dict", "bundle"}
 
 
-class Read(NamedTuple):
-    """What a message says, before any tensor is read."""
-
-    node: Any
-    parts: list[Part]
-    metadata: dict[str, str]
-    about: dict[str, dict[str, str]]
-    """Text about tensors, bundle or not, by the way to them."""
-
-
-def read(source: Source, copy: bool | None, limits: Limits) -> Read:
+def read(source: Source, copy: bool | None, limits: Limits) -> Stored:
     """The whole message."""
     walk = _Walk(source, copy, limits)
     top = walk.scan(0, source.size)
@@ -70,7 +61,7 @@ def read(source: Source, copy: bool | None, limits: Limits) -> Read:
         node = {**node, "metadata": top.metadata}
     if top.placed and top.kind not in _CONTAINERS:
         walk.about["tensor" if key is None else key] = top.placed
-    return Read(node, walk.parts, top.metadata, walk.about)
+    return Stored(node, walk.parts, top.metadata, walk.about)
 
 
 class _Walk:
@@ -294,7 +285,7 @@ _KINDS: dict[str, Callable[[_Walk, TensorMessage, str | None, int], Any]] = {
 }
 
 
-class _StringsPart:
+class _StringsPart(BasePart):
     """The strings of one message, read on demand."""
 
     __slots__ = ("_copy", "_run", "_source", "dtype", "name", "nbytes", "shape")

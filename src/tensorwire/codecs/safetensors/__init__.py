@@ -13,20 +13,28 @@ U8 in the file, and the spec says what it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from ... import lowering
 from ..._errors import DecodeError, EncodeError
 from ..._limits import DEFAULT, Budget, Limits
 from ...core import dtypes, memory
-from ...core.tensors import Bundle
-from ...storage.files import BytesSource, Source
+from ...core.memory import Buffer
+from ...core.tensors import Array
+from ...lowering import Node
+from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
 from ..array_part import BitsPart, StoredPart, assign, says_it_all
-from ..container import Container, Part, UnreadablePart
+from ..container import Part, UnreadablePart
+from ..protocol import Metadata, Stored, StreamedFormat, without_metadata
+from ..sinks import OutputPart, Sink
 from . import header as headers
 from .header import FORMAT, KEY, VERSION, HeaderEntry
 
@@ -37,12 +45,28 @@ _FIRST = 16 << 10
 """Bytes of the first read, which holds most headers whole."""
 
 
-def _holds(row: dtypes.DType) -> bool:
-    return row.safetensors is not None
+class _HeldPart:
+    """A part whose data are held until the header is written."""
+
+    __slots__ = ("_buffers", "crc", "like")
+
+    def __init__(self, like: Array, buffers: Iterable[Buffer], sink: Sink) -> None:
+        self.like = like
+        self._buffers, self.crc = sink.hold(buffers)
+
+    def pad(self, size: int) -> None:
+        """Adds zeros, which readers skip."""
+        zeros: Array = np.zeros(size, np.uint8)
+        self.like = np.broadcast_to(np.uint8(0), (len(self.like) + size,))
+        self.crc = kernels.crc32c(zeros, self.crc)
+        self._buffers = chain(self._buffers, (zeros.data,))
+
+    def buffers(self) -> Iterable[Buffer]:
+        return self._buffers
 
 
 @dataclass(frozen=True, slots=True)
-class Safetensors:
+class Safetensors(StreamedFormat):
     """Named tensors of every kind.
 
     >>> import numpy as np
@@ -51,6 +75,8 @@ class Safetensors:
     {'a': array([1, 2], dtype=int8), 'n': 3}
     """
 
+    name: ClassVar[str] = FORMAT
+    origin: ClassVar[int] = 8
     checksum: bool = False
     """Write a CRC32C of every tensor and of the header. Checksums that are there are always
     checked.
@@ -61,75 +87,104 @@ class Safetensors:
     """
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any, metadata: dict[str, str] | None = None) -> list[Any]:
-        texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
-        if KEY in texts:
+    @staticmethod
+    def holds(row: dtypes.DType) -> bool:
+        return row.safetensors is not None
+
+    def write(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
+    ) -> None:
+        """Writes the header first, since all sizes are known. What it cannot know before (checksums,
+        and the sizes of tensors that are compressed each alone) needs the data first, which the
+        sink holds.
+        """
+        if KEY in metadata:
             raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
-        lowered = lowering.lower(value, holds=_holds)
-        if isinstance(value, Bundle):
-            lowered.spec.pop("metadata", None)  # they stand in the format's own place
-        spec, found = lowered if self.packing is None else lowering.pack(lowered, self.packing)
-        names = lowering.names(spec, len(found))
-        order = sorted(range(len(found)), key=lambda i: -found[i].dtype.itemsize)  # type: ignore[union-attr]
-        names, parts = [names[i] for i in order], [found[i] for i in order]
-        chunks = [memory.chunk(part) for part in parts]  # type: ignore[arg-type]
+        spec = without_metadata(spec)
+        names = lowering.names(spec, len(parts))
+        stored: Sequence[Any] = parts
+        if self.packing is not None or self.checksum:
+            spec, stored = self._held(sink, spec, parts)
+        likes = [part.like for part in stored]
+        sizes = [-like.dtype.itemsize for like in likes]
+        if sizes != sorted(sizes):
+            order = sorted(range(len(likes)), key=sizes.__getitem__)
+            names, stored = [names[i] for i in order], [stored[i] for i in order]
+            likes = [likes[i] for i in order]
         ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
-        head = headers.write(
-            names,
-            parts,
-            texts,
-            ours,
-            [kernels.crc32c(chunk) for chunk in chunks] if self.checksum else None,
-        )
+        sums = [part.crc for part in stored] if self.checksum else None
+        head = headers.write(names, likes, metadata, ours, sums)
         if len(head) - 8 > self.limits.safetensors_header:
             raise EncodeError(
                 f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}",
                 format=FORMAT,
             )
-        return [head, *(chunk for chunk in chunks if len(chunk))]
+        write = sink.write
+        write(head)
+        for part in stored:
+            for data in part.buffers():
+                write(data)
+                del data  # A tensor must not stay in memory until the next one is read.
+
+    def _held(
+        self, sink: Sink, spec: Node, parts: Sequence[OutputPart]
+    ) -> tuple[Node, list[_HeldPart]]:
+        """The parts with their checksums, packed if that is asked for; and the spec that says so."""
+        if self.packing is None:
+            return spec, [_HeldPart(part.like, part.buffers(), sink) for part in parts]
+        packer, held = lowering.Packer(self.packing), []
+        for part in parts:
+            small = part.nbytes <= lowering.SMALL  # which is never packed
+            array: Any = part.like if small else part.read()
+            packed = packer.add(array)
+            if packed is not None:
+                like = np.broadcast_to(np.uint8(0), packed.shape)
+                held.append(_HeldPart(like, (packed.data,), sink))
+            elif small:
+                held.append(_HeldPart(array, part.buffers(), sink))
+            else:
+                array = np.ascontiguousarray(array)
+                held.append(_HeldPart(part.like, (memory.chunk(array),), sink))
+            del array, packed  # A tensor must not stay in memory until the next one is read.
+        if padding := packer.padding():
+            held[packer.last].pad(padding)
+        return packer.spec(spec), held
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        budget = self.limits.call(len(data))
+        """As `open` would read it all; tensors without checksums in one native step."""
+        plain = (
+            kernels.read_named(data, bool(copy))
+            if copy is not False and self.limits.is_default
+            else None
+        )
+        if plain is None:
+            return StreamedFormat.decode(self, data, copy)
+        header, tensors = plain
         try:
-            plain = (
-                kernels.read_named(data, bool(copy))
-                if copy is not False and self.limits.is_default
-                else None
-            )
-            if plain is None:
-                return self._open(BytesSource(data), copy, budget).value()
-            texts = headers.metadata_of(jsontext.parse(plain[0], FORMAT, 8)) if plain[0] else {}
+            texts = headers.metadata_of(jsontext.parse(header, FORMAT, 8)) if header else {}
             if KEY not in texts:
-                return plain[1]
+                return tensors
             spec, sums = headers.ours_of(texts.pop(KEY))
-            if sums is not None:  # Checksums are present, so take the slow path that verifies them.
-                return self._open(BytesSource(data), copy, budget).value()
-            return lowering.lift(*assign(spec, texts, plain[1]), budget)
+            if sums is None:
+                budget = self.limits.call(len(data))
+                return lowering.lift(*assign(spec, texts, tensors), budget)
         except DecodeError as error:
-            # what has no place of its own is in the header
-            raise error.add(format=FORMAT, offset=8) from None
+            raise error.add(format=FORMAT, offset=self.origin) from None
+        # Checksums are present, so take the slow path that verifies them.
+        return StreamedFormat.decode(self, data, copy)
 
-    def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the header, and each tensor when it is asked for."""
-        return self._open(source, copy, self.limits.call(source.size))
-
-    def _open(self, source: Source, copy: bool | None, budget: Budget) -> Container:
-        try:
-            head = source.read_at(0, min(_FIRST, source.size))
-            size = 8 + headers.size(head, source.size, self.limits)
-            header = headers.read(
-                head[:size] if size <= len(head) else source.read_at(0, size),
-                source.size,
-                self.limits,
-            )
-            parts = {
-                name: _part(source, name, entry, header.data, copy)
-                for name, entry in header.entries.items()
-            }
-            spec, ordered = assign(header.spec, header.metadata, parts)
-            return Container(spec, ordered, header.metadata, budget)
-        except DecodeError as error:
-            raise error.add(format=FORMAT, offset=8) from None
+    def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
+        """Reads the header."""
+        head = source.read_at(0, min(_FIRST, source.size))
+        size = 8 + headers.size(head, source.size, self.limits)
+        if size > len(head):
+            head = source.read_at(0, size)
+        header = headers.read(head[:size], source.size, self.limits)
+        parts = {
+            name: _part(source, name, entry, header.data, copy)
+            for name, entry in header.entries.items()
+        }
+        return Stored(*assign(header.spec, header.metadata, parts), header.metadata)
 
 
 def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool | None) -> Part:
@@ -146,5 +201,5 @@ def _part(source: Source, name: str, entry: HeaderEntry, data: int, copy: bool |
     )
 
 
-def _matches(view: Any, crc: int) -> bool:
+def _matches(view: Buffer, crc: int) -> bool:
     return kernels.crc32c(view) == crc

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ..._errors import ChecksumError, DecodeError, EncodeError, LimitError, TruncatedError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, validate
+from ...lowering import Node
 from ...wire import json as jsontext
 from ...wire import kernels
 
@@ -42,7 +43,7 @@ class Header(NamedTuple):
     entries: dict[str, HeaderEntry]
     metadata: dict[str, str]
     """Without ours."""
-    spec: Any
+    spec: Node
     """{"dict": {name: {}, ...}} for files that are not of tensorwire."""
     data: int
     """Where the data begins."""
@@ -104,7 +105,7 @@ def size(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> int:
     return count
 
 
-def metadata_of(found: Any) -> dict[str, str]:
+def metadata_of(found: object) -> dict[str, str]:
     """What stands in `__metadata__`."""
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         raise DecodeError("__metadata__ is not an object of strings", format=FORMAT, offset=8)
@@ -187,7 +188,7 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
     return len(text).to_bytes(8, "little") + text
 
 
-def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Any) -> int:
+def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Node) -> int:
     """The CRC32C of everything that the header says, whatever its spelling."""
     tensors = {
         name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc]
@@ -197,7 +198,7 @@ def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: 
 
 
 def _unseal(
-    entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Any, sums: Any
+    entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Node, sums: Any
 ) -> dict[str, HeaderEntry]:
     tensors = sums.get("tensors") if isinstance(sums, dict) else None
     if (

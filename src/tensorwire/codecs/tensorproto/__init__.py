@@ -17,11 +17,13 @@ from ... import frameworks, lowering
 from ..._errors import DecodeError, EncodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
+from ...core.memory import Buffer
 from ...core.tensors import KINDS, Array, Ragged, Strings, describe, trusted
 from ...wire import json as jsontext
 from ...wire import kernels, protobuf
 from ...wire import tensorproto as wire
 from ...wire.status import problem
+from ..protocol import Metadata, WholeFormat, refuse_metadata
 from . import variant
 
 FORMAT = wire.FORMAT
@@ -29,7 +31,7 @@ CONTAINER = b"tensorwire/1"
 
 
 @dataclass(frozen=True, slots=True)
-class TensorProto:
+class TensorProto(WholeFormat):
     """TensorFlow's bytes.
 
     >>> TensorProto().encode(np.int8([1, 2]))
@@ -50,7 +52,8 @@ class TensorProto:
     """
     limits: Limits = DEFAULT
 
-    def encode(self, value: Any) -> list[Any]:
+    def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
+        refuse_metadata(metadata, FORMAT)
         tensor = (
             value
             if type(value) is np.ndarray
@@ -84,7 +87,7 @@ class TensorProto:
             + CONTAINER
         )
         shape = b"\x12" + protobuf.varint(len(dim)) + dim
-        chunks: list[Any] = [
+        chunks: list[Buffer] = [
             b"\x08\x07\x12" + protobuf.varint(len(shape)) + shape,
             *_element([text]),
         ]
@@ -194,7 +197,7 @@ def _owned(arrays: tuple[Array, Array], copy: bool | None) -> tuple[Array, Array
     return arrays if copy else (memory.read_only(arrays[0]), memory.read_only(arrays[1]))
 
 
-def write(part: Array | Strings, typed: bool = False) -> list[Any]:
+def write(part: Array | Strings, typed: bool = False) -> list[Buffer]:
     """One TensorProto, as buffers. `typed` puts the values into the field of their type, such as
     float_val, instead of tensor_content."""
     if typed:
@@ -214,7 +217,7 @@ def write(part: Array | Strings, typed: bool = False) -> list[Any]:
     return [head, memory.chunk(part)] if part.nbytes else [head]
 
 
-def _element(chunks: list[Any]) -> list[Any]:
+def _element(chunks: list[Buffer]) -> list[Buffer]:
     """A TensorProto as one string of the container's vector."""
     return [_tag(sum(map(len, chunks))), *chunks]
 

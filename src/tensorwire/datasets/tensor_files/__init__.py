@@ -1,11 +1,10 @@
 """`convert`: any tensor file to any other, one tensor after the other, with names, dtypes and
 choice as asked for.
 
-    rules       names: sed's rules, patterns, sizes
     parts       what is written of one tensor, known before it is read
-    plan        the new spec and all its parts
-    safetensors npz sharded writing   the formats that are written as the tensors come, and the
-                                      others
+    plan        the options, the new spec and all its parts
+    sharded     a model in several files with an index
+    writing     a plan becomes files, by the writer of the format
     report      what was done
 
 safetensors, npz and checkpoints are written as they are read, so the largest tensor is what is in
@@ -30,6 +29,7 @@ from ...api import lazy, rename_rules
 from ...codecs.identify import holds_records
 from . import plan as plans
 from . import writing
+from .plan import ConversionOptions
 from .report import ConversionReport
 
 __all__ = ["ConversionReport", "convert"]
@@ -77,7 +77,26 @@ def convert(
     ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8
          bytes  (was model.step)']
     """
-    start, target = time.perf_counter(), os.fspath(dst)
+    chosen = ConversionOptions(
+        to=to,
+        format=format,
+        rename=rename,
+        dtype=dtype,
+        include=include,
+        exclude=exclude,
+        shard_size=shard_size,
+        compression=compression,
+        quantize=quantize,
+        axis=axis,
+        metadata=metadata,
+        overwrite=overwrite,
+        durable=durable,
+        dry_run=dry_run,
+        progress=progress,
+        limits=limits,
+        save=options,
+    )
+    target = os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
     if isinstance(src, (str, os.PathLike)) and holds_records(src, format):
@@ -86,57 +105,63 @@ def convert(
             " its columns",
             path=os.fspath(src),
         )
-
-    def write(path: str, durable: bool) -> ConversionReport:
-        """Writes `path`, the target itself or what is uploaded to it."""
-        way = writing.way(path, to, compression, shard_size, options)
-        try:
-            with lazy.open_file(src, format, dequantize=False, limits=limits) as file:
-                container = file.container
-                texts = writing.carried(file) | (metadata or {})
-                plan = plans.make(
-                    container, way.target, texts,
-                    rename=rename, dtype=dtype, quantize=quantize, axis=axis, include=include, exclude=exclude, ties=way.ties,
-                )  # fmt: skip
-                work = writing.WriteJob(way, plan, path, target, bool(metadata), durable, overwrite)
-                if path == target:
-                    _check_paths(file, work, overwrite)
-                total = sum(entry.nbytes for entry in plan.entries)
-                if not dry_run:
-                    work.write(_Progress(progress, total))
-                return ConversionReport(
-                    file.path, path, file.format, way.format, work.paths, plan.entries, len(container.keys()) - len(plan.entries),
-                    file.size, total if dry_run else sum(map(os.path.getsize, work.paths)), time.perf_counter() - start, dry_run,
-                )  # fmt: skip
-        except EncodeError as error:
-            raise error.add(path=target, format=way.format) from None
-        except TensorwireError as error:
-            raise error.add(
-                path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None
-            ) from None
-
-    return _uploaded(target, write, overwrite) if storage.is_url(target) else write(target, durable)
+    if storage.is_url(target):
+        return _uploaded(src, target, replace(chosen, durable=False))
+    return _convert(src, target, target, chosen)
 
 
-def _uploaded(
-    url: str, write: Callable[[str, bool], ConversionReport], overwrite: bool
-) -> ConversionReport:
+def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> ConversionReport:
+    """Writes `path`, which is `place`, or is uploaded to it."""
+    start = time.perf_counter()
+    output = writing.output_format(path, options)
+    try:
+        with lazy.open_file(src, options.format, dequantize=False, limits=options.limits) as file:
+            texts = writing.carried(file) | (options.metadata or {})
+            plan = plans.make(file.container, output.target, texts, options, output.ties)
+            job = writing.WriteJob(output, plan, path, place, options)
+            if path == place:
+                _check_paths(file, job, options.overwrite)
+            total = sum(entry.nbytes for entry in plan.entries)
+            if not options.dry_run:
+                job.write(_Progress(options.progress, total))
+            return ConversionReport(
+                source=file.path,
+                target=path,
+                format=file.format,
+                to=output.format,
+                files=job.paths,
+                entries=plan.entries,
+                left_out=len(file.container.keys()) - len(plan.entries),
+                bytes_in=file.size,
+                bytes_out=total if options.dry_run else sum(map(os.path.getsize, job.paths)),
+                seconds=time.perf_counter() - start,
+                dry_run=options.dry_run,
+            )
+    except EncodeError as error:
+        raise error.add(path=place, format=output.format) from None
+    except TensorwireError as error:
+        raise error.add(
+            path=os.fspath(src) if isinstance(src, (str, os.PathLike)) else None
+        ) from None
+
+
+def _uploaded(src: Any, url: str, options: ConversionOptions) -> ConversionReport:
     """Writes to a temporary folder, and uploads the files: first those that an index names, then
     the index, which replaces the old one.
 
-    The first have names that no object has, so whoever reads meanwhile, or after a failure, reads
-    the old model or the new one.
+    The first have names that no object has, so readers see the old model or the new one, also
+    after a failure.
     """
     parent, _, name = url.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
-        report = write(os.path.join(folder, name), False)
+        report = _convert(src, os.path.join(folder, name), url, options)
         places = {path: storage.join(parent, os.path.basename(path)) for path in report.files}
         for place in places.values():
-            storage.check_replaceable(place, overwrite)
+            storage.check_replaceable(place, options.overwrite)
         if not report.dry_run:
             *members, index = sorted(places, key=_is_index)
             _upload(members, index, places)
-            for place in writing.stale(url, report.to, report.files) if overwrite else ():
+            for place in writing.stale(url, report.to, report.files) if options.overwrite else ():
                 storage.delete(place)
         return replace(report, target=url, files=list(places.values()))
 
@@ -188,7 +213,7 @@ def _is_copy(path: str, place: str) -> bool:
 
 
 class _Progress:
-    """Counts what is written, and tells whoever wants to know."""
+    """Counts what is written, and tells the progress callback."""
 
     def __init__(self, tell: Callable[[float, str], None] | None, total: int) -> None:
         self._tell, self._total, self._done = tell, total, 0
@@ -199,13 +224,13 @@ class _Progress:
             self._tell(min(1.0, self._done / self._total) if self._total else 1.0, name)
 
 
-def _check_paths(file: lazy.File, work: writing.WriteJob, overwrite: bool) -> None:
+def _check_paths(file: lazy.File, job: writing.WriteJob, overwrite: bool) -> None:
     """That nothing is written over what is read, or over what should stay."""
     read = writing.files_of(file)
-    for path in [*work.paths, *work.stale()]:
+    for path in [*job.paths, *job.stale()]:
         if any(os.path.exists(path) and os.path.samefile(path, source) for source in read):
             raise SchemaError(
                 "a file cannot be converted to itself; write another one, and rename it", path=path
             )
-    for path in work.paths:
+    for path in job.paths:
         storage.check_replaceable(path, overwrite)

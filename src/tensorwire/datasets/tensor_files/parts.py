@@ -20,22 +20,24 @@ from ..._errors import DecodeError, EncodeError
 from ..._limits import Budget
 from ...codecs.array_part import BitsPart, StoredPart
 from ...codecs.container import Part, Rows
-from ...core import dtypes
+from ...codecs.sinks import BLOCK
+from ...core import dtypes, memory
+from ...core.memory import Buffer
 from ...core.quantized import Quantized
 from ...core.tensors import Array, Ragged, Sparse, Strings, trusted
-from ...lowering.lower import stored
+from ...lowering.lower import holds_everything, stored
 from ...transforms.quantization import FLOATS, SCHEMES, dequantize, quantize
 
-BLOCK = 8 << 20
-"""Bytes that are read, cast and written at a time."""
 STRINGS = "strings"
+Tensor = Array | Strings
+"""What a part may be."""
 
 
 class Target(NamedTuple):
     """What a format can hold by itself."""
 
-    holds: Callable[[dtypes.DType], bool]
-    strings: bool
+    holds: Callable[[dtypes.DType], bool] = holds_everything
+    strings: bool = True
     """Whether it has string tensors."""
 
 
@@ -52,42 +54,62 @@ class Change(NamedTuple):
     axis: int | None = None
 
 
-class Out(NamedTuple):
-    """One array of the new file."""
+class ConvertedPart(NamedTuple):
+    """One array of the new file (an `OutputPart`)."""
 
     dtype: str
     """As it is stored; "strings" for a string tensor."""
     shape: tuple[int, ...]
-    chunks: Callable[[], Iterator[Any]]
-    """Its data: arrays whose bytes follow each other. A string tensor comes in one."""
-    whole: Callable[[], Any] | None = None
+    chunks: Callable[[], Iterator[Array]]
+    """Its data: arrays whose bytes follow each other."""
+    whole: Callable[[], Tensor] | None = None
     """All of it at once, where that costs less than putting the chunks together."""
+    written: Callable[[int], None] = lambda size: None
+    """Called with every so many bytes that the writer has taken."""
 
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * dtypes.BY_NAME[self.dtype].numpy.itemsize
 
-    def empty(self) -> Array:
-        """An array that has its shape, dtype and size, and takes no memory."""
+    @property
+    def like(self) -> Array:
+        """An array of its dtype and shape, which takes no memory."""
         return np.broadcast_to(np.zeros((), dtypes.BY_NAME[self.dtype].numpy), self.shape)
 
-    def read(self) -> Any:
-        """All of it."""
-        if self.whole is not None:
-            return self.whole()
-        found = np.empty(self.shape, dtypes.BY_NAME[self.dtype].numpy)
-        flat, at = found.reshape(-1), 0
+    def buffers(self) -> Iterator[Buffer]:
         for piece in self.chunks():
-            flat[at : at + piece.size] = piece.reshape(-1)
-            at += piece.size
-        return found
+            data = memory.chunk(np.ascontiguousarray(piece))
+            size = len(data)
+            del piece  # A tensor must not stay in memory until the next one is read.
+            yield data
+            del data
+            self.written(size)
+
+    def whole_buffer(self) -> Buffer:
+        array = self.read()
+        assert not isinstance(array, Strings)  # which have no buffer of their own
+        return memory.chunk(np.ascontiguousarray(array))
+
+    def read(self) -> Tensor:
+        """All of it."""
+        tensor = self._read() if self.whole is None else self.whole()
+        self.written(tensor.nbytes)
+        return tensor
+
+    def _read(self) -> Array:
+        array = np.empty(self.shape, dtypes.BY_NAME[self.dtype].numpy)
+        flat, start = array.reshape(-1), 0
+        for piece in self.chunks():
+            flat[start : start + piece.size] = piece.reshape(-1)
+            start += piece.size
+        return array
 
 
 class Converted(NamedTuple):
     """The plan for one tensor."""
 
     node: Any
-    parts: list[Out]
+    parts: list[ConvertedPart]
     dtype: str
     """What it is to the reader."""
     was: str
@@ -100,15 +122,17 @@ class Held:
 
     def __init__(self) -> None:
         self._name: str | None = None
-        self._parts: list[Any] = []
+        self._parts: list[Tensor | None] = []
 
-    def take(self, name: str, number: int, make: Callable[[], list[Any]]) -> Any:
+    def take(self, name: str, number: int, make: Callable[[], list[Tensor]]) -> Tensor:
         """One part, which is not held any longer."""
-        if self._name != name or self._parts[number] is None:
-            self._name, self._parts = None, []  # before there is another
-            self._parts, self._name = make(), name
-        found, self._parts[number] = self._parts[number], None
-        return found
+        part = self._parts[number] if self._name == name else None
+        if part is None:
+            self._name, self._parts = None, []  # Free the old tensor before the next one is made.
+            parts = make()
+            self._parts, self._name, part = [*parts], name, parts[number]
+        self._parts[number] = None
+        return part
 
 
 class Leaf(NamedTuple):
@@ -151,7 +175,10 @@ def convert(leaf: Leaf, target: Target, change: Change) -> Converted:
         return array if node == {} else stored(array)
 
     return Converted(
-        node, [Out(*kept, chunks, None if goal is not row else whole)], goal.name, row.name
+        node,
+        [ConvertedPart(*kept, chunks, None if goal is not row else whole)],
+        goal.name,
+        row.name,
     )
 
 
@@ -320,32 +347,33 @@ def _other(leaf: Leaf, target: Target, change: Change) -> Converted:
 
 def _outs(
     kinds: list[tuple[str, tuple[int, ...]]], make: Callable[[], Any], target: Target, leaf: Leaf
-) -> list[Out]:
+) -> list[ConvertedPart]:
     """The parts of a tensor that is made whole."""
 
-    def parts() -> list[Any]:
+    def parts() -> list[Tensor]:
         try:
             return lowering.lower(make(), holds=target.holds, strings=target.strings).parts
         except EncodeError as error:
             raise error.add(tensor=leaf.name) from None
 
-    def whole(number: int) -> Any:
+    def whole(number: int) -> Tensor:
         dtype, shape = kinds[number]
-        found = leaf.held.take(leaf.name, number, parts)
-        said = STRINGS if isinstance(found, Strings) else dtypes.of(found.dtype).name
-        if (said, found.shape) != (dtype, shape):
+        part = leaf.held.take(leaf.name, number, parts)
+        now = STRINGS if isinstance(part, Strings) else dtypes.of(part.dtype).name
+        if (now, part.shape) != (dtype, shape):
             why = (
-                f"it was {dtype} {list(shape)} and is {said} {list(found.shape)}: the file changes"
+                f"it was {dtype} {list(shape)} and is {now} {list(part.shape)}: the file changes"
                 " while it is read"
             )
             raise DecodeError(why, tensor=leaf.name)
-        return found
+        return part
 
-    def chunks(number: int) -> Iterator[Any]:
-        found = whole(number)
-        yield from (found,) if isinstance(found, Strings) else sliced(found)
+    def chunks(number: int) -> Iterator[Array]:
+        array = whole(number)
+        assert not isinstance(array, Strings)  # which are read whole
+        yield from sliced(array)
 
     return [
-        Out(*kind, partial(chunks, number), partial(whole, number))
+        ConvertedPart(*kind, partial(chunks, number), partial(whole, number))
         for number, kind in enumerate(kinds)
     ]

@@ -8,19 +8,26 @@ so then a nested value becomes a flat dict of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from ... import lowering
 from ..._errors import SchemaError
+from ..._limits import Limits
 from ...api import rename_rules
 from ...codecs.container import Container
 from ...codecs.tree_items import TreeItem, tree_of
 from ...codecs.tree_items import items as tree_items
-from .parts import Change, Held, Leaf, Out, Target, convert
+from ...lowering import Node
+from .parts import Change, ConvertedPart, Held, Leaf, Target, convert
 
-Step = Callable[[int, str], None]
-"""Told of every so many bytes that were written of a tensor."""
+
+class ProgressStep(Protocol):
+    """Told of every so many bytes that were written of a tensor."""
+
+    def __call__(self, count: int, name: str) -> None: ...
 
 
 class ConvertedTensor(NamedTuple):
@@ -48,23 +55,52 @@ class ConvertedTensor(NamedTuple):
 
 
 class TensorPlan(NamedTuple):
-    spec: Any
-    parts: list[Out]
+    spec: Node
+    parts: list[ConvertedPart]
     entries: list[ConvertedTensor]
     metadata: dict[str, str]
+
+    def named_parts(self) -> Iterator[tuple[str, ConvertedPart]]:
+        """The parts by their names in the new file."""
+        return zip(lowering.names(self.spec, len(self.parts)), self.parts, strict=True)
+
+    def watched(self, step: ProgressStep) -> TensorPlan:
+        """The same plan, which tells `step` what was written."""
+        parts = [
+            part._replace(written=partial(step, name=name)) for name, part in self.named_parts()
+        ]
+        return self._replace(parts=parts)
+
+
+@dataclass(frozen=True)
+class ConversionOptions:
+    """The options of `convert`, which says what they mean."""
+
+    to: str | None
+    format: str | tuple[str, ...] | None
+    rename: rename_rules.Rename | None
+    dtype: str | Mapping[str, str] | None
+    include: str | Iterable[str] | None
+    exclude: str | Iterable[str] | None
+    shard_size: str | int | None
+    compression: str | None
+    quantize: str | Mapping[str, str] | None
+    axis: int | None
+    metadata: dict[str, str] | None
+    overwrite: bool
+    durable: bool
+    dry_run: bool
+    progress: Callable[[float, str], None] | None
+    limits: Limits | None
+    save: dict[str, Any]
+    """Other options of `tw.save` for the target format."""
 
 
 def make(
     container: Container,
     target: Target,
     metadata: dict[str, str],
-    *,
-    rename: rename_rules.Rename | None = None,
-    dtype: Any = None,
-    quantize: Any = None,
-    axis: int | None = None,
-    include: Any = None,
-    exclude: Any = None,
+    options: ConversionOptions,
     ties: bool = True,
 ) -> TensorPlan:
     """Looks at every tensor, and reads only those whose sizes it cannot know. Without `ties` tied
@@ -73,52 +109,47 @@ def make(
     tree = tree_of(container)
     items = list(tree_items(container, tree))
     tensors = [item.name for item in items if item.at is not None]
-    kept = rename_rules.chosen([item.name for item in items], include, exclude)
+    kept = rename_rules.chosen([item.name for item in items], options.include, options.exclude)
     if tensors and not set(kept) & set(tensors):
         raise SchemaError(f"include= and exclude= leave none of {len(tensors)} tensors")
-    names = rename_rules.renamed(kept, rename)
-    work = _Work(
-        container,
-        target,
-        rename_rules.NameRules(dtype, tensors, "dtype"),
-        rename_rules.NameRules(quantize, tensors, "quantize"),
-        axis,
-        ties,
-    )
+    names = rename_rules.renamed(kept, options.rename)
+    planner = _Planner(container, target, tensors, options, ties)
     chosen = [item for item in items if item.name in names]
     if len(chosen) == len(items) and all(old == new for old, new in names.items()):
-        nodes = iter([work.add(item, item.name) for item in chosen])
+        nodes = iter([planner.add(item, item.name) for item in chosen])
         spec = _rebuilt(tree, nodes)
     else:
         spec = _flat(
-            tree, {names[item.name]: work.add(item, names[item.name]) for item in chosen}, names
+            tree, {names[item.name]: planner.add(item, names[item.name]) for item in chosen}, names
         )
-    if quantize is not None and tensors and not work.quantized:
+    if options.quantize is not None and tensors and not planner.quantized:
         raise SchemaError("there is nothing to quantize: no tensor of floats; leave quantize= out")
-    return TensorPlan(spec, work.parts, work.entries, metadata)
+    return TensorPlan(spec, planner.parts, planner.entries, metadata)
 
 
-class _Work:
+class _Planner:
+    """Collects the parts and entries of a plan."""
+
     def __init__(
         self,
         container: Container,
         target: Target,
-        dtype: Any,
-        quantize: Any,
-        axis: int | None,
+        tensors: list[str],
+        options: ConversionOptions,
         ties: bool,
     ) -> None:
-        self.container, self.target, self.dtype, self.quantize = container, target, dtype, quantize
-        self.axis, self.ties = axis, ties
+        self.container, self.target, self.axis, self.ties = container, target, options.axis, ties
+        self.dtype = rename_rules.NameRules(options.dtype, tensors, "dtype")
+        self.quantize = rename_rules.NameRules(options.quantize, tensors, "quantize")
         self.old = container.parts  # which some make when they are asked for
-        self.parts: list[Out] = []
+        self.parts: list[ConvertedPart] = []
         self.entries: list[ConvertedTensor] = []
         self.quantized = False
         self._held = Held()
         self._made: dict[tuple[int, Change], int] = {}
         """Where the first part is of what was made of an old tensor, in one way."""
 
-    def add(self, item: TreeItem, name: str) -> Any:
+    def add(self, item: TreeItem, name: str) -> Node:
         """The new node of a leaf; its parts are added to those that there are."""
         if item.at is None:
             return item.node
@@ -153,7 +184,7 @@ class _Work:
         return made.node
 
 
-def _rebuilt(node: Any, leaves: Iterator[Any]) -> Any:
+def _rebuilt(node: Node, leaves: Iterator[Node]) -> Node:
     """The same tree with other leaves."""
     kind = next(iter(node), None) if isinstance(node, dict) else None
     if kind == "dict" and isinstance(node[kind], list):
@@ -169,7 +200,7 @@ def _rebuilt(node: Any, leaves: Iterator[Any]) -> Any:
     return next(leaves)
 
 
-def _flat(tree: Any, nodes: dict[str, Any], names: dict[str, str]) -> Any:
+def _flat(tree: Node, nodes: dict[str, Node], names: dict[str, str]) -> Node:
     """A dict of leaves by their names, or a Bundle if it was one."""
     if not isinstance(tree, dict) or "bundle" not in tree:
         return {"dict": nodes}

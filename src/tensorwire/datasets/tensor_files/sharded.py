@@ -19,14 +19,15 @@ import json
 import os
 import re
 from collections.abc import Callable, Container
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ... import lowering, storage
+from ... import storage
 from ..._errors import EncodeError
 from ...codecs import sharded
+from ...lowering import Node
 from ...storage import files
 from ...storage.generation import Generation
-from .parts import Out
+from .parts import ConvertedPart
 from .plan import TensorPlan
 
 SUFFIX = ".safetensors"
@@ -64,8 +65,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     stem = _stem(path)
     if not path.endswith((SUFFIX, sharded.SUFFIX)):
         raise EncodeError("shards are safetensors files: call it NAME.safetensors", path=path)
-    names = lowering.names(_plain(plan), len(plan.parts))
-    groups = _groups(list(zip(names, plan.parts, strict=True)), most)
+    groups = _groups(list(plan._replace(spec=_plain(plan)).named_parts()), most)
     texts = _FORMAT | {
         key: text
         for key, text in plan.metadata.items()
@@ -110,7 +110,7 @@ def shards_of(path: str) -> list[str]:
     return found
 
 
-def _plain(plan: TensorPlan) -> Any:
+def _plain(plan: TensorPlan) -> Node:
     """The spec, which is of plain dense tensors: the hub's index says no more."""
     spec = plan.spec if isinstance(plan.spec, dict) else {}
     inner = spec.get("dict", spec.get("bundle"))
@@ -130,9 +130,11 @@ def _plain(plan: TensorPlan) -> Any:
     return {"dict": inner}
 
 
-def _groups(parts: list[tuple[str, Out]], most: int) -> list[list[tuple[str, Out]]]:
-    found: list[list[tuple[str, Out]]] = []
-    current: list[tuple[str, Out]] = []
+def _groups(
+    parts: list[tuple[str, ConvertedPart]], most: int
+) -> list[list[tuple[str, ConvertedPart]]]:
+    found: list[list[tuple[str, ConvertedPart]]] = []
+    current: list[tuple[str, ConvertedPart]] = []
     size = 0
     for item in parts:
         bytes = item[1].nbytes
@@ -147,7 +149,7 @@ def _groups(parts: list[tuple[str, Out]], most: int) -> list[list[tuple[str, Out
     return [*found, current] if current else found
 
 
-def _shard(path: str, group: list[tuple[str, Out]], texts: dict[str, str]) -> Shard:
+def _shard(path: str, group: list[tuple[str, ConvertedPart]], texts: dict[str, str]) -> Shard:
     return Shard(
         path,
         TensorPlan(

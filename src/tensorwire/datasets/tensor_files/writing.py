@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import lowering, storage
 from ..._errors import EncodeError, UnknownFormatError, choices
@@ -13,32 +14,42 @@ from ...api import values as api
 from ...codecs import TENSOR_FORMATS
 from ...codecs import sharded as shards
 from ...codecs.checkpoint.bundle import spec_of
+from ...codecs.checkpoint.codec import Checkpoint
 from ...codecs.checkpoint.data import index_path
 from ...codecs.checkpoint.layout import holds as checkpoint_holds
 from ...codecs.checkpoint.writer import Writer, data_files, free_shards
 from ...codecs.identify import format_of
 from ...codecs.opening import codec
-from ...lowering.lower import holds_everything
+from ...codecs.protocol import StreamedFormat, TensorFormat, without_metadata
+from ...codecs.sinks import FileSink
+from ...lowering import Node
 from ...storage import files
 from ...transforms import compression as compressions
-from . import npz, safetensors, sharded
+from . import sharded
 from .parts import Target
-from .plan import Step, TensorPlan
+from .plan import ConversionOptions, ProgressStep, TensorPlan
 
-_WHOLE = Target(holds_everything, True)
+if TYPE_CHECKING:
+    from ...transforms.compression.streams import Compressor
+
 HUB = "5GB"
 """The size of a shard where only an index is asked for."""
+_PACKING: dict[str, Any] = {
+    "compression": None,
+    "level": None,
+    "threads": None,
+    "per_tensor": False,
+    "shuffle": False,
+}
 
 
 class OutputFormat(NamedTuple):
     """What is to be written."""
 
     format: str
-    target: Target
+    codec: TensorFormat
     options: dict[str, Any]
     """Of `tw.save`."""
-    own: dict[str, Any]
-    """Of the codec."""
     stream: str | None
     """The compression of the whole."""
     shard_size: int | None
@@ -47,54 +58,56 @@ class OutputFormat(NamedTuple):
     def ties(self) -> bool:
         return self.shard_size is None and self.format != "checkpoint"
 
+    @property
+    def target(self) -> Target:
+        """What the format holds by itself. Formats that are not streamed are given a value."""
+        if isinstance(self.codec, StreamedFormat):
+            return Target(self.codec.holds, strings=False)
+        return Target(checkpoint_holds) if self.format == "checkpoint" else Target()
 
-def way(
-    path: str,
-    to: str | None,
-    compression: str | None,
-    shard_size: str | int | None,
-    options: dict[str, Any],
-) -> OutputFormat:
-    """The format that is asked for, and whether it can have what else is."""
-    name = to or _named(path)
+    def compressor(self) -> Compressor | None:
+        if self.stream is None:
+            return None
+        return compressions.compressor(
+            self.stream, self.options.get("level"), self.options.get("threads")
+        )
+
+
+def output_format(path: str, options: ConversionOptions) -> OutputFormat:
+    """Resolves the target format, and checks its options."""
+    name = options.to or _named(path)
     if name in TENSOR_FORMATS and not TENSOR_FORMATS[name].writes:
         able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.writes)
         raise EncodeError(f"{name} is only read; written are {able}", format=name, path=path)
     if name not in TENSOR_FORMATS:
         raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
-    sharding = shard_size is not None or sharded.is_index(path)
+    sharding = options.shard_size is not None or sharded.is_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
             "only safetensors is written in shards; leave shard_size= out", format=name, path=path
         )
-    said = dict(options) if compression is None else {**options, "compression": compression}
+    save = dict(options.save)
+    if options.compression is not None:
+        save["compression"] = options.compression
     if not sharding and name != "checkpoint":
-        said = api.as_named(path, name, said)
-    rest = {key: option for key, option in said.items() if key not in _PACKING}
-    packing = {key: said.get(key, empty) for key, empty in _PACKING.items()}
-    own, stream = api.compressing(name, **packing)
+        save = api.as_named(path, name, save)
+    own, stream = api.compressing(
+        name, **{key: save.get(key, empty) for key, empty in _PACKING.items()}
+    )
     if sharding and (own or stream):
         raise EncodeError(
             "the hubs' files are not compressed; leave compression= and shuffle= out, or"
             " shard_size=",
             path=path,
         )
-    if name == "checkpoint" and (strange := said.keys() - {"graph"}):
+    if name == "checkpoint" and (strange := save.keys() - {"graph"}):
         raise TypeError(
             f"a checkpoint is converted to without {sorted(strange)[0]}=; tw.save may have it"
         )
-    codec(name, rest | own)  # which knows its options
-    size = rename_rules.size(HUB if shard_size is None else shard_size) if sharding else None
-    return OutputFormat(name, _target(name), said, rest | own, stream, size)
-
-
-_PACKING: dict[str, Any] = {
-    "compression": None,
-    "level": None,
-    "threads": None,
-    "per_tensor": False,
-    "shuffle": False,
-}
+    own |= {key: option for key, option in save.items() if key not in _PACKING}
+    asked = HUB if options.shard_size is None else options.shard_size
+    size = rename_rules.size(asked) if sharding else None
+    return OutputFormat(name, codec(name, own), save, stream, size)
 
 
 def _named(path: str) -> str:
@@ -107,138 +120,83 @@ def _named(path: str) -> str:
         raise
 
 
-def _target(name: str) -> Target:
-    if name == "safetensors":
-        return safetensors.TARGET
-    if name == "npz":
-        return npz.TARGET
-    return Target(checkpoint_holds, True) if name == "checkpoint" else _WHOLE
-
-
 class WriteJob:
     """A plan, and the files that it becomes."""
 
     def __init__(
         self,
-        way: OutputFormat,
+        output: OutputFormat,
         plan: TensorPlan,
         path: str,
         place: str,
-        told: bool,
-        durable: bool,
-        overwrite: bool,
+        options: ConversionOptions,
     ) -> None:
         """`path` is written.
 
         `place` is where the files go in the end, which is a URL if they are uploaded from `path`.
         """
-        self._way, self._plan, self._path, self._told, self._durable = (
-            way,
-            plan,
-            path,
-            told,
-            durable,
-        )
-        self._place, self._overwrite = place, overwrite
-        self._layout = None
-        if way.shard_size is not None:
-            taken = (
-                storage.names_within("".join(place.rpartition("/")[:2]), "") if overwrite else set()
-            )
-            self._layout = sharded.layout(path, plan, way.shard_size, taken)
+        self._output, self._plan, self._path, self._place = output, plan, path, place
+        self._options, self._layout = options, None
+        if output.shard_size is not None:
+            folder = "".join(place.rpartition("/")[:2])
+            taken = storage.names_within(folder, "") if options.overwrite else set()
+            self._layout = sharded.layout(path, plan, output.shard_size, taken)
         self.paths = [path] if self._layout is None else self._layout.paths
-        if way.format == "checkpoint":
+        if output.format == "checkpoint":
             self.paths = [index_path(path)]
 
     def stale(self) -> list[str]:
         """The shards at `place` that the new files replace, if they may."""
-        return (
-            stale(self._place, self._way.format, self.paths)
-            if self._overwrite and self._layout
-            else []
-        )
+        if not self._options.overwrite or self._layout is None:
+            return []
+        return stale(self._place, self._output.format, self.paths)
 
-    def write(self, step: Step) -> None:
-        way, plan = self._way, self._plan
-        if self._layout is not None:
-            sharded.write(
-                self._layout,
-                lambda fd, one: self._put(fd, self._safetensors(one, step)),
-                self._durable,
-                self.stale,
-            )
-        elif way.format == "safetensors":
-            with files.replacing(self._path, self._durable) as fd:
-                self._put(fd, self._safetensors(plan, step))
-        elif way.format == "npz":
-            with files.replacing(self._path, self._durable) as fd:
-                npz.write(
-                    fd, plan, step, **{key: way.own.get(key) for key in ("compression", "level")}
-                )
-        elif way.format == "checkpoint":
-            self._checkpoint(step)
-        else:
+    def write(self, step: ProgressStep) -> None:
+        codec, durable = self._output.codec, self._options.durable
+        if isinstance(codec, Checkpoint):
+            self._checkpoint(codec.graph, step)
+        elif not isinstance(codec, StreamedFormat):
             self._whole(step)
+        elif self._layout is not None:
+            put = partial(self._stream, codec, step)
+            sharded.write(self._layout, put, durable, self.stale)
+        else:
+            with files.replacing(self._path, durable) as fd:
+                self._stream(codec, step, fd, self._plan)
 
-    def _safetensors(self, plan: TensorPlan, step: Step) -> Iterator[Any]:
+    def _stream(self, codec: StreamedFormat, step: ProgressStep, fd: int, plan: TensorPlan) -> None:
         folder = os.path.dirname(os.path.realpath(self._path))
-        return safetensors.chunks(
-            plan, step, folder, self._way.own.get("checksum", False), self._way.own.get("packing")
-        )
+        with FileSink(fd, folder, self._output.compressor()) as sink:
+            codec.write(sink, plan.spec, plan.watched(step).parts, plan.metadata)
+            sink.finish()
 
-    def _put(self, fd: int, chunks: Iterable[Any]) -> None:
-        """Each buffer as it comes, compressed if that was asked for."""
-        if self._way.stream is None:
-            for chunk in chunks:
-                files.write_vector(fd, [chunk])
-                del chunk  # or it would stay until the next one is read
-            return
-        stream = compressions.compressor(
-            self._way.stream, self._way.options.get("level"), self._way.options.get("threads")
-        )
-        for chunk in chunks:
-            files.write_vector(fd, [part for part in stream.write(chunk) if len(part)])
-            del chunk
-        files.write_vector(fd, [part for part in stream.finish() if len(part)])
-
-    def _checkpoint(self, step: Step) -> None:
+    def _checkpoint(self, graph: bool, step: ProgressStep) -> None:
         """Tensors by name are what TensorFlow has; the spec says the rest, and is left out where
         there is none.
         """
         plan, spec = self._plan, self._plan.spec
         inner = spec.get("dict", spec.get("bundle")) if isinstance(spec, dict) else None
         plain = isinstance(inner, dict) and all(node == {} for node in inner.values())
-        graph = self._way.own.get("graph", True)
-        shards = free_shards(self._place)
-        with Writer(self._path, graph=graph, durable=self._durable, shards=shards) as writer:
-            for name, part in _with_names(plan):
+        shards, durable = free_shards(self._place), self._options.durable
+        with Writer(self._path, graph=graph, durable=durable, shards=shards) as writer:
+            for name, part in plan.watched(step).named_parts():
                 writer.add(name, part.read())
-                step(0 if part.dtype == "strings" else part.nbytes, name)
             if plan.metadata or not plain:
-                bare = (
-                    {key: item for key, item in spec.items() if key != "metadata"}
-                    if isinstance(spec, dict)
-                    else spec
-                )
-                writer.spec = spec_of(bare, plan.metadata, graph)
+                writer.spec = spec_of(without_metadata(spec), plan.metadata, graph)
         self.paths = writer.paths
 
-    def _whole(self, step: Step) -> None:
+    def _whole(self, step: ProgressStep) -> None:
         """For formats that need the whole value."""
-        plan, way = self._plan, self._way
-        read = []
-        for entry, part in _with_names(plan):
-            read.append(part.read())
-            step(read[-1].nbytes, entry)
-        value = lowering.lift(_alone(plan.spec, way.format), read)
-        texts = plan.metadata if TENSOR_FORMATS[way.format].metadata or self._told else {}
+        plan, format = self._plan.watched(step), self._output.format
+        value = lowering.lift(_alone(plan.spec, format), [part.read() for part in plan.parts])
+        texts = plan.metadata if TENSOR_FORMATS[format].metadata or self._options.metadata else {}
         api.untyped_save(
             self._path,
             value,
-            way.format,
-            durable=self._durable,
+            format,
+            durable=self._options.durable,
             metadata=texts or None,
-            **way.options,
+            **self._output.options,
         )
 
 
@@ -254,11 +212,7 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
     return [path for path in members if os.path.basename(path) not in new]
 
 
-def _with_names(plan: TensorPlan) -> Iterator[tuple[str, Any]]:
-    return zip(lowering.names(plan.spec, len(plan.parts)), plan.parts, strict=True)
-
-
-def _alone(spec: Any, format: str) -> Any:
+def _alone(spec: Node, format: str) -> Node:
     """npy and raw hold one array: a dict of one dense tensor is that tensor to them, and npy knows
     its name.
     """
