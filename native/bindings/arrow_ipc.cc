@@ -10,22 +10,26 @@ namespace tensorwire {
 namespace {
 
 nb::object text_of(std::string_view text) {
-  PyObject* found = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr);
+  PyObject* found =
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), nullptr);
   if (!found) throw nb::python_error();
   return nb::steal(found);
 }
 
 nb::list pairs_of(const std::vector<IpcPair>& pairs) {
   nb::list out;
-  for (const IpcPair& pair : pairs) out.append(nb::make_tuple(text_of(pair.key), text_of(pair.value)));
+  for (const IpcPair& pair : pairs)
+    out.append(nb::make_tuple(text_of(pair.key), text_of(pair.value)));
   return out;
 }
 
 nb::tuple schema_of(const IpcSchema& schema) {
   nb::list fields;
   for (const IpcField& f : schema.fields) {
-    nb::object coded = f.coded ? nb::object(nb::make_tuple(f.id, f.index_bits, f.index_signed)) : nb::none();
-    fields.append(nb::make_tuple(text_of(f.name), f.kind, f.width, f.is_signed, f.children, coded, pairs_of(f.pairs)));
+    nb::object coded =
+        f.coded ? nb::object(nb::make_tuple(f.id, f.index_bits, f.index_signed)) : nb::none();
+    fields.append(nb::make_tuple(text_of(f.name), f.kind, f.width, f.is_signed, f.children, coded,
+                                 pairs_of(f.pairs)));
   }
   return nb::make_tuple(schema.endianness, fields, pairs_of(schema.pairs));
 }
@@ -65,7 +69,8 @@ nb::tuple batch_of(const IpcBatch& batch) {
     std::memcpy(&count, batch.counts.at + 8 * i, 8);
     counts.append(count);
   }
-  return nb::make_tuple(batch.length, numbers_of(batch.nodes), numbers_of(batch.buffers), batch.codec, counts);
+  return nb::make_tuple(batch.length, numbers_of(batch.nodes), numbers_of(batch.buffers),
+                        batch.codec, counts);
 }
 
 // -> (status, offset, version, kind, bytes of the body, schema | (id, delta, batch) | batch)
@@ -74,9 +79,10 @@ nb::tuple ipc_message(nb::handle object) {
   IpcMessage found;
   read_ipc_message(in.data(), in.size(), found);
   if (found.status != kOk) return nb::make_tuple(found.status, found.offset, 0, 0, 0, nb::none());
-  nb::tuple inside = found.kind == 1   ? schema_of(found.schema)
-                     : found.kind == 3 ? batch_of(found.batch)
-                                       : nb::make_tuple(found.id, found.delta, batch_of(found.batch));
+  nb::tuple inside = found.kind == 1 ? schema_of(found.schema)
+                     : found.kind == 3
+                         ? batch_of(found.batch)
+                         : nb::make_tuple(found.id, found.delta, batch_of(found.batch));
   return nb::make_tuple(0, 0, found.version, found.kind, found.body, inside);
 }
 
@@ -85,8 +91,10 @@ nb::tuple ipc_footer(nb::handle object) {
   Buffer in(object);
   IpcFooter found;
   read_ipc_footer(in.data(), in.size(), found);
-  if (found.status != kOk) return nb::make_tuple(found.status, found.offset, 0, nb::none(), nb::none(), nb::none());
-  return nb::make_tuple(0, 0, found.version, schema_of(found.schema), blocks_of(found.dictionaries), blocks_of(found.batches));
+  if (found.status != kOk)
+    return nb::make_tuple(found.status, found.offset, 0, nb::none(), nb::none(), nb::none());
+  return nb::make_tuple(0, 0, found.version, schema_of(found.schema), blocks_of(found.dictionaries),
+                        blocks_of(found.batches));
 }
 
 std::string_view view_of(nb::handle text) {
@@ -121,13 +129,16 @@ IpcSchema read_schema(nb::handle fields, nb::handle pairs) {
 
 std::vector<IpcNumbers> read_numbers(nb::handle list) {
   std::vector<IpcNumbers> out;
-  for (nb::handle pair : list) out.push_back({nb::cast<int64_t>(pair[0]), nb::cast<int64_t>(pair[1])});
+  for (nb::handle pair : list)
+    out.push_back({nb::cast<int64_t>(pair[0]), nb::cast<int64_t>(pair[1])});
   return out;
 }
 
 nb::bytes bytes_of(const std::string& text) { return nb::bytes(text.data(), text.size()); }
 
-nb::bytes ipc_schema(nb::list fields, nb::list pairs) { return bytes_of(write_ipc_schema(read_schema(fields, pairs))); }
+nb::bytes ipc_schema(nb::list fields, nb::list pairs) {
+  return bytes_of(write_ipc_schema(read_schema(fields, pairs)));
+}
 
 nb::bytes ipc_batch(int64_t length, nb::list nodes, nb::list buffers, int codec, int64_t body) {
   return bytes_of(write_ipc_batch(length, read_numbers(nodes), read_numbers(buffers), codec, body));
@@ -136,7 +147,8 @@ nb::bytes ipc_batch(int64_t length, nb::list nodes, nb::list buffers, int codec,
 nb::bytes ipc_end(nb::list fields, nb::list pairs, nb::list blocks) {
   std::vector<IpcBlock> batches;
   for (nb::handle block : blocks)
-    batches.push_back({nb::cast<int64_t>(block[0]), nb::cast<int32_t>(block[1]), nb::cast<int64_t>(block[2])});
+    batches.push_back(
+        {nb::cast<int64_t>(block[0]), nb::cast<int32_t>(block[1]), nb::cast<int64_t>(block[2])});
   return bytes_of(write_ipc_footer(read_schema(fields, pairs), batches));
 }
 

@@ -1,5 +1,6 @@
-// The bridge between the kernels and Python; only this folder knows nanobind and NumPy's C API. Buffers and integers go in, bytes, arrays
-// and (status, offset) come out; loops over data run without the GIL. `_native.pyi` says what each function promises.
+// The bridge between the kernels and Python; only this folder knows nanobind and NumPy's C API.
+// Buffers and integers go in, bytes, arrays and (status, offset) come out; loops over data run
+// without the GIL. `_native.pyi` says what each function promises.
 #define TENSORWIRE_IMPORTS_NUMPY
 #include "python.h"
 
@@ -21,7 +22,9 @@ using namespace std::literals;
 namespace {
 
 static_assert(kFastRank == kHeaderRank);
-constexpr size_t kMaxHeader = 100'000'000, kMaxNames = 1'000'000;  // the defaults of Limits; callers with others go the general way
+constexpr size_t kMaxHeader = 100'000'000,
+                 kMaxNames =
+                     1'000'000;  // the defaults of Limits; callers with others go the general way
 
 // The dtype table, as given by dtypes.py.
 struct Row {
@@ -31,16 +34,18 @@ struct Row {
 };
 constexpr int kTypes = 2048;
 constexpr int kEnums = 128;
-int8_t enum_of_type[kTypes];        // NumPy type number -> TensorFlow's enum, 0 for none
-const Row* row_of_type[kTypes];     // NumPy type number -> row
-const Row* row_of_enum[kEnums];     // TensorFlow's enum -> row
+int8_t enum_of_type[kTypes];     // NumPy type number -> TensorFlow's enum, 0 for none
+const Row* row_of_type[kTypes];  // NumPy type number -> row
+const Row* row_of_enum[kEnums];  // TensorFlow's enum -> row
 std::vector<std::unique_ptr<const Row>> rows;
 
-void register_dtype(nb::handle dtype, int tf_enum, const char* safetensors, bool writes, bool checked) {
+void register_dtype(nb::handle dtype, int tf_enum, const char* safetensors, bool writes,
+                    bool checked) {
   if (!PyArray_DescrCheck(dtype.ptr())) throw nb::type_error("register_dtype needs a numpy.dtype");
   auto* descr = reinterpret_cast<PyArray_Descr*>(dtype.ptr());
   const int type = descr->type_num;
-  if (tf_enum < 0 || tf_enum >= kEnums || type < 0 || type >= kTypes) throw nb::value_error("dtype out of range");
+  if (tf_enum < 0 || tf_enum >= kEnums || type < 0 || type >= kTypes)
+    throw nb::value_error("dtype out of range");
   Py_INCREF(descr);
   rows.push_back(std::make_unique<const Row>(Row{descr, safetensors, checked}));
   if (tf_enum) row_of_enum[tf_enum] = rows.back().get();
@@ -57,16 +62,19 @@ const Row* row_of_name(std::string_view name) {
 
 uint64_t count_elements(const int64_t* dims, int rank) {
   uint64_t count = 1;
-  for (int i = 0; i < rank; i++) count *= static_cast<uint64_t>(dims[i]);  // the caller knows that it fits
+  for (int i = 0; i < rank; i++)
+    count *= static_cast<uint64_t>(dims[i]);  // the caller knows that it fits
   return count;
 }
 
-// ndarray -> serialized TensorProto in one step, or None when the array is not one that can be copied as it lies.
+// ndarray -> serialized TensorProto in one step, or None when the array is not one that can be
+// copied as it lies.
 nb::object encode_dense(nb::handle object) {
   if (!PyArray_CheckExact(object.ptr())) return nb::none();
   auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
   const int type = PyArray_TYPE(array);
-  if (type < 0 || type >= kTypes || !enum_of_type[type] || !PyArray_ISCARRAY_RO(array)) return nb::none();
+  if (type < 0 || type >= kTypes || !enum_of_type[type] || !PyArray_ISCARRAY_RO(array))
+    return nb::none();
   const int rank = PyArray_NDIM(array);
   static_assert(sizeof(npy_intp) == sizeof(int64_t));
   const auto* dims = reinterpret_cast<const int64_t*>(PyArray_DIMS(array));
@@ -78,7 +86,10 @@ nb::object encode_dense(nb::handle object) {
   nb::bytes result = new_bytes(header + bytes, out);
   uint8_t* body = write_dense_header(out, enum_of_type[type], dims, rank, content);
   const void* from = PyArray_DATA(array);
-  unlocked(bytes, [&] { if (bytes) std::memcpy(body, from, bytes); return 0; });
+  unlocked(bytes, [&] {
+    if (bytes) std::memcpy(body, from, bytes);
+    return 0;
+  });
   return result;
 }
 
@@ -88,13 +99,15 @@ nb::bytes dense_header(int64_t dtype, nb::tuple shape, int64_t content) {
   int64_t dims[kMaxRank];
   for (size_t i = 0; i < rank; i++) dims[i] = nb::cast<int64_t>(shape[i]);
   uint8_t* out;
-  nb::bytes result = new_bytes(dense_header_size(dtype, dims, static_cast<int>(rank), content), out);
+  nb::bytes result =
+      new_bytes(dense_header_size(dtype, dims, static_cast<int>(rank), content), out);
   write_dense_header(out, dtype, dims, static_cast<int>(rank), content);
   return result;
 }
 
-// Serialized TensorProto -> ndarray in one step, or None when it is not the form that TensorFlow writes, which then goes the general way.
-// The caller has checked nothing; everything is checked here.
+// Serialized TensorProto -> ndarray in one step, or None when it is not the form that TensorFlow
+// writes, which then goes the general way. The caller has checked nothing; everything is checked
+// here.
 nb::object decode_dense(nb::handle object, bool copy) {
   Buffer in(object);
   DenseView view;
@@ -102,9 +115,12 @@ nb::object decode_dense(nb::handle object, bool copy) {
   const Row* row = row_of_enum[view.dtype];
   if (!row || row->checked || view.rank > kFastRank) return nb::none();
   const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr));
-  if (view.bound > INT64_MAX / item || count_elements(view.dims, view.rank) * item != view.content_size) return nb::none();
+  if (view.bound > INT64_MAX / item ||
+      count_elements(view.dims, view.rank) * item != view.content_size)
+    return nb::none();
   nb::object base;
-  return take_array(object, base, row->descr, view.rank, view.dims, in.data() + view.content_offset, view.content_size, copy);
+  return take_array(object, base, row->descr, view.rank, view.dims, in.data() + view.content_offset,
+                    view.content_size, copy);
 }
 
 // A safetensors header in the making, entry by entry, and the arrays whose data follow it.
@@ -116,12 +132,18 @@ class NamedWriter {
     auto* array = reinterpret_cast<PyArrayObject*>(object.ptr());
     const int type = PyArray_TYPE(array);
     const Row* row = type < 0 || type >= kTypes ? nullptr : row_of_type[type];
-    if (!row || row->safetensors.empty() || !PyArray_ISCARRAY_RO(array) || !is_plain_name(name)) return false;
-    const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)), size = static_cast<size_t>(PyArray_NBYTES(array));
-    if (item > last_item_) return false;  // it lies before the last one in the file: more words are needed to keep the order
+    if (!row || row->safetensors.empty() || !PyArray_ISCARRAY_RO(array) || !is_plain_name(name))
+      return false;
+    const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)),
+                 size = static_cast<size_t>(PyArray_NBYTES(array));
+    if (item > last_item_)
+      return false;  // it lies before the last one in the file: more words are needed to keep the
+                     // order
     last_item_ = item;
     if (text_.size() > 9) text_.push_back(',');
-    append_entry(text_, name, row->safetensors, reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), PyArray_NDIM(array), size_, size_ + size);
+    append_entry(text_, name, row->safetensors,
+                 reinterpret_cast<const int64_t*>(PyArray_DIMS(array)), PyArray_NDIM(array), size_,
+                 size_ + size);
     size_ += size;
     parts_.push_back(nb::borrow(object));
     return text_.size() <= kMaxHeader;
@@ -129,7 +151,8 @@ class NamedWriter {
 
   bool add(nb::handle key, nb::handle object) {
     Py_ssize_t size;
-    const char* name = PyUnicode_CheckExact(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+    const char* name =
+        PyUnicode_CheckExact(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
     if (name) return add({name, static_cast<size_t>(size)}, object);
     PyErr_Clear();  // a lone surrogate: the general way says so
     return false;
@@ -173,7 +196,8 @@ class NamedWriter {
   size_t last_item_ = SIZE_MAX;
 };
 
-// One array, or a dict of them that needs no more words than its names -> the safetensors file in one step, else None.
+// One array, or a dict of them that needs no more words than its names -> the safetensors file in
+// one step, else None.
 nb::object encode_named(nb::handle value) {
   NamedWriter writer;
   if (!PyDict_CheckExact(value.ptr())) {
@@ -187,7 +211,8 @@ nb::object encode_named(nb::handle value) {
   return writer.file();
 }
 
-// The header alone, for arrays that are in the order of the file; `metadata` is a JSON object or nothing.
+// The header alone, for arrays that are in the order of the file; `metadata` is a JSON object or
+// nothing.
 nb::object named_header(nb::list names, nb::list arrays, nb::bytes metadata) {
   if (names.size() != arrays.size()) throw nb::value_error("as many names as arrays");
   NamedWriter writer;
@@ -203,7 +228,8 @@ struct NamedFile {
   std::string_view metadata;
 };
 
-// A safetensors file with a plain header and its tensors in the order of their data. False for any other, valid or not.
+// A safetensors file with a plain header and its tensors in the order of their data. False for any
+// other, valid or not.
 bool read_named_file(nb::handle object, const Buffer& in, bool copy, NamedFile& out) {
   uint64_t text;
   if (in.size() < 10) return false;
@@ -221,23 +247,29 @@ bool read_named_file(nb::handle object, const Buffer& in, bool copy, NamedFile& 
     if (step == HeaderReader::kOther) return false;
     if (step == HeaderReader::kEnd) break;
     const Row* row = row_of_name(entry.dtype);
-    if (!row || entry.start != at || entry.stop < at || entry.stop > available || ++count > kMaxNames) return false;
+    if (!row || entry.start != at || entry.stop < at || entry.stop > available ||
+        ++count > kMaxNames)
+      return false;
     const size_t item = static_cast<size_t>(PyDataType_ELSIZE(row->descr)), size = entry.stop - at;
-    if (entry.bound > INT64_MAX / item || count_elements(entry.dims, entry.rank) * item != size) return false;
+    if (entry.bound > INT64_MAX / item || count_elements(entry.dims, entry.rank) * item != size)
+      return false;
     if (row->checked)
       for (size_t i = 0; i < size; i++)
         if (data[at + i] > 1) return false;
-    PyObject* name = PyUnicode_DecodeUTF8(entry.name.data(), static_cast<Py_ssize_t>(entry.name.size()), nullptr);
+    PyObject* name = PyUnicode_DecodeUTF8(entry.name.data(),
+                                          static_cast<Py_ssize_t>(entry.name.size()), nullptr);
     if (!name) {
       PyErr_Clear();
       return false;
     }
     nb::object key = nb::steal(name);
-    out.arrays[key] = take_array(object, base, row->descr, entry.rank, entry.dims, data + at, size, copy);
+    out.arrays[key] =
+        take_array(object, base, row->descr, entry.rank, entry.dims, data + at, size, copy);
     at = entry.stop;
   }
   out.metadata = reader.metadata();
-  return at == available && out.arrays.size() == count;  // bytes behind the last tensor; a name that stands twice
+  return at == available &&
+         out.arrays.size() == count;  // bytes behind the last tensor; a name that stands twice
 }
 
 nb::object decode_named(nb::handle object, bool copy) {
@@ -245,7 +277,8 @@ nb::object decode_named(nb::handle object, bool copy) {
   NamedFile file;
   if (!read_named_file(object, in, copy, file)) return nb::none();
   if (file.metadata.empty()) return file.arrays;
-  if (file.metadata != kLoneMetadata || file.arrays.size() != 1 || !file.arrays.contains("tensor")) return nb::none();
+  if (file.metadata != kLoneMetadata || file.arrays.size() != 1 || !file.arrays.contains("tensor"))
+    return nb::none();
   return file.arrays["tensor"];
 }
 
@@ -260,22 +293,33 @@ nb::object read_named(nb::handle object, bool copy) {
 nb::tuple tensor_scan(nb::handle object, bool strict, bool stop_at_strings) {
   Buffer in(object);
   TensorScan scan;
-  unlocked(in.size(), [&] { scan_tensor(in.data(), in.size(), strict, stop_at_strings, scan); return 0; });
+  unlocked(in.size(), [&] {
+    scan_tensor(in.data(), in.size(), strict, stop_at_strings, scan);
+    return 0;
+  });
   nb::list dims, counts;
   for (int i = 0; i < scan.rank; i++) dims.append(scan.dims[i]);
   for (size_t count : scan.counts) counts.append(count);
-  return nb::make_tuple(scan.status, scan.offset, scan.dtype, nb::tuple(dims), scan.unknown_rank, scan.name_offset, scan.name_size,
-                        scan.has_content, scan.content_offset, scan.content_size, nb::tuple(counts));
+  return nb::make_tuple(scan.status, scan.offset, scan.dtype, nb::tuple(dims), scan.unknown_rank,
+                        scan.name_offset, scan.name_size, scan.has_content, scan.content_offset,
+                        scan.content_size, nb::tuple(counts));
 }
 
-nb::tuple typed_vals(nb::handle object, unsigned field, bool strict, size_t width, int64_t lowest, uint64_t highest, size_t room) {
-  const size_t fixed = field == 5 || field == 9 ? 4 : field == 6 || field == 12 ? 8 : field == 18 ? 1 : 0;
-  if ((width != 1 && width != 2 && width != 4 && width != 8) || (fixed && width != fixed)) throw nb::value_error("no such width in this field");
+nb::tuple typed_vals(nb::handle object, unsigned field, bool strict, size_t width, int64_t lowest,
+                     uint64_t highest, size_t room) {
+  const size_t fixed = field == 5 || field == 9    ? 4
+                       : field == 6 || field == 12 ? 8
+                       : field == 18               ? 1
+                                                   : 0;
+  if ((width != 1 && width != 2 && width != 4 && width != 8) || (fixed && width != fixed))
+    throw nb::value_error("no such width in this field");
   Buffer in(object);
   if (room > in.size()) throw nb::value_error("more values than bytes");  // each takes one at least
   uint8_t* out;
   nb::object array = new_array(NPY_UINT8, width * room, out);
-  const TypedOutcome o = unlocked(in.size(), [&] { return read_typed(in.data(), in.size(), field, strict, width, lowest, highest, out, room); });
+  const TypedOutcome o = unlocked(in.size(), [&] {
+    return read_typed(in.data(), in.size(), field, strict, width, lowest, highest, out, room);
+  });
   return nb::make_tuple(o.status, o.offset, o.count, array);
 }
 
@@ -291,7 +335,8 @@ struct StringsIn {
   }
 };
 
-// Either form of a string tensor: `prefix`, then its strings. The size is taken before the GIL is released and holds while writing.
+// Either form of a string tensor: `prefix`, then its strings. The size is taken before the GIL is
+// released and holds while writing.
 template <class Size, class Write>
 nb::bytes write_strings(nb::handle prefix_, const StringsIn& in, Size size, Write write) {
   Buffer prefix(prefix_);
@@ -301,7 +346,8 @@ nb::bytes write_strings(nb::handle prefix_, const StringsIn& in, Size size, Writ
   nb::bytes result = new_bytes(prefix.size() + bytes, out);
   if (prefix.size()) std::memcpy(out, prefix.data(), prefix.size());
   const Outcome o = unlocked(bytes, [&] { return write(out + prefix.size(), bytes); });
-  if (o.status != kOk || o.used != bytes) throw nb::value_error("the strings changed while they were being written");
+  if (o.status != kOk || o.used != bytes)
+    throw nb::value_error("the strings changed while they were being written");
   return result;
 }
 
@@ -320,14 +366,18 @@ nb::bytes string_lengths(nb::handle prefix, nb::handle data, nb::handle offsets)
 }
 
 // -> (status, offset, count, used, data, offsets); `room` bounds the strings' bytes.
-nb::tuple parse_string_vals(nb::handle object, size_t start, bool only_strings, size_t n, size_t room) {
+nb::tuple parse_string_vals(nb::handle object, size_t start, bool only_strings, size_t n,
+                            size_t room) {
   Buffer in(object);
-  if (start > in.size() || n > in.size() || room > in.size()) throw nb::value_error("more strings than bytes");
+  if (start > in.size() || n > in.size() || room > in.size())
+    throw nb::value_error("more strings than bytes");
   uint8_t* data;
   int64_t* offsets;
   nb::object data_array = new_array(NPY_UINT8, room, data);
   nb::object offsets_array = new_array(NPY_INT64, n + 1, offsets);
-  const Outcome o = unlocked(in.size(), [&] { return read_string_vals(in.data(), in.size(), start, only_strings, n, data, room, offsets); });
+  const Outcome o = unlocked(in.size(), [&] {
+    return read_string_vals(in.data(), in.size(), start, only_strings, n, data, room, offsets);
+  });
   return nb::make_tuple(o.status, o.offset, o.count, o.used, data_array, offsets_array);
 }
 
@@ -338,7 +388,9 @@ nb::tuple find_strings(nb::handle object, size_t start, bool only_strings, size_
   int64_t *starts, *sizes;
   nb::object starts_array = new_array(NPY_INT64, n, starts);
   nb::object sizes_array = new_array(NPY_INT64, n, sizes);
-  const Outcome o = unlocked(in.size(), [&] { return find_string_vals(in.data(), in.size(), start, only_strings, n, starts, sizes); });
+  const Outcome o = unlocked(in.size(), [&] {
+    return find_string_vals(in.data(), in.size(), start, only_strings, n, starts, sizes);
+  });
   return nb::make_tuple(o.status, o.offset, o.count, starts_array, sizes_array);
 }
 
@@ -348,7 +400,8 @@ nb::tuple parse_string_lengths(nb::handle object, size_t n) {
   if (n > in.size()) throw nb::value_error("more strings than bytes");
   int64_t* offsets;
   nb::object array = new_array(NPY_INT64, n + 1, offsets);
-  const Outcome o = unlocked(in.size(), [&] { return read_string_lengths(in.data(), in.size(), n, offsets); });
+  const Outcome o =
+      unlocked(in.size(), [&] { return read_string_lengths(in.data(), in.size(), n, offsets); });
   return nb::make_tuple(o.status, o.offset, array);
 }
 

@@ -14,7 +14,8 @@ nb::tuple snappy_decode(nb::handle object, size_t limit) {
   if (head.status != kOk) return nb::make_tuple(head.status, head.offset, nb::none());
   uint8_t* out;
   nb::bytes data = new_bytes(head.size, out);
-  const SnappyOutcome o = unlocked(head.size, [&] { return read_snappy_body(in.data(), in.size(), head.body, out, head.size); });
+  const SnappyOutcome o = unlocked(
+      head.size, [&] { return read_snappy_body(in.data(), in.size(), head.body, out, head.size); });
   if (o.status != kOk) return nb::make_tuple(o.status, o.offset, nb::none());
   return nb::make_tuple(o.status, o.offset, data);
 }

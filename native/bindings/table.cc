@@ -7,16 +7,20 @@
 namespace tensorwire {
 namespace {
 
-constexpr size_t kShapes = 64;  // of a model's many variables most have one of a few shapes, and share its tuple
+constexpr size_t kShapes =
+    64;  // of a model's many variables most have one of a few shapes, and share its tuple
 
-nb::tuple failed(int status, size_t offset, nb::object what = nb::none()) { return nb::make_tuple(status, offset, what); }
+nb::tuple failed(int status, size_t offset, nb::object what = nb::none()) {
+  return nb::make_tuple(status, offset, what);
+}
 
 nb::object bytes_of(const std::vector<uint8_t>& key) { return nb::bytes(key.data(), key.size()); }
 
 // -> (status, offset, keys, key_offsets, starts, sizes), or (status, offset, None)
 nb::tuple table_block(nb::handle object, size_t room) {
   Buffer in(object);
-  const BlockSize size = unlocked(in.size(), [&] { return measure_block(in.data(), in.size(), room); });
+  const BlockSize size =
+      unlocked(in.size(), [&] { return measure_block(in.data(), in.size(), room); });
   if (size.status != kOk) return failed(size.status, size.offset);
   uint8_t* keys;
   int64_t *key_offsets, *starts, *sizes;
@@ -40,7 +44,8 @@ nb::tuple table_block(nb::handle object, size_t room) {
     return used == size.keys;
   });
   if (!whole) return failed(walk.status, walk.offset);
-  return nb::make_tuple(static_cast<int>(kOk), size.end, key_bytes, offsets_array, starts_array, sizes_array);
+  return nb::make_tuple(static_cast<int>(kOk), size.end, key_bytes, offsets_array, starts_array,
+                        sizes_array);
 }
 
 // Text, or bytes for a key that starts with 0; not valid where it should be text and is not.
@@ -78,9 +83,11 @@ class Shapes {
   nb::object get(const BundleEntry& entry) {
     if (entry.rank > kDims) return shape_object(entry);
     uint64_t hash = entry.rank;
-    for (size_t d = 0; d < entry.rank; d++) hash = (hash ^ static_cast<uint64_t>(entry.dims[d])) * 0x9e3779b97f4a7c15u;
+    for (size_t d = 0; d < entry.rank; d++)
+      hash = (hash ^ static_cast<uint64_t>(entry.dims[d])) * 0x9e3779b97f4a7c15u;
     Slot& slot = slots_[hash >> 58];
-    if (!slot.shape.is_valid() || slot.rank != entry.rank || std::memcmp(slot.dims, entry.dims, entry.rank * sizeof(int64_t)) != 0) {
+    if (!slot.shape.is_valid() || slot.rank != entry.rank ||
+        std::memcmp(slot.dims, entry.dims, entry.rank * sizeof(int64_t)) != 0) {
       slot.shape = shape_object(entry);
       slot.rank = entry.rank;
       std::memcpy(slot.dims, entry.dims, entry.rank * sizeof(int64_t));
@@ -98,11 +105,14 @@ class Shapes {
   Slot slots_[kShapes];
 };
 
-// -> (status, offset, last key, names, shapes, places, crcs, kinds), or (status, offset, the key of the entry that is wrong)
+// -> (status, offset, last key, names, shapes, places, crcs, kinds), or (status, offset, the key of
+// the entry that is wrong)
 //   names   text without the suffix, bytes for keys that begin with 0
 //   places  int64 [3, n]: shard, offset, size
-//   kinds   uint8 [4, n]: dtype, whether the name had the suffix, whether the tensor is in slices, whether the name has a dot
-nb::tuple bundle_block(nb::handle block, size_t room, size_t first, nb::handle suffix, nb::handle itemsizes, int64_t shards) {
+//   kinds   uint8 [4, n]: dtype, whether the name had the suffix, whether the tensor is in slices,
+//   whether the name has a dot
+nb::tuple bundle_block(nb::handle block, size_t room, size_t first, nb::handle suffix,
+                       nb::handle itemsizes, int64_t shards) {
   Buffer in(block), tail(suffix), widths(itemsizes);
   if (widths.size() != 256) throw nb::value_error("256 item sizes");
   const BlockSize size = measure_block(in.data(), in.size(), room);
@@ -112,8 +122,11 @@ nb::tuple bundle_block(nb::handle block, size_t room, size_t first, nb::handle s
   int64_t* places;
   uint32_t* crcs;
   uint8_t* kinds;
-  nb::object place_array = new_array(NPY_INT64, 3 * n, places), crc_array = new_array(NPY_UINT32, n, crcs), kind_array = new_array(NPY_UINT8, 4 * n, kinds);
-  nb::object names = nb::steal(PyList_New(static_cast<Py_ssize_t>(n))), shapes = nb::steal(PyList_New(static_cast<Py_ssize_t>(n)));
+  nb::object place_array = new_array(NPY_INT64, 3 * n, places),
+             crc_array = new_array(NPY_UINT32, n, crcs),
+             kind_array = new_array(NPY_UINT8, 4 * n, kinds);
+  nb::object names = nb::steal(PyList_New(static_cast<Py_ssize_t>(n))),
+             shapes = nb::steal(PyList_New(static_cast<Py_ssize_t>(n)));
   if (!names.is_valid() || !shapes.is_valid()) throw nb::python_error();
   Shapes known;
   BlockWalk walk(in.data(), size);
@@ -123,11 +136,13 @@ nb::tuple bundle_block(nb::handle block, size_t room, size_t first, nb::handle s
     BundleEntry entry;
     int status = kOk;
     size_t offset = 0;
-    if (read_bundle_entry(in.data() + walk.start, walk.length, entry, status, offset)) status = entry.check(widths.data(), shards);
+    if (read_bundle_entry(in.data() + walk.start, walk.length, entry, status, offset))
+      status = entry.check(widths.data(), shards);
     if (status != kOk) return failed(status, walk.start + offset, bytes_of(walk.key));
     const uint8_t* key = walk.key.data();
     size_t length = walk.key.size();
-    const bool stripped = tail.size() && length >= tail.size() && key[0] != 0 && std::memcmp(key + length - tail.size(), tail.data(), tail.size()) == 0;
+    const bool stripped = tail.size() && length >= tail.size() && key[0] != 0 &&
+                          std::memcmp(key + length - tail.size(), tail.data(), tail.size()) == 0;
     if (stripped) length -= tail.size();
     nb::object name = key_object(key, length);
     if (!name.is_valid()) return failed(kBadUtf8, walk.start, bytes_of(walk.key));
@@ -143,7 +158,8 @@ nb::tuple bundle_block(nb::handle block, size_t room, size_t first, nb::handle s
     PyList_SET_ITEM(names.ptr(), static_cast<Py_ssize_t>(row), name.release().ptr());
     PyList_SET_ITEM(shapes.ptr(), static_cast<Py_ssize_t>(row), known.get(entry).release().ptr());
   }
-  return nb::make_tuple(static_cast<int>(kOk), size.end, bytes_of(walk.key), names, shapes, place_array, crc_array, kind_array);
+  return nb::make_tuple(static_cast<int>(kOk), size.end, bytes_of(walk.key), names, shapes,
+                        place_array, crc_array, kind_array);
 }
 
 }  // namespace

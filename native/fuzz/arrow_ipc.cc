@@ -1,5 +1,6 @@
-// read_ipc_message and read_ipc_footer: whatever they give out lies inside the message, no more than it has room for, and sound; and what is
-// written of it reads the same again. The first byte says which of the two.
+// read_ipc_message and read_ipc_footer: whatever they give out lies inside the message, no more
+// than it has room for, and sound; and what is written of it reads the same again. The first byte
+// says which of the two.
 #include "arrow_ipc.h"
 
 #include <string>
@@ -16,10 +17,14 @@ struct Input {
   size_t size;
 
   void check(std::string_view text) const {
-    if (!text.empty()) CHECK(reinterpret_cast<const uint8_t*>(text.data()) >= data && reinterpret_cast<const uint8_t*>(text.data()) + text.size() <= data + size);
+    if (!text.empty())
+      CHECK(reinterpret_cast<const uint8_t*>(text.data()) >= data &&
+            reinterpret_cast<const uint8_t*>(text.data()) + text.size() <= data + size);
   }
   void check(const IpcStructs& structs, size_t item) const {
-    if (structs.count) CHECK(structs.at >= data && structs.count <= size / item && structs.at + structs.count * item <= data + size);
+    if (structs.count)
+      CHECK(structs.at >= data && structs.count <= size / item &&
+            structs.at + structs.count * item <= data + size);
   }
 };
 
@@ -51,12 +56,14 @@ bool same(const std::vector<IpcPair>& a, const std::vector<IpcPair>& b) {
   return true;
 }
 
-// What the writer has: types by number with the few words that we need of them, and no dictionaries.
+// What the writer has: types by number with the few words that we need of them, and no
+// dictionaries.
 void check_same(const IpcSchema& a, const IpcSchema& b) {
   CHECK(a.fields.size() == b.fields.size() && same(a.pairs, b.pairs));
   for (size_t i = 0; i < a.fields.size(); i++) {
     const IpcField &x = a.fields[i], &y = b.fields[i];
-    CHECK(x.name == y.name && x.kind == y.kind && x.children == y.children && same(x.pairs, y.pairs));
+    CHECK(x.name == y.name && x.kind == y.kind && x.children == y.children &&
+          same(x.pairs, y.pairs));
     const bool told = x.kind == 2 || x.kind == 3 || x.kind == 15 || x.kind == 16;
     CHECK(!told || (x.width == y.width && (x.kind != 2 || x.is_signed == y.is_signed)));
   }
@@ -70,7 +77,8 @@ int64_t number_at(const IpcStructs& structs, size_t i) {
 
 std::vector<IpcNumbers> numbers(const IpcStructs& structs) {
   std::vector<IpcNumbers> out;
-  for (size_t i = 0; i < structs.count; i++) out.push_back({number_at(structs, 2 * i), number_at(structs, 2 * i + 1)});
+  for (size_t i = 0; i < structs.count; i++)
+    out.push_back({number_at(structs, 2 * i), number_at(structs, 2 * i + 1)});
   return out;
 }
 
@@ -84,15 +92,21 @@ void check_batch(const Input& in, const IpcBatch& batch, int64_t body) {
     CHECK(buffer.second >= 0 && buffer.first >= end && buffer.second <= body - buffer.first);
     end = buffer.first + buffer.second;
   }
-  for (const IpcNumbers& node : numbers(batch.nodes)) CHECK(node.second >= 0 && node.second <= node.first);
-  const std::string text = write_ipc_batch(batch.length, numbers(batch.nodes), numbers(batch.buffers), batch.codec, body);
+  for (const IpcNumbers& node : numbers(batch.nodes))
+    CHECK(node.second >= 0 && node.second <= node.first);
+  const std::string text = write_ipc_batch(batch.length, numbers(batch.nodes),
+                                           numbers(batch.buffers), batch.codec, body);
   const fuzz::Exact<uint8_t> again(reinterpret_cast<const uint8_t*>(text.data()), text.size());
   IpcMessage found;
   read_ipc_message(again.data(), again.size(), found);
-  CHECK(found.status == 0 && found.kind == 3 && found.body == body && found.batch.length == batch.length && found.batch.codec == batch.codec);
-  CHECK(found.batch.nodes.count == batch.nodes.count && found.batch.buffers.count == batch.buffers.count);
-  if (batch.nodes.count) CHECK(!std::memcmp(found.batch.nodes.at, batch.nodes.at, 16 * batch.nodes.count));
-  if (batch.buffers.count) CHECK(!std::memcmp(found.batch.buffers.at, batch.buffers.at, 16 * batch.buffers.count));
+  CHECK(found.status == 0 && found.kind == 3 && found.body == body &&
+        found.batch.length == batch.length && found.batch.codec == batch.codec);
+  CHECK(found.batch.nodes.count == batch.nodes.count &&
+        found.batch.buffers.count == batch.buffers.count);
+  if (batch.nodes.count)
+    CHECK(!std::memcmp(found.batch.nodes.at, batch.nodes.at, 16 * batch.nodes.count));
+  if (batch.buffers.count)
+    CHECK(!std::memcmp(found.batch.buffers.at, batch.buffers.at, 16 * batch.buffers.count));
 }
 
 }  // namespace
@@ -112,7 +126,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const fuzz::Exact<uint8_t> again(reinterpret_cast<const uint8_t*>(text.data()), text.size());
     IpcFooter found;
     read_ipc_footer(again.data(), again.size(), found);
-    CHECK(found.status == 0 && found.batches.count == 1 && number_at(found.batches, 0) == 8 && number_at(found.batches, 2) == 128);
+    CHECK(found.status == 0 && found.batches.count == 1 && number_at(found.batches, 0) == 8 &&
+          number_at(found.batches, 2) == 128);
     check_same(footer.schema, found.schema);
     return 0;
   }

@@ -1,6 +1,7 @@
-// The CRC instructions agree with the table, and one pass with two, for any start, size, alignment and split.
-// Input: `size u16 | split u16 | start u32 | alignment u8 | seed u64`. The bytes are made from the seed: no branch depends on them, and the
-// three streams begin at 12 KiB, where a fuzzer would hardly get by itself.
+// The CRC instructions agree with the table, and one pass with two, for any start, size, alignment
+// and split. Input: `size u16 | split u16 | start u32 | alignment u8 | seed u64`. The bytes are
+// made from the seed: no branch depends on them, and the three streams begin at 12 KiB, where a
+// fuzzer would hardly get by itself.
 #include "crc32c.h"
 
 #include "fuzz.h"
@@ -28,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Exact<uint8_t> bytes(shift + n);
   uint8_t* p = bytes.data() + shift;
   uint64_t word = source.take<uint64_t>();
-  for (size_t i = 0; i < n; i += 8, word = word * 6364136223846793005u + 1442695040888963407u) std::memcpy(p + i, &word, n - i < 8 ? n - i : 8);
+  for (size_t i = 0; i < n; i += 8, word = word * 6364136223846793005u + 1442695040888963407u)
+    std::memcpy(p + i, &word, n - i < 8 ? n - i : 8);
 
   const uint32_t whole = crc32c(start, p, n);
   CHECK(whole == crc32c_software(start, p, n));

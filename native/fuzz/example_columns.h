@@ -30,11 +30,16 @@ struct Room {
   Exact<uint8_t> present;
 
   Room(const Column& of, size_t rows, size_t spare, uint8_t fill)
-      : column(of), item(of.places ? 16 : of.kind == 1 ? 1 : of.kind == 2 ? 4 : 8),
+      : column(of),
+        item(of.places      ? 16
+             : of.kind == 1 ? 1
+             : of.kind == 2 ? 4
+                            : 8),
         values(item * count(rows, spare), fill),
         offsets(of.kind == 1 && !of.places ? count(rows, spare) + 1 : 0, fill),
         splits(of.length < 0 ? (of.list ? spare : rows) + 1 : 0, fill),
-        steps(of.list ? rows + 1 : 0, fill), present(rows, fill) {
+        steps(of.list ? rows + 1 : 0, fill),
+        present(rows, fill) {
     if (offsets.size()) offsets[0] = 0;
     if (splits.size()) splits[0] = 0;
     if (steps.size()) steps[0] = 0;

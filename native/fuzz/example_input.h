@@ -1,5 +1,5 @@
-// What the targets for Examples take: `flags | number of columns | a byte for each | messages`, each message behind its length (a byte, or
-// 0xff and two bytes).
+// What the targets for Examples take: `flags | number of columns | a byte for each | messages`,
+// each message behind its length (a byte, or 0xff and two bytes).
 #pragma once
 #include <set>
 #include <string>
@@ -23,7 +23,8 @@ struct Examples {
   bool is(Flag flag) const { return flags & flag; }
 
   Examples(const uint8_t* data, size_t size) {
-    static const std::string names[8] = {"a", "b", "aa", "ab", "", "c", std::string(130, 'x'), "longer/than/8"};
+    static const std::string names[8] = {
+        "a", "b", "aa", "ab", "", "c", std::string(130, 'x'), "longer/than/8"};
     static constexpr int64_t lengths[4] = {-1, 0, 1, 3};
     Source source{data, size};
     flags = source.take<uint8_t>();
@@ -32,7 +33,8 @@ struct Examples {
       const unsigned what = source.take<uint8_t>();
       const bool list = is(kSequence) && (what & 16);
       if (!seen.emplace(list, names[what >> 5]).second) continue;
-      columns.push_back({names[what >> 5], 1 + static_cast<int>(what % 4 % 3), lengths[what >> 2 & 3], list});
+      columns.push_back(
+          {names[what >> 5], 1 + static_cast<int>(what % 4 % 3), lengths[what >> 2 & 3], list});
       columns.back().places = what % 4 == 3 && !list && columns.back().length >= 0;
     }
     while (source.left) {

@@ -1,4 +1,5 @@
-// What the fuzz targets share: checks that say what they wanted, buffers of exactly the promised size, and numbers from the input.
+// What the fuzz targets share: checks that say what they wanted, buffers of exactly the promised
+// size, and numbers from the input.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,12 +20,15 @@ namespace fuzz {
   std::abort();
 }
 
-// On the heap and exactly `size` long, so that ASan sees the first byte past it; never null, as a kernel's buffers never are. What the
-// kernel leaves alone keeps `fill`: two runs with different fills that agree have stored every byte that they compare.
+// On the heap and exactly `size` long, so that ASan sees the first byte past it; never null, as a
+// kernel's buffers never are. What the kernel leaves alone keeps `fill`: two runs with different
+// fills that agree have stored every byte that they compare.
 template <class T>
 class Exact {
  public:
-  explicit Exact(size_t size, uint8_t fill = 0xa5) : size_(size), items_(new T[size]) { std::memset(items_.get(), fill, size * sizeof(T)); }
+  explicit Exact(size_t size, uint8_t fill = 0xa5) : size_(size), items_(new T[size]) {
+    std::memset(items_.get(), fill, size * sizeof(T));
+  }
   Exact(const T* from, size_t size) : size_(size), items_(new T[size]) {
     if (size) std::memcpy(items_.get(), from, size * sizeof(T));
   }
@@ -39,7 +43,8 @@ class Exact {
   std::unique_ptr<T[]> items_;
 };
 
-// Takes little-endian numbers off the front of an input, and zeros when it is used up, so that every input means something.
+// Takes little-endian numbers off the front of an input, and zeros when it is used up, so that
+// every input means something.
 struct Source {
   const uint8_t* at;
   size_t left;

@@ -1,7 +1,8 @@
-// Runs a corpus through a fuzz target without libFuzzer, so that any compiler can check it in every test run:
+// Runs a corpus through a fuzz target without libFuzzer, so that any compiler can check it in every
+// test run:
 //     TARGET [--mutate N SEED] FILE|DIRECTORY...
-// With --mutate it goes on with N mutations of those inputs. The same seed gives the same inputs on every machine. What fails is left in
-// TARGET.crash and printed as hex.
+// With --mutate it goes on with N mutations of those inputs. The same seed gives the same inputs on
+// every machine. What fails is left in TARGET.crash and printed as hex.
 #include <sanitizer/common_interface_defs.h>
 #include <signal.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@
 
 #include "fuzz.h"
 
-// A failed CHECK, and what UBSan finds, end in abort(), which ASan turns into a stack and a call of keep_input.
+// A failed CHECK, and what UBSan finds, end in abort(), which ASan turns into a stack and a call of
+// keep_input.
 extern "C" const char* __asan_default_options() { return "handle_abort=1"; }
 extern "C" const char* __ubsan_default_options() { return "abort_on_error=1:print_stacktrace=1"; }
 
@@ -32,7 +34,8 @@ const uint8_t* current = nullptr;
 size_t current_size = 0;
 
 void keep_input() {
-  std::ofstream(crash_path, std::ios::binary).write(reinterpret_cast<const char*>(current), static_cast<std::streamsize>(current_size));
+  std::ofstream(crash_path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(current), static_cast<std::streamsize>(current_size));
   std::fprintf(stderr, "\ninput of %zu bytes, kept in %s: ", current_size, crash_path.c_str());
   for (size_t i = 0; i < current_size && i < 512; i++) std::fprintf(stderr, "%02x", current[i]);
   std::fprintf(stderr, "\n");
@@ -66,8 +69,39 @@ struct Random {  // xorshift64*
 
 // Numbers at the edges of what lengths, dims, tags and offsets can be.
 constexpr uint64_t kEdges[] = {
-    0, 1, 2, 7, 8, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 253, 254, 255, 256, 4095, 16383, 16384, 65535, 65536, 0x7fffffff, 0x80000000, 0xffffffff,
-    0x100000000, 0x3fffffffffffffff, 0x7fffffffffffffff, 0x8000000000000000, 0xfffffffffffffff8, 0xffffffffffffffff,
+    0,
+    1,
+    2,
+    7,
+    8,
+    15,
+    16,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    127,
+    128,
+    253,
+    254,
+    255,
+    256,
+    4095,
+    16383,
+    16384,
+    65535,
+    65536,
+    0x7fffffff,
+    0x80000000,
+    0xffffffff,
+    0x100000000,
+    0x3fffffffffffffff,
+    0x7fffffffffffffff,
+    0x8000000000000000,
+    0xfffffffffffffff8,
+    0xffffffffffffffff,
 };
 
 void insert_edge(Bytes& b, Random& random) {
@@ -82,7 +116,8 @@ void insert_edge(Bytes& b, Random& random) {
     n = size_t{1} << random.below(4);
     std::memcpy(raw, &value, n);
   }
-  const size_t at = random.below(b.size() + 1), over = random.below(2) ? std::min(n, b.size() - at) : 0;  // overwrite or push aside
+  const size_t at = random.below(b.size() + 1),
+               over = random.below(2) ? std::min(n, b.size() - at) : 0;  // overwrite or push aside
   b.erase(b.begin() + static_cast<long>(at), b.begin() + static_cast<long>(at + over));
   b.insert(b.begin() + static_cast<long>(at), raw, raw + n);
 }
@@ -110,11 +145,14 @@ void mutate(Bytes& b, const std::vector<Bytes>& corpus, Random& random) {
     case 4: {  // a piece of another input
       const Bytes& other = corpus[random.below(corpus.size())];
       span(other, from, to);
-      const Bytes piece(other.begin() + static_cast<long>(from), other.begin() + static_cast<long>(to));
-      b.insert(b.begin() + static_cast<long>(random.below(b.size() + 1)), piece.begin(), piece.end());
+      const Bytes piece(other.begin() + static_cast<long>(from),
+                        other.begin() + static_cast<long>(to));
+      b.insert(b.begin() + static_cast<long>(random.below(b.size() + 1)), piece.begin(),
+               piece.end());
       break;
     }
-    default: insert_edge(b, random);
+    default:
+      insert_edge(b, random);
   }
   if (b.size() > kMaxSize) b.resize(kMaxSize);
 }
@@ -137,7 +175,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; i++) {
     if (std::string(argv[i]) == "--mutate" && i + 2 < argc) {
       mutations = std::strtoull(argv[++i], nullptr, 10);
-      random.state = std::max<uint64_t>(std::strtoull(argv[++i], nullptr, 10), 1);  // xorshift never leaves 0
+      random.state =
+          std::max<uint64_t>(std::strtoull(argv[++i], nullptr, 10), 1);  // xorshift never leaves 0
     } else if (fs::is_directory(argv[i])) {
       for (const auto& entry : fs::recursive_directory_iterator(argv[i]))
         if (entry.is_regular_file()) files.push_back(entry.path());
@@ -149,7 +188,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s [--mutate N SEED] FILE|DIRECTORY...\n", argv[0]);
     return 2;
   }
-  std::sort(files.begin(), files.end());  // directories are listed in any order, and mutations depend on it
+  std::sort(files.begin(),
+            files.end());  // directories are listed in any order, and mutations depend on it
   crash_path = std::string(argv[0]) + ".crash";
   __sanitizer_set_death_callback(keep_input);
   signal(SIGALRM, too_slow);
@@ -163,6 +203,7 @@ int main(int argc, char** argv) {
     for (size_t n = 1 + random.below(4); n; n--) mutate(input, corpus, random);
     run(input);
   }
-  std::printf("%-16s %zu inputs, %zu mutations\n", fs::path(argv[0]).filename().c_str(), corpus.size(), mutations);
+  std::printf("%-16s %zu inputs, %zu mutations\n", fs::path(argv[0]).filename().c_str(),
+              corpus.size(), mutations);
   return 0;
 }

@@ -1,4 +1,5 @@
-// HeaderReader on the text of a safetensors header: every entry lies inside the text and is sound, and written again it reads the same.
+// HeaderReader on the text of a safetensors header: every entry lies inside the text and is sound,
+// and written again it reads the same.
 #include "safetensors.h"
 
 #include <string>
@@ -13,7 +14,9 @@ namespace {
 // All entries of a header; false if it is not in the plain form.
 bool read(std::string_view text, std::vector<HeaderEntry>& entries, std::string_view& metadata) {
   HeaderReader reader(text);
-  const auto check_inside = [&](std::string_view part) { CHECK(part.data() >= text.data() && part.data() + part.size() <= text.data() + text.size()); };
+  const auto check_inside = [&](std::string_view part) {
+    CHECK(part.data() >= text.data() && part.data() + part.size() <= text.data() + text.size());
+  };
   for (;;) {
     HeaderEntry e;
     const HeaderReader::Step step = reader.next(e);
@@ -28,7 +31,8 @@ bool read(std::string_view text, std::vector<HeaderEntry>& entries, std::string_
     uint64_t bound = 1;  // the bindings multiply the dims without looking
     for (int i = 0; i < e.rank; i++) {
       CHECK(e.dims[i] >= 0);
-      if (e.dims[i]) CHECK(!__builtin_mul_overflow(bound, static_cast<uint64_t>(e.dims[i]), &bound));
+      if (e.dims[i])
+        CHECK(!__builtin_mul_overflow(bound, static_cast<uint64_t>(e.dims[i]), &bound));
     }
     CHECK(bound == e.bound && bound <= INT64_MAX);
     entries.push_back(e);
@@ -37,7 +41,8 @@ bool read(std::string_view text, std::vector<HeaderEntry>& entries, std::string_
 }
 
 bool same(const HeaderEntry& a, const HeaderEntry& b) {
-  return a.name == b.name && a.dtype == b.dtype && a.rank == b.rank && std::memcmp(a.dims, b.dims, static_cast<size_t>(a.rank) * sizeof *a.dims) == 0 &&
+  return a.name == b.name && a.dtype == b.dtype && a.rank == b.rank &&
+         std::memcmp(a.dims, b.dims, static_cast<size_t>(a.rank) * sizeof *a.dims) == 0 &&
          a.start == b.start && a.stop == b.stop;
 }
 
@@ -57,7 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   text.push_back('}');
   CHECK(text.size() <= size);  // ours has no spaces
   const fuzz::Exact<char> exact(text.data(), text.size());
-  CHECK(read({exact.data(), exact.size()}, again, metadata_again) && metadata == metadata_again && entries.size() == again.size());
+  CHECK(read({exact.data(), exact.size()}, again, metadata_again) && metadata == metadata_again &&
+        entries.size() == again.size());
   for (size_t i = 0; i < entries.size(); i++) CHECK(same(entries[i], again[i]));
   return 0;
 }

@@ -1,5 +1,6 @@
-// read_snappy_head and read_snappy_body: the same as a decoder that takes one byte at a time, and never a byte outside what it was
-// given. More or less room than the block needs lets both the wide loop and the careful one meet every element.
+// read_snappy_head and read_snappy_body: the same as a decoder that takes one byte at a time, and
+// never a byte outside what it was given. More or less room than the block needs lets both the wide
+// loop and the careful one meet every element.
 #include "snappy.h"
 
 #include <vector>
@@ -54,11 +55,13 @@ void check_body(const uint8_t* data, size_t size, size_t body, size_t room) {
   fuzz::Exact<uint8_t> out(room), other(room, 0x5a);
   const SnappyOutcome o = read_snappy_body(data, size, body, out.data(), room);
   const SnappyOutcome again = read_snappy_body(data, size, body, other.data(), room);
-  CHECK(o.status == again.status && o.offset == again.offset && o.offset >= body && o.offset <= size);
+  CHECK(o.status == again.status && o.offset == again.offset && o.offset >= body &&
+        o.offset <= size);
   CHECK(sound == (o.status == kOk));
   if (sound) {
     CHECK(o.offset == size);
-    CHECK(room == 0 || (std::memcmp(out.data(), expected.data(), room) == 0 && std::memcmp(other.data(), expected.data(), room) == 0));
+    CHECK(room == 0 || (std::memcmp(out.data(), expected.data(), room) == 0 &&
+                        std::memcmp(other.data(), expected.data(), room) == 0));
   } else {
     CHECK(o.status == kTruncated || o.status == kBadCopy || o.status == kOverrun);
   }
@@ -78,6 +81,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CHECK(read_snappy_head(data, size, head.size).status == kOk);
   check_body(data, size, head.body, head.size);
   check_body(data, size, head.body, head.size / 2);
-  check_body(data, size, head.body, head.size + 100);  // the end of the input comes before the end of the output
+  check_body(data, size, head.body,
+             head.size + 100);  // the end of the input comes before the end of the output
   return 0;
 }

@@ -1,4 +1,5 @@
-// measure_block, BlockWalk and read_bundle_entry on any block: the keys ascend, every value lies inside, and no byte outside is touched.
+// measure_block, BlockWalk and read_bundle_entry on any block: the keys ascend, every value lies
+// inside, and no byte outside is touched.
 #include "table.h"
 
 #include "fuzz.h"
@@ -17,7 +18,8 @@ void check_entry(const uint8_t* data, size_t size) {
     CHECK(status != kOk && offset <= size);
     return;
   }
-  CHECK(entry.rank <= kMaxEntryRank && entry.offset >= 0 && entry.size >= 0 && entry.shard >= 0 && entry.elements >= 0);
+  CHECK(entry.rank <= kMaxEntryRank && entry.offset >= 0 && entry.size >= 0 && entry.shard >= 0 &&
+        entry.elements >= 0);
   CHECK(entry.size <= INT64_MAX - entry.offset && entry.crc >= 0 && entry.crc <= UINT32_MAX);
   unsigned __int128 elements = 1;
   for (size_t i = 0; i < entry.rank; i++) {
@@ -30,7 +32,8 @@ void check_entry(const uint8_t* data, size_t size) {
   itemsizes[0] = 0;
   const int found = entry.check(itemsizes.data(), 2);
   CHECK(found == kOk || found == kNoDtype || found == kNoShard || found == kWrongSize);
-  if (found == kOk && !entry.slices && entry.dtype != 7) CHECK(entry.size / 4 == entry.elements && entry.size % 4 == 0);
+  if (found == kOk && !entry.slices && entry.dtype != 7)
+    CHECK(entry.size / 4 == entry.elements && entry.size % 4 == 0);
 }
 
 void check_block(const uint8_t* data, size_t size, size_t room) {

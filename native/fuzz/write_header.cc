@@ -1,4 +1,5 @@
-// A dense header for any dtype and dims (`rank | dtype | content size | dims`): the size is as promised, and it reads back the same.
+// A dense header for any dtype and dims (`rank | dtype | content size | dims`): the size is as
+// promised, and it reads back the same.
 #include "fuzz.h"
 #include "protobuf.h"
 #include "tensorproto.h"
@@ -18,10 +19,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const int8_t brief = source.take<int8_t>();
     dims[i] = brief == INT8_MIN ? source.take<int64_t>() : brief;
     is_sound = is_sound && dims[i] >= 0;
-    if (dims[i] > 0) fits = fits && !__builtin_mul_overflow(elements, static_cast<uint64_t>(dims[i]), &elements) && elements <= INT64_MAX;
+    if (dims[i] > 0)
+      fits = fits && !__builtin_mul_overflow(elements, static_cast<uint64_t>(dims[i]), &elements) &&
+             elements <= INT64_MAX;
   }
 
-  const size_t header = dense_header_size(dtype, dims, rank, content), body = content > 0 ? static_cast<size_t>(content) : 0;
+  const size_t header = dense_header_size(dtype, dims, rank, content),
+               body = content > 0 ? static_cast<size_t>(content) : 0;
   fuzz::Exact<uint8_t> exact(header), message(header + body);
   CHECK(write_dense_header(exact.data(), dtype, dims, rank, content) == exact.data() + header);
   std::memcpy(message.data(), exact.data(), header);
@@ -34,11 +38,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (int i = 0; i < rank; i++) negative = negative || dims[i] < 0;
   CHECK(scan.status == (negative ? kNegativeDim : kOk));
   if (negative) return 0;
-  CHECK(scan.dtype == dtype && scan.rank == rank && scan.has_content == (content >= 0) && scan.content_size == body);
+  CHECK(scan.dtype == dtype && scan.rank == rank && scan.has_content == (content >= 0) &&
+        scan.content_size == body);
   CHECK(content < 0 || scan.content_offset == header);
   for (int i = 0; i < rank; i++) CHECK(scan.dims[i] == dims[i]);
   if (!is_sound || !fits) return 0;
-  CHECK(view.dtype == dtype && view.rank == rank && view.content_offset == header && view.content_size == body);
+  CHECK(view.dtype == dtype && view.rank == rank && view.content_offset == header &&
+        view.content_size == body);
   for (int i = 0; i < rank; i++) CHECK(view.dims[i] == dims[i]);
   return 0;
 }

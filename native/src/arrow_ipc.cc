@@ -16,7 +16,8 @@ struct Table {
   int64_t count = 0;
 };
 
-// The bytes, what may still be taken out of them, and what was wrong first. After that every step fails.
+// The bytes, what may still be taken out of them, and what was wrong first. After that every step
+// fails.
 class Flatbuffer {
  public:
   Flatbuffer(const uint8_t* data, size_t size)
@@ -33,7 +34,8 @@ class Flatbuffer {
 
   template <class T>
   bool read(int64_t at, T& out) {
-    if (at < 0 || at > size_ - static_cast<int64_t>(sizeof(T))) return fail(kBadOffset, at < 0 ? 0 : at > size_ ? size_ : at);
+    if (at < 0 || at > size_ - static_cast<int64_t>(sizeof(T)))
+      return fail(kBadOffset, at < 0 ? 0 : at > size_ ? size_ : at);
     std::memcpy(&out, data_ + at, sizeof(T));
     return true;
   }
@@ -52,7 +54,8 @@ class Flatbuffer {
     return true;
   }
 
-  // 0, where nothing can lie, for a field that the table does not have. The vtable has been checked whole.
+  // 0, where nothing can lie, for a field that the table does not have. The vtable has been checked
+  // whole.
   int64_t place(const Table& t, int slot) const {
     uint16_t value = 0;
     if (slot < t.count) std::memcpy(&value, data_ + t.slots + 2 * slot, 2);
@@ -149,7 +152,9 @@ bool read_field(Flatbuffer& in, const Table& table, std::vector<IpcField>& out, 
   IpcField field;
   Table about, code, index;
   bool has_about, has_code, has_index;
-  if (!in.number<uint8_t>(table, 2, field.kind) || !in.table(table, 3, about, has_about) || !in.table(table, 4, code, has_code)) return false;
+  if (!in.number<uint8_t>(table, 2, field.kind) || !in.table(table, 3, about, has_about) ||
+      !in.table(table, 4, code, has_code))
+    return false;
   if (has_about && (field.kind == kInt || field.kind == kFixedList || field.kind == kFixedBinary)) {
     if (!in.number<int32_t>(about, 0, field.width)) return false;
     if (field.kind == kInt && !in.number<uint8_t>(about, 1, field.is_signed)) return false;
@@ -158,14 +163,19 @@ bool read_field(Flatbuffer& in, const Table& table, std::vector<IpcField>& out, 
   }
   if (has_code) {
     field.coded = true;
-    if (!in.table(code, 1, index, has_index) || !in.number<int64_t>(code, 0, field.id)) return false;
+    if (!in.table(code, 1, index, has_index) || !in.number<int64_t>(code, 0, field.id))
+      return false;
     if (has_index) {
       field.index_bits = field.index_signed = 0;
-      if (!in.number<int32_t>(index, 0, field.index_bits) || !in.number<uint8_t>(index, 1, field.index_signed)) return false;
+      if (!in.number<int32_t>(index, 0, field.index_bits) ||
+          !in.number<uint8_t>(index, 1, field.index_signed))
+        return false;
     }
   }
   std::vector<Table> children;
-  if (!in.text(table, 0, field.name) || !in.pairs(table, 6, field.pairs) || !in.tables(table, 5, children)) return false;
+  if (!in.text(table, 0, field.name) || !in.pairs(table, 6, field.pairs) ||
+      !in.tables(table, 5, children))
+    return false;
   field.children = children.size();
   out.push_back(std::move(field));
   for (const Table& child : children)
@@ -217,8 +227,8 @@ bool read_batch(Flatbuffer& in, const Table& table, int64_t body, IpcBatch& out)
     if (!in.number<int8_t>(packed, 1, method)) return false;
     if (method) return in.fail(kWrongMessage, packed.at);
   }
-  if (!in.number<int64_t>(table, 0, out.length) || !in.structs(table, 1, 16, out.nodes) || !in.structs(table, 2, 16, out.buffers) ||
-      !in.structs(table, 4, 8, out.counts))
+  if (!in.number<int64_t>(table, 0, out.length) || !in.structs(table, 1, 16, out.nodes) ||
+      !in.structs(table, 2, 16, out.buffers) || !in.structs(table, 4, 8, out.counts))
     return false;
   return is_sound(out, body) || in.fail(kBadLayout, table.at);
 }
@@ -228,17 +238,21 @@ bool read_dictionary(Flatbuffer& in, const Table& table, IpcMessage& out) {
   bool there;
   if (!in.table(table, 1, data, there)) return false;
   if (!there) return in.fail(kWrongMessage, table.at);
-  return in.number<int64_t>(table, 0, out.id) && in.number<uint8_t>(table, 2, out.delta) && read_batch(in, data, out.body, out.batch);
+  return in.number<int64_t>(table, 0, out.id) && in.number<uint8_t>(table, 2, out.delta) &&
+         read_batch(in, data, out.body, out.batch);
 }
 
 bool read_message(Flatbuffer& in, IpcMessage& out) {
   Table root, header;
   bool there;
-  if (!in.root(root) || !in.number<uint8_t>(root, 1, out.kind) || !in.table(root, 2, header, there)) return false;
+  if (!in.root(root) || !in.number<uint8_t>(root, 1, out.kind) || !in.table(root, 2, header, there))
+    return false;
   if (!there || out.kind < 1 || out.kind > 3) return in.fail(kWrongMessage, root.at);
-  if (!in.number<int64_t>(root, 3, out.body) || !in.number<int16_t>(root, 0, out.version)) return false;
+  if (!in.number<int64_t>(root, 3, out.body) || !in.number<int16_t>(root, 0, out.version))
+    return false;
   if (out.kind == 1) return read_schema(in, header, out.schema);
-  return out.kind == 2 ? read_dictionary(in, header, out) : read_batch(in, header, out.body, out.batch);
+  return out.kind == 2 ? read_dictionary(in, header, out)
+                       : read_batch(in, header, out.body, out.batch);
 }
 
 bool read_footer(Flatbuffer& in, IpcFooter& out) {
@@ -246,8 +260,8 @@ bool read_footer(Flatbuffer& in, IpcFooter& out) {
   bool there;
   if (!in.root(root) || !in.table(root, 1, schema, there)) return false;
   if (!there) return in.fail(kWrongMessage, root.at);
-  return read_schema(in, schema, out.schema) && in.structs(root, 2, 24, out.dictionaries) && in.structs(root, 3, 24, out.batches) &&
-         in.number<int16_t>(root, 0, out.version);
+  return read_schema(in, schema, out.schema) && in.structs(root, 2, 24, out.dictionaries) &&
+         in.structs(root, 3, 24, out.batches) && in.number<int16_t>(root, 0, out.version);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
-// The messages of Arrow's IPC format, which are flatbuffers: schemas, batches, and the footer of a file. Nothing is believed before it is
-// checked: offsets stay inside the message, types nest kIpcDepth deep at most, a message says no more than it has room for (its parts may be
-// used again, which could make a tree without end of a few bytes), and the buffers of a batch follow each other inside its body.
+// The messages of Arrow's IPC format, which are flatbuffers: schemas, batches, and the footer of a
+// file. Nothing is believed before it is checked: offsets stay inside the message, types nest
+// kIpcDepth deep at most, a message says no more than it has room for (its parts may be used again,
+// which could make a tree without end of a few bytes), and the buffers of a batch follow each other
+// inside its body.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +20,8 @@ struct IpcPair {
 
 struct IpcField {
   std::string_view name;
-  int kind = 0;       // the number of the type
-  int width = 0;      // bits, precision, length or mode, as the type has it
+  int kind = 0;   // the number of the type
+  int width = 0;  // bits, precision, length or mode, as the type has it
   int is_signed = 0;
   size_t children = 0;  // they follow, each with its own behind it
   bool coded = false;   // by a dictionary
@@ -66,7 +68,8 @@ struct IpcFooter {
   size_t offset = 0;
   int version = 0;
   IpcSchema schema;
-  IpcStructs dictionaries;  // int64 offset, int32 length of the message, 4 bytes of nothing, int64 length of the body
+  IpcStructs dictionaries;  // int64 offset, int32 length of the message, 4 bytes of nothing, int64
+                            // length of the body
   IpcStructs batches;
 };
 

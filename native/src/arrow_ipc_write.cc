@@ -26,15 +26,16 @@ class Builder {
   void point(size_t from) { put(from, out_.size() - from, 4); }
   void root() { point_at(0, last_); }
 
-  // A table, its vtable right before it: some readers look nowhere else, so none is shared. Fields lie by their size, largest first. Returns
-  // where each field is.
+  // A table, its vtable right before it: some readers look nowhere else, so none is shared. Fields
+  // lie by their size, largest first. Returns where each field is.
   std::vector<size_t> table(const std::vector<Slot>& slots) {
     size_t end = 4, count = 0;
     std::vector<size_t> places(slots.size(), 0);
     for (const int size : {8, 4, 2, 1})
       for (size_t i = 0; i < slots.size(); i++)
         if (slots[i].size == size) {
-          end = (end + static_cast<size_t>(size) - 1) / static_cast<size_t>(size) * static_cast<size_t>(size);
+          end = (end + static_cast<size_t>(size) - 1) / static_cast<size_t>(size) *
+                static_cast<size_t>(size);
           places[i] = end;
           end += static_cast<size_t>(size);
           count = count > i + 1 ? count : i + 1;
@@ -98,7 +99,8 @@ class Builder {
     while ((out_.size() + ahead) % to) out_.push_back('\0');
   }
   void put(size_t at, uint64_t value, int size) {
-    for (int i = 0; i < size; i++) out_[at + static_cast<size_t>(i)] = static_cast<char>(value >> 8 * i);
+    for (int i = 0; i < size; i++)
+      out_[at + static_cast<size_t>(i)] = static_cast<char>(value >> 8 * i);
   }
   std::string out_;
   size_t last_ = 0;
@@ -117,8 +119,10 @@ void write_pairs(Builder& out, size_t from, const std::vector<IpcPair>& pairs) {
 
 size_t write_field(Builder& out, size_t from, const std::vector<IpcField>& fields, size_t i) {
   const IpcField& field = fields[i++];
-  const Slot inside = field.children ? kOffset : kNone, pairs = field.pairs.empty() ? kNone : kOffset;
-  const std::vector<size_t> places = out.table({kOffset, {1, 1}, {1, field.kind}, kOffset, kNone, inside, pairs});
+  const Slot inside = field.children ? kOffset : kNone,
+             pairs = field.pairs.empty() ? kNone : kOffset;
+  const std::vector<size_t> places =
+      out.table({kOffset, {1, 1}, {1, field.kind}, kOffset, kNone, inside, pairs});
   out.point_at(from, out.last());
   out.text(places[0], field.name);
   if (field.kind == kInt)
@@ -132,21 +136,24 @@ size_t write_field(Builder& out, size_t from, const std::vector<IpcField>& field
   out.point_at(places[3], out.last());
   if (field.children) {
     size_t at = out.offsets(places[5], field.children);
-    for (size_t child = 0; child < field.children; child++, at += 4) i = write_field(out, at, fields, i);
+    for (size_t child = 0; child < field.children; child++, at += 4)
+      i = write_field(out, at, fields, i);
   }
   if (!field.pairs.empty()) write_pairs(out, places[6], field.pairs);
   return i;
 }
 
 void write_schema(Builder& out, size_t from, const IpcSchema& schema) {
-  const std::vector<size_t> places = out.table({kNone, kOffset, schema.pairs.empty() ? kNone : kOffset});
+  const std::vector<size_t> places =
+      out.table({kNone, kOffset, schema.pairs.empty() ? kNone : kOffset});
   out.point_at(from, out.last());
   size_t top = 0, i = 0;
   for (size_t at = 0; at < schema.fields.size(); top++) {
     size_t skip = 1;
     for (; skip; skip--) skip += schema.fields[at++].children;
   }
-  for (size_t at = out.offsets(places[1], top); i < schema.fields.size(); at += 4) i = write_field(out, at, schema.fields, i);
+  for (size_t at = out.offsets(places[1], top); i < schema.fields.size(); at += 4)
+    i = write_field(out, at, schema.fields, i);
   if (!schema.pairs.empty()) write_pairs(out, places[2], schema.pairs);
 }
 
@@ -161,7 +168,8 @@ void write_numbers(Builder& out, size_t from, const std::vector<IpcNumbers>& num
 }  // namespace
 
 bool adds_up(const std::vector<IpcField>& fields) {
-  std::vector<size_t> open;  // for each field that we are inside of, how many of its children are still to come
+  std::vector<size_t>
+      open;  // for each field that we are inside of, how many of its children are still to come
   for (const IpcField& field : fields) {
     while (!open.empty() && open.back() == 0) open.pop_back();
     if (!open.empty()) open.back()--;
@@ -181,11 +189,13 @@ std::string write_ipc_schema(const IpcSchema& schema) {
   return out.take();
 }
 
-std::string write_ipc_batch(int64_t length, const std::vector<IpcNumbers>& nodes, const std::vector<IpcNumbers>& buffers, int codec, int64_t body) {
+std::string write_ipc_batch(int64_t length, const std::vector<IpcNumbers>& nodes,
+                            const std::vector<IpcNumbers>& buffers, int codec, int64_t body) {
   Builder out;
   const std::vector<size_t> message = out.table({{2, kVersion}, {1, 3}, kOffset, {8, body}});
   out.root();
-  const std::vector<size_t> places = out.table({{8, length}, kOffset, kOffset, codec < 0 ? kNone : kOffset});
+  const std::vector<size_t> places =
+      out.table({{8, length}, kOffset, kOffset, codec < 0 ? kNone : kOffset});
   out.point_at(message[2], out.last());
   write_numbers(out, places[1], nodes);
   write_numbers(out, places[2], buffers);

@@ -1,5 +1,6 @@
-// Arrow's IPC messages, written: the flatbuffers of a schema, of a batch, and of a file's footer. They are laid out from front to back, each
-// table behind the one that it belongs to, so that a readable twin can do the same.
+// Arrow's IPC messages, written: the flatbuffers of a schema, of a batch, and of a file's footer.
+// They are laid out from front to back, each table behind the one that it belongs to, so that a
+// readable twin can do the same.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +24,8 @@ struct IpcBlock {
 
 // `fields` are in the order of the reader: each is followed by its children. They must add up.
 std::string write_ipc_schema(const IpcSchema& schema);
-std::string write_ipc_batch(int64_t length, const std::vector<IpcNumbers>& nodes, const std::vector<IpcNumbers>& buffers, int codec, int64_t body);
+std::string write_ipc_batch(int64_t length, const std::vector<IpcNumbers>& nodes,
+                            const std::vector<IpcNumbers>& buffers, int codec, int64_t body);
 std::string write_ipc_footer(const IpcSchema& schema, const std::vector<IpcBlock>& batches);
 bool adds_up(const std::vector<IpcField>& fields);
 

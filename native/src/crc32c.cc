@@ -1,6 +1,7 @@
-// One CRC instruction has a latency of three cycles and a throughput of one, so a single stream runs at a third of the
-// machine's speed. We run three streams over three neighbouring blocks and join their results: appending n zero bytes to a
-// message is a linear map on its CRC, and for a fixed n that map is four table look-ups.
+// One CRC instruction has a latency of three cycles and a throughput of one, so a single stream
+// runs at a third of the machine's speed. We run three streams over three neighbouring blocks and
+// join their results: appending n zero bytes to a message is a linear map on its CRC, and for a
+// fixed n that map is four table look-ups.
 #include "crc32c.h"
 
 #include <algorithm>
@@ -10,7 +11,8 @@
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #define TENSORWIRE_CRC_TARGET __attribute__((target("sse4.2")))
-#elif defined(__aarch64__) && (defined(__ARM_FEATURE_CRC32) || defined(__APPLE__) || defined(__linux__))
+#elif defined(__aarch64__) && \
+    (defined(__ARM_FEATURE_CRC32) || defined(__APPLE__) || defined(__linux__))
 #if defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
@@ -114,7 +116,8 @@ TENSORWIRE_CRC_TARGET uint32_t crc32c_hardware(uint32_t crc, const uint8_t* data
 
 TENSORWIRE_CRC_TARGET uint32_t eight(const uint8_t* data) { return ~step8(~0u, data); }
 
-TENSORWIRE_CRC_TARGET void three_messages(const uint8_t* const data[3], const size_t size[3], uint32_t out[3]) {
+TENSORWIRE_CRC_TARGET void three_messages(const uint8_t* const data[3], const size_t size[3],
+                                          uint32_t out[3]) {
   const size_t common = std::min({size[0], size[1], size[2]}) & ~size_t{7};
   uint32_t a = ~0u, b = ~0u, c = ~0u;
   for (size_t i = 0; i < common; i += 8) {
@@ -146,8 +149,8 @@ uint32_t crc32c_software(uint32_t crc, const uint8_t* data, size_t size) {
   crc = ~crc;
   for (; size >= 8; data += 8, size -= 8) {
     const uint64_t v = load64(data) ^ crc;
-    crc = t[7][v & 255] ^ t[6][(v >> 8) & 255] ^ t[5][(v >> 16) & 255] ^ t[4][(v >> 24) & 255] ^ t[3][(v >> 32) & 255] ^
-          t[2][(v >> 40) & 255] ^ t[1][(v >> 48) & 255] ^ t[0][v >> 56];
+    crc = t[7][v & 255] ^ t[6][(v >> 8) & 255] ^ t[5][(v >> 16) & 255] ^ t[4][(v >> 24) & 255] ^
+          t[3][(v >> 32) & 255] ^ t[2][(v >> 40) & 255] ^ t[1][(v >> 48) & 255] ^ t[0][v >> 56];
   }
   for (; size; data++, size--) crc = (crc >> 8) ^ t[0][(crc ^ *data) & 255];
   return ~crc;

@@ -1,5 +1,6 @@
 // Messages as TensorFlow's own parser reads them, where that departs from protobuf. The rules are
-// listed in wire/reference/example_compat.py, which this must equal in every result, status and offset.
+// listed in wire/reference/example_compat.py, which this must equal in every result, status and
+// offset.
 //
 // 1. `entries` goes through the whole message and notes where the Features of each column lie.
 // 2. Then column by column, in the order of the columns, their values are read.
@@ -16,10 +17,14 @@ constexpr uint8_t kPackedTag = 0x0a, kFloatTag = 0x0d, kIntTag = 0x08;
 
 int kind_of(uint8_t tag) {
   switch (tag) {
-    case 0x0a: return kBytesList;
-    case 0x12: return kFloatList;
-    case 0x1a: return kInt64List;
-    default: return kNoList;
+    case 0x0a:
+      return kBytesList;
+    case 0x12:
+      return kFloatList;
+    case 0x1a:
+      return kInt64List;
+    default:
+      return kNoList;
   }
 }
 
@@ -67,14 +72,18 @@ bool skip_field(Reader& r) {
   uint64_t tag, value;
   if (!varint32(r, tag)) return false;
   switch (tag & 7) {
-    case kVarint: return varint32(r, value);
-    case kFixed64: return r.fixed(8);
-    case kFixed32: return r.fixed(4);
+    case kVarint:
+      return varint32(r, value);
+    case kFixed64:
+      return r.fixed(8);
+    case kFixed32:
+      return r.fixed(4);
     case kLen:
       if (!varint32(r, value)) return false;
       if (value < uint64_t{1} << 31) r.at = cut(r, value).end;
       return true;
-    default: return r.fail(kUnknownField, begin);
+    default:
+      return r.fail(kUnknownField, begin);
   }
 }
 

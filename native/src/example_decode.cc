@@ -39,26 +39,29 @@ class ProtobufFiller final : public Filler {
  private:
   bool entries(Span span, bool list) {
     Reader r = reader_of(data_, span);
-    const bool ok = each_message(r, 1, [&](Span entry) {
-      Span value;
-      int index = guess(entry, list, value);
-      const bool usual = index != kUnknown;
-      if (!usual) {
-        if (!read_entry(r, entry, entry_)) return false;
-        index = learn(entry_.key, list);
-        value = entry_.value;
-      }
-      positions_[list]++;
-      if (index < 0) {
-        strange_ = true;
-        return true;
-      }
-      const Span* values = usual || entry_.usual ? &value : entry_.values.data();
-      const size_t count = usual || entry_.usual ? 1 : entry_.values.size();
-      const size_t number = static_cast<size_t>(index);
-      Cell& cell = new_cell(number);
-      return list ? steps(number, values, count, cell) : feature(number, values, count, cell);
-    }, &strange_);
+    const bool ok = each_message(
+        r, 1,
+        [&](Span entry) {
+          Span value;
+          int index = guess(entry, list, value);
+          const bool usual = index != kUnknown;
+          if (!usual) {
+            if (!read_entry(r, entry, entry_)) return false;
+            index = learn(entry_.key, list);
+            value = entry_.value;
+          }
+          positions_[list]++;
+          if (index < 0) {
+            strange_ = true;
+            return true;
+          }
+          const Span* values = usual || entry_.usual ? &value : entry_.values.data();
+          const size_t count = usual || entry_.usual ? 1 : entry_.values.size();
+          const size_t number = static_cast<size_t>(index);
+          Cell& cell = new_cell(number);
+          return list ? steps(number, values, count, cell) : feature(number, values, count, cell);
+        },
+        &strange_);
     return ok || malformed(r);
   }
 
@@ -119,7 +122,9 @@ class ProtobufFiller final : public Filler {
     if (instance.kind == kBytesList) {
       ok = each_string(r, [&](Span from) { return string(instance, from); });
     } else if (instance.kind == kFloatList) {
-      const auto take = [&](const uint8_t* from, size_t count) { return floats(instance, from, count); };
+      const auto take = [&](const uint8_t* from, size_t count) {
+        return floats(instance, from, count);
+      };
       const bool usual = is_one_field(list, 0x0a, run) && run.size() % 4 == 0;
       ok = usual ? take(run.at, run.size() / 4) : each_float_run(r, take);
     } else {
@@ -138,19 +143,23 @@ ExampleDecoder::ExampleDecoder(std::vector<Column> columns, bool sequence, Compa
     : columns_(std::move(columns)), sorted_(columns_.size()), sequence_(sequence), compat_(compat) {
   for (size_t i = 0; i < sorted_.size(); i++) sorted_[i] = static_cast<int>(i);
   std::sort(sorted_.begin(), sorted_.end(), [&](int a, int b) {
-    return std::tie(columns_[a].list, columns_[a].name) < std::tie(columns_[b].list, columns_[b].name);
+    return std::tie(columns_[a].list, columns_[a].name) <
+           std::tie(columns_[b].list, columns_[b].name);
   });
 }
 
 int ExampleDecoder::find(std::string_view name, bool list) const {
-  const auto at = std::lower_bound(sorted_.begin(), sorted_.end(), name, [&](int a, std::string_view b) {
-    return columns_[a].list != list ? columns_[a].list < list : std::string_view(columns_[a].name) < b;
-  });
+  const auto at =
+      std::lower_bound(sorted_.begin(), sorted_.end(), name, [&](int a, std::string_view b) {
+        return columns_[a].list != list ? columns_[a].list < list
+                                        : std::string_view(columns_[a].name) < b;
+      });
   return at != sorted_.end() && columns_[*at].list == list && columns_[*at].name == name ? *at : -1;
 }
 
-Decoded ExampleDecoder::decode(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, size_t row,
-                               size_t rows, const Output* outputs, bool checked) const {
+Decoded ExampleDecoder::decode(const uint8_t* data, size_t size, const int64_t* starts,
+                               const int64_t* sizes, size_t count, size_t row, size_t rows,
+                               const Output* outputs, bool checked) const {
   std::unique_ptr<Filler> filler;
   if (compat_ == kProtobuf)
     filler = std::make_unique<ProtobufFiller>(*this, data, size, outputs);
@@ -160,13 +169,17 @@ Decoded ExampleDecoder::decode(const uint8_t* data, size_t size, const int64_t* 
   count = std::min(count, row < rows ? rows - row : 0);
   const size_t footer = checked ? 0 : kFrameFooter;
   for (size_t known = 0; result.done < count; result.done++, row++) {
-    if (result.done == known) {  // a few records ahead: their checksums are quicker together, and they are still in the cache when they are read
+    if (result.done == known) {  // a few records ahead: their checksums are quicker together, and
+                                 // they are still in the cache when they are read
       for (const size_t ahead = std::min(known + 6, count); known < ahead; known++) {
-        const uint64_t start = static_cast<uint64_t>(starts[known]), length = static_cast<uint64_t>(sizes[known]);
+        const uint64_t start = static_cast<uint64_t>(starts[known]),
+                       length = static_cast<uint64_t>(sizes[known]);
         if (start > size || length > size - start || size - start - length < footer) break;
       }
       const size_t inside = known - result.done;
-      if (!checked) known = result.done + first_bad_data(data, starts + result.done, sizes + result.done, inside);
+      if (!checked)
+        known =
+            result.done + first_bad_data(data, starts + result.done, sizes + result.done, inside);
       if (known == result.done) {
         result.status = inside ? kBadDataCrc : kTruncated;
         result.offset = static_cast<size_t>(starts[known]);

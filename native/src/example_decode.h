@@ -1,4 +1,5 @@
-// tf.train.Example and SequenceExample messages into columns. `_native.pyi` says what the outputs are.
+// tf.train.Example and SequenceExample messages into columns. `_native.pyi` says what the outputs
+// are.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,13 +10,15 @@ namespace tensorwire {
 
 struct Column {
   std::string name;
-  int kind;        // FeatureKind
-  int64_t length;  // values that every instance must have, or -1
-  bool list;       // of a SequenceExample's feature lists
-  bool places = false;  // kBytesList of a fixed length only: not the strings, but (start, size) of each in the input
+  int kind;             // FeatureKind
+  int64_t length;       // values that every instance must have, or -1
+  bool list;            // of a SequenceExample's feature lists
+  bool places = false;  // kBytesList of a fixed length only: not the strings, but (start, size) of
+                        // each in the input
 };
 
-// Where a column goes; every size is that of the buffer, in elements. What a column has no use for is null.
+// Where a column goes; every size is that of the buffer, in elements. What a column has no use for
+// is null.
 struct Output {
   uint8_t* values = nullptr;
   size_t values_room = 0;
@@ -52,9 +55,10 @@ class ExampleDecoder {
   bool sequence() const { return sequence_; }
   Compat compat() const { return compat_; }
 
-  // `rows` bounds the rows of every output. Nothing is kept between calls, so threads may share a decoder.
-  Decoded decode(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, size_t row, size_t rows,
-                 const Output* outputs, bool checked) const;
+  // `rows` bounds the rows of every output. Nothing is kept between calls, so threads may share a
+  // decoder.
+  Decoded decode(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes,
+                 size_t count, size_t row, size_t rows, const Output* outputs, bool checked) const;
 
   // The column of a name, or -1.
   int find(std::string_view name, bool list) const;

@@ -1,5 +1,6 @@
-// A protobuf message begins with its length, so each record is measured first and written then. Both passes trust nothing: another thread may
-// change a column meanwhile, and then the record does not fit what was measured, and writing stops.
+// A protobuf message begins with its length, so each record is measured first and written then.
+// Both passes trust nothing: another thread may change a column meanwhile, and then the record does
+// not fit what was measured, and writing stops.
 #include "example_encode.h"
 
 #include <cstring>
@@ -13,10 +14,13 @@ namespace {
 constexpr size_t kMaxMessage = 0x7fffffff;  // protobuf's ceiling
 
 size_t fast_varint_size(uint64_t value) {
-  return (static_cast<size_t>(64 - __builtin_clzll(value | 1)) * 9 + 64) >> 6;  // ceil(bits / 7) without a division
+  return (static_cast<size_t>(64 - __builtin_clzll(value | 1)) * 9 + 64) >>
+         6;  // ceil(bits / 7) without a division
 }
 
-size_t with_length(size_t size) { return 1 + varint_size(size) + size; }  // a tag, the length, and what it counts
+size_t with_length(size_t size) {
+  return 1 + varint_size(size) + size;
+}  // a tag, the length, and what it counts
 
 // Where the values of an instance lie; false if the column contradicts itself.
 bool values_of(const Input& in, size_t instance, size_t& from, size_t& to) {
@@ -111,7 +115,8 @@ bool write_feature(Writer& w, const Input& in, size_t from, size_t to, size_t si
   if (in.kind == kBytesList) {
     for (size_t i = from; i < to; i++) {
       size_t a, b;
-      if (!string_at(in, i, a, b) || !w.head(0x0a, b - a) || !w.bytes(in.values + a, b - a)) return false;
+      if (!string_at(in, i, a, b) || !w.head(0x0a, b - a) || !w.bytes(in.values + a, b - a))
+        return false;
     }
     return true;
   }
@@ -147,7 +152,9 @@ bool measure(const Input& in, size_t row, Cell& cell) {
     if (from < 0 || from > to || static_cast<size_t>(to - from) > kMaxMessage / 4) return false;
     cell.from = static_cast<size_t>(from);
     cell.to = static_cast<size_t>(to);
-    cell.value = in.length == 0 ? 4 * (cell.to - cell.from) : 0;  // no array bounds the number of steps without values: not one by one
+    cell.value = in.length == 0
+                     ? 4 * (cell.to - cell.from)
+                     : 0;  // no array bounds the number of steps without values: not one by one
     for (size_t step = cell.from; step < cell.to && in.length; step++) {
       size_t from, to, size, packed;
       if (!values_of(in, step, from, to) || !list_size(in, from, to, size, packed)) return false;
@@ -155,7 +162,9 @@ bool measure(const Input& in, size_t row, Cell& cell) {
       if (cell.value > kMaxMessage) return false;
     }
   } else {
-    if (!values_of(in, row, cell.from, cell.to) || !list_size(in, cell.from, cell.to, cell.size, cell.packed)) return false;
+    if (!values_of(in, row, cell.from, cell.to) ||
+        !list_size(in, cell.from, cell.to, cell.size, cell.packed))
+      return false;
     cell.value = with_length(cell.size);
   }
   cell.entry = with_length(in.name.size()) + with_length(cell.value);
@@ -163,24 +172,27 @@ bool measure(const Input& in, size_t row, Cell& cell) {
 }
 
 bool write_entry(Writer& w, const Input& in, const Cell& cell) {
-  if (!w.head(0x0a, cell.entry) || !w.head(0x0a, in.name.size()) || !w.bytes(in.name.data(), in.name.size()) || !w.head(0x12, cell.value))
+  if (!w.head(0x0a, cell.entry) || !w.head(0x0a, in.name.size()) ||
+      !w.bytes(in.name.data(), in.name.size()) || !w.head(0x12, cell.value))
     return false;
   if (!in.list) return write_feature(w, in, cell.from, cell.to, cell.size, cell.packed);
   for (size_t step = cell.from; step < cell.to; step++) {
     size_t from, to, size, packed;
     if (!values_of(in, step, from, to) || !list_size(in, from, to, size, packed)) return false;
-    if (!w.head(0x0a, with_length(size)) || !write_feature(w, in, from, to, size, packed)) return false;
+    if (!w.head(0x0a, with_length(size)) || !write_feature(w, in, from, to, size, packed))
+      return false;
   }
   return true;
 }
 
 }  // namespace
 
-Encoded encode_examples(const std::vector<Input>& columns, bool sequence, size_t first, size_t step, size_t count, bool framed, uint8_t* out,
-                        size_t room, int64_t* ends) {
+Encoded encode_examples(const std::vector<Input>& columns, bool sequence, size_t first, size_t step,
+                        size_t count, bool framed, uint8_t* out, size_t room, int64_t* ends) {
   Encoded result;
   std::vector<Cell> cells(columns.size());
-  for (size_t row = first; result.done < count; result.done++, row = step > SIZE_MAX - row ? SIZE_MAX : row + step) {
+  for (size_t row = first;
+       result.done<count; result.done++, row = step> SIZE_MAX - row ? SIZE_MAX : row + step) {
     size_t parts[2] = {0, 0};  // the features, and the feature lists
     for (size_t i = 0; i < columns.size(); i++) {
       if (!measure(columns[i], row, cells[i])) {
@@ -206,7 +218,8 @@ Encoded encode_examples(const std::vector<Input>& columns, bool sequence, size_t
     for (int list = 0; list < (sequence ? 2 : 1); list++) {
       ok = ok && w.head(static_cast<uint8_t>((list + 1) << 3 | kLen), parts[list]);
       for (size_t i = 0; i < columns.size() && ok; i++)
-        if (columns[i].list == (list == 1) && cells[i].present) ok = write_entry(w, columns[i], cells[i]);
+        if (columns[i].list == (list == 1) && cells[i].present)
+          ok = write_entry(w, columns[i], cells[i]);
     }
     if (!ok || w.at != w.end) {
       result.status = kOutOfRange;

@@ -1,4 +1,5 @@
-// Columns into tf.train.Example and SequenceExample messages, byte for byte what SerializeToString(deterministic=True) writes.
+// Columns into tf.train.Example and SequenceExample messages, byte for byte what
+// SerializeToString(deterministic=True) writes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace tensorwire {
 
-// A column to be written; sizes are in elements, and everything is checked against them while writing.
+// A column to be written; sizes are in elements, and everything is checked against them while
+// writing.
 struct Input {
   std::string name;
   int kind;        // FeatureKind
@@ -26,15 +28,17 @@ struct Input {
 };
 
 struct Encoded {
-  int status = 0;   // kOk; kNoSpace: the next message does not fit; kOutOfRange: a column contradicts itself, or a message is past 2 GiB
-  size_t done = 0;  // messages written
-  size_t used = 0;  // bytes written
+  int status = 0;     // kOk; kNoSpace: the next message does not fit; kOutOfRange: a column
+                      // contradicts itself, or a message is past 2 GiB
+  size_t done = 0;    // messages written
+  size_t used = 0;    // bytes written
   size_t wanted = 0;  // with kNoSpace: the bytes that the next message takes
 };
 
-// Messages for rows first, first + step, ... (`count` of them) one after the other, each in a TFRecord frame if `framed`. Columns come in the
-// order in which they are to stand. ends[i], if wanted, is where message i ends.
-Encoded encode_examples(const std::vector<Input>& columns, bool sequence, size_t first, size_t step, size_t count, bool framed, uint8_t* out,
-                        size_t room, int64_t* ends);
+// Messages for rows first, first + step, ... (`count` of them) one after the other, each in a
+// TFRecord frame if `framed`. Columns come in the order in which they are to stand. ends[i], if
+// wanted, is where message i ends.
+Encoded encode_examples(const std::vector<Input>& columns, bool sequence, size_t first, size_t step,
+                        size_t count, bool framed, uint8_t* out, size_t room, int64_t* ends);
 
 }  // namespace tensorwire

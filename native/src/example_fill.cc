@@ -14,7 +14,10 @@ uint64_t load64(const uint8_t* p) {
 
 Filler::Filler(const ExampleDecoder& decoder, const uint8_t* data, size_t size,
                const Output* outputs)
-    : decoder_(decoder), data_(data), limit_(data + size), outputs_(outputs),
+    : decoder_(decoder),
+      data_(data),
+      limit_(data + size),
+      outputs_(outputs),
       cells_(decoder.columns().size()) {}
 
 bool Filler::message(Span span, size_t row) {

@@ -221,7 +221,7 @@ class Filler {
   const uint8_t* limit_;
   const Output* outputs_;
   size_t row_ = 0;
-  uint64_t stamp_ = 0;           // of this record
+  uint64_t stamp_ = 0;            // of this record
   size_t positions_[2] = {0, 0};  // entries so far, of features and of feature lists
   bool strange_ = false;
 

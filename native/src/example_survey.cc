@@ -20,12 +20,14 @@ struct Seen {
 
 class Surveying {
  public:
-  Surveying(ExampleSurvey& survey, const uint8_t* data, size_t size) : survey_(survey), data_(data), limit_(data + size) {}
+  Surveying(ExampleSurvey& survey, const uint8_t* data, size_t size)
+      : survey_(survey), data_(data), limit_(data + size) {}
 
   Surveyed result;
 
   bool message(Span span) {
-    // A name that stands twice counts once, as the last: so the record is gathered first, and counted when it is whole.
+    // A name that stands twice counts once, as the last: so the record is gathered first, and
+    // counted when it is whole.
     stamp_++;
     found_.clear();
     added_.clear();
@@ -33,7 +35,8 @@ class Surveying {
     bool lists = false;
     undefined_ = false;
     if (!gather(span, lists)) {
-      for (const auto& at : added_) survey_.features_.erase(at);  // nor do the names of a message at fault count
+      for (const auto& at : added_)
+        survey_.features_.erase(at);  // nor do the names of a message at fault count
       return false;
     }
     for (SurveyedFeature* feature : found_) count(feature->all, feature->now);
@@ -72,17 +75,20 @@ class Surveying {
 
   bool entries(Span span, bool list) {
     Reader r = reader_of(data_, span);
-    const bool ok = each_message(r, 1, [&](Span at) {
-      if (!read_entry(r, at, entry_)) return false;
-      SurveyedFeature* feature = guess(entry_.key, list, at.at);
-      if (!feature) return false;
-      if (feature->stamp != stamp_) found_.push_back(feature);
-      feature->stamp = stamp_;
-      FeatureStats& now = feature->now = {};
-      const Span* values = entry_.usual ? &entry_.value : entry_.values.data();
-      const size_t count = entry_.usual ? 1 : entry_.values.size();
-      return list ? steps(now, values, count) : one(now, values, count);
-    }, &undefined_);
+    const bool ok = each_message(
+        r, 1,
+        [&](Span at) {
+          if (!read_entry(r, at, entry_)) return false;
+          SurveyedFeature* feature = guess(entry_.key, list, at.at);
+          if (!feature) return false;
+          if (feature->stamp != stamp_) found_.push_back(feature);
+          feature->stamp = stamp_;
+          FeatureStats& now = feature->now = {};
+          const Span* values = entry_.usual ? &entry_.value : entry_.values.data();
+          const size_t count = entry_.usual ? 1 : entry_.values.size();
+          return list ? steps(now, values, count) : one(now, values, count);
+        },
+        &undefined_);
     if (!ok && result.status == kOk) return malformed(r);
     return ok;
   }
@@ -117,11 +123,13 @@ class Surveying {
     return true;
   }
 
-  // Records mostly have the same features in the same order, so the one at this place in the last record is tried first.
+  // Records mostly have the same features in the same order, so the one at this place in the last
+  // record is tried first.
   SurveyedFeature* guess(std::string_view name, bool list, const uint8_t* where) {
     const size_t position = positions_[list]++;
     auto& guesses = guesses_[list];
-    if (position < guesses.size() && guesses[position]->first.second == name) return &guesses[position]->second;
+    if (position < guesses.size() && guesses[position]->first.second == name)
+      return &guesses[position]->second;
     SurveyedFeature* feature = find(name, list, where);
     if (!feature) return nullptr;
     if (position < guesses.size())
@@ -153,7 +161,9 @@ class Surveying {
         seen.kind = kind;
       }
       Reader inner = reader_of(data_, list);
-      const bool read = kind == kBytesList ? strings(seen, inner) : kind == kFloatList ? floats(seen, inner) : ints(seen, inner);
+      const bool read = kind == kBytesList   ? strings(seen, inner)
+                        : kind == kFloatList ? floats(seen, inner)
+                                             : ints(seen, inner);
       return read || malformed(inner);
     });
     if (!ok && result.status == kOk) return malformed(r);
@@ -230,23 +240,27 @@ class Surveying {
   const uint8_t* limit_;
   Entry entry_;
   uint64_t& stamp_ = survey_.stamp_;
-  std::vector<SurveyedFeature*> found_;  // in this message, each once
+  std::vector<SurveyedFeature*> found_;                   // in this message, each once
   std::vector<ExampleSurvey::Features::iterator> added_;  // by this message
-  std::vector<ExampleSurvey::Features::iterator> guesses_[2];  // by position; the names of a message at fault are gone, and so is this then
+  std::vector<ExampleSurvey::Features::iterator>
+      guesses_[2];  // by position; the names of a message at fault are gone, and so is this then
   ExampleSurvey::Features::iterator last_;
   size_t positions_[2] = {0, 0};  // entries of this message so far
   bool undefined_ = false;        // whether this message has fields that no Example has
 };
 
-Surveyed ExampleSurvey::add(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, bool checked) {
+Surveyed ExampleSurvey::add(const uint8_t* data, size_t size, const int64_t* starts,
+                            const int64_t* sizes, size_t count, bool checked) {
   const std::lock_guard lock(mutex_);
   Surveying surveying(*this, data, size);
   Surveyed& result = surveying.result;
   for (; result.done < count; result.done++) {
-    const uint64_t start = static_cast<uint64_t>(starts[result.done]), length = static_cast<uint64_t>(sizes[result.done]);
+    const uint64_t start = static_cast<uint64_t>(starts[result.done]),
+                   length = static_cast<uint64_t>(sizes[result.done]);
     const size_t footer = checked ? 0 : kFrameFooter;
     const bool inside = start <= size && length <= size - start && size - start - length >= footer;
-    if (!inside || (!checked && first_bad_data(data, starts + result.done, sizes + result.done, 1) == 0)) {
+    if (!inside ||
+        (!checked && first_bad_data(data, starts + result.done, sizes + result.done, 1) == 0)) {
       result.status = inside ? kBadDataCrc : kTruncated;
       result.offset = start;
       break;

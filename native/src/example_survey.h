@@ -1,4 +1,5 @@
-// What features a file of Examples has: their kinds, how often they are there, how many values they hold, and in which range.
+// What features a file of Examples has: their kinds, how often they are there, how many values they
+// hold, and in which range.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,11 +16,11 @@ struct FeatureStats {
   uint64_t records = 0;              // that have it
   uint64_t shortest = UINT64_MAX, longest = 0;  // values of an instance
   uint64_t values = 0;
-  int64_t least = INT64_MAX, most = INT64_MIN;         // of int64 values
+  int64_t least = INT64_MAX, most = INT64_MIN;            // of int64 values
   double low = __builtin_inf(), high = -__builtin_inf();  // of float values; NaN does not count
   uint64_t nans = 0;
-  uint64_t small = UINT64_MAX, large = 0;              // bytes of a string
-  uint64_t fewest = UINT64_MAX, most_steps = 0;        // steps of a feature list
+  uint64_t small = UINT64_MAX, large = 0;        // bytes of a string
+  uint64_t fewest = UINT64_MAX, most_steps = 0;  // steps of a feature list
 };
 
 struct SurveyedFeature {
@@ -39,11 +40,13 @@ class ExampleSurvey {
 
   explicit ExampleSurvey(size_t most_names) : most_names_(most_names) {}
 
-  Surveyed add(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes, size_t count, bool checked);
+  Surveyed add(const uint8_t* data, size_t size, const int64_t* starts, const int64_t* sizes,
+               size_t count, bool checked);
 
   struct Result {
-    uint64_t records, with_lists;  // messages, and those with a `feature_lists` field: SequenceExamples
-    Features features;             // (is a feature list, name) -> what was seen of it, in the order of names
+    uint64_t records,
+        with_lists;     // messages, and those with a `feature_lists` field: SequenceExamples
+    Features features;  // (is a feature list, name) -> what was seen of it, in the order of names
   };
   Result result() const;
 

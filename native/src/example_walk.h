@@ -1,5 +1,6 @@
-// Walking tf.train.Example and SequenceExample: the parts of a message in the order in which they stand, by protobuf's rules. What is usual
-// (a key, then its value, one list, one packed run) takes the short way; anything else that is legal the long one.
+// Walking tf.train.Example and SequenceExample: the parts of a message in the order in which they
+// stand, by protobuf's rules. What is usual (a key, then its value, one list, one packed run) takes
+// the short way; anything else that is legal the long one.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace tensorwire {
 
 enum FeatureKind : int { kNoList = 0, kBytesList = 1, kFloatList = 2, kInt64List = 3 };
-constexpr int kPlaces = 4;  // of a column only: a kBytesList of which the column has the places, not the strings
+constexpr int kPlaces =
+    4;  // of a column only: a kBytesList of which the column has the places, not the strings
 
 struct Span {
   const uint8_t* at;
@@ -43,8 +45,8 @@ inline bool read_length(Reader& r, uint64_t& size) {
   return r.length(size);
 }
 
-// The usual case of a message with one field: its tag and a length (of one or two bytes) that takes up all the rest. False says only that it
-// is another case.
+// The usual case of a message with one field: its tag and a length (of one or two bytes) that takes
+// up all the rest. False says only that it is another case.
 inline bool is_one_field(Span span, uint8_t tag, Span& inner) {
   const size_t size = span.size();
   if (size < 3 || span.at[0] != tag) return false;
@@ -57,8 +59,8 @@ inline bool is_one_field(Span span, uint8_t tag, Span& inner) {
   return low >= 0x80 && high < 0x80 && (low & 0x7fu) + (size_t{high} << 7) == size - 3;
 }
 
-// Every field `number` that is a message: visit(span). Fields that are not defined are stepped over.
-// `undefined` says if there were any.
+// Every field `number` that is a message: visit(span). Fields that are not defined are stepped
+// over. `undefined` says if there were any.
 template <class Visit>
 bool each_message(Reader& r, unsigned number, Visit&& visit, bool* undefined = nullptr) {
   const uint8_t usual = static_cast<uint8_t>(number << 3 | kLen);
@@ -208,7 +210,8 @@ inline uint64_t join_groups(uint64_t x) {
   return (x & 0x000000000fffffffu) | ((x & 0x0fffffff00000000u) >> 4);
 }
 
-// The varints of a run, one after the other: take(value). Up to `limit` memory may be read, also behind the run.
+// The varints of a run, one after the other: take(value). Up to `limit` memory may be read, also
+// behind the run.
 template <class Take>
 bool each_varint(Reader& whole, Span span, const uint8_t* limit, Take&& take) {
   const uint8_t* at = span.at;

@@ -87,7 +87,8 @@ uint64_t nearest_float_exact(const FloatForm& form, const uint8_t* text, size_t 
     const bool negative = ++at < size && text[at] == '-';
     at += negative || (at < size && text[at] == '+');
     int64_t value = 0;
-    for (; at < size; at++) value = std::min<int64_t>(10 * value + (text[at] - '0'), INT64_MAX / 32);
+    for (; at < size; at++)
+      value = std::min<int64_t>(10 * value + (text[at] - '0'), INT64_MAX / 32);
     exponent += negative ? -value : value;
   }
   if (more) numerator.times_plus(10, 1), exponent--, count++;
@@ -98,7 +99,8 @@ uint64_t nearest_float_exact(const FloatForm& form, const uint8_t* text, size_t 
   int two = numerator.bits() - denominator.bits();  // floor(log2) of the quotient, or one more
   (two < 0 ? numerator : denominator).shift_left(two < 0 ? -two : two);
   if (numerator.less(denominator)) numerator.shift_left(1), two--;
-  const int biased = two + form.bias, keep = std::max(biased < 1 ? form.mantissa + biased : form.mantissa + 1, -1);
+  const int biased = two + form.bias,
+            keep = std::max(biased < 1 ? form.mantissa + biased : form.mantissa + 1, -1);
   uint64_t kept = 0;
   bool up = false;
   for (int i = 0; i <= keep; i++) {  // the last one is the bit behind those that are kept

@@ -8,7 +8,7 @@
 namespace tensorwire {
 
 struct FloatForm {
-  int mantissa;       // bits
+  int mantissa;  // bits
   int bias;
   uint64_t sign;      // its bit; 0 if there is none
   uint64_t most;      // the bits of the largest finite number, and all below are finite
@@ -41,6 +41,8 @@ constexpr uint8_t float_mask(JsonKind kind) {
   return kind == kFloat4E2m1fn ? 15 : kind == kFloat6E2m3fn || kind == kFloat6E3m2fn ? 63 : 255;
 }
 
-constexpr size_t float_width(JsonKind kind) { return kind == kFloat64 ? 8 : kind == kFloat32 ? 4 : kind <= kBfloat16 ? 2 : 1; }
+constexpr size_t float_width(JsonKind kind) {
+  return kind == kFloat64 ? 8 : kind == kFloat32 ? 4 : kind <= kBfloat16 ? 2 : 1;
+}
 
 }  // namespace tensorwire

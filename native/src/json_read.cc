@@ -22,21 +22,24 @@ constexpr size_t kAny = SIZE_MAX;
 // What is known of nested lists, before or after they are read.
 struct Lists {
   uint8_t* out;
-  size_t room;        // elements
-  bool fixed;         // the shape is given
+  size_t room;  // elements
+  bool fixed;   // the shape is given
   bool ragged = false;
-  size_t most = kAny; // elements
-  int leaf = -1;      // how deep the elements are
+  size_t most = kAny;  // elements
+  int leaf = -1;       // how deep the elements are
   size_t lengths[kMaxJsonRank];
   std::vector<int64_t>* splits = nullptr;
-  size_t count = 0;   // elements so far
-  int deepest = 0;    // lists
+  size_t count = 0;  // elements so far
+  int deepest = 0;   // lists
 
-  Lists(uint8_t* to, size_t space, bool given) : out(to), room(space), fixed(given) { std::fill_n(lengths, kMaxJsonRank, kAny); }
+  Lists(uint8_t* to, size_t space, bool given) : out(to), room(space), fixed(given) {
+    std::fill_n(lengths, kMaxJsonRank, kAny);
+  }
 
   int grow(size_t width, size_t text) {  // `text` bytes are left, and an element takes two at least
     if (count == most) return kOverLimit;
-    const size_t more = std::min({room + std::max(room, text / 16 + 16), room + text / 2 + 1, most});
+    const size_t more =
+        std::min({room + std::max(room, text / 16 + 16), room + text / 2 + 1, most});
     auto* moved = static_cast<uint8_t*>(std::realloc(out, more * width));
     if (!moved) return kNoSpace;
     out = moved;
@@ -46,12 +49,16 @@ struct Lists {
 };
 
 template <class Reader>
-JsonOutcome read_lists(const uint8_t* text, size_t size, size_t start, const Reader& reader, Lists& lists) {
+JsonOutcome read_lists(const uint8_t* text, size_t size, size_t start, const Reader& reader,
+                       Lists& lists) {
   const uint8_t *p = text + start, *end = text + size;
   size_t counts[kMaxJsonRank];
   int depth = 0;
-  const auto fault = [&](int status) { return JsonOutcome{status, static_cast<size_t>(p - text), 0}; };
-  const int uneven = lists.fixed ? kWrongShape : kRagged, other_depth = lists.fixed ? kWrongShape : kMixedDepth;
+  const auto fault = [&](int status) {
+    return JsonOutcome{status, static_cast<size_t>(p - text), 0};
+  };
+  const int uneven = lists.fixed ? kWrongShape : kRagged,
+            other_depth = lists.fixed ? kWrongShape : kMixedDepth;
   for (;;) {
     p = skip_space(p, end);
     if (p == end) return fault(kTruncated);
@@ -72,8 +79,12 @@ JsonOutcome read_lists(const uint8_t* text, size_t size, size_t start, const Rea
       for (;;) {
         if (lists.count - before == most) return fault(uneven);
         if (lists.count == lists.room)
-          if (const int status = lists.fixed ? kNoSpace : lists.grow(Reader::kWidth, static_cast<size_t>(end - p)); status != kOk) return fault(status);
-        if (const int status = reader.read(p, end, lists.out, lists.count); status != kOk) [[unlikely]]
+          if (const int status =
+                  lists.fixed ? kNoSpace : lists.grow(Reader::kWidth, static_cast<size_t>(end - p));
+              status != kOk)
+            return fault(status);
+        if (const int status = reader.read(p, end, lists.out, lists.count); status != kOk)
+            [[unlikely]]
           return fault(p < end && *p == '[' ? other_depth : status);
         lists.count++;
         if (!depth) return {kOk, 0, static_cast<size_t>(p - text)};
@@ -111,23 +122,27 @@ JsonOutcome read_lists(const uint8_t* text, size_t size, size_t start, const Rea
 
 }  // namespace
 
-JsonOutcome read_json_shape(const uint8_t* text, size_t size, size_t at, JsonKind kind, const size_t* dims, int rank, void* out) {
+JsonOutcome read_json_shape(const uint8_t* text, size_t size, size_t at, JsonKind kind,
+                            const size_t* dims, int rank, void* out) {
   size_t count = 1;
   for (int i = 0; i < rank; i++) count *= dims[i];
   Lists lists(static_cast<uint8_t*>(out), count, true);
   lists.leaf = rank;
   std::copy_n(dims, rank, lists.lengths);
-  return with_reader(kind, text, [&](const auto& reader) { return read_lists(text, size, at, reader, lists); });
+  return with_reader(kind, text,
+                     [&](const auto& reader) { return read_lists(text, size, at, reader, lists); });
 }
 
-JsonOutcome read_json_any(const uint8_t* text, size_t size, size_t at, JsonKind kind, bool ragged, size_t most, JsonArray& out) {
+JsonOutcome read_json_any(const uint8_t* text, size_t size, size_t at, JsonKind kind, bool ragged,
+                          size_t most, JsonArray& out) {
   Lists lists(nullptr, 0, false);
   lists.ragged = ragged;
   lists.most = most;
   lists.splits = out.splits;
   JsonOutcome outcome;
   try {
-    outcome = with_reader(kind, text, [&](const auto& reader) { return read_lists(text, size, at, reader, lists); });
+    outcome = with_reader(
+        kind, text, [&](const auto& reader) { return read_lists(text, size, at, reader, lists); });
   } catch (const std::bad_alloc&) {
     outcome = {kNoSpace, at, 0};
   }
@@ -139,7 +154,8 @@ JsonOutcome read_json_any(const uint8_t* text, size_t size, size_t at, JsonKind 
   return outcome;
 }
 
-JsonSkipped skip_json(const uint8_t* text, size_t size, size_t at, int most_depth, bool past_dollars) {
+JsonSkipped skip_json(const uint8_t* text, size_t size, size_t at, int most_depth,
+                      bool past_dollars) {
   int depth = 0, deepest = 0;
   for (size_t i = at; i < size; i++) {
     switch (text[i]) {

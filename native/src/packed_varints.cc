@@ -13,7 +13,9 @@ inline uint64_t ends_of_varints(const uint8_t* at) {
   uint64_t more = 0;
 #if defined(__SSE2__)
   for (int i = 0; i < 4; i++)
-    more |= uint64_t{static_cast<uint32_t>(_mm_movemask_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i))))} << (16 * i);
+    more |= uint64_t{static_cast<uint32_t>(
+                _mm_movemask_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 16 * i))))}
+            << (16 * i);
 #else
   for (int i = 0; i < 8; i++) {
     uint64_t word;
@@ -24,9 +26,11 @@ inline uint64_t ends_of_varints(const uint8_t* at) {
   return ~more;
 }
 
-// Where the numbers end is found for 64 bytes at once, so that reading one need not wait for the length of the one before.
+// Where the numbers end is found for 64 bytes at once, so that reading one need not wait for the
+// length of the one before.
 template <class Join>
-ptrdiff_t read(const uint8_t* at, const uint8_t* end, const uint8_t* limit, int64_t* to, size_t room, Join join) {
+ptrdiff_t read(const uint8_t* at, const uint8_t* end, const uint8_t* limit, int64_t* to,
+               size_t room, Join join) {
   const int64_t* const begin = to;
   const int64_t* const last = to + room;
   while (at < end) {
@@ -60,7 +64,8 @@ uint64_t extract_groups(uint64_t word) {
 
 }  // namespace
 
-ptrdiff_t packed_varints(const uint8_t* at, const uint8_t* end, const uint8_t* limit, int64_t* to, size_t room) {
+ptrdiff_t packed_varints(const uint8_t* at, const uint8_t* end, const uint8_t* limit, int64_t* to,
+                         size_t room) {
   if (end - at <= 8 && limit - at >= 8 && end > at) {  // one short number, most often
     uint64_t word;
     __builtin_memcpy(&word, at, 8);
@@ -73,7 +78,8 @@ ptrdiff_t packed_varints(const uint8_t* at, const uint8_t* end, const uint8_t* l
   }
 #if defined(__x86_64__)
   static const bool bmi2 = __builtin_cpu_supports("bmi2");
-  if (bmi2) return read(at, end, limit, to, room, [](uint64_t word) { return extract_groups(word); });
+  if (bmi2)
+    return read(at, end, limit, to, room, [](uint64_t word) { return extract_groups(word); });
 #endif
   return read(at, end, limit, to, room, [](uint64_t word) { return join_groups(word); });
 }

@@ -34,7 +34,8 @@ bool HeaderReader::number(uint64_t& out) {
   const auto [stop, error] = std::from_chars(at_, end_, out);
   if (error != std::errc() || out > INT64_MAX || (*start == '0' && stop - start > 1)) return false;
   at_ = stop;
-  return at_ < end_ && (*at_ == ',' || *at_ == ']' || *at_ == ' ');  // 1.0 and 1e3 are for the general reader to refuse
+  return at_ < end_ && (*at_ == ',' || *at_ == ']' ||
+                        *at_ == ' ');  // 1.0 and 1e3 are for the general reader to refuse
 }
 
 bool HeaderReader::entry(HeaderEntry& out) {
@@ -55,7 +56,8 @@ bool HeaderReader::entry(HeaderEntry& out) {
       while (spaces() && *at_ != ']') {
         uint64_t dim;
         if ((out.rank && !take(',')) || out.rank == kHeaderRank || !number(dim)) return false;
-        if (__builtin_mul_overflow(out.bound, dim ? dim : 1, &out.bound) || out.bound > INT64_MAX) return false;
+        if (__builtin_mul_overflow(out.bound, dim ? dim : 1, &out.bound) || out.bound > INT64_MAX)
+          return false;
         out.dims[out.rank++] = static_cast<int64_t>(dim);
       }
       if (!take(']')) return false;
@@ -122,7 +124,8 @@ void append_number(std::string& out, uint64_t value) {
 }
 }  // namespace
 
-void append_entry(std::string& out, std::string_view name, std::string_view dtype, const int64_t* dims, int rank, uint64_t start, uint64_t stop) {
+void append_entry(std::string& out, std::string_view name, std::string_view dtype,
+                  const int64_t* dims, int rank, uint64_t start, uint64_t stop) {
   out.append("\"").append(name).append("\":{\"dtype\":\"").append(dtype).append("\",\"shape\":[");
   for (int i = 0; i < rank; i++) {
     if (i) out.push_back(',');

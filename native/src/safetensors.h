@@ -1,5 +1,7 @@
-// The header of a safetensors file in its plain form: `{"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}`, with spaces around
-// tokens at most. Whatever else JSON allows (escapes, other whitespace, metadata of others) is kOther, and for the general reader to judge.
+// The header of a safetensors file in its plain form:
+// `{"name":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},...}`, with spaces around tokens at
+// most. Whatever else JSON allows (escapes, other whitespace, metadata of others) is kOther, and
+// for the general reader to judge.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,9 +25,12 @@ struct HeaderEntry {
 class HeaderReader {
  public:
   enum Step { kEntry, kEnd, kOther };
-  explicit HeaderReader(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
+  explicit HeaderReader(std::string_view text)
+      : at_(text.data()), end_(text.data() + text.size()) {}
   Step next(HeaderEntry& entry);
-  std::string_view metadata() const { return metadata_; }  // the JSON object behind "__metadata__" as it stands, empty if there is none
+  std::string_view metadata() const {
+    return metadata_;
+  }  // the JSON object behind "__metadata__" as it stands, empty if there is none
 
  private:
   bool spaces();
@@ -46,6 +51,7 @@ inline constexpr std::string_view kLoneMetadata = R"({"tensorwire":"{\"version\"
 
 // Whether a name stands in JSON as it is.
 bool is_plain_name(std::string_view name);
-void append_entry(std::string& out, std::string_view name, std::string_view dtype, const int64_t* dims, int rank, uint64_t start, uint64_t stop);
+void append_entry(std::string& out, std::string_view name, std::string_view dtype,
+                  const int64_t* dims, int rank, uint64_t start, uint64_t stop);
 
 }  // namespace tensorwire

@@ -18,12 +18,15 @@ constexpr size_t kLane = 16;
 using Lane = __m128i;
 inline Lane load(const uint8_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 inline void store(uint8_t* p, Lane v) { _mm_storeu_si128(reinterpret_cast<__m128i*>(p), v); }
-// Every second byte of a and then of b, from the first on or from the second on; and the two ways back.
+// Every second byte of a and then of b, from the first on or from the second on; and the two ways
+// back.
 inline Lane even(Lane a, Lane b) {
   const Lane low = _mm_set1_epi16(0xff);
   return _mm_packus_epi16(_mm_and_si128(a, low), _mm_and_si128(b, low));
 }
-inline Lane odd(Lane a, Lane b) { return _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)); }
+inline Lane odd(Lane a, Lane b) {
+  return _mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8));
+}
 inline Lane zip_low(Lane a, Lane b) { return _mm_unpacklo_epi8(a, b); }
 inline Lane zip_high(Lane a, Lane b) { return _mm_unpackhi_epi8(a, b); }
 #elif defined(__ARM_NEON)
@@ -35,8 +38,14 @@ inline Lane odd(Lane a, Lane b) { return vuzp2q_u8(a, b); }
 inline Lane zip_low(Lane a, Lane b) { return vzip1q_u8(a, b); }
 inline Lane zip_high(Lane a, Lane b) { return vzip2q_u8(a, b); }
 #else
-struct Lane { uint8_t at[kLane]; };
-inline Lane load(const uint8_t* p) { Lane v; std::memcpy(v.at, p, kLane); return v; }
+struct Lane {
+  uint8_t at[kLane];
+};
+inline Lane load(const uint8_t* p) {
+  Lane v;
+  std::memcpy(v.at, p, kLane);
+  return v;
+}
 inline void store(uint8_t* p, const Lane& v) { std::memcpy(p, v.at, kLane); }
 inline Lane every_second(const Lane& a, const Lane& b, size_t from) {
   Lane v;
@@ -54,8 +63,8 @@ inline Lane zip_low(const Lane& a, const Lane& b) { return zip(a, b, 0); }
 inline Lane zip_high(const Lane& a, const Lane& b) { return zip(a, b, 8); }
 #endif
 
-// Sixteen items of S bytes are S lanes. Each round sorts the bytes by one more bit of their place in the item, so that after log2(S) rounds
-// lane p holds byte p of every item.
+// Sixteen items of S bytes are S lanes. Each round sorts the bytes by one more bit of their place
+// in the item, so that after log2(S) rounds lane p holds byte p of every item.
 template <size_t S>
 inline void split(Lane* v) {
   for (size_t width = 1; width < S; width *= 2) {
@@ -80,7 +89,8 @@ inline void merge(Lane* v) {
   }
 }
 
-// A tile is so few items that all of it stays in the first cache while the planes are visited one after the other.
+// A tile is so few items that all of it stays in the first cache while the planes are visited one
+// after the other.
 constexpr size_t kTile = 512;
 
 void split_plain(const uint8_t* in, size_t from, size_t items, size_t size, uint8_t* out) {
@@ -118,8 +128,9 @@ void merge_plain(Planes planes, size_t from, size_t items, size_t size, uint8_t*
   }
 }
 
-// The planes of a block are a power of two apart. Where they are many, they compete for the same places in the first cache: then a plane's
-// line is written whole, or it would be thrown out between its parts.
+// The planes of a block are a power of two apart. Where they are many, they compete for the same
+// places in the first cache: then a plane's line is written whole, or it would be thrown out
+// between its parts.
 template <size_t S>
 void split_lanes(const uint8_t* in, size_t items, uint8_t* out) {
   constexpr size_t kLine = S < 8 ? kLane : 64;
@@ -132,7 +143,8 @@ void split_lanes(const uint8_t* in, size_t items, uint8_t* out) {
       split<S>(v);
       for (size_t plane = 0; plane < S; plane++) store(lines[plane] + part, v[plane]);
     }
-    for (size_t plane = 0; plane < S; plane++) std::memcpy(out + plane * items + i, lines[plane], kLine);
+    for (size_t plane = 0; plane < S; plane++)
+      std::memcpy(out + plane * items + i, lines[plane], kLine);
   }
   split_plain(in, i, items, S, out);
 }
@@ -144,7 +156,8 @@ void merge_lanes(Planes planes, size_t items, uint8_t* out) {
   size_t i = 0;
   for (; i + kLane <= items; i += kLane) {
     Lane v[S];
-    for (size_t plane = 0; plane < S; plane++) v[plane] = load(in[plane].bytes + (i & in[plane].mask));
+    for (size_t plane = 0; plane < S; plane++)
+      v[plane] = load(in[plane].bytes + (i & in[plane].mask));
     merge<S>(v);
     for (size_t j = 0; j < S; j++) store(out + i * S + j * kLane, v[j]);
   }
@@ -153,28 +166,39 @@ void merge_lanes(Planes planes, size_t items, uint8_t* out) {
 
 void split_items(const uint8_t* in, size_t item, size_t items, uint8_t* out) {
   switch (item) {
-    case 2: return split_lanes<2>(in, items, out);
-    case 4: return split_lanes<4>(in, items, out);
-    case 8: return split_lanes<8>(in, items, out);
-    case 16: return split_lanes<16>(in, items, out);
-    default: return split_plain(in, 0, items, item, out);
+    case 2:
+      return split_lanes<2>(in, items, out);
+    case 4:
+      return split_lanes<4>(in, items, out);
+    case 8:
+      return split_lanes<8>(in, items, out);
+    case 16:
+      return split_lanes<16>(in, items, out);
+    default:
+      return split_plain(in, 0, items, item, out);
   }
 }
 
 template <class Planes>
 void merge_items(Planes planes, size_t item, size_t items, uint8_t* out) {
   switch (item) {
-    case 2: return merge_lanes<2>(planes, items, out);
-    case 4: return merge_lanes<4>(planes, items, out);
-    case 8: return merge_lanes<8>(planes, items, out);
-    case 16: return merge_lanes<16>(planes, items, out);
-    default: return merge_plain(planes, 0, items, item, out);
+    case 2:
+      return merge_lanes<2>(planes, items, out);
+    case 4:
+      return merge_lanes<4>(planes, items, out);
+    case 8:
+      return merge_lanes<8>(planes, items, out);
+    case 16:
+      return merge_lanes<16>(planes, items, out);
+    default:
+      return merge_plain(planes, 0, items, item, out);
   }
 }
 
 // `work` on the whole items of each block; the rest is copied.
 template <class Work>
-void each_block(const uint8_t* in, size_t size, size_t item, size_t block, uint8_t* out, Work work) {
+void each_block(const uint8_t* in, size_t size, size_t item, size_t block, uint8_t* out,
+                Work work) {
   for (size_t at = 0; at < size;) {
     const size_t whole = std::min(block, size - at), items = whole / item, done = items * item;
     work(in + at, items, out + at);
@@ -186,12 +210,15 @@ void each_block(const uint8_t* in, size_t size, size_t item, size_t block, uint8
 }  // namespace
 
 void shuffle(const uint8_t* in, size_t size, size_t item, size_t block, uint8_t* out) {
-  each_block(in, size, item, block, out, [item](const uint8_t* from, size_t items, uint8_t* to) { split_items(from, item, items, to); });
+  each_block(in, size, item, block, out, [item](const uint8_t* from, size_t items, uint8_t* to) {
+    split_items(from, item, items, to);
+  });
 }
 
 void unshuffle(const uint8_t* in, size_t size, size_t item, size_t block, uint8_t* out) {
-  each_block(in, size, item, block, out,
-             [item](const uint8_t* from, size_t items, uint8_t* to) { merge_items(Together{from, items}, item, items, to); });
+  each_block(in, size, item, block, out, [item](const uint8_t* from, size_t items, uint8_t* to) {
+    merge_items(Together{from, items}, item, items, to);
+  });
 }
 
 void merge_planes(const Plane* planes, size_t item, size_t items, uint8_t* out) {

@@ -9,13 +9,16 @@ namespace {
 
 constexpr uint8_t kStringVal = 0x42;
 
-// Offsets may be anything until they are checked; unsigned arithmetic wraps where signed would be undefined.
+// Offsets may be anything until they are checked; unsigned arithmetic wraps where signed would be
+// undefined.
 inline uint64_t length_of(const int64_t* offsets, size_t i) {
   return static_cast<uint64_t>(offsets[i + 1]) - static_cast<uint64_t>(offsets[i]);
 }
 
-// Strings are mostly short. Moving 64 bytes always, where there is room for that on both sides, needs no call and no guess about the length.
-inline void copy_short(uint8_t* to, const uint8_t* from, size_t size, size_t from_room, size_t to_room) {
+// Strings are mostly short. Moving 64 bytes always, where there is room for that on both sides,
+// needs no call and no guess about the length.
+inline void copy_short(uint8_t* to, const uint8_t* from, size_t size, size_t from_room,
+                       size_t to_room) {
   if (size <= 64 && from_room >= 64 && to_room >= 64) {
     std::memcpy(to, from, 64);
   } else {
@@ -34,13 +37,15 @@ size_t string_vals_size(const int64_t* offsets, size_t n) {
   return total;
 }
 
-Outcome write_string_vals(uint8_t* out, size_t room, const uint8_t* data, size_t data_size, const int64_t* offsets, size_t n) {
+Outcome write_string_vals(uint8_t* out, size_t room, const uint8_t* data, size_t data_size,
+                          const int64_t* offsets, size_t n) {
   uint8_t* p = out;
   uint8_t* end = out + room;
   uint64_t from = n ? static_cast<uint64_t>(offsets[0]) : 0;
   for (size_t i = 0; i < n; i++) {
     const uint64_t to = static_cast<uint64_t>(offsets[i + 1]);
-    if (from > to || to > data_size || static_cast<size_t>(end - p) < 1 + varint_size(to - from) + (to - from))
+    if (from > to || to > data_size ||
+        static_cast<size_t>(end - p) < 1 + varint_size(to - from) + (to - from))
       return {kNoSpace, i, i, static_cast<size_t>(p - out)};
     *p++ = kStringVal;
     p = write_varint(p, to - from);
@@ -53,7 +58,8 @@ Outcome write_string_vals(uint8_t* out, size_t room, const uint8_t* data, size_t
 
 namespace {
 
-// Steps through the string_val fields from `start`; `store(bytes, length, room behind it)` says whether there was room.
+// Steps through the string_val fields from `start`; `store(bytes, length, room behind it)` says
+// whether there was room.
 template <class Store>
 Outcome walk(const uint8_t* in, size_t size, size_t start, bool only_strings, Store&& store) {
   Reader r(in, size, start);
@@ -83,29 +89,33 @@ Outcome walk(const uint8_t* in, size_t size, size_t start, bool only_strings, St
 
 }  // namespace
 
-Outcome read_string_vals(const uint8_t* in, size_t size, size_t start, bool only_strings, size_t n, uint8_t* data, size_t room, int64_t* offsets) {
+Outcome read_string_vals(const uint8_t* in, size_t size, size_t start, bool only_strings, size_t n,
+                         uint8_t* data, size_t room, int64_t* offsets) {
   size_t used = 0;
   offsets[0] = 0;
-  Outcome o = walk(in, size, start, only_strings, [&](size_t i, const uint8_t* from, size_t length, size_t behind) {
-    if (i >= n) return true;
-    if (length > room - used) return false;
-    copy_short(data + used, from, length, behind, room - used);
-    used += length;
-    offsets[i + 1] = static_cast<int64_t>(used);
-    return true;
-  });
+  Outcome o = walk(in, size, start, only_strings,
+                   [&](size_t i, const uint8_t* from, size_t length, size_t behind) {
+                     if (i >= n) return true;
+                     if (length > room - used) return false;
+                     copy_short(data + used, from, length, behind, room - used);
+                     used += length;
+                     offsets[i + 1] = static_cast<int64_t>(used);
+                     return true;
+                   });
   o.used = used;
   return o;
 }
 
-Outcome find_string_vals(const uint8_t* in, size_t size, size_t start, bool only_strings, size_t n, int64_t* starts, int64_t* sizes) {
-  return walk(in, size, start, only_strings, [&](size_t i, const uint8_t* from, size_t length, size_t) {
-    if (i < n) {
-      starts[i] = from - in;
-      sizes[i] = static_cast<int64_t>(length);
-    }
-    return true;
-  });
+Outcome find_string_vals(const uint8_t* in, size_t size, size_t start, bool only_strings, size_t n,
+                         int64_t* starts, int64_t* sizes) {
+  return walk(in, size, start, only_strings,
+              [&](size_t i, const uint8_t* from, size_t length, size_t) {
+                if (i < n) {
+                  starts[i] = from - in;
+                  sizes[i] = static_cast<int64_t>(length);
+                }
+                return true;
+              });
 }
 
 size_t string_lengths_size(const int64_t* offsets, size_t n) {
@@ -114,13 +124,15 @@ size_t string_lengths_size(const int64_t* offsets, size_t n) {
   return total;
 }
 
-Outcome write_string_lengths(uint8_t* out, size_t room, size_t data_size, const int64_t* offsets, size_t n) {
+Outcome write_string_lengths(uint8_t* out, size_t room, size_t data_size, const int64_t* offsets,
+                             size_t n) {
   uint8_t* p = out;
   uint8_t* end = out + room;
   for (size_t i = 0; i < n; i++) {
     const uint64_t length = length_of(offsets, i);
     const uint64_t to = static_cast<uint64_t>(offsets[i + 1]);
-    if (to > data_size || length > to || static_cast<size_t>(end - p) < varint_size(length)) return {kNoSpace, i, i, static_cast<size_t>(p - out)};
+    if (to > data_size || length > to || static_cast<size_t>(end - p) < varint_size(length))
+      return {kNoSpace, i, i, static_cast<size_t>(p - out)};
     p = write_varint(p, length);
   }
   return {kOk, n, n, static_cast<size_t>(p - out)};
@@ -134,7 +146,8 @@ Outcome read_string_lengths(const uint8_t* in, size_t size, size_t n, int64_t* o
     const uint8_t* at = r.at;
     uint64_t length;
     if (!r.varint(length)) return {r.status, r.offset, i, 0};
-    if (length > size || total + length > size) return {kTruncated, static_cast<size_t>(at - in), i, 0};
+    if (length > size || total + length > size)
+      return {kTruncated, static_cast<size_t>(at - in), i, 0};
     total += length;
     offsets[i + 1] = static_cast<int64_t>(total);
   }

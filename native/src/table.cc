@@ -10,7 +10,9 @@ namespace {
 
 constexpr uint64_t kInt64Max = (uint64_t{1} << 63) - 1;
 
-uint32_t read_u32(const uint8_t* p) { return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24; }
+uint32_t read_u32(const uint8_t* p) {
+  return p[0] | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
+}
 
 struct BlockEntry {
   uint64_t shared, added, value;  // bytes of the key before, of this one, of the value
@@ -49,7 +51,8 @@ BlockSize measure_block(const uint8_t* in, size_t size, size_t room) {
     entries++;
     r.at += e.added + e.value;
   }
-  if (entries == 0 && restarts == 1 && read_u32(in + end) == 0) next = 1;  // a block of nothing has one all the same
+  if (entries == 0 && restarts == 1 && read_u32(in + end) == 0)
+    next = 1;  // a block of nothing has one all the same
   if (next != restarts) return {kBadRestarts, end + 4 * static_cast<size_t>(next), 0, 0, 0};
   return {kOk, end, entries, keys, end};
 }
@@ -61,7 +64,8 @@ bool BlockWalk::next() {
   offset = at_;
   if (!entry_head(r, e)) return status = r.status, offset = r.offset, false;
   if (e.shared > key.size() || e.shared + e.added > room_) return false;
-  const size_t shared = static_cast<size_t>(e.shared), added = static_cast<size_t>(e.added), rest = key.size() - shared;
+  const size_t shared = static_cast<size_t>(e.shared), added = static_cast<size_t>(e.added),
+               rest = key.size() - shared;
   const size_t common = std::min(rest, added);
   const int order = common ? std::memcmp(r.at, key.data() + shared, common) : 0;
   if (!first_ && (order < 0 || (order == 0 && added <= rest))) return status = kKeyOrder, false;
@@ -119,7 +123,8 @@ bool read_shape(Reader& r, BundleEntry& entry) {
     if (!r.tag(field, wire)) return false;
     if (field == 2 && wire == kLen) {
       if (!r.length(value)) return false;
-      Reader dim(r.begin, static_cast<size_t>(r.at - r.begin) + static_cast<size_t>(value), static_cast<size_t>(r.at - r.begin));
+      Reader dim(r.begin, static_cast<size_t>(r.at - r.begin) + static_cast<size_t>(value),
+                 static_cast<size_t>(r.at - r.begin));
       if (!read_dim(dim, entry)) return r.fail(dim.status, r.begin + dim.offset);
       r.at += value;
     } else if (field == 3 && wire == kVarint) {
@@ -161,12 +166,14 @@ bool read_fields(Reader& r, BundleEntry& entry) {
     } else if (wire == kVarint) {
       if (!r.varint(value)) return false;
       if (value > kInt64Max) return r.fail(kOutOfRange, at);
-      int64_t* places[] = {nullptr, &entry.dtype, nullptr, &entry.shard, &entry.offset, &entry.size};
+      int64_t* places[] = {nullptr,      &entry.dtype,  nullptr,
+                           &entry.shard, &entry.offset, &entry.size};
       *places[field] = static_cast<int64_t>(value);
     } else {
       if (!r.length(value)) return false;
       if (field == 2) {
-        Reader shape(r.begin, static_cast<size_t>(r.at - r.begin) + static_cast<size_t>(value), static_cast<size_t>(r.at - r.begin));
+        Reader shape(r.begin, static_cast<size_t>(r.at - r.begin) + static_cast<size_t>(value),
+                     static_cast<size_t>(r.at - r.begin));
         if (!read_shape(shape, entry)) return r.fail(shape.status, r.begin + shape.offset);
       } else {
         entry.slices++;
@@ -174,13 +181,15 @@ bool read_fields(Reader& r, BundleEntry& entry) {
       r.at += value;
     }
   }
-  if (static_cast<uint64_t>(entry.offset) > kInt64Max - static_cast<uint64_t>(entry.size)) return r.fail(kOutOfRange, r.begin);
+  if (static_cast<uint64_t>(entry.offset) > kInt64Max - static_cast<uint64_t>(entry.size))
+    return r.fail(kOutOfRange, r.begin);
   return true;
 }
 
 }  // namespace
 
-bool read_bundle_entry(const uint8_t* in, size_t size, BundleEntry& entry, int& status, size_t& offset) {
+bool read_bundle_entry(const uint8_t* in, size_t size, BundleEntry& entry, int& status,
+                       size_t& offset) {
   Reader r(in, size);
   if (read_fields(r, entry)) return true;
   status = r.status;

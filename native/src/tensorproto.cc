@@ -8,14 +8,17 @@ namespace {
 
 // The wire type of a single, unpacked value of each field; kLen fields hold bytes or messages.
 constexpr unsigned char kWire[kFields] = {
-    9,        kVarint,  kLen,    kVarint, kLen,    // -, dtype, tensor_shape, version_number, tensor_content
-    kFixed32, kFixed64, kVarint, kLen,             // float_val, double_val, int_val, string_val
-    kFixed32, kVarint,  kVarint, kFixed64,         // scomplex_val, int64_val, bool_val, dcomplex_val
-    kVarint,  kLen,     kLen,                      // half_val, resource_handle_val, variant_val
-    kVarint,  kVarint,  kLen,                      // uint32_val, uint64_val, float8_val
+    9,        kVarint,  kLen,    kVarint,
+    kLen,                               // -, dtype, tensor_shape, version_number, tensor_content
+    kFixed32, kFixed64, kVarint, kLen,  // float_val, double_val, int_val, string_val
+    kFixed32, kVarint,  kVarint, kFixed64,  // scomplex_val, int64_val, bool_val, dcomplex_val
+    kVarint,  kLen,     kLen,               // half_val, resource_handle_val, variant_val
+    kVarint,  kVarint,  kLen,               // uint32_val, uint64_val, float8_val
 };
 constexpr bool singular(unsigned field) { return field <= 4 || field == 18; }
-constexpr bool packable(unsigned field) { return field >= 5 && field < kFields && kWire[field] != kLen; }
+constexpr bool packable(unsigned field) {
+  return field >= 5 && field < kFields && kWire[field] != kLen;
+}
 
 bool scan_dim(Reader& r, const uint8_t* stop, bool strict, TensorScan& out) {
   uint64_t size = 0, length;
@@ -99,7 +102,8 @@ bool count_packed(Reader& r, unsigned field, uint64_t length, size_t& count) {
 
 }  // namespace
 
-void scan_tensor(const uint8_t* data, size_t size, bool strict, bool stop_at_strings, TensorScan& out) {
+void scan_tensor(const uint8_t* data, size_t size, bool strict, bool stop_at_strings,
+                 TensorScan& out) {
   Reader r(data, size);
   uint32_t seen = 0;
   const auto give_up = [&] {
@@ -189,7 +193,8 @@ bool match_dense(const uint8_t* data, size_t size, DenseView& out) {
       if (value == 0) return false;  // written as an empty dim by everyone; not the usual form
     }
     if (r.at != dim_stop) return false;
-    if (__builtin_mul_overflow(out.bound, value ? value : 1, &out.bound) || out.bound > INT64_MAX) return false;
+    if (__builtin_mul_overflow(out.bound, value ? value : 1, &out.bound) || out.bound > INT64_MAX)
+      return false;
     out.dims[out.rank++] = static_cast<int64_t>(value);
   }
   if (r.at != stop) return false;
@@ -199,7 +204,8 @@ bool match_dense(const uint8_t* data, size_t size, DenseView& out) {
   out.content_size = has_content ? length : 0;
   // A header of the size that we would write has its numbers in their shortest form.
   return r.at + out.content_size == r.end &&
-         dense_header_size(out.dtype, out.dims, out.rank, has_content ? static_cast<int64_t>(length) : -1) == out.content_offset;
+         dense_header_size(out.dtype, out.dims, out.rank,
+                           has_content ? static_cast<int64_t>(length) : -1) == out.content_offset;
 }
 
 namespace {
@@ -217,7 +223,8 @@ size_t dense_header_size(int64_t dtype, const int64_t* dims, int rank, int64_t c
          (content_size < 0 ? 0 : 1 + varint_size(static_cast<uint64_t>(content_size)));
 }
 
-uint8_t* write_dense_header(uint8_t* p, int64_t dtype, const int64_t* dims, int rank, int64_t content_size) {
+uint8_t* write_dense_header(uint8_t* p, int64_t dtype, const int64_t* dims, int rank,
+                            int64_t content_size) {
   *p++ = 0x08;
   p = write_varint(p, static_cast<uint64_t>(dtype));
   *p++ = 0x12;

@@ -20,8 +20,11 @@ struct Sink {
   bool put(uint64_t value) {
     if (strict) {
       const int64_t as_signed = static_cast<int64_t>(value);
-      // Signed types have lowest < 0: there the varint is a two's complement int64, else a plain uint64.
-      if (lowest < 0 ? (as_signed < lowest || as_signed > static_cast<int64_t>(highest)) : value > highest) return false;
+      // Signed types have lowest < 0: there the varint is a two's complement int64, else a plain
+      // uint64.
+      if (lowest < 0 ? (as_signed < lowest || as_signed > static_cast<int64_t>(highest))
+                     : value > highest)
+        return false;
     }
     if (count < room) std::memcpy(out + count * width, &value, width);  // little-endian hosts
     count++;
@@ -45,8 +48,8 @@ bool read_run(Reader& r, const uint8_t* stop, bool is_bool, Sink& sink) {
 
 }  // namespace
 
-TypedOutcome read_typed(const uint8_t* in, size_t size, unsigned field, bool strict, size_t width, int64_t lowest, uint64_t highest,
-                        uint8_t* out, size_t room) {
+TypedOutcome read_typed(const uint8_t* in, size_t size, unsigned field, bool strict, size_t width,
+                        int64_t lowest, uint64_t highest, uint8_t* out, size_t room) {
   Reader r(in, size);
   Sink sink{strict, width, lowest, highest, out, room};
   const bool is_bool = field == 11;

@@ -51,13 +51,13 @@ Quantize = SchemeName | Mapping[str, SchemeName] | None
 """One scheme for all tensors of floats, or a scheme by name or pattern."""
 
 
-class Writable(Protocol):
+class WritableFile(Protocol):
     """A binary file object that is written to."""
 
     def write(self, data: Any, /) -> object: ...
 
 
-class Readable(Protocol):
+class ReadableFile(Protocol):
     """A binary file object that is read from."""
 
     def read(self, size: int = -1, /) -> bytes: ...
@@ -144,7 +144,7 @@ def buffers(
 
 
 def save(
-    where: PathLike | Writable,
+    where: PathLike | WritableFile,
     value: object,
     format: FormatName | None = None,
     *,
@@ -249,7 +249,7 @@ def loads(
 
 @overload
 def load(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     to: Literal["numpy", "object"] = "numpy",
     names: None = None,
@@ -272,7 +272,7 @@ def load(
 
 @overload
 def load(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     to: Literal["numpy", "object"] = "numpy",
     *,
@@ -295,7 +295,7 @@ def load(
 
 @overload
 def load(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     *,
     to: ForeignName,
@@ -317,7 +317,7 @@ def load(
 
 
 def load(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     to: FrameworkName = "numpy",
     names: Iterable[str] | None = None,
@@ -340,7 +340,7 @@ def load(
 
 
 def open(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     compression: CompressionName | None = None,
     *,
@@ -360,7 +360,7 @@ def open(
 
 
 def inspect(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     *,
     limits: Limits | None = None,
@@ -378,7 +378,7 @@ def inspect(
 
 
 def verify(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     *,
     limits: Limits | None = None,

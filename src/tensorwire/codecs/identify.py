@@ -28,6 +28,7 @@ from .. import storage
 from .._errors import DecodeError, TensorwireError, TruncatedError, UnknownFormatError
 from .._limits import DEFAULT
 from ..core import dtypes, memory
+from ..records.paths import BOOKS
 from ..storage import files
 from ..wire import tfrecord
 from . import FORMATS
@@ -40,8 +41,6 @@ Allowed = str | tuple[str, ...] | None
 HEAD = 64
 """Bytes that are enough to recognise a format, if the number of all bytes is known too."""
 HUB_INDEX = ".safetensors.index.json"
-MANIFEST = "_tensorwire"
-"""The folder of a dataset's manifest, inside the dataset's."""
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
 _SMALL = 8 << 10
 """Files up to this size are read at once, with their first bytes."""
@@ -73,7 +72,7 @@ _OF_SEVERAL = (".index", "saved_model.pb")
 _DATA_FILE = re.compile(r"\.data-\d{5}-of-\d{5}\Z", re.A)
 
 
-class Answer(NamedTuple):
+class FormatAnswer(NamedTuple):
     """What names and bytes tell."""
 
     kind: Kind
@@ -96,7 +95,7 @@ class Identified:
         self,
         layout: Layout,
         path: str | None = None,
-        answer: Answer | None = None,
+        answer: FormatAnswer | None = None,
         source: files.Source | None = None,
         allowed: Allowed = None,
     ) -> None:
@@ -123,7 +122,7 @@ class Identified:
         return self.head if small else None
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> FormatAnswer:
         if self._answer is None:
             assert self.source is not None
             self._answer = _of_bytes(self.source, self.layout, self.path, self.head, self._allowed)
@@ -178,12 +177,12 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
     <bytes: rows, parquet, list>
     """
     if isinstance(where, (list, tuple)):
-        return Identified("list", None, Answer("rows", _format_of_all(where)))
+        return Identified("list", None, FormatAnswer("rows", _format_of_all(where)))
     if not isinstance(where, (str, os.PathLike)):
         return _of_source(storage.source_of(where, mmap), "bytes", None, format)
     path = os.fspath(where)
     if path.endswith(HUB_INDEX):
-        return Identified("files", path, Answer("tensors", "safetensors"))
+        return Identified("files", path, FormatAnswer("tensors", "safetensors"))
     if storage.is_url(path):
         return _of_url(path, format, mmap)
     try:
@@ -210,11 +209,11 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
 def _of_url(path: str, format: Allowed, mmap: bool) -> Identified:
     web = path.startswith(("http:", "https:"))
     if path.endswith("/"):
-        return Identified("folder", path, Answer("rows", _named(format)))
+        return Identified("folder", path, FormatAnswer("rows", _named(format)))
     if glob.has_magic(path) and not web:
-        return Identified("pattern", path, Answer("rows", _named(format) or by_name(path)[0]))
+        return Identified("pattern", path, FormatAnswer("rows", _named(format) or by_name(path)[0]))
     if by_name(path)[0] is None and not web and has_manifest(path):
-        return Identified("folder", path, Answer("rows", _named(format)))
+        return Identified("folder", path, FormatAnswer("rows", _named(format)))
     return _of_source(storage.source_of(path, mmap), "file", path, format)
 
 
@@ -222,20 +221,20 @@ def _of_folder(path: str, format: Allowed) -> Identified:
     from .checkpoint import state
 
     if _allows(format, "saved_model") and is_saved_model(path):
-        return Identified("folder", path, Answer("model", "saved_model"))
+        return Identified("folder", path, FormatAnswer("model", "saved_model"))
     if format is None and has_manifest(path):
-        return Identified("folder", path, Answer("rows", None))
+        return Identified("folder", path, FormatAnswer("rows", None))
     if _allows(format, "checkpoint"):
         prefix = state.find(path, format == "checkpoint")
         if prefix is not None:
-            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
     shards = {by_name(name)[0] for name in os.listdir(path) if name[:1] not in "._"}
     rows = sorted(name for name in shards if name is not None and FORMATS[name].rows)
     if any(name != "safetensors" for name in rows):
         # A folder of safetensors files may be a model, so it takes a manifest to be a dataset.
-        return Identified("folder", path, Answer("rows", _named(format) or rows[0]))
+        return Identified("folder", path, FormatAnswer("rows", _named(format) or rows[0]))
     error = DecodeError("a folder with no tensors, rows or model that is known here", path=path)
-    return Identified("folder", path, Answer("tensors", None, None, error))
+    return Identified("folder", path, FormatAnswer("tensors", None, None, error))
 
 
 def _without_file(path: str, format: Allowed) -> Identified | None:
@@ -245,9 +244,9 @@ def _without_file(path: str, format: Allowed) -> Identified | None:
     if _allows(format, "checkpoint"):
         prefix = state.find(path, format == "checkpoint")
         if prefix is not None:
-            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
     if glob.has_magic(path):
-        return Identified("pattern", path, Answer("rows", _named(format) or by_name(path)[0]))
+        return Identified("pattern", path, FormatAnswer("rows", _named(format) or by_name(path)[0]))
     return None
 
 
@@ -255,7 +254,7 @@ def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
     """A file of a checkpoint or of a SavedModel, which is opened with its neighbours."""
     name = os.path.basename(path)
     if name == SAVED_MODEL[0] and _allows(format, "saved_model"):
-        return Identified("file", path, Answer("model", "saved_model"))
+        return Identified("file", path, FormatAnswer("model", "saved_model"))
     if format == "checkpoint" or (
         (name.endswith(".index") or _DATA_FILE.search(name)) and _allows(format, "checkpoint")
     ):
@@ -263,7 +262,7 @@ def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
 
         prefix = state.find(path, format == "checkpoint")
         if prefix is not None:
-            return Identified("files", prefix, Answer("tensors", "checkpoint"))
+            return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
     return None
 
 
@@ -283,13 +282,13 @@ def _head_of(source: files.Source) -> bytes:
 
 def _of_bytes(
     source: files.Source, layout: Layout, path: str | None, head: bytes, format: Allowed
-) -> Answer:
+) -> FormatAnswer:
     """By the name, then by the first bytes."""
     named, packed = (None, None) if path is None else by_name(path)
     if isinstance(format, str):
-        return Answer(_kind_of(format), format, packed or compression_of(head, format))
+        return FormatAnswer(_kind_of(format), format, packed or compression_of(head, format))
     if named == "tfrecord" and _allows(format, "tfrecord"):
-        return Answer("rows", "tfrecord", packed)
+        return FormatAnswer("rows", "tfrecord", packed)
     packed = packed or compression_of(head)
     start, total = head, source.size
     if packed is not None:
@@ -301,15 +300,15 @@ def _of_bytes(
         recognised = recognise(start, total)
     except TensorwireError as error:
         if packed is None and (inside := _packed_records(head)) is not None:
-            return Answer("rows", "tfrecord", inside)
+            return FormatAnswer("rows", "tfrecord", inside)
         if packed is not None and named is not None:
-            return Answer(_kind_of(named), named, packed)
+            return FormatAnswer(_kind_of(named), named, packed)
         if isinstance(format, tuple) and "tfrecord" in format:
-            return Answer("rows", "tfrecord", packed)
-        return Answer("tensors", None, packed, error)
+            return FormatAnswer("rows", "tfrecord", packed)
+        return FormatAnswer("tensors", None, packed, error)
     if named == "jsonl" and recognised == "json":
         recognised = "jsonl"
-    return Answer(_kind_of(recognised), recognised, packed)
+    return FormatAnswer(_kind_of(recognised), recognised, packed)
 
 
 def _packed_records(head: bytes) -> str | None:
@@ -345,7 +344,7 @@ def has_manifest(path: str) -> bool:
     if storage.is_url(path) and by_name(path)[0] is not None:
         return False
     try:
-        return storage.stat(storage.join(path, f"{MANIFEST}/manifest.json")) is not None
+        return storage.stat(storage.join(path, f"{BOOKS}/manifest.json")) is not None
     except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
         if not storage.is_url(path):
             raise
@@ -359,7 +358,7 @@ def holds_records(where: object, format: Allowed = None) -> bool:
     try:
         with identify(where, format) as found:
             return found.holds_records
-    except (OSError, TensorwireError):
+    except (FileNotFoundError, TensorwireError):
         return False
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never
 
 from .._limits import Limits
 from ..api.rename_rules import Rename
-from ..api.signatures import Bytes, FormatNames, Quantize, Readable
+from ..api.signatures import Bytes, FormatNames, Quantize, ReadableFile
 from ..core.literals import (
     CompressionName,
     FileFormatName,
@@ -28,7 +28,7 @@ Report = Any
 
 
 def convert(
-    src: PathLike | Bytes | Readable | Sequence[PathLike],
+    src: PathLike | Bytes | ReadableFile | Sequence[PathLike],
     dst: PathLike,
     to: FileFormatName | None = None,
     *,
@@ -72,7 +72,7 @@ def convert(
 
 
 def verify(
-    where: PathLike | Bytes | Readable,
+    where: PathLike | Bytes | ReadableFile,
     format: FormatNames = None,
     *,
     limits: Limits | None = None,

@@ -11,12 +11,12 @@ from typing import Any
 
 from .. import storage
 from .._errors import EncodeError
-from ..codecs.identify import MANIFEST
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 from .schema import FileMark
 
-BOOKS = MANIFEST
+BOOKS = "_tensorwire"
+"""The folder of a dataset's manifest, inside the dataset's."""
 INDEX = ".idx"
 SCHEMA = ".schema.json"
 _FEW = 4

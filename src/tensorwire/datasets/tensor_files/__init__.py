@@ -26,7 +26,7 @@ from ... import storage
 from ..._errors import EncodeError, SchemaError, TensorwireError
 from ..._limits import Limits
 from ...api import lazy, rename_rules
-from ...codecs.identify import holds_records
+from ...codecs.identify import identify
 from . import plan as plans
 from . import writing
 from .plan import ConversionOptions
@@ -99,15 +99,25 @@ def convert(
     target = os.fspath(dst)
     if not isinstance(target, str):
         raise TypeError("dst is a path: the new file appears whole or not at all")
-    if isinstance(src, (str, os.PathLike)) and holds_records(src, format):
-        raise SchemaError(
-            "a file of records, and not of tensors by name; tw.read_examples reads it, and tw.save"
-            " its columns",
-            path=os.fspath(src),
-        )
     if storage.is_url(target):
         return _uploaded(src, target, replace(chosen, durable=False))
     return _convert(src, target, target, chosen)
+
+
+def _open(src: Any, options: ConversionOptions) -> lazy.File:
+    found = identify(src, options.format)
+    try:
+        if found.holds_records:
+            raise SchemaError(
+                "a file of records, and not of tensors by name; tw.read_examples reads it, and"
+                " tw.save its columns",
+                path=found.path,
+            )
+        settings = {"dequantize": False}
+        return lazy.open_identified(src, found, options.format, options.limits, settings)
+    except BaseException:
+        found.close()
+        raise
 
 
 def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> ConversionReport:
@@ -115,7 +125,7 @@ def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> Con
     start = time.perf_counter()
     output = writing.output_format(path, options)
     try:
-        with lazy.open_file(src, options.format, dequantize=False, limits=options.limits) as file:
+        with _open(src, options) as file:
             texts = writing.carried(file) | (options.metadata or {})
             plan = plans.make(file.container, output.target, texts, options, output.ties)
             job = writing.WriteJob(output, plan, path, place, options)
