@@ -89,10 +89,12 @@ def buffers(value: object, format: str = DEFAULT_FORMAT, **options: Any) -> list
 
 def encode(value: object, format: str, options: Mapping[str, Any]) -> list[Any]:
     """`buffers`, with the options as one mapping."""
-    if not options and format in _FAST and _is_small(value):
-        whole = _FAST[format][0](value)
-        if whole is not None:
-            return [whole]
+    if not options:
+        if format in _FAST and _is_small(value):
+            whole = _FAST[format][0](value)
+            if whole is not None:
+                return [whole]
+        return codec(format, {}).encode(value)
     asked = WriteOptions.of(options)
     own, stream = compressing(
         format, asked.compression, asked.level, asked.threads, asked.per_tensor, asked.shuffle
