@@ -15,6 +15,7 @@ import pytest
 from cli import run
 
 import tensorwire as tw
+from tensorwire.api import lazy
 from tensorwire.codecs import FORMATS
 from tensorwire.codecs.identify import by_name, identify
 from tensorwire.datasets import dispatch
@@ -244,3 +245,17 @@ for verb in (tw.inspect, tw.open, tw.load, tw.verify):
     assert opens.count({str(path)!r}) == 1, (verb, opens)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_verb_closes_what_it_opened(row, monkeypatch):
+    """By calling close, not when the file is collected: a Keras file has a child process."""
+    path, kind, _, _, _ = row
+    if kind != "tensors":
+        return
+    closed, close = [], lazy.File.close
+    monkeypatch.setattr(lazy.File, "close", lambda file: (closed.append(file), close(file)))
+    for number, work in enumerate(
+        (tw.inspect, tw.verify, lambda path: tw.load(path, names=["x"])), 1
+    ):
+        work(path)
+        assert len(closed) == number, work

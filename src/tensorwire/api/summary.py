@@ -154,30 +154,34 @@ def inspect(
             from ..codecs.saved_model.summary import describe
 
             return describe(where, limits)
-        file = lazy.open_identified(where, found, format, limits, options)
-        texts = file.tensor_metadata
-        tensors = [
-            TensorSummary(
-                t.name,
-                t.kind,
-                str(t.dtype),
-                t.shape,
-                t.nbytes,
-                texts.get(t.name, {}),
-                t.quantized,
-                t.compression,
-            )
-            for t in file.values()
-        ]
-        return Summary(
-            file.path,
-            file.format,
-            file.size,
-            file.checksums,
-            file.metadata,
-            tensors,
-            file.compression,
+        with lazy.open_identified(where, found, format, limits, options) as file:
+            return _summary(file)
+
+
+def _summary(file: lazy.File) -> Summary:
+    texts = file.tensor_metadata
+    tensors = [
+        TensorSummary(
+            t.name,
+            t.kind,
+            str(t.dtype),
+            t.shape,
+            t.nbytes,
+            texts.get(t.name, {}),
+            t.quantized,
+            t.compression,
         )
+        for t in file.values()
+    ]
+    return Summary(
+        file.path,
+        file.format,
+        file.size,
+        file.checksums,
+        file.metadata,
+        tensors,
+        file.compression,
+    )
 
 
 @spelled(signatures.verify)
