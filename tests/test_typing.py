@@ -11,7 +11,7 @@ import pytest
 
 import tensorwire as tw
 from tensorwire import frameworks
-from tensorwire.codecs import FORMATS, ROW_FORMATS
+from tensorwire.codecs import FORMATS
 from tensorwire.core import literals
 from tensorwire.transforms import compression, quantization
 
@@ -87,7 +87,6 @@ def _plain(message):
 
 def test_the_names_are_those_of_the_tables():
     assert set(get_args(literals.FormatName)) == set(tw.formats())
-    assert set(get_args(literals.RowFormatName)) == set(ROW_FORMATS)
     named = {
         name for part in get_args(literals.FileFormatName) for name in get_args(part) or [part]
     }

@@ -25,8 +25,6 @@ FormatName = Literal[
 """A format of tensors: see `tw.formats()`."""
 FileFormatName = FormatName | Literal["tfrecord", "jsonl", "saved_model"]
 """A format of tensors, rows or models."""
-RowFormatName = Literal["safetensors", "npz", "arrow", "parquet", "tfrecord", "jsonl"]
-"""A format that datasets are kept in."""
 CompressionName = Literal["gzip", "zlib", "zstd", "lz4", "snappy"]
 FormatCompressionName = CompressionName | Literal["none"]
 """A compression of a stream, or what a format that compresses by itself calls it."""
