@@ -4,12 +4,28 @@ do the same and are slow.
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
 from ..core import dtypes
 
-PURE = os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0")
+
+def _is_pure() -> bool:
+    """Whether the twins are used: by request, or because the pure wheel has no extension."""
+    if os.environ.get("TENSORWIRE_PURE", "0") not in ("", "0"):
+        return True
+    try:
+        importlib.import_module("tensorwire._native")
+    except ModuleNotFoundError as error:
+        # An extension that is there and cannot be loaded is an error to see, not a reason to be slow.
+        if error.name != "tensorwire._native":
+            raise
+        return True
+    return False
+
+
+PURE = _is_pure()
 
 if TYPE_CHECKING or not PURE:
     from .._native import (
