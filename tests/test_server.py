@@ -994,7 +994,7 @@ class TestCommand:
             (("--versions", "x"), "versions are 'latest', 'all', or numbers"),
             (("--label", "x=9"), "the label 'x' means version 9"),
             (("--label", "other:x=1"), "labels for 'other'"),
-            (("scale=elsewhere",), "two models are called 'scale'"),
+            (("scale=elsewhere",), "duplicate model name 'scale'"),
             (("a/b=elsewhere",), "it has neither / nor :"),
         ],
     )
