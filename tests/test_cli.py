@@ -86,7 +86,7 @@ def test_version():
         (("inspect", "x", "--format", "safetensor"), "did you mean 'safetensors'?"),
         (("show", "x", "-n", "-3"), "-n"),
         (("show", "x", "-n", "three"), "expected a non-negative integer, found 'three'"),
-        (("show", "x", "--slice", "a"), "'a' is no slice"),
+        (("show", "x", "--slice", "a"), "invalid slice 'a'"),
         (("show", "x", "--where", "label = 3"), "to compare write =="),
         (
             ("show", "x", "--where", "open('f')"),
@@ -135,9 +135,9 @@ def test_wrong_usage(arguments, words):
         (("show", "x.safetensors", "z"), "no tensor 'z'; known: x, r"),
         (
             ("show", "x.safetensors", "x", "--slice", "7"),
-            "index 7 is outside of dimension 0, which has 2 (path x.safetensors, tensor x)",
+            "index 7 is out of bounds for axis 0 with size 2 (path x.safetensors, tensor x)",
         ),
-        (("show", "x.safetensors", "x", "--slice", "0,0,0"), "a slice of 3 dimensions"),
+        (("show", "x.safetensors", "x", "--slice", "0,0,0"), "the slice has 3 dimensions"),
         (("show", "bad.tfrecord"), "bad.tfrecord"),
         (("show", "a.tfrecord", "--where", "lable == 3"), "did you mean 'label'?"),
         (("show", "no-*.tfrecord"), "no-*.tfrecord"),
