@@ -395,7 +395,7 @@ class TestTheCommand:
     def test_wrong_usage_and_bad_servers(self, served):
         process, _, _ = served
         assert "use one" in self.ask(process.url, "--model", "one", "x=1", "--body", "-", status=2)
-        assert "curl does not speak gRPC" in self.ask(
+        assert "curl does not support gRPC" in self.ask(
             f"{process.grpc_url}/one", "x=1", "--curl", status=2
         )
         ran = subprocess.run(
