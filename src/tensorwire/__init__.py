@@ -1,7 +1,7 @@
 """tensorwire: tensor serialization for NumPy, TensorFlow, PyTorch and JAX, without TensorFlow.
 
-Dense, sparse, ragged and string tensors, and nested dicts and lists of them, are converted bit-exactly
-between frameworks, bytes, files, TFRecord datasets and model servers.
+Dense, sparse, ragged and string tensors, and nested dicts and lists of them, are converted
+bit-exactly between frameworks, bytes, files, TFRecord datasets and model servers.
 
     import tensorwire as tw
 
@@ -192,7 +192,8 @@ def __dir__() -> list[str]:
 
 
 def _html(value: Any) -> str:
-    return importlib.import_module(f"{__name__}.explore.html").html(value)  # type: ignore[no-any-return]
+    explore: Any = importlib.import_module(f"{__name__}.explore.html")
+    return str(explore.html(value))
 
 
 _display.register(_html)

@@ -121,7 +121,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
-    """Split the command line: (the command, or "" for the options of tensorwire itself; the rest)."""
+    """Split the command line: (the command, or "" for `--help` and `--version`; the rest)."""
     for number, word in enumerate(words):
         if word in ("-h", "--help", "--version"):
             return "", [word]

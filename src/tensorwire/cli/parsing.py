@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     def parsed(self, words: list[str]) -> argparse.Namespace:
         """Parse the command line; UsageError suggests the nearest name for an unknown option."""
         self._words = [_positional(action) for action in self._actions if not action.option_strings]
-        # Options may come between the positional arguments, which only the intermixed parser allows.
+        # Only the intermixed parser allows options between the positional arguments.
         args, unknown = self.parse_known_intermixed_args(self._joined(words))
         for word in unknown:
             if word.startswith("-") and word != "-":
@@ -91,10 +91,10 @@ class Parser(argparse.ArgumentParser):
         return help_text(self, min(terminal.width(), WIDEST))
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, names: Iterable[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, list(known), 1, 0.5)
+    near = difflib.get_close_matches(name, list(names), 1, 0.5)
     return f"; did you mean {near[0]}?" if near else ""
 
 

@@ -20,7 +20,8 @@ from .arguments import add_json, examples
 
 ABOUT = """\
 Serve SavedModels with TensorFlow: the REST and gRPC protocols of TensorFlow Serving, and KServe v2
-over REST. Meant for laptops and CI without containers. In production use TensorFlow Serving itself."""
+over REST. Meant for laptops and CI without containers.
+In production use TensorFlow Serving itself."""
 
 
 def options(parser: argparse.ArgumentParser) -> None:

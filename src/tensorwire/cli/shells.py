@@ -141,10 +141,8 @@ def _zsh(commands: list[Command]) -> str:
                 f"      {shlex.quote(f'{name}[{_zsh_text(option.about)}]{value}')} \\"
                 for name in option.names
             ]
-        lines.append(
-            "     "
-            f" {shlex.quote('*:argument:(' + ' '.join(command.words) + ')' if command.words else '*:file:_files')} ;;"
-        )
+        rest = f"*:argument:({' '.join(command.words)})" if command.words else "*:file:_files"
+        lines.append(f"      {shlex.quote(rest)} ;;")
     return "\n".join([*lines, "  esac", "}", "compdef _tensorwire tensorwire"])
 
 

@@ -78,8 +78,9 @@ def contents(
 
 def _head(opened: SampledFile, count: int) -> str:
     file = opened.file
+    path = formatting.safe(file.path or "bytes")
     packed = f" in {file.compression}" if file.compression else ""
     return (
-        f"{formatting.safe(file.path or 'bytes')}: {file.format}{packed}, {formatting.size(file.size)},"
+        f"{path}: {file.format}{packed}, {formatting.size(file.size)},"
         f" {count:,} tensor{'s' * (count != 1)}"
     )

@@ -45,8 +45,8 @@ _QUIET = "opacity:.7"
 _LINE = "border-bottom:1px solid rgba(128,128,128,.25)"
 _TEXT = "text-align:left;padding:.15em .8em .15em 0;vertical-align:top"
 _PRE = (
-    "margin:.4em 0"
-    " 0;line-height:1.1;font-family:monospace;background:none;color:inherit;border:0;padding:0;overflow:auto"
+    "margin:.4em 0 0;line-height:1.1;font-family:monospace;background:none;color:inherit;"
+    "border:0;padding:0;overflow:auto"
 )
 
 

@@ -114,8 +114,8 @@ def _jpeg(data: bytes) -> Image | None:
 
 
 def _webp(data: bytes) -> Image | None:
-    # RIFF, file size, "WEBP", then the first chunk: VP8X (extended), VP8L (lossless) or VP8 (lossy).
-    # The first two store width and height minus one.
+    # A file is RIFF, its size, WEBP, then the first chunk: VP8X (extended), VP8L (lossless) or VP8
+    # (lossy). The first two chunks store width and height minus one.
     kind = data[12:16]
     if kind == b"VP8X":
         flags, width, height = (

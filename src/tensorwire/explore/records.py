@@ -51,7 +51,7 @@ class Record(NamedTuple):
         return {**(self.features or {}), **self.steps}
 
     def json(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return plain data. Images are given by type and size, long arrays by their first values."""
+        """Return plain data: images by type and size, long arrays by their first values."""
         data: dict[str, Any] = {"path": self.path, "record": self.number, "nbytes": len(self.data)}
         if self.features is None:
             return data | {"bytes": for_json(self.data[:_FEW])}

@@ -1,8 +1,8 @@
 """Samples of tensors: as much as is shown, and no more.
 
 1. A tensor within the budget is read whole. Of a larger one evenly spaced blocks of rows are read.
-2. If a single row exceeds the budget, the file is memory-mapped and only single elements are touched
-   (`thin`).
+2. If a single row exceeds the budget, the file is memory-mapped and only single elements are
+   touched (`thin`).
 3. Statistics of a whole large tensor are computed block by block.
 """
 
@@ -235,7 +235,7 @@ def sparse(tensor: lazy.LazyTensor, whole: bool) -> tuple[Sparse, bool]:
         if not isinstance(first, np.ndarray)
         else np.concatenate([part.values for part in parts])
     )
-    # Strings are not concatenated: the values, and then the indices too, are those of the first rows.
+    # Strings are not concatenated: then both values and indices are those of the first rows.
     if len(values) != len(indices):
         indices = parts[0].indices
     return Sparse(indices, values, tensor.shape), False

@@ -23,8 +23,8 @@ PARTS = ("abs", "real", "imag")
 
 
 class Statistics(NamedTuple):
-    """The statistics of an array. `least`, `largest`, `mean` and `deviation` are those of the finite
-    elements, or None if there are none.
+    """The statistics of an array. `least`, `largest`, `mean` and `deviation` are those of the
+    finite elements, or None if there are none.
     """
 
     elements: int

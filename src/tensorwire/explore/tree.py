@@ -1,4 +1,4 @@
-"""Nested values as a tree of text: dicts, lists, tensors with dtype and shape, and Python values."""
+"""Nested values as a tree of text: dicts, lists, dtypes and shapes of tensors, Python values."""
 
 from __future__ import annotations
 

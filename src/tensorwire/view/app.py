@@ -3,8 +3,8 @@
 1. An error is JSON with one text, {"error": TEXT}; a traceback is never sent.
 2. A damaged file is a normal result with status 200, because browsers log any other status as an
    error of the page. Status 500 means a bug in tensorwire.
-3. Handlers run on threads, at most AT_ONCE at a time. Each gets the query string as a `Query`, which
-   validates every number.
+3. Handlers run on threads, at most AT_ONCE at a time. Each gets the query string as a `Query`,
+   which validates every number.
 """
 
 from __future__ import annotations

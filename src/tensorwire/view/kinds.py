@@ -1,5 +1,5 @@
-"""Pages of string, ragged and sparse tensors: strings and a search, rows and their lengths, sparsity
-patterns.
+"""Pages of string, ragged and sparse tensors: strings and a search, rows and their lengths,
+sparsity patterns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SavedModels: their signatures, and requests to them, built and checked by `tensorwire.serving`."""
+"""SavedModels: signatures, and requests to them, built and checked by `tensorwire.serving`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Record files: pages of decoded records, the schema, and integrity.
 
 1. No index file is written.
-2. The records of a file are counted on a thread. While a large file is being counted, only its first
-   records can be read, from the beginning; then any record can.
+2. The records of a file are counted on a thread. While a large file is being counted, only its
+   first records can be read, from the beginning; then any record can.
 3. In a damaged file the good records are numbered in order.
 """
 

@@ -52,7 +52,7 @@ class Slice:
         columns: int | None,
         at: tuple[int, ...] | None,
     ) -> Slice:
-        """Return a checked slice. The defaults are the last two axes, and index 0 for the others."""
+        """Return a checked slice; the defaults are the last two axes, and index 0 elsewhere."""
         rank = len(shape)
         columns = rank - 1 if columns is None else columns
         rows = (
@@ -190,7 +190,7 @@ def _affordable(
 
 
 def _reduced(elements: Array, row_step: int, column_step: int, how: str) -> Array:
-    """Reduce each block to one number, which is NaN if the block contains one: NaN is never hidden."""
+    """Reduce each block to one number, which is NaN if the block contains NaN."""
     row_starts, column_starts = (
         np.arange(0, count, step)
         for count, step in zip(elements.shape, (row_step, column_step), strict=True)
