@@ -994,7 +994,7 @@ class TestCommand:
             (("--versions", "x"), "versions are 'latest', 'all', or numbers"),
             (("--label", "x=9"), "the label 'x' means version 9"),
             (("--label", "other:x=1"), "labels for 'other'"),
-            (("scale=elsewhere",), "two models are called 'scale'"),
+            (("scale=elsewhere",), "duplicate model name 'scale'"),
             (("a/b=elsewhere",), "it has neither / nor :"),
         ],
     )
@@ -1012,7 +1012,7 @@ class TestCommand:
                 assert main(["serve", str(made[0] / "scale"), *more]) == 2
 
     def test_help_says_what_it_is_for(self):
-        assert "production should run the real TensorFlow Serving" in self.run("--help").stdout
+        assert "In production use TensorFlow Serving itself" in self.run("--help").stdout
 
     @pytest.mark.parametrize(
         ("package", "words"),

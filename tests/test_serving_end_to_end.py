@@ -372,7 +372,7 @@ class TestTheCommand:
             == 400
         )
         fine = bad.replace("0.5", "1")
-        assert "takes this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
+        assert "would accept this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
         assert "[[0. 1.]]" in self.ask(
             f"{process.url}/v1/models/one:predict", "--body", "-", text=fine
         )
@@ -395,7 +395,7 @@ class TestTheCommand:
     def test_wrong_usage_and_bad_servers(self, served):
         process, _, _ = served
         assert "use one" in self.ask(process.url, "--model", "one", "x=1", "--body", "-", status=2)
-        assert "curl does not speak gRPC" in self.ask(
+        assert "curl does not support gRPC" in self.ask(
             f"{process.grpc_url}/one", "x=1", "--curl", status=2
         )
         ran = subprocess.run(
