@@ -79,8 +79,7 @@ class ScanBuffer:
         return int(_LENGTH.unpack_from(self._view, offset - self._base)[0])
 
     def find(self, start: int, stop: int) -> int:
-        """Return the first offset from `start` on with a valid header, `stop` if there is none
-        before it.
+        """Return the first offset from `start` on with a valid header, or `stop`.
 
         Headers of records that are too long do not count.
         """
@@ -94,8 +93,7 @@ class ScanBuffer:
         return stop
 
     def chain(self, start: int, stop: int, near: int, checks: int, guess: int) -> tuple[int, int]:
-        """Find the first header from `start` on that begins a chain: return (offset, remaining
-        `checks`).
+        """Return the first offset from `start` on that begins a chain, and the remaining `checks`.
 
         A header whose chain extends past the buffer counts as well. `kernels.frame_chain` defines
         what a chain is and what the search costs.
