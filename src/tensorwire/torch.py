@@ -43,9 +43,10 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 
     Raises EncodeError for invalid arguments, and the errors of `tw.read_examples`.
 
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> import numpy as np
-    >>> import tensorwire as tw
+    >>> import tensorwire.torch
     >>> from torch.utils.data import DataLoader
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, {"label": np.arange(5)})
@@ -125,15 +126,15 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 
 
 class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
-    """A map-style dataset of records by number, for samplers: `dataset[i]` is a dict of torch
-    tensors.
+    """A map-style dataset of records by number, for samplers.
 
-    Strings are bytes or str. Records are located by the index of the file. The arguments are those
+    `dataset[i]` is a dict of torch tensors; strings are bytes or str. Records are located by the index of the file. The arguments are those
     of `tw.read_examples`.
 
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> import numpy as np
-    >>> import tensorwire as tw
+    >>> import tensorwire.torch
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, {"label": np.arange(5), "id": list("abcde")})
     >>> dataset = tw.torch.ExampleMapDataset(path)

@@ -62,8 +62,8 @@ class TFRecordWriter:
     `options` are TFRecordOptions or the name of a compression. tw.RecordWriter writes files that
     appear only when they are complete.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> with tw.io.TFRecordWriter(path, "GZIP") as writer:
     ...     writer.write(b"one")

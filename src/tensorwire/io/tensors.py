@@ -22,8 +22,8 @@ def serialize_tensor(tensor: TensorLike, name: str | None = None) -> bytes:
 
     Raises EncodeError for sparse and ragged tensors.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> tw.io.serialize_tensor([1.0]) == tw.io.serialize_tensor(np.array([1], np.float32))
     True
     """
@@ -43,8 +43,8 @@ def parse_tensor(
 
     Raises SchemaError if the tensor has another dtype, and DecodeError for invalid bytes.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> tw.io.parse_tensor(tw.io.serialize_tensor(np.int32([1, 2])), "int32")
     array([1, 2], dtype=int32)
     """
@@ -77,8 +77,8 @@ def serialize_sparse(
 
     Raises EncodeError for a tensor that is not sparse.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
     >>> [len(part) for part in tw.io.serialize_sparse(sparse)]
     [46, 18, 26]
@@ -101,8 +101,8 @@ def parse_sparse(
 
     Raises SchemaError if the dtype or the rank is not the given one.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
     >>> tw.io.parse_sparse(tw.io.serialize_sparse(sparse))
     Sparse([0, 0]: np.float32(1.0), [1, 2]: np.float32(4.0); shape=(2, 3), nnz=2, float32)
@@ -128,8 +128,8 @@ def serialize_many_sparse(
 
     Raises EncodeError for a tensor that is not sparse or whose indices are not sorted.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
     >>> tw.io.serialize_many_sparse(sparse).shape
     (2, 3)
@@ -167,8 +167,8 @@ def deserialize_many_sparse(
     included (which is what TensorFlow checks, contrary to its documentation). Raises SchemaError if
     the dtype or the rank is not the given one.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> sparse = tw.Sparse([[0, 0], [1, 2]], np.float32([1, 4]), (2, 3))
     >>> rows = tw.io.serialize_many_sparse(sparse)
     >>> tw.io.deserialize_many_sparse(rows, "float32").shape

@@ -63,6 +63,7 @@ def read_examples(
     Raises FileNotFoundError for a missing file and SchemaError if records do not fit the schema.
 
     >>> import tensorwire as tw  # doctest: +SKIP
+    >>> import tensorwire.ray  # doctest: +SKIP
     >>> dataset = tw.ray.read_examples("train-*.tfrecord", columns=["label"])  # doctest: +SKIP
     """
     source = ExampleSource(path, columns, schema, batch_size, on_corrupt, compression, limits)

@@ -46,8 +46,7 @@ def write_examples(
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> int:
-    """Write a ray.data.Dataset as TFRecord files of tf.train.Example and return the number of
-    records.
+    """Write a ray.data.Dataset as TFRecord files of Examples and return the number of records.
 
     The workers write the files. A null is a feature that a record lacks.
 
@@ -62,6 +61,7 @@ def write_examples(
     `schema`.
 
     >>> import tensorwire as tw  # doctest: +SKIP
+    >>> import tensorwire.ray  # doctest: +SKIP
     >>> tw.ray.write_examples(dataset, "kept.tfrecord", shards=64)  # doctest: +SKIP
     """
     if shards is not None and shards < 1:

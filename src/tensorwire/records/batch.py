@@ -47,8 +47,8 @@ class Batch(Bundle):
     `take`, `slice` and `select` choose rows and columns, and `to` converts the columns to a
     framework.
 
-    >>> import numpy as np
     >>> import tensorwire as tw
+    >>> import numpy as np
     >>> batch = tw.Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
     >>> len(batch), batch.size, list(batch.rows())
     (1, 2, [{'label': np.int64(3)}, {}])
@@ -138,8 +138,8 @@ class Batch(Bundle):
     def take(self, rows: Array) -> Batch:
         """Return the rows with the given numbers, in the given order.
 
-        >>> import numpy as np
         >>> import tensorwire as tw
+        >>> import numpy as np
         >>> tw.Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
         array([7, 5])
         """
@@ -172,8 +172,8 @@ class Batch(Bundle):
 
         A column that this batch does not have is added with no row present.
 
-        >>> import numpy as np
         >>> import tensorwire as tw
+        >>> import numpy as np
         >>> blank = tw.Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
         >>> tw.Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
         [False, False]

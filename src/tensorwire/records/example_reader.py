@@ -90,9 +90,9 @@ def read_examples(
     Returns `Examples`, which can be iterated over repeatedly. Raises SchemaError if the records do
     not fit the schema, DecodeError for damaged files and EncodeError for invalid arguments.
 
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> import numpy as np
-    >>> import tensorwire as tw
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> tw.write_examples(path, {"label": np.array([1, 0, 1]), "x": np.ones((3, 2), np.float32)})
     3

@@ -73,9 +73,9 @@ def write_examples(
     Raises EncodeError for values that cannot be written and SchemaError for values that do not fit
     `schema`.
 
+    >>> import tensorwire as tw
     >>> import os, tempfile
     >>> import numpy as np
-    >>> import tensorwire as tw
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> tw.write_examples(path, [{"id": "a", "x": [0.5, 2]}, {"id": "b", "x": [1.5, 3], "image":
     ...     np.zeros((2, 2), np.uint8)}])

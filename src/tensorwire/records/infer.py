@@ -57,8 +57,8 @@ def infer_schema(
     Returns a tw.Schema. Raises SchemaError if a feature has different kinds in different records,
     and DecodeError for damaged files.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> _ = tw.write_examples(path, [{"label": 1, "ids": [1, 2]}, {"label": 0, "ids": []}],
     ...     schema_file=False)

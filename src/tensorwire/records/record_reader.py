@@ -49,8 +49,8 @@ class RecordReader:
     Iterating yields bytes. `len(reader)`, `reader[i]` and `reader[i:j]` count over all files.
     Raises DecodeError for damaged files and EncodeError for invalid arguments.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> with tw.RecordWriter(path) as writer:
     ...     for word in (b"one", b"two", b"three"):

@@ -60,8 +60,8 @@ class RecordWriter:
     loses at most the records after it. Raises EncodeError for invalid arguments and for a file that
     cannot be appended to, and UsageError for a record that is not bytes.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> with tw.RecordWriter(path, compression="gzip") as writer:
     ...     writer.write(b"one")

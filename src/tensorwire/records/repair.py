@@ -45,8 +45,8 @@ class RepairReport:
     It is true if nothing was lost. `json()` returns it as plain dicts, `str()` describes it in
     words.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> with tw.RecordWriter(path) as writer:
     ...     writer.write(b"one")
@@ -117,8 +117,8 @@ def repair(
     Returns a RepairReport. Raises DecodeError, and writes nothing, if the file has no good record,
     and EncodeError for an invalid target.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> broken = os.path.join(tempfile.mkdtemp(), "broken.tfrecord")
     >>> with tw.RecordWriter(broken) as writer:
     ...     writer.write_many([b"one", b"two", b"three"])

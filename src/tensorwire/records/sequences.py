@@ -56,8 +56,8 @@ def read_sequence_examples(
     The arguments and errors are those of `tw.read_examples`. Returns `SequenceExamples`, which can
     be iterated over repeatedly.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> tw.write_sequence_examples(path, [({"id": 7}, {"token": [b"a", b"b"], "score": [[0.5, 1.0],
     ...     [2.0, 3.0]]}), ({"id": 8}, {"token": []})])
@@ -151,8 +151,8 @@ def write_sequence_examples(
 
     The other arguments and the errors are those of `tw.write_examples`.
 
-    >>> import os, tempfile
     >>> import tensorwire as tw
+    >>> import os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "a.tfrecord")
     >>> tw.write_sequence_examples(path, [({}, {"x": [[1], [2, 3]]})])
     1
