@@ -87,10 +87,10 @@ def test_version():
         (("show", "x", "-n", "-3"), "-n"),
         (("show", "x", "-n", "three"), "expected a non-negative integer, found 'three'"),
         (("show", "x", "--slice", "a"), "invalid slice 'a'"),
-        (("show", "x", "--where", "label = 3"), "to compare write =="),
+        (("show", "x", "--where", "label = 3"), "write == to compare"),
         (
             ("show", "x", "--where", "open('f')"),
-            "only len(x), has(x) and col('a/name') are functions here",
+            "the only functions are len(x), has(x) and col('a/name')",
         ),
         (("show", "x", "--columns", "a,,b"), "names separated by commas"),
         (("profile", "x", "--best", "siz"), "did you mean 'size'?"),

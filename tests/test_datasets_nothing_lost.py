@@ -249,7 +249,7 @@ class TestTypes:
         parquet("a.parquet", {"b": first})
         parquet("b.parquet", {"b": second})
         with pytest.raises(
-            (tw.SchemaError, tw.EncodeError), match="files differ in what this column is"
+            (tw.SchemaError, tw.EncodeError), match="different types in different files"
         ):
             datasets.convert("?.parquet", "out", target, shards=1, shuffle=shuffle, workers=0)
         assert not Path("out/_SUCCESS").exists()

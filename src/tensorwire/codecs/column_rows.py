@@ -51,9 +51,7 @@ def example_schema(blank: Batch, spec: ConversionSpec) -> Schema:
         columns, _ = gather.from_columns(asked, options, 0, {})
     except EncodeError as error:
         if "float64" in error.message:
-            why = "float64 does not fit a float list, which is float32"
-            how = f"cast={{{error.tensor!r}: 'float32'}} rounds it{pack.EXACTLY}"
-            error.args = (f"{why}; {how}",)
+            error.hint = f"cast={{{error.tensor!r}: 'float32'}} rounds it; {pack.EXACTLY}"
         raise
     return Schema({name: column.feature for name, column in columns.items()})
 

@@ -48,7 +48,7 @@ def examples(tensors: Mapping[str, Any]) -> Strings:
     try:
         made, count = gather.from_columns(features, pack.Options(), 0, {})
     except TensorwireError as error:
-        error.args = (error.message.replace(pack.EXACTLY, ""),)
+        pack.drop_tensors_hint(error)
         raise error.add(format=FORMAT) from None
     order = key_order([name.encode() for name in made])
     data, offsets = example.encode([made[name.decode()].input(name) for name in order], count)

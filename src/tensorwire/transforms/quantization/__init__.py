@@ -343,8 +343,8 @@ class _Cast:
         if self.where is not None and lost.any():
             what = self.where.first(wide, lost, block)
             raise EncodeError(
-                f"{what}, and the largest number in {self.scheme.name} is {largest:g};"
-                " nonfinite='clip' would store that"
+                f"{what}, and the largest number in {self.scheme.name} is {largest:g}",
+                hint="nonfinite='clip' would store that",
             )
         return codes
 
@@ -431,8 +431,8 @@ def _range(
                     else "nonfinite='clip' would store the nearest end of the others"
                 )
                 raise EncodeError(
-                    f"{where.first(wide, refused, block)}, which {scheme.name} has no code for;"
-                    f" {way}"
+                    f"{where.first(wide, refused, block)}, which {scheme.name} has no code for",
+                    hint=way,
                 )
             wide = np.where(nan, 0, wide)
             finite = np.isfinite(wide)
