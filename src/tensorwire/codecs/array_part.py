@@ -25,10 +25,10 @@ class StoredPart(BasePart):
     """
 
     __slots__ = (
-        "_at",
         "_copy",
         "_format",
         "_matches",
+        "_offset",
         "_source",
         "checksum",
         "dtype",
@@ -41,7 +41,7 @@ class StoredPart(BasePart):
     def __init__(
         self,
         source: Source,
-        at: int,
+        offset: int,
         row: dtypes.DType,
         shape: tuple[int, ...],
         copy: bool | None,
@@ -55,9 +55,9 @@ class StoredPart(BasePart):
         """
         self.name, self.row, self.dtype, self.shape = name, row, row.name, shape
         self.nbytes, self.checksum = math.prod(shape) * row.numpy.itemsize, matches is not None
-        self._source, self._at, self._copy, self._format, self._matches = (
+        self._source, self._offset, self._copy, self._format, self._matches = (
             source,
-            at,
+            offset,
             copy,
             format,
             matches,
@@ -66,7 +66,7 @@ class StoredPart(BasePart):
     @property
     def offset(self) -> int:
         """Where it begins in its file."""
-        return self._at
+        return self._offset
 
     def read(self, rows: Rows = None) -> Any:
         """All of it, its checksum verified, or some rows, for which there is none."""
@@ -76,31 +76,31 @@ class StoredPart(BasePart):
             raise error.add(format=self._format, tensor=self.name) from None
 
     def _read(self, rows: Rows) -> Any:
-        row, shape, at, size = self.row, self.shape, self._at, self.nbytes
+        row, shape, offset, size = self.row, self.shape, self._offset, self.nbytes
         if rows is not None:
             start, stop = rows
             if not shape or not 0 <= start <= stop <= shape[0]:
                 raise DecodeError(
-                    f"rows {start} to {stop} of a tensor of shape {list(shape)}", offset=at
+                    f"rows {start} to {stop} of a tensor of shape {list(shape)}", offset=offset
                 )
             stride = math.prod(shape[1:]) * row.numpy.itemsize
-            at, size, shape = (
-                at + start * stride,
+            offset, size, shape = (
+                offset + start * stride,
                 (stop - start) * stride,
                 (stop - start, *shape[1:]),
             )
-        into = getattr(self._source, "read_into", None)
+        read_into = getattr(self._source, "read_into", None)
         view: Any
-        if into is not None:  # straight into the array, which is nobody else's
+        if read_into is not None:  # straight into the array, which is nobody else's
             array = np.empty(shape, row.numpy)
             view = array.reshape(-1).view(np.uint8)
-            into(at, view)
+            read_into(offset, view)
         else:
-            view = self._source.read_at(at, size)
+            view = self._source.read_at(offset, size)
         if rows is None and self._matches is not None and not self._matches(view):
-            raise ChecksumError("the data do not match their checksum", offset=at)
-        if into is None:
-            array = memory.dense(view, 0, row.numpy, shape, self._copy, base=at)
+            raise ChecksumError("the data do not match their checksum", offset=offset)
+        if read_into is None:
+            array = memory.dense(view, 0, row.numpy, shape, self._copy, base=offset)
         bad = (
             dtypes.noncanonical(row, array.reshape(-1).view(np.uint8))
             if row.name == "bool" or row.bits < 8
@@ -112,7 +112,7 @@ class StoredPart(BasePart):
                 if row.name == "bool"
                 else f"a byte that is no value of {row.name}"
             )
-            raise DecodeError(why, offset=at + bad)
+            raise DecodeError(why, offset=offset + bad)
         return array
 
 
@@ -176,22 +176,22 @@ class SourceSlice:
 
 def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
     """How a few bytes of a source are read quickest: files need no aligned memory for them."""
-    found: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)
-    return found
+    read: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)
+    return read
 
 
 def assign(
     spec: Node,
     metadata: dict[str, str],
     parts: dict[str, Any],
-    stored: Callable[[str], str] | None = None,
+    stored_name: Callable[[str], str] | None = None,
 ) -> tuple[Any, list[Any]]:
     """The spec, a bundle's metadata put back, and its parts in order. `stored` says what a part is
     called in the container.
     """
     names = lowering.names(spec, len(parts))
-    if stored is not None:
-        names = [stored(name) for name in names]
+    if stored_name is not None:
+        names = [stored_name(name) for name in names]
     if len(names) != len(parts) or not parts.keys() <= set(names):
         raise DecodeError("the names in the file are not those of the tensorwire spec")
     tree = lowering.inside(spec)
@@ -201,7 +201,7 @@ def assign(
     return spec, [parts[name] for name in names]
 
 
-def says_it_all(spec: Node, names: Sequence[str]) -> bool:
+def is_plain_dict(spec: Node, names: Sequence[str]) -> bool:
     """Whether a plain dict of arrays, in the order of the file, is what the value was."""
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False

@@ -45,17 +45,17 @@ class ColumnRows(RowFormat):
 
 def example_schema(blank: Batch, spec: ConversionSpec) -> Schema:
     """What columns, given as a batch without rows, become in Examples."""
-    asked = cast(blank, spec)
-    options = pack.Options([name for name in spec.tensors if name in asked])
+    columns = cast(blank, spec)
+    options = pack.Options([name for name in spec.tensors if name in columns])
     try:
-        columns, _ = gather.from_columns(asked, options, 0, {})
+        packed_columns, _ = gather.from_columns(columns, options, 0, {})
     except EncodeError as error:
         if "float64" in error.message:
             why = "float64 does not fit a float list, which is float32"
             how = f"cast={{{error.tensor!r}: 'float32'}} rounds it{pack.EXACTLY}"
             error.args = (f"{why}; {how}",)
         raise
-    return Schema({name: column.feature for name, column in columns.items()})
+    return Schema({name: column.feature for name, column in packed_columns.items()})
 
 
 def some(paths: Sequence[str]) -> list[str]:
@@ -69,18 +69,18 @@ def looked_into(
 ) -> Iterator[_T]:
     """What a look into each of some files shows; of a damaged one that is passed over, nothing:
     reading it says what is damaged. If that is all of them, it is an error."""
-    found, last = 0, None
+    readable, last = 0, None
     for path in paths:
         try:
-            one = look(path)
+            result = look(path)
         except TensorwireError as error:
             last = error.add(path=path)
             if not (spec.skips and isinstance(error, DecodeError)):
                 raise last from error.__cause__
             continue
-        found += 1
-        yield one
-    if last is not None and not found:
+        readable += 1
+        yield result
+    if last is not None and not readable:
         raise last
 
 
@@ -97,21 +97,21 @@ def opened(path: str, spec: ConversionSpec, reading: Reading, open: Callable[[],
 
 def check_columns(names: Iterable[str], spec: ConversionSpec, path: str) -> None:
     """That no column is lost because the files that the plan looked into did not have it."""
-    if spec.strict and spec.schema is not None and (strangers := set(names) - set(spec.schema)):
+    if spec.strict and spec.schema is not None and (unknown := set(names) - set(spec.schema)):
         why = (
             "a column that the schema does not have, and that would be lost; columns= says what to"
             " keep, schema= what there is"
         )
-        raise SchemaError(why, tensor=min(strangers), path=path)
+        raise SchemaError(why, tensor=min(unknown), path=path)
 
 
-def absent(name: str, spec: ConversionSpec, known: Iterable[str]) -> Tensor:
+def absent(name: str, spec: ConversionSpec, names: Iterable[str]) -> Tensor:
     """A column without rows that a file does not have, nor any other that was looked into, but the
     schema.
     """
     feature = None if spec.schema is None else example_features.travelling(spec)[name]
     if feature is None or feature.required:
-        raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
+        raise SchemaError(f"no column {name!r}{choices(name, names)}", tensor=name)
     filled = example.ColumnBuffers([feature.column(name)], 0).take()
     return _columns.column(feature, filled[0], 0)
 
@@ -239,9 +239,9 @@ def packed(batch: Batch, places: Array) -> bytes:
 
 def unpacked(data: Buffer | Array) -> tuple[Batch, Array]:
     """The inverse of `packed`."""
-    found: Any = Safetensors().decode(flat(data))
-    names, places = found["names"], found["places"]
+    value: Any = Safetensors().decode(flat(data))
+    names, places = value["names"], value["places"]
     rows = len(places)
-    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
-    columns = dict(zip(names, found["columns"], strict=True))
+    present = [np.ones(rows, np.bool_) if there is None else there for there in value["present"]]
+    columns = dict(zip(names, value["columns"], strict=True))
     return Batch(columns, dict(zip(names, present, strict=True)), rows), places

@@ -284,18 +284,18 @@ def _leaves(spec: Node, count: int) -> Iterator[tuple[str, _Leaf]]:
     """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
     tensors = list(lowering.tensors(spec, count))
     number = 0
-    made: dict[int, _Leaf] = {}
+    leaves: dict[int, _Leaf] = {}
     for name, (_, node, size) in zip(
-        lowering.unique(way for way, _, _ in tensors), tensors, strict=True
+        lowering.unique(path for path, _, _ in tensors), tensors, strict=True
     ):
         if "same" in node:
-            leaf = made.get(node["same"]) if type(node["same"]) is int else None
+            leaf = leaves.get(node["same"]) if type(node["same"]) is int else None
             if leaf is None:
                 raise DecodeError(
                     "a spec says that a tensor is the same as one that is none", tensor=name
                 )
         else:
-            leaf = made[number] = _Leaf(node, number, size)
+            leaf = leaves[number] = _Leaf(node, number, size)
         yield name, leaf
         number += size
 
@@ -465,11 +465,11 @@ def _ragged_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budge
     values, splits = parts[:-count], []
     low, high = start, stop
     for part in parts[len(parts) - count :]:
-        cut = part.read((low, high + 1))
-        low, high = int(cut[0]), int(cut[-1])
+        splits_slice = part.read((low, high + 1))
+        low, high = int(splits_slice[0]), int(splits_slice[-1])
         if not 0 <= low <= high:
             raise DecodeError(f"row_splits go from {low} to {high}")
-        splits.append(cut - cut[0])
+        splits.append(splits_slice - splits_slice[0])
     inner = _read_rows(node["ragged"], values, (low, high), budget)
     uniform = node.get("uniform", [None] * count)
     validate.ragged(len(inner), splits, uniform, DecodeError)

@@ -63,18 +63,18 @@ class ConversionSpec:
 
     def json(self) -> dict[str, Any]:
         """Plain dicts and lists; what has its default is left out."""
-        usual = asdict(type(self)(self.source, self.target))
-        plain = {
+        defaults = asdict(type(self)(self.source, self.target))
+        fields = {
             name: value
             for name, value in asdict(self).items()
-            if name in ("source", "target") or value != usual[name]
+            if name in ("source", "target") or value != defaults[name]
         }
-        return {"version": VERSION, **plain}
+        return {"version": VERSION, **fields}
 
     @classmethod
-    def from_json(cls, about: Mapping[str, Any]) -> Self:
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
         """The inverse of `json`."""
-        return cls(**{name: value for name, value in about.items() if name != "version"})
+        return cls(**{name: value for name, value in fields.items() if name != "version"})
 
     @cached_property
     def hash(self) -> str:

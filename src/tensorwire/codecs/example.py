@@ -29,7 +29,7 @@ from ..wire import json as jsontext
 from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
-from .array_part import says_it_all
+from .array_part import is_plain_dict
 from .protocol import Metadata, WholeFormat, refuse_metadata
 
 KEY = "tensorwire"
@@ -60,7 +60,7 @@ class Example(WholeFormat):
         tensors = [
             name for name, part in zip(names, parts, strict=True) if not example.kind_of(part)
         ]
-        if tensors or not says_it_all(spec, names):
+        if tensors or not is_plain_dict(spec, names):
             text = jsontext.write(
                 {"version": VERSION, "spec": spec} | ({"tensors": tensors} if tensors else {})
             )
@@ -80,23 +80,23 @@ class Example(WholeFormat):
             raise error.add(format=FORMAT, offset=0) from None
 
     def _decode(self, data: memoryview, copy: bool | None, budget: Budget) -> Any:
-        found, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
-        if KEY not in found:
-            return {name: _list(data, values, copy) for name, values in found.items()}
-        spec, tensors, offset = _said(data, found.pop(KEY))
+        features, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
+        if KEY not in features:
+            return {name: _list(data, values, copy) for name, values in features.items()}
+        spec, tensors, offset = _read_spec(data, features.pop(KEY))
         try:
-            names = lowering.names(spec, len(found))
+            names = lowering.names(spec, len(features))
             if (
-                len(names) != len(found)
-                or not found.keys() <= set(names)
+                len(names) != len(features)
+                or not features.keys() <= set(names)
                 or not tensors <= set(names)
             ):
                 raise DecodeError("the features are not those of the tensorwire spec")
             parts = [
                 (
-                    _tensor(codec, data, name, found[name], copy)
+                    _tensor(codec, data, name, features[name], copy)
                     if name in tensors
-                    else _list(data, found[name], copy)
+                    else _list(data, features[name], copy)
                 )
                 for name in names
             ]
@@ -135,7 +135,7 @@ def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
         if lists:
             yield _lists(lists)
             lists = {}
-        yield from _one(
+        yield from _run_entry(
             name.encode(), kind or BYTES, [memory.chunk(part)] if kind else tensorproto.write(part)
         )
     if lists:
@@ -143,13 +143,13 @@ def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
 
 
 def _lists(lists: dict[str, Array | Strings]) -> memoryview:
-    found = example.entries(lists)
-    if found is None:
+    encoded = example.entries(lists)
+    if encoded is None:
         raise _too_large(MAX_MESSAGE + 1)
-    return found
+    return encoded
 
 
-def _one(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
+def _run_entry(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
     """The entry of a feature whose list is one run of bytes: packed floats, or one string."""
     size, head = sum(map(len, chunks)), b""
     for tag in (b"\x0a", bytes([kind << 3 | 2]), b"\x12"):
@@ -173,9 +173,9 @@ def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
     order = _order(data, limits)
     starts, sizes = np.zeros(1, np.int64), np.array([len(data)])
     survey = kernels.ExampleSurvey(len(order))
-    code, at, _ = survey.add(data, starts, sizes, True)
+    code, offset, _ = survey.add(data, starts, sizes, True)
     if code:
-        raise problem(code, at, FORMAT)
+        raise problem(code, offset, FORMAT)
     _, sequences, rows = survey.result()
     if sequences:
         raise DecodeError(
@@ -203,25 +203,25 @@ def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
 
 def _order(data: memoryview, limits: Limits) -> dict[bytes, str]:
     """The names, each where it stands last."""
-    found: dict[bytes, str] = {}
+    names: dict[bytes, str] = {}
     for number, (begin, start, stop) in enumerate(_blocks(data, 0, len(data), 1)):
         if number:  # to protobuf two Examples joined are one
             raise problem(REPEATED, begin, FORMAT)
-        for offset, at, end in _blocks(data, start, stop, 1):
+        for offset, entry_start, entry_stop in _blocks(data, start, stop, 1):
             name = b""
-            for _, first, last in _blocks(data, at, end, 1):
+            for _, first, last in _blocks(data, entry_start, entry_stop, 1):
                 name = bytes(data[first:last])
-            found.pop(name, None)
+            names.pop(name, None)
             try:
-                found[name] = name.decode()
+                names[name] = name.decode()
             except UnicodeDecodeError:
                 raise DecodeError(f"the name {name!r:.60} is not UTF-8", offset=offset) from None
-            if len(found) > limits.names:
+            if len(names) > limits.names:
                 raise LimitError(
                     f"more than {limits.names} features; Limits(names=...) allows more",
                     offset=offset,
                 )
-    return found
+    return names
 
 
 def _blocks(data: memoryview, start: int, stop: int, number: int) -> Iterator[tuple[int, int, int]]:
@@ -249,21 +249,21 @@ def _list(data: memoryview, values: Array, copy: bool | None) -> Array | Strings
     return trusted(Strings, joined, offsets, (len(places),), False)
 
 
-def _said(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
+def _read_spec(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
     """(spec, names of the features that hold TensorProtos, where it stands)"""
     if values.shape != (1, 2):
         raise DecodeError(f"the feature {KEY!r} is no bytes list of one text")
     start, size = values[0].tolist()
-    ours = jsontext.parse(data[start : start + size], FORMAT, start)
+    document = jsontext.parse(data[start : start + size], FORMAT, start)
     if (
-        not isinstance(ours, dict)
-        or ours.get("version") != VERSION
-        or not {"spec"} <= ours.keys() <= {"version", "spec", "tensors"}
+        not isinstance(document, dict)
+        or document.get("version") != VERSION
+        or not {"spec"} <= document.keys() <= {"version", "spec", "tensors"}
     ):
         raise DecodeError(
             f"the feature {KEY!r} is of another version than {VERSION}, or not ours", offset=start
         )
-    tensors = ours.get("tensors", [])
+    tensors = document.get("tensors", [])
     if not isinstance(tensors, list) or not all(isinstance(name, str) for name in tensors):
         raise DecodeError(f"tensors in the feature {KEY!r} are a list of names", offset=start)
-    return ours["spec"], set(tensors), start
+    return document["spec"], set(tensors), start

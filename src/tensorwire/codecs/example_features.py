@@ -65,8 +65,8 @@ def _written(spec: ConversionSpec, features: dict[str, Feature]) -> dict[str, Fe
 def bare(schema: Schema, source: str, target: str) -> list[str]:
     """The features that go as bytes, where Examples are read."""
     lists = source == "tfrecord" and target in _LISTS
-    found = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
-    return [name for name, feature in found.items() if not (lists and _is_lists(feature))]
+    as_bytes = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
+    return [name for name, feature in as_bytes.items() if not (lists and _is_lists(feature))]
 
 
 def _is_lists(feature: Feature) -> bool:
@@ -74,8 +74,8 @@ def _is_lists(feature: Feature) -> bool:
 
     Lists of strings are not: they would look like what is quantized.
     """
-    known = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
-    return known and (feature.dtype != "string" or len(feature.shape or ()) > 1)
+    varies = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
+    return varies and (feature.dtype != "string" or len(feature.shape or ()) > 1)
 
 
 def _bytes(feature: Feature) -> Feature:

@@ -190,16 +190,16 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
     except IsADirectoryError:
         return _of_folder(path, format)
     except FileNotFoundError:
-        found = _without_file(path, format)
-        if found is None:
+        identified = _without_file(path, format)
+        if identified is None:
             raise
-        return found
+        return identified
     try:
         if path.endswith(_OF_SEVERAL) or ".data-" in path or format == "checkpoint":
-            found = _of_checkpoint_file(path, format)
-            if found is not None:
+            identified = _of_checkpoint_file(path, format)
+            if identified is not None:
                 source.close()
-                return found
+                return identified
         return _of_source(source, "file", path, format)
     except BaseException:
         source.close()
@@ -356,8 +356,8 @@ def holds_records(where: object, format: Allowed = None) -> bool:
     if not isinstance(where, (str, os.PathLike)):
         return False
     try:
-        with identify(where, format) as found:
-            return found.holds_records
+        with identify(where, format) as identified:
+            return identified.holds_records
     except (FileNotFoundError, TensorwireError):
         return False
 
@@ -413,12 +413,14 @@ def format_of(path: str | os.PathLike[str]) -> str:
     format, _ = by_name(path)
     if format is not None and FORMATS[format].tensors:
         return format
-    known = ", ".join(suffix for row in FORMATS.values() if row.tensors for suffix in row.suffixes)
+    suffixes = ", ".join(
+        suffix for row in FORMATS.values() if row.tensors for suffix in row.suffixes
+    )
     hint = "pass format="
     if format == "tfrecord":
         hint = "tw.write_examples(path, columns) writes record files"
     raise UnknownFormatError(
-        f"no format has files named like this (known: {known})", path=os.fspath(path), hint=hint
+        f"no format has files named like this (known: {suffixes})", path=os.fspath(path), hint=hint
     )
 
 
@@ -458,9 +460,9 @@ def recognise(data: memory.Buffer, size: int | None = None) -> str:
         return "tfrecord"
     if not start:
         raise UnknownFormatError("there is nothing to read: 0 bytes", offset=0)
-    known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
+    names = ", ".join(row.name for row in FORMATS.values() if row.recognised)
     raise UnknownFormatError(
-        f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})",
+        f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({names})",
         hint="pass format=",
     )
 

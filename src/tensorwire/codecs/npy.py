@@ -83,62 +83,64 @@ class Npy(StoredFormat):
         return [head, *inner, wire.write_trailer(fields)]
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
-        found = find(source, 0, source.size, budget)
-        if found.refusal is not None:
-            raise DecodeError(found.refusal, offset=10)
-        if not found.header.marked:
-            if found.stop != source.size:
+        array = find(source, 0, source.size, budget)
+        if array.refusal is not None:
+            raise DecodeError(array.refusal, offset=10)
+        if not array.header.marked:
+            if array.stop != source.size:
                 raise DecodeError(
-                    f"{source.size - found.stop} bytes behind the data: one npy file holds one"
+                    f"{source.size - array.stop} bytes behind the data: one npy file holds one"
                     " array",
-                    offset=found.stop,
+                    offset=array.stop,
                 )
-            return Stored({}, [found.part(source, copy, budget, FORMAT)], {})
-        said = _trailer(source, found.stop, budget)
-        sums = said.get("crc32c")
-        if sums is not None and kernels.crc32c(found.text) != sums["header"]:
+            return Stored({}, [array.part(source, copy, budget, FORMAT)], {})
+        trailer = _trailer(source, array.stop, budget)
+        sums = trailer.get("crc32c")
+        if sums is not None and kernels.crc32c(array.text) != sums["header"]:
             raise ChecksumError("the header does not match its checksum", offset=0)
-        if "kind" in said:
-            return self._inside(source, found, said["kind"], copy, budget)
-        row = dtypes.BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
-        if row is None or (descr_of(row), False, said["shape"]) != (
-            found.header.descr,
-            found.header.fortran,
-            list(found.header.shape),
+        if "kind" in trailer:
+            return self._inside(source, array, trailer["kind"], copy, budget)
+        row = dtypes.BY_NAME.get(trailer["dtype"]) if isinstance(trailer["dtype"], str) else None
+        if row is None or (descr_of(row), False, trailer["shape"]) != (
+            array.header.descr,
+            array.header.fortran,
+            list(array.header.shape),
         ):
             why = (
-                f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header"
+                f"the trailer speaks of {trailer['dtype']!r:.40} {trailer['shape']!r:.80}, and the header"
                 " of something else"
             )
-            raise DecodeError(why, offset=found.stop)
-        part = found.part(
+            raise DecodeError(why, offset=array.stop)
+        part = array.part(
             source,
             copy,
             budget,
             FORMAT,
             matches=None if sums is None else partial(_matches, crc=sums["data"]),
         )
-        texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
-        return Stored(node if "name" not in said else _bundle(said, node, texts), [part], texts)
+        texts, node = trailer.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
+        return Stored(
+            node if "name" not in trailer else _bundle(trailer, node, texts), [part], texts
+        )
 
     def _inside(
-        self, source: Source, found: NpyArray, kind: object, copy: bool | None, budget: Budget
+        self, source: Source, array: NpyArray, kind: object, copy: bool | None, budget: Budget
     ) -> Stored:
         """The safetensors bytes that the data are."""
-        if found.header.descr != _BYTES or len(found.header.shape) != 1:
+        if array.header.descr != _BYTES or len(array.header.shape) != 1:
             raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
         try:
             inner = Safetensors(limits=budget).open(
-                SourceSlice(source, found.at, found.stop - found.at), copy
+                SourceSlice(source, array.start, array.stop - array.start), copy
             )
         except DecodeError as error:
-            raise _moved(error, found.at) from None
+            raise _moved(error, array.start) from None
         if _kind(inner.tree) != kind:
             raise DecodeError(
                 f"the trailer speaks of the kind {kind!r:.40}, and there is another",
-                offset=found.stop,
+                offset=array.stop,
             )
-        parts = [_Inner(part, found.at) for part in inner.parts]
+        parts = [_Inner(part, array.start) for part in inner.parts]
         return Stored(inner.tree, parts, inner.metadata)
 
 
@@ -150,13 +152,17 @@ def _named(spec: Node) -> dict[str, Any] | None:
     if inner is None or list(inner.values()) != [{}]:
         return None
     name = next(iter(inner))
-    about = spec.get("tensor_metadata", {}).get(name, {})
-    return {"name": name} | ({"about": about} if about else {})
+    texts = spec.get("tensor_metadata", {}).get(name, {})
+    return {"name": name} | ({"about": texts} if texts else {})
 
 
-def _bundle(said: dict[str, Any], node: Node, texts: Metadata) -> Node:
-    about = {"tensor_metadata": {said["name"]: said["about"]}} if "about" in said else {}
-    return {"bundle": {said["name"]: node}} | ({"metadata": texts} if texts else {}) | about
+def _bundle(trailer: dict[str, Any], node: Node, texts: Metadata) -> Node:
+    tensor_texts = (
+        {"tensor_metadata": {trailer["name"]: trailer["about"]}} if "about" in trailer else {}
+    )
+    return (
+        {"bundle": {trailer["name"]: node}} | ({"metadata": texts} if texts else {}) | tensor_texts
+    )
 
 
 def _matches(view: Buffer, crc: int) -> bool:
@@ -168,54 +174,56 @@ def _kind(spec: Node) -> str:
     return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
 
 
-def _trailer(source: Source, at: int, limits: Limits) -> dict[str, Any]:
+def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
     """What stands behind the data, its form checked."""
-    size = source.size - at
+    size = source.size - offset
     if size > limits.safetensors_header:
         raise LimitError(
             f"a trailer of {size} bytes; Limits(safetensors_header=...) allows"
             f" {limits.safetensors_header}",
-            offset=at,
+            offset=offset,
         )
-    said = wire.read_trailer(source.read_at(at, size), at)
-    if not isinstance(said, dict) or said.get("version") != VERSION:
-        version = said.get("version") if isinstance(said, dict) else None
+    trailer = wire.read_trailer(source.read_at(offset, size), offset)
+    if not isinstance(trailer, dict) or trailer.get("version") != VERSION:
+        version = trailer.get("version") if isinstance(trailer, dict) else None
         raise DecodeError(
-            f"a trailer of version {version!r:.20}, which this release does not read", offset=at
+            f"a trailer of version {version!r:.20}, which this release does not read", offset=offset
         )
-    inside = "kind" in said
+    inside = "kind" in trailer
     needed, free = (
         ({"version", "kind"}, {"crc32c"})
         if inside
         else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
     )
-    ok = needed <= said.keys() <= needed | free
-    metadata, sums = said.get("metadata", {}), said.get("crc32c", {})
+    ok = needed <= trailer.keys() <= needed | free
+    metadata, sums = trailer.get("metadata", {}), trailer.get("crc32c", {})
     ok = (
         ok
         and isinstance(metadata, dict)
         and all(isinstance(text, str) for text in metadata.values())
     )
-    about = said.get("about", {})
+    texts = trailer.get("about", {})
     ok = (
         ok
-        and isinstance(said.get("name", ""), str)
-        and isinstance(about, dict)
-        and all(isinstance(text, str) for text in about.values())
+        and isinstance(trailer.get("name", ""), str)
+        and isinstance(texts, dict)
+        and all(isinstance(text, str) for text in texts.values())
     )
-    ok = ok and ("about" not in said or "name" in said)
+    ok = ok and ("about" not in trailer or "name" in trailer)
     ok = (
         ok
         and isinstance(sums, dict)
-        and ("crc32c" not in said or sums.keys() == ({"header"} if inside else {"header", "data"}))
+        and (
+            "crc32c" not in trailer or sums.keys() == ({"header"} if inside else {"header", "data"})
+        )
     )
     if not ok:
         raise DecodeError(
             "a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and"
             " nothing else",
-            offset=at,
+            offset=offset,
         )
-    return said
+    return trailer
 
 
 def _moved(error: DecodeError, base: int) -> DecodeError:

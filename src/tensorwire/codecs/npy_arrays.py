@@ -70,7 +70,7 @@ class NpyArray(NamedTuple):
     """The header as it stands in the file."""
     dtype: np.dtype[Any]
     """What the data are in."""
-    at: int
+    start: int
     """Where they begin, and end."""
     stop: int
     refusal: str | None = None
@@ -89,27 +89,29 @@ class NpyArray(NamedTuple):
         stored with them.
         """
         if self.refusal is not None:
-            error = DecodeError(self.refusal, format=format, tensor=name, offset=self.at)
-            size = self.stop - self.at
+            error = DecodeError(self.refusal, format=format, tensor=name, offset=self.start)
+            size = self.stop - self.start
             return UnreadablePart(self.header.descr, self.header.shape, size, error)
         row = _ROWS.get(self.dtype.str.lstrip("<>|"))
         shape = self.header.shape
-        across = self.header.fortran and self.stop > self.at and sum(dim > 1 for dim in shape) > 1
-        if row is not None and row.numpy == self.dtype and not across:
+        transposed = (
+            self.header.fortran and self.stop > self.start and sum(dim > 1 for dim in shape) > 1
+        )
+        if row is not None and row.numpy == self.dtype and not transposed:
             return StoredPart(
-                source, self.at, row, shape, copy, format=format, name=name, matches=matches
+                source, self.start, row, shape, copy, format=format, name=name, matches=matches
             )
         raw = StoredPart(
             source,
-            self.at,
+            self.start,
             _BYTES,
-            (self.stop - self.at,),
+            (self.stop - self.start,),
             None,
             format=format,
             name=name,
             matches=matches,
         )
-        return _Converted(self, raw, row, across, copy, limits, format)
+        return _Converted(self, raw, row, transposed, copy, limits, format)
 
 
 def find(source: Source, base: int, available: int, limits: Budget) -> NpyArray:
@@ -126,15 +128,15 @@ def find(source: Source, base: int, available: int, limits: Budget) -> NpyArray:
         if isinstance(dtype, str):
             validate.elements(header.shape, DecodeError)
             return NpyArray(header, text, np.dtype("V"), base + size, base + available, dtype)
-        taken = validate.elements(header.shape, DecodeError, dtype.itemsize) * dtype.itemsize
+        nbytes = validate.elements(header.shape, DecodeError, dtype.itemsize) * dtype.itemsize
     except DecodeError as error:
         raise error.add(offset=base + 10) from None
-    if taken > available - size:
+    if nbytes > available - size:
         raise TruncatedError(
-            f"the data take {taken} bytes, and there are {available - size}",
+            f"the data take {nbytes} bytes, and there are {available - size}",
             offset=base + available,
         )
-    return NpyArray(header, text, dtype, base + size, base + size + taken)
+    return NpyArray(header, text, dtype, base + size, base + size + nbytes)
 
 
 def _dtype(descr: str) -> np.dtype[Any] | str:
@@ -169,17 +171,17 @@ class _Converted(BasePart):
 
     def __init__(
         self,
-        found: NpyArray,
+        array: NpyArray,
         raw: StoredPart,
         row: dtypes.DType | None,
-        across: bool,
+        transposed: bool,
         copy: bool | None,
         limits: Budget,
         format: str,
     ) -> None:
-        self.dtype = row.name if row is not None else "text" if found.dtype.kind == "U" else "bytes"
-        self.shape, self.nbytes, self.checksum = found.header.shape, raw.nbytes, raw.checksum
-        self._found, self._raw, self._row, self._across = found, raw, row, across
+        self.dtype = row.name if row is not None else "text" if array.dtype.kind == "U" else "bytes"
+        self.shape, self.nbytes, self.checksum = array.header.shape, raw.nbytes, raw.checksum
+        self._array, self._raw, self._row, self._transposed = array, raw, row, transposed
         self._copy, self._limits, self._format = copy, limits, format
 
     def read(self, rows: Rows = None) -> Any:
@@ -190,20 +192,20 @@ class _Converted(BasePart):
             return self._read(rows)
         except DecodeError as error:
             raise error.add(
-                format=self._format, tensor=self._raw.name, offset=self._found.at
+                format=self._format, tensor=self._raw.name, offset=self._array.start
             ) from None
 
     def _read(self, rows: Rows) -> Any:
-        shape, stored = self.shape, self._found.dtype
+        shape, stored = self.shape, self._array.dtype
         if self._copy is False:
-            order = " in Fortran order" if self._across else ""
+            order = " in Fortran order" if self._transposed else ""
             raise DecodeError(
                 f"copy=False, but data of {stored.str!r}{order} must be made another array; leave"
                 " copy out"
             )
         if rows is not None and (not shape or not 0 <= rows[0] <= rows[1] <= shape[0]):
             raise DecodeError(f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(shape)}")
-        if rows is not None and not self._across:
+        if rows is not None and not self._transposed:
             stride = self.nbytes // shape[0] if shape[0] else 0
             cells, shape = (
                 self._raw.read((rows[0] * stride, rows[1] * stride)),
@@ -221,11 +223,11 @@ class _Converted(BasePart):
             self._limits.draw(9 * (count + 1))
         if self._row is not None and (bad := dtypes.noncanonical(self._row, cells)) is not None:
             raise DecodeError(
-                f"a byte that is no value of {self._row.name}", offset=self._found.at + bad
+                f"a byte that is no value of {self._row.name}", offset=self._array.start + bad
             )
         array: Array = cells.view(stored) if stored.itemsize else np.zeros(count, f"{stored.kind}1")
-        array = array.reshape(shape[::-1]).T if self._across else array.reshape(shape)
-        if rows is not None and self._across:
+        array = array.reshape(shape[::-1]).T if self._transposed else array.reshape(shape)
+        if rows is not None and self._transposed:
             array = array[rows[0] : rows[1]]
         writable = bool(self._copy) or cells.flags.writeable
         if self._row is None:
@@ -236,13 +238,13 @@ class _Converted(BasePart):
 
 def _strings(array: Array, writable: bool) -> Strings:
     try:
-        found = strings(array)
+        result = strings(array)
     except EncodeError as error:  # whoever wrote it
         raise DecodeError(error.message) from None
     data, offsets = (
-        x if x.flags.writeable or not writable else x.copy() for x in (found.data, found.offsets)
+        x if x.flags.writeable or not writable else x.copy() for x in (result.data, result.offsets)
     )
     if not writable:
         memory.read_only(data)
         memory.read_only(offsets)
-    return trusted(Strings, data, offsets, found.shape, found.text)
+    return trusted(Strings, data, offsets, result.shape, result.text)

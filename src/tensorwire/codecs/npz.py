@@ -34,7 +34,7 @@ from ..wire import json as jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
-from .array_part import assign, little, says_it_all
+from .array_part import assign, is_plain_dict, little
 from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
 from .protocol import Metadata, Stored, StreamedFormat, without_metadata
@@ -102,20 +102,22 @@ class Npz(StreamedFormat):
         writer = _ZipWriter(sink, self.compression is not None, self.level)
         for name, part in zip(names, parts, strict=True):
             writer.add(name + _SUFFIX, wire.write(DESCRS[part.dtype], part.shape), part)
-        if metadata or not says_it_all(spec, names):
-            ours = {"version": VERSION, "spec": spec}
-            writer.add(SPEC, jsontext.write(ours | ({"metadata": metadata} if metadata else {})))
+        if metadata or not is_plain_dict(spec, names):
+            document = {"version": VERSION, "spec": spec}
+            writer.add(
+                SPEC, jsontext.write(document | ({"metadata": metadata} if metadata else {}))
+            )
         writer.finish()
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
         """Reads the directory at the end. A deflated member is read whole when it is asked for."""
         members = archive.members(little(source), source.size, budget.names + 1)
-        said: dict[str, Any] | None = None
+        document: dict[str, Any] | None = None
         parts: dict[str, Part] = {}
         for member in members:
             name = _name(member)
             if name == SPEC:
-                said = _spec(source, member, budget)
+                document = _spec(source, member, budget)
             elif name.endswith(_SUFFIX):
                 parts[name.removesuffix(_SUFFIX)] = _MemberPart(
                     source, member, name.removesuffix(_SUFFIX), copy, budget
@@ -128,10 +130,10 @@ class Npz(StreamedFormat):
                     else ""
                 )
                 raise DecodeError(why + hint, offset=member.at)
-        if said is None:
+        if document is None:
             return Stored({"dict": {name: {} for name in parts}}, list(parts.values()), {})
-        metadata = said.get("metadata", {})
-        return Stored(*assign(said["spec"], metadata, parts, stem), metadata)
+        metadata = document.get("metadata", {})
+        return Stored(*assign(document["spec"], metadata, parts, stem), metadata)
 
 
 class _ZipWriter:
@@ -218,33 +220,33 @@ def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
             f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}",
             offset=member.at,
         )
-    inside, at = _content(source, member, budget)
-    text = inside.read_at(at, member.size)
+    content, offset = _content(source, member, budget)
+    text = content.read_at(offset, member.size)
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
         raise ChecksumError(f"{SPEC} does not match its checksum", offset=member.at)
-    said = jsontext.parse(text, FORMAT, at if member.method == STORED else member.at)
-    if not isinstance(said, dict) or said.get("version") != VERSION:
-        version = said.get("version") if isinstance(said, dict) else None
+    document = jsontext.parse(text, FORMAT, offset if member.method == STORED else member.at)
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        version = document.get("version") if isinstance(document, dict) else None
         raise DecodeError(
             f"a {SPEC} of version {version!r:.20}, which this release does not read",
             offset=member.at,
         )
-    metadata = said.get("metadata", {})
+    metadata = document.get("metadata", {})
     ok = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-    if not ok or not {"version", "spec"} <= said.keys() <= {"version", "spec", "metadata"}:
+    if not ok or not {"version", "spec"} <= document.keys() <= {"version", "spec", "metadata"}:
         raise DecodeError(
             f"{SPEC} has version, spec and perhaps metadata, which are text, and nothing else",
             offset=member.at,
         )
-    return said
+    return document
 
 
 def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, int]:
     """Where a member's data can be read: the source, and the place in it."""
-    at = archive.data_at(little(source), member)
+    offset = archive.data_at(little(source), member)
     if member.method == STORED:
-        return source, at
-    return InflatedSource(source, at, member, budget), 0
+        return source, offset
+    return InflatedSource(source, offset, member, budget), 0
 
 
 class _MemberPart(BasePart):
@@ -265,58 +267,58 @@ class _MemberPart(BasePart):
 
     @property
     def unreadable(self) -> bool:
-        return isinstance(self._found(), UnreadablePart)
+        return isinstance(self._resolved(), UnreadablePart)
 
     @property
     def dtype(self) -> str:
-        return self._found().dtype
+        return self._resolved().dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._found().shape
+        return self._resolved().shape
 
     @property
     def nbytes(self) -> int:
         """As stored."""
-        return self._found().nbytes if self.packed is None else self._member.packed
+        return self._resolved().nbytes if self.packed is None else self._member.packed
 
     def read(self, rows: Rows = None) -> Any:
         """All of it, its checksum verified, or some rows, for which there is none unless the member
         is deflated.
         """
         try:
-            return self._found().read(rows)
+            return self._resolved().read(rows)
         except DecodeError as error:
-            raise self._told(error) from None
+            raise self._located(error) from None
 
-    def _told(self, error: DecodeError) -> DecodeError:
+    def _located(self, error: DecodeError) -> DecodeError:
         if self._member.method == DEFLATED:
             error.offset = None  # a place in what was inflated is none in the file
         return error.add(format=FORMAT, tensor=self.name, offset=self._member.at)
 
-    def _found(self) -> Part:
+    def _resolved(self) -> Part:
         if self._part is None:
             try:
-                self._part = self._find()
+                self._part = self._open()
             except DecodeError as error:
-                raise self._told(error) from None
+                raise self._located(error) from None
         return self._part
 
-    def _find(self) -> Part:
+    def _open(self) -> Part:
         member = self._member
-        inside, at = _content(self._source, member, self._budget)
-        found = find(inside, at, member.size, self._budget)
-        if found.stop != at + member.size:
+        content, offset = _content(self._source, member, self._budget)
+        array = find(content, offset, member.size, self._budget)
+        if array.stop != offset + member.size:
             raise DecodeError(
-                f"{at + member.size - found.stop} bytes behind the data of the array",
-                offset=found.stop,
+                f"{offset + member.size - array.stop} bytes behind the data of the array",
+                offset=array.stop,
             )
         if member.method == DEFLATED:  # which is checked as it is inflated
-            return found.part(inside, self._copy, self._budget, FORMAT, self.name)
+            return array.part(content, self._copy, self._budget, FORMAT, self.name)
         crc32 = deflate.backend().crc32
-        start = crc32(found.text)
-        return found.part(
-            inside,
+        start = crc32(array.text)
+        return array.part(
+            content,
             self._copy,
             self._budget,
             FORMAT,

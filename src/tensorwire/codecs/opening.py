@@ -45,18 +45,18 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> T
     kind = _classes[name]
     if not options and limits is not None:
         return kind(limits=limits)  # type: ignore[no-any-return]
-    known = [field.name for field in fields(kind) if field.name != "limits"]
-    strangers = [option for option in options if option not in known]
-    if strangers:
-        known = list(dict.fromkeys([*known, *PACKING_OPTIONS]))
+    names = [field.name for field in fields(kind) if field.name != "limits"]
+    unknown = [option for option in options if option not in names]
+    if unknown:
+        names = list(dict.fromkeys([*names, *PACKING_OPTIONS]))
         raise UsageError(
-            f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}",
+            f"no option {unknown[0]!r} for format {name!r}{choices(unknown[0], names)}",
             format=name,
         )
-    made = kind(**options, limits=limits or DEFAULT)
+    instance = kind(**options, limits=limits or DEFAULT)
     if not options and limits is None:
-        _plain[name] = made
-    return made  # type: ignore[no-any-return]
+        _plain[name] = instance
+    return instance  # type: ignore[no-any-return]
 
 
 def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:

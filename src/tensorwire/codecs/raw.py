@@ -113,5 +113,5 @@ class Raw(WholeFormat):
         )
         if shape.count(-1) != 1:
             return shape
-        known = validate.elements([dim for dim in shape if dim != -1])
-        return tuple((count // known if known else 0) if dim == -1 else dim for dim in shape)
+        product = validate.elements([dim for dim in shape if dim != -1])
+        return tuple((count // product if product else 0) if dim == -1 else dim for dim in shape)

@@ -27,7 +27,7 @@ def is_index(path: str) -> bool:
 
 def open_identified(
     where: object,
-    found: Identified,
+    identified: Identified,
     format: Allowed,
     compression: str | None,
     mmap: bool,
@@ -35,23 +35,25 @@ def open_identified(
     options: dict[str, Any],
 ) -> tuple[files.Source, Opened]:
     """The container of what `identify` found, and its source, which the caller closes."""
-    if found.layout == "files" and found.path is not None:
-        if found.format == "checkpoint":
+    if identified.layout == "files" and identified.path is not None:
+        if identified.format == "checkpoint":
             checkpoint: Any = codec("checkpoint", options, limits)
-            source, container = checkpoint.open_files(found.path, mmap)
+            source, container = checkpoint.open_files(identified.path, mmap)
         else:
-            source, container = open_shards(found.path, mmap, limits)
-    elif found.kind == "model" and found.path is not None:
-        source, container = open_saved_model(found.path, mmap, limits)
-    elif found.source is None:  # a folder, a pattern or a list: the error says that it is no file
+            source, container = open_shards(identified.path, mmap, limits)
+    elif identified.kind == "model" and identified.path is not None:
+        source, container = open_saved_model(identified.path, mmap, limits)
+    elif (
+        identified.source is None
+    ):  # a folder, a pattern or a list: the error says that it is no file
         return _only_files(where, mmap)
     else:
-        packed = compression or found.compression
-        return found.source, open_container(
-            found.source, format, packed, limits, options, found.head
+        packed = compression or identified.compression
+        return identified.source, open_container(
+            identified.source, format, packed, limits, options, identified.head
         )
-    assert found.format is not None
-    return source, Opened(container, found.format, None, container.checksums, True)
+    assert identified.format is not None
+    return source, Opened(container, identified.format, None, container.checksums, True)
 
 
 def _only_files(where: object, mmap: bool) -> NoReturn:
@@ -77,16 +79,18 @@ class ShardedSource:
 
 def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
     """(tensor -> file name, metadata). File names stay in the index's own folder."""
-    found = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
-    places = found.get("weight_map") if isinstance(found, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+    index = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(name, str) for name in weight_map.values()
+    ):
         raise DecodeError(
             "an index has a weight_map of tensor names to file names",
             format="safetensors",
             path=path,
             offset=0,
         )
-    for name in set(places.values()):
+    for name in set(weight_map.values()):
         if os.path.basename(name) != name or name in ("", ".", "..") or "\\" in name:
             raise DecodeError(
                 f"the index names {name!r:.80}, which is no plain file name",
@@ -94,9 +98,9 @@ def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
                 path=path,
                 offset=0,
             )
-    metadata = found.get("metadata", {})
+    metadata = index.get("metadata", {})
     texts = metadata if isinstance(metadata, dict) else {}
-    return places, {
+    return weight_map, {
         str(key): text if isinstance(text, str) else jsontext.write(text).decode()
         for key, text in texts.items()
     }

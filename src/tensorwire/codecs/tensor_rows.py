@@ -65,32 +65,32 @@ def _opened(path: str, spec: ConversionSpec) -> Iterator[Container]:
         source.close()
 
 
-def _batch(found: Any, path: str) -> Batch:
-    if not hasattr(found, "items"):
+def _batch(value: Any, path: str) -> Batch:
+    if not hasattr(value, "items"):
         raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
-    columns = {name: column for name, column in found.items() if not _is_flag(name, found)}
+    columns = {name: column for name, column in value.items() if not _is_flag(name, value)}
     if any(
         isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()
     ):
         raise SchemaError("a column is dense, ragged or of strings", path=path)
     rows = _rows({name: column.shape for name, column in columns.items()}, path)
-    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, found)}
+    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, value)}
     present = {
-        name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_)
+        name: np.asarray(value[flags[name]]) if name in flags else np.ones(rows, np.bool_)
         for name in columns
     }
-    if any(there.shape != (rows,) for there in present.values()):
+    if any(mask.shape != (rows,) for mask in present.values()):
         raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
     return Batch(columns, present, rows)
 
 
-def _is_flag(name: str, found: Mapping[str, Any]) -> bool:
+def _is_flag(name: str, columns: Mapping[str, Any]) -> bool:
     """Whether a column says which records have another one."""
     return (
-        name in found
+        name in columns
         and name.endswith(PRESENT)
-        and name.removesuffix(PRESENT) in found
-        and getattr(found[name], "dtype", None) == np.bool_
+        and name.removesuffix(PRESENT) in columns
+        and getattr(columns[name], "dtype", None) == np.bool_
     )
 
 
@@ -103,19 +103,19 @@ def _blank(path: str, spec: ConversionSpec) -> Batch:
         )
 
 
-def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
+def _chosen(batch: Batch, names: Sequence[str] | None) -> Batch:
     """Columns that are read, as far as the file has them; see task._Complete."""
-    return found if names is None else found.select([name for name in names if name in found])
+    return batch if names is None else batch.select([name for name in names if name in batch])
 
 
 class TensorRowsWriter:
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file, self._spec = file, spec
-        self._held: list[Batch] = []
+        self._batches: list[Batch] = []
         self._size = 0
 
     def add(self, batch: Batch) -> None:
-        self._held.append(batch)
+        self._batches.append(batch)
         self._size += batch.nbytes
         if self._size > self._spec.memory:
             raise EncodeError(
@@ -125,9 +125,9 @@ class TensorRowsWriter:
 
     def close(self) -> None:
         blank = empty(self._spec)
-        if not self._held and blank is None:
+        if not self._batches and blank is None:
             raise EncodeError("no rows, and so no columns", format=self._spec.target)
-        whole = Batch.concatenate(self._held or [blank])  # type: ignore[list-item]
+        whole = Batch.concatenate(self._batches or [blank])  # type: ignore[list-item]
         columns: dict[str, Any] = {}
         for name, column in whole.items():
             if name.endswith(PRESENT):

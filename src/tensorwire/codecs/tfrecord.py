@@ -30,8 +30,8 @@ from .rows import ROWS, ByteOutput, Counted, Damage, Reading, RowFormat, SourceP
 
 RECORD = "\x00record"
 """The column of records that are only moved."""
-_HELD = 256 << 10
-_LEAST, _SHARE = 8 << 20, 64
+_FLUSH_SIZE = 256 << 10
+_MIN_SAMPLE, _SAMPLE_SHARE = 8 << 20, 64
 """Bytes that a sample has at least, and its share of all."""
 
 
@@ -46,11 +46,11 @@ def blocks(
     """The records of a part as they lie in memory."""
     stop = part.stop if part.stop is not None else 1 << 62
     if spec.skips:
-        found = _good(part.path, reading)
+        source_blocks = _good(part.path, reading)
     else:
         first, offset = part.mark or (0, 0)
-        found = _blocks.blocks(part.path, offset=offset, first=first, check=check)
-    for block in found:
+        source_blocks = _blocks.blocks(part.path, offset=offset, first=first, check=check)
+    for block in source_blocks:
         if block.read:
             reading.reach(block.read / part.size)
         low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
@@ -80,8 +80,8 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
                 reading.damage.append(Damage(path, str(item), item.length))
 
 
-def _records(found: Iterator[Block]) -> Iterator[Batch]:
-    for block in found:
+def _records(source_blocks: Iterator[Block]) -> Iterator[Batch]:
+    for block in source_blocks:
         yield Batch(
             {RECORD: gathered(block.data, block.starts, block.sizes)},
             size=len(block.starts),
@@ -119,43 +119,45 @@ class _Decoding:
         )
         self._pool = memory.MemoryPool()
         self._columns = example.ColumnBuffers(self._decoder, ROWS, pool=self._pool)
-        self._held = 0
+        self._nbytes = 0
         self.strange = False
         """Whether the block that was added last has features that the schema has not."""
-        self._from: list[tuple[int, Block, int]] = []
+        self._origins: list[tuple[int, Block, int]] = []
         """Where the rows are from: from a row on, those of a block (without its data) from a record
         on.
         """
 
     def add(self, block: Block) -> Iterator[Batch]:
-        at, total = 0, len(block.starts)
+        start, total = 0, len(block.starts)
         ends = np.cumsum(block.sizes)
         bare = block.bare()
         self.strange = False
-        while at < total:
-            before = int(ends[at - 1]) if at else 0
-            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._held)) + 1 - at
-            stop = at + max(1, min(total - at, ROWS - self._columns.row, fits))
-            self._from.append((self._columns.row, bare, at))
-            at = self._fill(block, at, stop)
-            self._held += int(ends[at - 1]) - before
-            if self._columns.row == ROWS or self._held >= MOST_BYTES:
+        while start < total:
+            before = int(ends[start - 1]) if start else 0
+            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._nbytes)) + 1 - start
+            stop = start + max(1, min(total - start, ROWS - self._columns.row, fits))
+            self._origins.append((self._columns.row, bare, start))
+            start = self._fill(block, start, stop)
+            self._nbytes += int(ends[start - 1]) - before
+            if self._columns.row == ROWS or self._nbytes >= MOST_BYTES:
                 yield self.take()
 
-    def _fill(self, block: Block, at: int, stop: int) -> int:
+    def _fill(self, block: Block, start: int, stop: int) -> int:
         row = self._columns.row
         try:
-            self._columns.fill(block.data, block.starts[:stop], block.sizes[:stop], at, self._skips)
+            self._columns.fill(
+                block.data, block.starts[:stop], block.sizes[:stop], start, self._skips
+            )
             return stop
         except TensorwireError as error:
-            bad = error.record if error.record is not None else at
+            bad = error.record if error.record is not None else start
             record, offset = block.where(bad)
             error.record = record
             error.add(path=block.path, offset=offset, base=offset)
             if not self._skips or not isinstance(error, DecodeError):
                 raise
             self._damage.append(Damage(block.path, str(error), int(block.sizes[bad])))
-            assert self._columns.row == row + bad - at
+            assert self._columns.row == row + bad - start
             return bad + 1
         finally:
             self.strange |= self._columns.strange
@@ -171,15 +173,17 @@ class _Decoding:
             self._columns = example.ColumnBuffers(
                 self._decoder, ROWS, pool=self._pool, like=columns
             )
-            self._held, self._from = 0, []
+            self._nbytes, self._origins = 0, []
 
     def _located(self, error: TensorwireError) -> TensorwireError:
         """An error that knows its row in the batch, with the file and the record there."""
         row = error.record or 0
-        first, block, at = next(run for run in reversed(self._from) if run[0] <= row)
+        first_row, block, first_record = next(
+            run for run in reversed(self._origins) if run[0] <= row
+        )
         error.offset = None
         if error.record is not None:
-            error.record, error.offset = block.where(at + row - first)
+            error.record, error.offset = block.where(first_record + row - first_row)
         return error.add(path=block.path)
 
     @property
@@ -276,24 +280,24 @@ class _Framed:
         self._compressor = (
             compressions.compressor(name, level=spec.level, threads=1) if name else None
         )
-        self._file, self._held, self._size = file, [], 0  # type: ByteOutput, list[Any], int
+        self._file, self._pending, self._size = file, [], 0  # type: ByteOutput, list[Any], int
 
     def put_framed(self, shard: int, data: Buffer, count: int) -> None:
-        self._held.append(data)
+        self._pending.append(data)
         self._size += len(data)
         self.records += count
-        if self._size >= _HELD:
-            self._pass_on()
+        if self._size >= _FLUSH_SIZE:
+            self._flush()
 
-    def _pass_on(self) -> None:
-        held, self._held, self._size = self._held, [], 0
-        if self._compressor is not None and held:
-            held = self._compressor.write(kernels.join(held))
-        for chunk in held:
+    def _flush(self) -> None:
+        pending, self._pending, self._size = self._pending, [], 0
+        if self._compressor is not None and pending:
+            pending = self._compressor.write(kernels.join(pending))
+        for chunk in pending:
             self._file.write(chunk)
 
     def close(self) -> None:
-        self._pass_on()
+        self._flush()
         if self._compressor is not None:
             for chunk in self._compressor.finish():
                 self._file.write(chunk)
@@ -317,7 +321,7 @@ class TfrecordRows(RowFormat):
 
     def schema(self, sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
         # of little data little, so that it does not take longer than the rest
-        sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
+        sample = min(infer.SAMPLE, max(_MIN_SAMPLE, nbytes // _SAMPLE_SHARE))
 
         def sampled(without: list[str]) -> Schema:
             return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)

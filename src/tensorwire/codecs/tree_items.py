@@ -43,12 +43,12 @@ def tree_of(container: Container) -> Node:
 def items(container: Container, tree: Node) -> Iterator[TreeItem]:
     """Every leaf with its name; tensors are called what the container calls them."""
     names = iter(container.keys())
-    made: dict[int, TreeItem] = {}
+    tensors: dict[int, TreeItem] = {}
     taken = set(container.keys())
-    at, left = 0, len(container.parts)
-    for way, node in _leaves(tree, "", 0):
+    index, left = 0, len(container.parts)
+    for path, node in _leaves(tree, "", 0):
         if not is_tensor(node):
-            name = way or "value"
+            name = path or "value"
             while name in taken:
                 name += "~"
             taken.add(name)
@@ -56,11 +56,11 @@ def items(container: Container, tree: Node) -> Iterator[TreeItem]:
             continue
         name = next(names)
         if "same" in node:
-            yield made[node["same"]]._replace(name=name, same=True)
+            yield tensors[node["same"]]._replace(name=name, same=True)
             continue
         size = len(lowering.names(node, left))
-        made[at] = item = TreeItem(name, node, at, size)
-        at, left = at + size, left - size
+        tensors[index] = item = TreeItem(name, node, index, size)
+        index, left = index + size, left - size
         yield item
 
 
@@ -68,18 +68,18 @@ def is_tensor(node: Node) -> bool:
     return isinstance(node, dict) and next(iter(node), None) not in ("float", "bytes")
 
 
-def _leaves(node: Node, way: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _leaves(node: Node, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > DEFAULT.json_depth:
         raise LimitError(f"a value nested more than {DEFAULT.json_depth} deep")
     kind = next(iter(node), None) if isinstance(node, dict) else None
-    start = f"{way}/" if way else ""
+    start = f"{path}/" if path else ""
     if kind in _INSIDE and not isinstance(node[kind], _INSIDE[kind]):
         raise DecodeError(f"invalid spec: a {kind} node with {type(node[kind]).__name__} inside")
     if kind in lowering.CONTAINERS:
         for key, item in lowering.members(node):
             yield from _leaves(item, f"{start}{key}", depth + 1)
     else:
-        yield way, node
+        yield path, node
 
 
 def python_values(container: Container) -> dict[str, Any]:

@@ -32,12 +32,12 @@ def pack(data: list[Any], level: int | None) -> list[bytes]:
     except ValueError as error:
         raise EncodeError(str(error)) from None
     stream = library.compressobj(own, zlib.DEFLATED, _RAW)
-    found = [
-        stream.compress(memory.flat(buffer)[at : at + PIECE])
+    pieces = [
+        stream.compress(memory.flat(buffer)[start : start + PIECE])
         for buffer in data
-        for at in range(0, len(buffer), PIECE)
+        for start in range(0, len(buffer), PIECE)
     ]
-    return [piece for piece in [*found, stream.flush()] if piece]
+    return [piece for piece in [*pieces, stream.flush()] if piece]
 
 
 class InflatedSource:
@@ -48,9 +48,9 @@ class InflatedSource:
     taken, and not one less.
     """
 
-    def __init__(self, source: Source, at: int, member: Member, budget: Budget) -> None:
+    def __init__(self, source: Source, offset: int, member: Member, budget: Budget) -> None:
         self.size, self.path = member.size, source.path
-        self._source, self._at, self._member, self._budget = source, at, member, budget
+        self._source, self._offset, self._member, self._budget = source, offset, member, budget
 
     def read_at(self, offset: int, count: int) -> memoryview:
         return self._inflate(self.size)[offset : offset + count]
@@ -71,13 +71,13 @@ class InflatedSource:
         self._budget.draw(count)
         library, everything = deflate.backend(), count == self.size
         stream, out = library.decompressobj(_RAW), memory.fresh(count).data
-        done = at = crc = 0
+        done = consumed = crc = 0
         left: Any = b""
         while not stream.eof and (everything or done < count):
-            given = left or self._packed(at, _INPUT if everything else _LITTLE)
-            at += 0 if left else len(given)
+            chunk = left or self._packed(consumed, _INPUT if everything else _LITTLE)
+            consumed += 0 if left else len(chunk)
             try:
-                piece = stream.decompress(given, min(PIECE, count - done + 1))
+                piece = stream.decompress(chunk, min(PIECE, count - done + 1))
             except library.error as cause:
                 raise DecodeError(f"the deflate data are damaged ({cause})") from None
             left = stream.unconsumed_tail
@@ -86,7 +86,7 @@ class InflatedSource:
                     f"the deflate data become more than the {self.size} bytes that the directory"
                     " says"
                 )
-            if not piece and not given and not stream.eof:
+            if not piece and not chunk and not stream.eof:
                 raise TruncatedError("the deflate data end too early")
             piece = piece[: count - done]
             crc = library.crc32(piece, crc)
@@ -96,11 +96,11 @@ class InflatedSource:
             raise DecodeError(
                 f"the deflate data become {done} bytes, and the directory says {self.size}"
             )
-        if everything and (at < self._member.packed or deflate.unused(stream)):
+        if everything and (consumed < self._member.packed or deflate.unused(stream)):
             raise DecodeError("something else behind the deflate data")
         if everything and crc != self._member.crc:
             raise ChecksumError("the data do not match their checksum")
         return out
 
-    def _packed(self, at: int, count: int) -> memoryview:
-        return self._source.read_at(self._at + at, min(count, self._member.packed - at))
+    def _packed(self, start: int, count: int) -> memoryview:
+        return self._source.read_at(self._offset + start, min(count, self._member.packed - start))

@@ -58,119 +58,119 @@ class Tokens:
         may be a part of another.
         """
 
-    def fail(self, why: str, at: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
-        raise kind(why, format=FORMAT, offset=at)
+    def fail(self, why: str, offset: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
+        raise kind(why, format=FORMAT, offset=offset)
 
-    def space(self, at: int) -> int:
+    def space(self, offset: int) -> int:
         """Where the next thing begins; there must be one."""
-        if at < len(self.data) and self.data[at] > _BLANK:
-            return at
-        at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
-        if at == len(self.data):
-            self.fail("the text ends inside of a value", at, TruncatedError)
-        return at
+        if offset < len(self.data) and self.data[offset] > _BLANK:
+            return offset
+        offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
+        if offset == len(self.data):
+            self.fail("the text ends inside of a value", offset, TruncatedError)
+        return offset
 
-    def finish(self, at: int) -> None:
-        at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
-        if at != len(self.data):
-            self.fail("something stands behind the value", at)
+    def finish(self, offset: int) -> None:
+        offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
+        if offset != len(self.data):
+            self.fail("something stands behind the value", offset)
 
-    def next(self, at: int, close: str) -> tuple[int, bool]:
+    def next(self, offset: int, close: str) -> tuple[int, bool]:
         """Behind a member of a list or object: (where the next begins, False), or (where all of it
         ends, True).
         """
-        at = self.space(at)
-        if self.data[at] == ord(","):
-            return self.space(at + 1), False
-        if self.data[at] != ord(close):
-            self.fail(f"not JSON: a comma or {close} should stand here", at)
-        return at + 1, True
+        offset = self.space(offset)
+        if self.data[offset] == ord(","):
+            return self.space(offset + 1), False
+        if self.data[offset] != ord(close):
+            self.fail(f"not JSON: a comma or {close} should stand here", offset)
+        return offset + 1, True
 
-    def string(self, at: int) -> tuple[str, int]:
-        found = _SIMPLE.match(self.data, at)
-        if found is not None:
+    def string(self, offset: int) -> tuple[str, int]:
+        match = _SIMPLE.match(self.data, offset)
+        if match is not None:
             try:
-                return str(found[1], "utf-8"), found.end()
+                return str(match[1], "utf-8"), match.end()
             except UnicodeDecodeError as error:
-                self.fail(f"not UTF-8 ({error.reason})", at + 1 + error.start)
-        end = self.end(at)
-        if self.data[at] != ord('"'):
-            self.fail("a string should stand here", at)
-        return jsontext.parse(self.data[at:end], FORMAT, at), end
+                self.fail(f"not UTF-8 ({error.reason})", offset + 1 + error.start)
+        end = self.end(offset)
+        if self.data[offset] != ord('"'):
+            self.fail("a string should stand here", offset)
+        return jsontext.parse(self.data[offset:end], FORMAT, offset), end
 
-    def end(self, at: int) -> int:
+    def end(self, offset: int) -> int:
         """Where a value ends, as far as its brackets and quotes say."""
-        if self.data[at] in b"[{":
-            return jsontext.skip(self.data, at, self.text_depth, True, FORMAT)[0]
-        found = _STRING.match(self.data, at) or _WORD.match(self.data, at)
-        if found is None:
+        if self.data[offset] in b"[{":
+            return jsontext.skip(self.data, offset, self.text_depth, True, FORMAT)[0]
+        match = _STRING.match(self.data, offset) or _WORD.match(self.data, offset)
+        if match is None:
             self.fail(
                 (
                     "not JSON: a value should stand here"
-                    if self.data[at] != ord('"')
+                    if self.data[offset] != ord('"')
                     else "a string that does not end as it should"
                 ),
-                at,
+                offset,
             )
-        return found.end()
+        return match.end()
 
-    def python(self, at: int) -> Read:
+    def python(self, offset: int) -> Read:
         """A value as Python's parser reads it."""
-        end = self.end(at)
-        return self.parse(at, end), end
+        end = self.end(offset)
+        return self.parse(offset, end), end
 
-    def parse(self, at: int, end: int) -> Any:
+    def parse(self, offset: int, end: int) -> Any:
         """Python's value of a run of text. Its objects are drawn on the budget, if it could be too
         small for them.
         """
-        text = self.data[at:end]
+        text = self.data[offset:end]
         if self._weigh:
-            self.limits.draw(_weight(text), FORMAT, at)
-        return jsontext.parse(text, FORMAT, at)
+            self.limits.draw(_weight(text), FORMAT, offset)
+        return jsontext.parse(text, FORMAT, offset)
 
-    def each_item(self, at: int, take: Callable[[int, int], int]) -> int:
+    def each_item(self, offset: int, take: Callable[[int, int], int]) -> int:
         """Calls `take` with the number of each item of a list and where it begins, which says where
         it ends. Where the list ends.
         """
-        if self.data[at] != ord("["):
-            self.fail("a list should stand here", at)
-        at, done, count = self.space(at + 1), False, 0
-        if self.data[at] == ord("]"):
-            return at + 1
+        if self.data[offset] != ord("["):
+            self.fail("a list should stand here", offset)
+        offset, done, count = self.space(offset + 1), False, 0
+        if self.data[offset] == ord("]"):
+            return offset + 1
         while not done:
             if self.watch is not None and not count & _OFTEN:
                 self.watch()
-            at, done = self.next(take(count, at), "]")
+            offset, done = self.next(take(count, offset), "]")
             count += 1
-        return at
+        return offset
 
-    def each_key(self, at: int, take: Callable[[str, int], int]) -> int:
+    def each_key(self, offset: int, take: Callable[[str, int], int]) -> int:
         """The same for the keys of an object, each of which stands once."""
-        if self.data[at] != ord("{"):
-            self.fail("an object should stand here", at)
+        if self.data[offset] != ord("{"):
+            self.fail("an object should stand here", offset)
         keys: set[str] = set()
-        at, done = self.space(at + 1), False
-        if self.data[at] == ord("}"):
-            return at + 1
+        offset, done = self.space(offset + 1), False
+        if self.data[offset] == ord("}"):
+            return offset + 1
         while not done:
             if self.watch is not None and not len(keys) & _OFTEN:
                 self.watch()
-            start = at
-            key, at = self.string(at)
+            start = offset
+            key, offset = self.string(offset)
             if key in keys:
                 self.fail(f"the key {key!r:.60} stands twice", start)
             keys.add(key)
-            at = self.space(at)
-            if self.data[at] != ord(":"):
-                self.fail("not JSON: a colon should stand here", at)
-            at, done = self.next(take(key, self.space(at + 1)), "}")
-        return at
+            offset = self.space(offset)
+            if self.data[offset] != ord(":"):
+                self.fail("not JSON: a colon should stand here", offset)
+            offset, done = self.next(take(key, self.space(offset + 1)), "}")
+        return offset
 
-    def base64(self, text: Any, at: int) -> bytes:
+    def base64(self, text: Any, offset: int) -> bytes:
         try:
             data = base64.b64decode(text, validate=True)
         except (TypeError, ValueError, binascii.Error):
             data = b"\0"
         if base64.b64encode(data).decode() != text:  # bits that are left over, too
-            self.fail("bytes that are not base64", at)
+            self.fail("bytes that are not base64", offset)
         return data

@@ -53,13 +53,13 @@ def _lines(
             else _blocks.PlainBlocks(source, offset)
         )
         buffer = np.empty(_PIECE, np.uint8)
-        rest, at = b"", offset
+        rest, start = b"", offset
         while got := stream.fill(buffer):
             if reading is not None:
                 reading.reach(stream.at / source.size)
             piece = buffer[:got].tobytes()
-            if not at and not rest and piece.startswith(_MARK):
-                piece, at = piece.removeprefix(_MARK), len(_MARK)
+            if not start and not rest and piece.startswith(_MARK):
+                piece, start = piece.removeprefix(_MARK), len(_MARK)
             whole, newline, tail = (rest + piece).rpartition(b"\n")
             if not newline:
                 rest = tail
@@ -68,17 +68,17 @@ def _lines(
                         f"a line of more than the {DEFAULT.record} bytes that Limits(record=...)"
                         " allows",
                         path=path,
-                        offset=at,
+                        offset=start,
                     )
                 continue
             for line in whole.split(b"\n"):
                 if line.strip():
-                    yield at, line
-                at += len(line) + 1
+                    yield start, line
+                start += len(line) + 1
             rest = tail
         stream.finish()
         if rest.strip():
-            yield at, rest
+            yield start, rest
 
 
 def _compression(source: storage.Readable) -> str | None:
@@ -90,12 +90,12 @@ def _parsed(
     line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None
 ) -> dict[str, Any] | None:
     try:
-        found = jsontext.parse(line, FORMAT, offset)
-        if not isinstance(found, dict):
+        value = jsontext.parse(line, FORMAT, offset)
+        if not isinstance(value, dict):
             raise DecodeError(
-                f"a line is an object, not {type(found).__name__}", format=FORMAT, offset=offset
+                f"a line is an object, not {type(value).__name__}", format=FORMAT, offset=offset
             )
-        return found
+        return value
     except DecodeError as error:
         error.add(path=path, record=record)
         if damage is None:
@@ -113,14 +113,14 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
-            if strangers := {name for name, value in row.items() if value is not None} - set(
+            if unknown := {name for name, value in row.items() if value is not None} - set(
                 spec.schema
             ):
                 why = (
                     "a feature that the schema does not have, and that would be lost; columns= says"
                     " what to keep"
                 )
-                raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
+                raise SchemaError(why, tensor=min(unknown), path=path, record=first + number)
     columns, present = {}, {}
     for name, feature in example_features.travelling(spec).items():
         values = [row.get(name) for row in rows]
@@ -136,19 +136,19 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
 
 def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
     """What the first lines of a few files are."""
-    found: dict[str, Feature] = {}
+    features: dict[str, Feature] = {}
     for path in some(sources):
-        for number, (at, line) in enumerate(_lines(path)):
-            if at > _SAMPLE:
+        for number, (offset, line) in enumerate(_lines(path)):
+            if offset > _SAMPLE:
                 break
-            row = _parsed(line, path, number, at, [] if spec.skips else None)
+            row = _parsed(line, path, number, offset, [] if spec.skips else None)
             for name, value in (row or {}).items():
                 if value is not None and (spec.reads is None or name in spec.reads):
                     try:
-                        _grow(found, name, _feature(value, _width(name, spec)))
+                        _grow(features, name, _feature(value, _width(name, spec)))
                     except TensorwireError as error:
                         raise error.add(path=path, record=number, tensor=name) from None
-    return Schema(found)
+    return Schema(features)
 
 
 def _width(name: str, spec: ConversionSpec) -> str:
@@ -162,36 +162,42 @@ def _width(name: str, spec: ConversionSpec) -> str:
     )
 
 
-def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None:
+def _grow(features: dict[str, Feature], name: str, feature: Feature | None) -> None:
     if feature is None:  # an empty list: of what, the next will say
         return
-    known = found.get(name)
-    if known is None or known == feature:
-        found[name] = feature
+    current = features.get(name)
+    if current is None or current == feature:
+        features[name] = feature
         return
-    if {known.kind, feature.kind} == {FLOAT, INT64} and "bool" not in (known.dtype, feature.dtype):
-        width = known.dtype if known.kind == FLOAT else feature.dtype
-        known, feature = Feature(FLOAT, known.shape, width), Feature(FLOAT, feature.shape, width)
-    if known.kind == BYTES:
-        text = known.text and feature.text
-        known, feature = (
-            Feature(known.kind, known.shape, text=text),
+    if {current.kind, feature.kind} == {FLOAT, INT64} and "bool" not in (
+        current.dtype,
+        feature.dtype,
+    ):
+        width = current.dtype if current.kind == FLOAT else feature.dtype
+        current, feature = (
+            Feature(FLOAT, current.shape, width),
+            Feature(FLOAT, feature.shape, width),
+        )
+    if current.kind == BYTES:
+        text = current.text and feature.text
+        current, feature = (
+            Feature(current.kind, current.shape, text=text),
             Feature(feature.kind, feature.shape, text=text),
         )
-    found[name] = pack.merge(known, feature)
+    features[name] = pack.merge(current, feature)
 
 
 def _feature(value: object, width: str) -> Feature | None:
     if isinstance(value, list):
-        inner = [found for item in value if (found := _feature(item, width)) is not None]
-        if any(found.shape != () for found in inner) or None in value:
+        features = [feature for item in value if (feature := _feature(item, width)) is not None]
+        if any(feature.shape != () for feature in features) or None in value:
             raise SchemaError(
                 "lists of lists, or with null in them, are no feature; schema= says what they are,"
                 " columns= leaves them out"
             )
         merged: dict[str, Feature] = {}
-        for found in inner:
-            _grow(merged, "", found)
+        for feature in features:
+            _grow(merged, "", feature)
         return (
             Feature(merged[""].kind, (None,), merged[""].dtype, text=merged[""].text)
             if merged
@@ -257,11 +263,11 @@ class JsonLinesRows(RowFormat):
         with storage.opened(path) as source:
             packed = _compression(source) is not None
         offsets, step, records = [], 1, 0
-        for at, line in _lines(path):
-            if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
+        for offset, line in _lines(path):
+            if spec.skips and _parsed(line, path, records, offset, reading.damage) is None:
                 continue
             if records % step == 0:
-                offsets.append(at)
+                offsets.append(offset)
                 if len(offsets) > 4 * max(1, marks):  # twice as far apart
                     offsets, step = offsets[::2], 2 * step
             records += 1
@@ -274,15 +280,15 @@ class JsonLinesRows(RowFormat):
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
         number, offset = part.mark or (0, 0)
-        held: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         size, first = 0, number
-        for at, line in _lines(part.path, offset, reading):
+        for start, line in _lines(part.path, offset, reading):
             behind = part.stop is not None and number >= part.stop
             if behind and not spec.skips:
                 break
             wanted = number >= part.first
             row = (
-                _parsed(line, part.path, number, at, reading.damage if spec.skips else None)
+                _parsed(line, part.path, number, start, reading.damage if spec.skips else None)
                 if wanted or spec.skips
                 else None
             )
@@ -291,28 +297,28 @@ class JsonLinesRows(RowFormat):
             if behind:
                 break
             if wanted and row is not None:
-                if not held:
+                if not rows:
                     first = number
-                held.append(row)
+                rows.append(row)
                 size += len(line)
             number += 1
-            if len(held) == ROWS or size >= 4 * _PIECE:
-                yield _batch(held, spec, part.path, first)
-                held, size = [], 0
-        if held:
-            yield _batch(held, spec, part.path, first)
+            if len(rows) == ROWS or size >= 4 * _PIECE:
+                yield _batch(rows, spec, part.path, first)
+                rows, size = [], 0
+        if rows:
+            yield _batch(rows, spec, part.path, first)
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
         """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
         unknown, lists = set(names), set[str]()
         for path in some(paths) if names else ():
-            for number, (at, line) in enumerate(_lines(path)):
-                if at > _SAMPLE or not unknown:
+            for number, (offset, line) in enumerate(_lines(path)):
+                if offset > _SAMPLE or not unknown:
                     break
-                row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
-                known = {name for name in unknown if row.get(name) is not None}
-                lists |= {name for name in known if _is_lists(row[name])}
-                unknown -= known
+                row = _parsed(line, path, number, offset, [] if spec.skips else None) or {}
+                seen = {name for name in unknown if row.get(name) is not None}
+                lists |= {name for name in seen if _is_lists(row[name])}
+                unknown -= seen
         return [name for name in names if name not in lists]
 
     def writer(self, file: ByteOutput, spec: ConversionSpec) -> JsonLinesWriter:

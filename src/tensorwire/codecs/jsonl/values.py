@@ -54,15 +54,15 @@ def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
     plain = _plain(feature)
     items, splits = _flat(values, plain)
     try:
-        found = _packed(items, plain)
+        packed = _packed(items, plain)
     except SchemaError as error:
         if error.record is not None:  # so far the place among all values
             error.record = int(np.searchsorted(splits, error.record, "right")) - 1
         raise
     shape = plain.shape or ()
     if None in shape:
-        return Ragged(found, splits)
-    return spread(found.reshape(int(there.sum()), *shape), there)
+        return Ragged(packed, splits)
+    return spread(packed.reshape(int(there.sum()), *shape), there)
 
 
 _BLANK = object()
@@ -101,15 +101,18 @@ def _lists(values: list[Any], feature: Feature) -> Any:
             raise error.add(record=row) from None
         rows.append(len(items))
     try:
-        found = _packed(items, plain)
+        packed = _packed(items, plain)
     except SchemaError as error:
         if error.record is not None:  # so far the place among all values
             error.record = int(np.searchsorted(rows, error.record, "right"))
         raise
     depth = 1 + max(axis for axis, dim in enumerate(shape) if dim is None)
-    splits = [np.concatenate([[0], np.cumsum(one, dtype=np.int64)]) for one in lengths[:depth]]
+    splits = [
+        np.concatenate([[0], np.cumsum(lengths_of_axis, dtype=np.int64)])
+        for lengths_of_axis in lengths[:depth]
+    ]
     return Ragged(
-        found.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])),
+        packed.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])),
         splits,
         shape[:depth],
     )
@@ -261,15 +264,15 @@ def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
     """
     if len(bits) < 4 <= dtype.itemsize:
         return np.array([math.nan], dtype)
-    found: Array = np.frombuffer(bits[::-1], np.uint8)
+    raw: Array = np.frombuffer(bits[::-1], np.uint8)
     if len(bits) == dtype.itemsize:
-        made: Array = found.view(dtype)
+        made: Array = raw.view(dtype)
     elif {len(bits), dtype.itemsize} == {
         4,
         8,
     }:  # float32 and float64 hold each other's, as far as they go
         with np.errstate(invalid="ignore"):
-            given = found.view(f"f{len(bits)}")
+            given = raw.view(f"f{len(bits)}")
             made = given.astype(dtype)
             if made.astype(given.dtype).tobytes() != given.tobytes():
                 return None
@@ -327,7 +330,7 @@ def _words(flat: Array, wide: Array) -> list[Any]:
 def _shaped(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
     for axis in reversed(range(1, len(shape))):
         dim = shape[axis]
-        items = [items[at * dim : (at + 1) * dim] for at in range(math.prod(shape[:axis]))]
+        items = [items[i * dim : (i + 1) * dim] for i in range(math.prod(shape[:axis]))]
     return items
 
 

@@ -68,21 +68,21 @@ class TensorMessage(NamedTuple):
         """The tensor's own name and device."""
         return {key: self.texts[key] for key in ("name", "device") if key in self.texts}
 
-    def said(self) -> set[str]:
+    def value_fields(self) -> set[str]:
         """Which of the fields that make up a value are there; to protobuf an empty one is not."""
-        found = {name for name, (start, stop) in self.spans.items() if stop > start} & {
+        names = {name for name, (start, stop) in self.spans.items() if stop > start} & {
             "spec",
             "data",
         }
         if self.texts.get("dtype"):
-            found.add("dtype")
+            names.add("dtype")
         if self.shape:
-            found.add("shape")
+            names.add("shape")
         if self.strings[0]:
-            found.add("strings")
+            names.add("strings")
         if self.places:
-            found.add("parts")
-        return found
+            names.add("parts")
+        return names
 
 
 class Scanner:
@@ -100,65 +100,67 @@ class Scanner:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
     def _scan(self, start: int, stop: int) -> TensorMessage:
-        found = TensorMessage(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
-        texts, spans, view, at = found.texts, found.spans, self.view, start
-        while at < stop:
-            begin = at
-            byte = view[at]
+        message = TensorMessage(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
+        texts, spans, view, offset = message.texts, message.spans, self.view, start
+        while offset < stop:
+            begin = offset
+            byte = view[offset]
             if byte & 0x87 == wire.LEN and byte >= 8:  # the usual tag
-                number, at = byte >> 3, at + 1
+                number, offset = byte >> 3, offset + 1
             else:
-                number, kind, at = wire.tag(view, at, stop)
+                number, kind, offset = wire.tag(view, offset, stop)
                 if kind != wire.LEN:
-                    at = self._other(found, number, kind, begin, at, stop)
+                    offset = self._other(message, number, kind, begin, offset, stop)
                     continue
-            byte = view[at] if at < stop else 0x80
+            byte = view[offset] if offset < stop else 0x80
             size, first = (
-                (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
+                (byte, offset + 1)
+                if byte < 0x80 and offset + byte < stop
+                else wire.length(view, offset, stop)
             )
-            at = first + size
+            offset = first + size
             name = _ONCE.get(number)
             if name is not None:
                 if name in texts or name in spans:
                     raise wire.Fault(REPEATED, begin)
                 if number in _TEXTS:
-                    texts[name] = self._text(first, at)
+                    texts[name] = self._text(first, offset)
                 else:
-                    spans[name] = first, at
+                    spans[name] = first, offset
             elif number == _PARTS:
-                found.places.extend((first, at))
+                message.places.extend((first, offset))
                 self._messages += 1
                 if self._messages > self._limits.names:
                     raise self._too_many(begin)
             elif number == _SHAPE:
-                self._packed(found.shape, first, at, begin)
+                self._packed(message.shape, first, offset, begin)
             elif number == _INT_KEY:
                 raise wire.Fault(UNKNOWN_FIELD, begin)
             elif number == _METADATA:
-                self._entry(found.metadata, first, at)
+                self._entry(message.metadata, first, offset)
             elif number == _STRINGS:
-                if found.strings[0]:
+                if message.strings[0]:
                     raise wire.Fault(MIXED_FIELDS, begin)
-                count, at = self._run(begin, stop)
-                found.strings[:] = count, begin, at
-        return found
+                count, offset = self._run(begin, stop)
+                message.strings[:] = count, begin, offset
+        return message
 
     def _other(
-        self, found: TensorMessage, number: int, kind: int, begin: int, at: int, stop: int
+        self, message: TensorMessage, number: int, kind: int, begin: int, offset: int, stop: int
     ) -> int:
         """The position after a field without a length: a dimension, an int_key, or unknown."""
         if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
-            value, at = wire.read_varint(self.view, at, stop)
+            value, offset = wire.read_varint(self.view, offset, stop)
             if number == _SHAPE:
-                self._dims(found.shape, [value], begin)
-            elif found.int_keys:
+                self._dims(message.shape, [value], begin)
+            elif message.int_keys:
                 raise wire.Fault(REPEATED, begin)
             else:
-                found.int_keys.append(_signed(value))
-            return at
+                message.int_keys.append(_signed(value))
+            return offset
         if number in _KNOWN:
             raise wire.Fault(UNKNOWN_FIELD, begin)
-        return wire.skip(self.view, at, stop, number, kind)
+        return wire.skip(self.view, offset, stop, number, kind)
 
     def _too_many(self, offset: int) -> LimitError:
         return LimitError(
@@ -166,12 +168,12 @@ class Scanner:
             offset=offset,
         )
 
-    def _packed(self, shape: list[int], at: int, stop: int, begin: int) -> None:
-        if stop - at > 10 * RANK:
+    def _packed(self, shape: list[int], offset: int, stop: int, begin: int) -> None:
+        if stop - offset > 10 * RANK:
             raise wire.Fault(TOO_MANY_DIMS, begin)
         dims = []
-        while at < stop:
-            dim, at = wire.read_varint(self.view, at, stop)
+        while offset < stop:
+            dim, offset = wire.read_varint(self.view, offset, stop)
             dims.append(dim)
         self._dims(shape, dims, begin)
 
@@ -182,10 +184,10 @@ class Scanner:
 
     def _run(self, start: int, stop: int) -> tuple[int, int]:
         """(how many strings follow each other from here on, where the last one ends)"""
-        code, at, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
+        code, end, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
         if code and code != MIXED_FIELDS:
-            raise wire.Fault(code, start + at)
-        return count, start + at
+            raise wire.Fault(code, start + end)
+        return count, start + end
 
     def _text(self, start: int, stop: int) -> str:
         try:

@@ -31,7 +31,7 @@ from ...lowering import Node
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
-from ..array_part import BitsPart, StoredPart, assign, says_it_all
+from ..array_part import BitsPart, StoredPart, assign, is_plain_dict
 from ..container import Part, UnreadablePart
 from ..protocol import Metadata, Stored, StreamedFormat, without_metadata
 from ..sinks import OutputPart, Sink
@@ -111,7 +111,7 @@ class Safetensors(StreamedFormat):
             order = sorted(range(len(likes)), key=sizes.__getitem__)
             names, stored = [names[i] for i in order], [stored[i] for i in order]
             likes = [likes[i] for i in order]
-        ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
+        ours = None if is_plain_dict(spec, names) else {"version": VERSION, "spec": spec}
         sums = [part.crc for part in stored] if self.checksum else None
         head = headers.write(names, likes, metadata, ours, sums)
         if len(head) - 8 > self.limits.safetensors_header:

@@ -105,28 +105,30 @@ def size(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> int:
     return count
 
 
-def metadata_of(found: object) -> dict[str, str]:
+def metadata_of(metadata: object) -> dict[str, str]:
     """What stands in `__metadata__`."""
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(text, str) for text in metadata.values()
+    ):
         raise DecodeError("__metadata__ is not an object of strings", format=FORMAT, offset=8)
-    return found
+    return metadata
 
 
 def ours_of(text: str) -> tuple[Any, Any]:
     """(spec, checksums or None) out of our own entry."""
-    found = jsontext.parse(text.encode(), FORMAT, 8)
+    document = jsontext.parse(text.encode(), FORMAT, 8)
     if (
-        not isinstance(found, dict)
-        or found.get("version") != VERSION
-        or not {"version", "spec"} <= found.keys() <= {"version", "spec", "crc32c"}
+        not isinstance(document, dict)
+        or document.get("version") != VERSION
+        or not {"version", "spec"} <= document.keys() <= {"version", "spec", "crc32c"}
     ):
-        version = found.get("version") if isinstance(found, dict) else None
+        version = document.get("version") if isinstance(document, dict) else None
         raise DecodeError(
             f"a tensorwire spec of version {version!r:.20}, which this release does not read",
             format=FORMAT,
             offset=8,
         )
-    return found["spec"], found.get("crc32c")
+    return document["spec"], document.get("crc32c")
 
 
 def write(
@@ -141,13 +143,13 @@ def write(
     """
     texts = dict(metadata)
     if sums is not None:
-        at, entries = 0, {}
+        offset, entries = 0, {}
         for name, part, crc in zip(names, parts, sums, strict=True):
             row = dtypes.of(part.dtype)
             entries[name] = HeaderEntry(
-                str(row.safetensors), row, part.shape, at, at + part.nbytes, crc
+                str(row.safetensors), row, part.shape, offset, offset + part.nbytes, crc
             )
-            at += part.nbytes
+            offset += part.nbytes
         ours = ours or {"version": VERSION, "spec": {"dict": {name: {} for name in names}}}
         crc32c = {
             "header": _canonical(entries, metadata, ours["spec"]),
@@ -171,7 +173,7 @@ def _sealed(head: bytes) -> bytes:
 def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes:
     """What the kernel leaves to us: names that JSON must escape."""
     header: dict[str, Any] = {"__metadata__": texts} if texts else {}
-    at = 0
+    offset = 0
     for name, part in zip(names, parts, strict=True):
         if name == "__metadata__":
             raise EncodeError(
@@ -180,9 +182,9 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
         header[name] = {
             "dtype": dtypes.of(part.dtype).safetensors,
             "shape": part.shape,
-            "data_offsets": (at, at + part.nbytes),
+            "data_offsets": (offset, offset + part.nbytes),
         }
-        at += part.nbytes
+        offset += part.nbytes
     text = jsontext.write(header)
     text += b" " * (-(8 + len(text)) % ALIGN)
     return len(text).to_bytes(8, "little") + text
@@ -207,10 +209,10 @@ def _unseal(
         or not all(type(crc) is int for crc in tensors.values())
     ):
         raise ChecksumError("the checksums are not those of these tensors", format=FORMAT, offset=8)
-    found = {name: entry._replace(crc=tensors[name]) for name, entry in entries.items()}
-    if _canonical(found, metadata, spec) != sums.get("header"):
+    checked = {name: entry._replace(crc=tensors[name]) for name, entry in entries.items()}
+    if _canonical(checked, metadata, spec) != sums.get("header"):
         raise ChecksumError("the header does not match its checksum", format=FORMAT, offset=8)
-    return found
+    return checked
 
 
 def _entry(name: str, fields: Any) -> HeaderEntry:
@@ -244,21 +246,21 @@ def _integers(value: Any) -> bool:
 
 
 def _check_layout(entries: dict[str, HeaderEntry], available: int, base: int) -> None:
-    at = 0
+    end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
-        if entry.start != at:
-            why = f"a hole or an overlap: begins at {entry.start}, not at {at}"
+        if entry.start != end:
+            why = f"a hole or an overlap: begins at {entry.start}, not at {end}"
             raise DecodeError(
-                why, format=FORMAT, tensor=name, offset=base + min(at, entry.start, available)
+                why, format=FORMAT, tensor=name, offset=base + min(end, entry.start, available)
             )
-        at = entry.stop
-    if at > available:
+        end = entry.stop
+    if end > available:
         raise TruncatedError(
-            f"the tensors take {at} bytes, and there are {available}",
+            f"the tensors take {end} bytes, and there are {available}",
             format=FORMAT,
             offset=base + available,
         )
-    if at < available:
+    if end < available:
         raise DecodeError(
-            f"{available - at} bytes behind the last tensor", format=FORMAT, offset=base + at
+            f"{available - end} bytes behind the last tensor", format=FORMAT, offset=base + end
         )

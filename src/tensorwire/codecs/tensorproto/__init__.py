@@ -156,10 +156,10 @@ class TensorProto(WholeFormat):
             message = self.scan(inner)
             if message.dtype == dtypes.VARIANT:
                 raise DecodeError("a variant inside another value")
-            found: Array | Strings = self._tensor(inner, message, copy)
+            tensor: Array | Strings = self._tensor(inner, message, copy)
         except DecodeError as error:
             raise error.add(offset=0).add(base=start) from None
-        return found
+        return tensor
 
     def _container(self, data: memoryview, copy: bool | None) -> Any:
         message = wire.scan(data, True, stop_at_strings=False)
@@ -174,9 +174,9 @@ class TensorProto(WholeFormat):
             or any(message.counts[9:])
         ):
             raise DecodeError(f"a container of {message.shape} elements holds {count}")
-        code, at, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
+        code, offset, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
         if code:
-            raise problem(code, at, FORMAT)
+            raise problem(code, offset, FORMAT)
         spans = [
             (start, start + size)
             for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)

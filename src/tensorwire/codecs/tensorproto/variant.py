@@ -86,10 +86,10 @@ def read(
     ):
         raise DecodeError("a variant that is not a ragged tensor in tensor_content")
     offset, size = message.content
-    code, at, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
+    code, header, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
     if code:
-        raise problem(code, offset + at, FORMAT)
-    bounds = (offset + at + offsets).tolist()
+        raise problem(code, offset + header, FORMAT)
+    bounds = (offset + header + offsets).tolist()
     rows = [
         _parts(data, start, stop, part) for start, stop in zip(bounds, bounds[1:], strict=False)
     ]
