@@ -1,15 +1,20 @@
-"""npy: NumPy's file of one array. NumPy opens every file that we write, and we every file of
-NumPy's that holds numbers or strings.
+"""The npy format: NumPy's file of one array.
 
-A dense tensor is its numbers; dtypes that NumPy lacks are unsigned integers of the same width
-(bfloat16 `<u2`, float8 and int4 `|u1`). Any other value is a `|u1` array of the bytes that our
-safetensors has for it. What NumPy cannot say stands behind the data, in a trailer that it does not
-read (wire/npy.py has the bytes). It is left out when it would say nothing: then the file is what
-`np.save` writes.
+NumPy opens every file that tensorwire writes, and tensorwire every npy file of numbers or strings.
 
-    {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"}, "crc32c": {"header": 1234, "data": 5678}}
-    {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}    a Bundle of one dense tensor
-    {"version": 1, "kind": "ragged", "crc32c": {"header": 1234}}    safetensors has metadata and checksums of its own
+1. A dense tensor is stored as its numbers. A dtype that NumPy lacks is stored as unsigned integers
+   of the same width (bfloat16 as `<u2`, float8 and int4 as `|u1`).
+2. Any other value is a `|u1` array with the safetensors bytes of the value.
+3. A JSON trailer after the data holds what NumPy cannot express; NumPy does not read it (wire/npy.py
+   has its bytes). Without such content there is no trailer, and the file equals that of `np.save`.
+
+The trailer of a dense tensor with metadata, of a Bundle of one dense tensor, and of another value
+(whose metadata and checksums are in the safetensors bytes):
+
+    {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"},
+     "crc32c": {"header": 1234, "data": 5678}}
+    {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}
+    {"version": 1, "kind": "ragged", "crc32c": {"header": 1234}}
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _BYTES = "|u1"
 
 @dataclass(frozen=True, slots=True)
 class Npy(StoredFormat):
-    """One array as NumPy stores it, and any other value inside one.
+    """The codec of npy files: one array, or any other value as an array of bytes.
 
     >>> import io, numpy as np
     >>> np.load(io.BytesIO(b"".join(Npy().encode(np.float32([1, 2])))))
@@ -49,7 +54,7 @@ class Npy(StoredFormat):
 
     name: ClassVar[str] = FORMAT
     checksum: bool = False
-    """Write a CRC32C of header and data. Checksums that are there are always checked."""
+    """Write a CRC32C of header and data. Existing checksums are always verified."""
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
@@ -74,7 +79,7 @@ class Npy(StoredFormat):
         return [head, data, wire.write_trailer(fields)]
 
     def _other(self, value: Any, spec: Node, metadata: Metadata | None) -> list[Buffer]:
-        """A value that is not one dense tensor."""
+        """Encodes a value that is not one dense tensor as an array of safetensors bytes."""
         inner = Safetensors(self.checksum, limits=self.limits).encode(value, metadata)
         head = wire.write(_BYTES, (sum(map(len, inner)),), marked=True)
         fields: dict[str, Any] = {"version": VERSION, "kind": _kind(spec)}
@@ -85,12 +90,13 @@ class Npy(StoredFormat):
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
         array = find(source, 0, source.size, budget)
         if array.refusal is not None:
-            raise DecodeError(array.refusal, offset=10)
+            raise array.error(offset=10)
+        # The header of a file with a trailer is marked by its padding. A file without the mark must
+        # end with the data.
         if not array.header.marked:
             if array.stop != source.size:
                 raise DecodeError(
-                    f"{source.size - array.stop} bytes behind the data: one npy file holds one"
-                    " array",
+                    f"{source.size - array.stop} unexpected bytes after the array",
                     offset=array.stop,
                 )
             return Stored({}, [array.part(source, copy, budget, FORMAT)], {})
@@ -106,11 +112,11 @@ class Npy(StoredFormat):
             array.header.fortran,
             list(array.header.shape),
         ):
-            why = (
-                f"the trailer speaks of {trailer['dtype']!r:.40} {trailer['shape']!r:.80}, and the header"
-                " of something else"
+            raise DecodeError(
+                f"the trailer ({trailer['dtype']!r:.40} {trailer['shape']!r:.80}) does not match"
+                f" the header ({array.header.descr!r:.40} {list(array.header.shape)!r:.80})",
+                offset=array.stop,
             )
-            raise DecodeError(why, offset=array.stop)
         part = array.part(
             source,
             copy,
@@ -126,9 +132,9 @@ class Npy(StoredFormat):
     def _inside(
         self, source: Source, array: NpyArray, kind: object, copy: bool | None, budget: Budget
     ) -> Stored:
-        """The safetensors bytes that the data are."""
+        """Reads the safetensors bytes that the array holds."""
         if array.header.descr != _BYTES or len(array.header.shape) != 1:
-            raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
+            raise DecodeError("expected a vector of bytes with a value in it", offset=0)
         try:
             inner = Safetensors(limits=budget).open(
                 SourceSlice(source, array.start, array.stop - array.start), copy
@@ -137,7 +143,7 @@ class Npy(StoredFormat):
             raise _moved(error, array.start) from None
         if _kind(inner.tree) != kind:
             raise DecodeError(
-                f"the trailer speaks of the kind {kind!r:.40}, and there is another",
+                f"the trailer declares the kind {kind!r:.40}, but the value is {_kind(inner.tree)}",
                 offset=array.stop,
             )
         parts = [_Inner(part, array.start) for part in inner.parts]
@@ -145,8 +151,9 @@ class Npy(StoredFormat):
 
 
 def _named(spec: Node) -> dict[str, Any] | None:
-    """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array
-    that it is.
+    """Returns the trailer's fields for a Bundle of one dense tensor, else None.
+
+    Such a Bundle is stored as that tensor, so that NumPy reads it as a plain array.
     """
     inner = spec.get("bundle") if isinstance(spec, dict) else None
     if inner is None or list(inner.values()) != [{}]:
@@ -170,16 +177,16 @@ def _matches(view: Buffer, crc: int) -> bool:
 
 
 def _kind(spec: Node) -> str:
-    """In a word what a value is, by its spec."""
+    """A word for the kind of a value, by its spec."""
     return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
 
 
 def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
-    """What stands behind the data, its form checked."""
+    """Reads the trailer after the data, and checks its fields."""
     size = source.size - offset
     if size > limits.safetensors_header:
         raise LimitError(
-            f"a trailer of {size} bytes; Limits(safetensors_header=...) allows"
+            f"the trailer has {size} bytes; Limits(safetensors_header=...) allows"
             f" {limits.safetensors_header}",
             offset=offset,
         )
@@ -187,7 +194,7 @@ def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
     if not isinstance(trailer, dict) or trailer.get("version") != VERSION:
         version = trailer.get("version") if isinstance(trailer, dict) else None
         raise DecodeError(
-            f"a trailer of version {version!r:.20}, which this release does not read", offset=offset
+            f"unsupported trailer version {version!r:.20} (supported: {VERSION})", offset=offset
         )
     inside = "kind" in trailer
     needed, free = (
@@ -219,21 +226,21 @@ def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
     )
     if not ok:
         raise DecodeError(
-            "a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and"
-            " nothing else",
+            "invalid trailer: expected dtype and shape, or kind, with optional metadata (strings)"
+            " and checksums",
             offset=offset,
         )
     return trailer
 
 
 def _moved(error: DecodeError, base: int) -> DecodeError:
-    """An error of the bytes inside, told of the whole file."""
+    """Moves the offset of an error in the inner bytes to the whole file."""
     error.format = FORMAT
     return error.add(base=base, offset=base)
 
 
 class _Inner(BasePart):
-    """A part of the safetensors inside, with errors and offsets of the whole file."""
+    """A part of the inner safetensors bytes, with errors and offsets of the whole file."""
 
     def __init__(self, part: Part, base: int) -> None:
         self.dtype, self.shape, self.nbytes = part.dtype, part.shape, part.nbytes

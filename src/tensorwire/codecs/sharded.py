@@ -1,6 +1,8 @@
-"""A model in many files: as the hubs keep it, where `model.safetensors.index.json` says which
-tensor is in which of its siblings, or a TensorFlow checkpoint, an index and data files under one
-prefix."""
+"""Sharded models: tensors in several files that are opened as one container.
+
+A model of the Hugging Face hub has an index, `model.safetensors.index.json`, that maps each tensor
+to a file in the same folder. A TensorFlow checkpoint has an index and data files with one prefix.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def open_identified(
     limits: Limits | None,
     options: dict[str, Any],
 ) -> tuple[files.Source, Opened]:
-    """The container of what `identify` found, and its source, which the caller closes."""
+    """Opens what `identify` returned. Gives the source, which the caller closes, and the container."""
     if identified.layout == "files" and identified.path is not None:
         if identified.format == "checkpoint":
             checkpoint: Any = codec("checkpoint", options, limits)
@@ -43,9 +45,8 @@ def open_identified(
             source, container = open_shards(identified.path, mmap, limits)
     elif identified.kind == "model" and identified.path is not None:
         source, container = open_saved_model(identified.path, mmap, limits)
-    elif (
-        identified.source is None
-    ):  # a folder, a pattern or a list: the error says that it is no file
+    elif identified.source is None:
+        # A folder, a pattern or a list: opening it as a file raises the error that explains it.
         return _only_files(where, mmap)
     else:
         packed = compression or identified.compression
@@ -58,11 +59,11 @@ def open_identified(
 
 def _only_files(where: object, mmap: bool) -> NoReturn:
     storage.source_of(where, mmap).close()
-    raise UsageError(f"tensors are read from one file, not from {where!r:.80}")
+    raise UsageError(f"expected the path of one file, not {where!r:.80}")
 
 
 class ShardedSource:
-    """The shards of one index; each is read through its own container, so this only closes them."""
+    """The sources of all shards, which it closes. Each shard is read through its own container."""
 
     def __init__(self, path: str, sources: list[files.Source]) -> None:
         self.path: str | None = path
@@ -78,14 +79,17 @@ class ShardedSource:
 
 
 def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
-    """(tensor -> file name, metadata). File names stay in the index's own folder."""
+    """Returns the map of tensors to file names, and the metadata.
+
+    A file name must not contain a path, so that a shard is always in the folder of the index.
+    """
     index = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(weight_map, dict) or not all(
         isinstance(name, str) for name in weight_map.values()
     ):
         raise DecodeError(
-            "an index has a weight_map of tensor names to file names",
+            "invalid index: expected a 'weight_map' of tensor names to file names",
             format="safetensors",
             path=path,
             offset=0,
@@ -93,7 +97,7 @@ def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
     for name in set(weight_map.values()):
         if os.path.basename(name) != name or name in ("", ".", "..") or "\\" in name:
             raise DecodeError(
-                f"the index names {name!r:.80}, which is no plain file name",
+                f"invalid shard name {name!r:.80} in the index: expected a plain file name",
                 format="safetensors",
                 path=path,
                 offset=0,
@@ -107,13 +111,14 @@ def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Source, Container]:
-    """All shards as one container, in the order of the index."""
+    """Opens all shards as one container, with the tensors in the order of the index."""
     while True:
         index = read_index(path)
         try:
             return _open_all(path, *index, mmap, limits)
         except FileNotFoundError:
-            # else the model was replaced just now, and the shards of the old one are gone
+            # The model may have been replaced after the index was read: the new index then names
+            # other shards. If the index is unchanged, a shard is really missing.
             if read_index(path) == index:
                 raise
 
@@ -141,7 +146,7 @@ def _open_all(
         for tensor, name in places.items():
             if tensor not in containers[name]:
                 raise DecodeError(
-                    f"the index says that {name} has it, and it has not",
+                    f"the index maps this tensor to {name}, which does not contain it",
                     format="safetensors",
                     path=path,
                     tensor=tensor,

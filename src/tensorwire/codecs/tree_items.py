@@ -1,4 +1,4 @@
-"""The leaves of a container's tree: its tensors, and the Python values beside them."""
+"""Tree items: the leaves of a container's value, which are tensors and Python values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _INSIDE: dict[str, Any] = {
 
 
 class TreeItem(NamedTuple):
-    """A leaf of the old tree: a tensor, or a value of Python's (which has no place)."""
+    """A leaf of the tree: a tensor, or a Python value."""
 
     name: str
     node: Node
     at: int | None
+    """The index of the first part of a tensor; None for a Python value."""
     size: int
+    """The number of parts."""
     same: bool = False
+    """Whether the tensor is tied to an earlier one."""
 
 
 def tree_of(container: Container) -> Node:
-    """The spec of a container. A checkpoint of TensorFlow's is tensors by name, and no more: its
-    own keys stay its own affair.
-    """
+    """Returns the spec of a container. A checkpoint counts as a flat dict of its variables."""
     if isinstance(container, Variables):
         names = container.keys()
         return {"dict": {name: {} for name in names}}
@@ -41,7 +42,7 @@ def tree_of(container: Container) -> Node:
 
 
 def items(container: Container, tree: Node) -> Iterator[TreeItem]:
-    """Every leaf with its name; tensors are called what the container calls them."""
+    """Yields every leaf of the tree. Tensors have their names in the container."""
     names = iter(container.keys())
     tensors: dict[int, TreeItem] = {}
     taken = set(container.keys())
@@ -70,11 +71,11 @@ def is_tensor(node: Node) -> bool:
 
 def _leaves(node: Node, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > DEFAULT.json_depth:
-        raise LimitError(f"a value nested more than {DEFAULT.json_depth} deep")
+        raise LimitError(f"the value is nested more than {DEFAULT.json_depth} levels deep")
     kind = next(iter(node), None) if isinstance(node, dict) else None
     start = f"{path}/" if path else ""
     if kind in _INSIDE and not isinstance(node[kind], _INSIDE[kind]):
-        raise DecodeError(f"invalid spec: a {kind} node with {type(node[kind]).__name__} inside")
+        raise DecodeError(f"invalid spec: a {kind} node contains a {type(node[kind]).__name__}")
     if kind in lowering.CONTAINERS:
         for key, item in lowering.members(node):
             yield from _leaves(item, f"{start}{key}", depth + 1)
@@ -83,7 +84,7 @@ def _leaves(node: Node, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def python_values(container: Container) -> dict[str, Any]:
-    """Numbers and text of Python's that stand beside the tensors, by name, as the spec has them."""
+    """Returns the Python values next to the tensors by name, as nodes of the spec."""
     return {
         item.name: item.node for item in items(container, tree_of(container)) if item.at is None
     }
