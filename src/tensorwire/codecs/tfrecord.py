@@ -257,7 +257,10 @@ def _check_names(block: Block, spec: ConversionSpec) -> None:
     try:
         coverage.check(spec.schema, block.data, block.starts, block.sizes)
     except SchemaError as error:
-        error.hint = "schema=tw.infer_schema(path, full=True) reads all records"
+        error.hint = (
+            "columns= selects the features to read,"
+            " schema=tw.infer_schema(path, full=True) reads all records"
+        )
         error.record, error.offset = block.where(error.record or 0)
         raise error.add(path=block.path) from None
 

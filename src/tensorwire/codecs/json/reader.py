@@ -1,8 +1,18 @@
-"""A JSON document to its value.
+"""The JSON reader: turns a document into its value.
 
-A list or object without any "$" in it is Python's own, so Python's parser does all of it at once.
-Every other one is taken apart here. In an object that is a tensor, keys may stand in any order:
-what cannot be understood yet is skipped, and read when all keys are known.
+1. A list or object without a key that begins with "$" is plain JSON. A native scan finds its end and
+   whether it has such keys; Python's parser then reads all of it at once. This is the fast path for
+   most documents.
+2. Any other list or object is read member by member. The numbers of a tensor go straight into an
+   array, without Python objects in between.
+3. An object with a "$" key is a form (`_FORMS`): it has a fixed set of fields, a function that reads
+   each field, and a function that makes the value of all fields.
+4. Keys may appear in any order. A field that cannot be read yet (the "data" of a tensor before its
+   "shape", or "metadata" before "$bundle") is skipped, its offset is kept, and it is read when all
+   keys of the object are known.
+5. Every read function takes the offset of a value and returns the value and the offset of its end.
+   `path` is the JSON Pointer of the value, for tied tensors ("$same") and for errors.
+6. The text is untrusted. Depth, the number of tensors and the memory they take are limited.
 """
 
 from __future__ import annotations
@@ -28,6 +38,8 @@ Fields = dict[str, Any]
 
 
 class JsonReader(Tensors):
+    """Reads one document. The module docstring has the strategy."""
+
     def __init__(
         self,
         data: memoryview,
@@ -41,21 +53,24 @@ class JsonReader(Tensors):
         self.plain, self.dtype = plain, dtype
         self.metadata: dict[str, str] = {}
         self.made: dict[str, Any] = {}
-        """Dense tensors by where they stand."""
+        """Dense and quantized tensors by their JSON Pointer, for "$same"."""
         self.lost: dict[int, tuple[Array, UnreadablePart]] | None = None
-        """Tensors of unknown dtypes, by the id of the array that stands for each; None: an error.
+        """Tensors of unknown dtypes, by the id of the stand-in array of each. None to raise an
+        error instead.
         """
 
     def document(self) -> Any:
+        """Returns the value of the document."""
         value, end = self.value(self.space(0), 0, "")
         self.finish(end)
         return value
 
     def named(self, path: str) -> Any:
-        """The dtype that the caller gave for what stands there by name."""
+        """The dtype that the option dtype= gives to the value at this path, or None."""
         return self.dtype.get(path[1:]) if isinstance(self.dtype, Mapping) else None
 
     def value(self, offset: int, depth: int, path: str) -> Read:
+        """Reads any value."""
         char = self.data[offset]
         if char != ord("{") and self.named(path) is not None:
             return self.typed(offset, self.named(path), path)
@@ -63,7 +78,10 @@ class JsonReader(Tensors):
             return self.string(offset)
         if char not in b"[{":
             return self.python(offset)
-        self.check_depth(depth, offset)  # a tensor may still stand where no list or dict may
+        # A tensor is allowed one level deeper than a list or dict, which `items` and `object` check
+        # for themselves.
+        self.check_depth(depth, offset)
+        # The fast path: `stopped` is true if the scan met a key that begins with "$".
         if self.dtype is None:
             end, deep, stopped = jsontext.skip(
                 self.data, offset, self.text_depth, self.plain, FORMAT
@@ -83,7 +101,11 @@ class JsonReader(Tensors):
 
     def check_depth(self, depth: int, offset: int) -> None:
         if depth > self.limits.json_depth:
-            self.fail(f"a value nested more than {self.limits.json_depth} deep", offset, LimitError)
+            self.fail(
+                f"the value is nested more than {self.limits.json_depth} levels deep",
+                offset,
+                LimitError,
+            )
 
     def items(self, offset: int, depth: int, path: str) -> tuple[list[Any], int]:
         self.check_depth(depth + 1, offset)
@@ -97,11 +119,12 @@ class JsonReader(Tensors):
         return items, self.each_item(offset, take)
 
     def object(self, offset: int, depth: int, path: str) -> Read:
+        """Reads an object: a form if it has a "$" key, else a dict or a plain sparse tensor."""
         form: str | None = None
+        # The fields of a form, and the members of any other object. A member in `waiting` may be
+        # the field of a form whose "$" key comes later: it is None until it is read.
         fields: Fields = {}
-        """What stands in an object of a form."""
         members: Fields = {}
-        """What stands in any other, and None where it is to be read yet."""
         waiting: dict[str, int] = {}
 
         def take(key: str, offset: int) -> int:
@@ -110,9 +133,9 @@ class JsonReader(Tensors):
             if dollar and key[1:2] != "$":
                 if form is not None or key not in _FORMS or members.keys() - waiting.keys():
                     self.fail(
-                        f"{key!r:.40} is no form of ours, or not alone; plain=True reads any key,"
-                        " and ours are written with $$",
+                        f"unexpected key {key!r:.40}: keys that begin with '$' are reserved",
                         offset,
+                        hint="plain=True reads any key; json writes '$' in a key as '$$'",
                     )
                 form = key
             if form is not None and (key != "data" or {"$tensor", "shape"} <= fields.keys()):
@@ -131,7 +154,8 @@ class JsonReader(Tensors):
         if form is not None:
             missing = _NEEDED[form] - fields.keys() - waiting.keys()
             if missing:
-                self.fail(f"{form} without {', '.join(sorted(missing))}", offset)
+                self.fail(f"{form} is missing {', '.join(sorted(missing))}", offset)
+            # The data of a tensor come last, since they need its dtype and shape.
             for key, start in sorted(waiting.items(), key=lambda item: item[0] == "data"):
                 fields[key], _ = self.field(form, key, start, depth, path, fields)
             return _FORMS[form][1](self, fields, offset, path), end
@@ -143,7 +167,9 @@ class JsonReader(Tensors):
         return members, end
 
     def may_belong(self, key: str, offset: int) -> bool:
-        """Whether a key may turn out to be a part of a tensor, by a key that comes after it."""
+        """Whether a key may be the field of a form, or a part of a plain sparse tensor, which a
+        later key decides.
+        """
         if key in SPARSE and self.dtype is not None:
             return True
         return (
@@ -157,27 +183,28 @@ class JsonReader(Tensors):
     ) -> Read:
         read = _FORMS[form][0].get(key)
         if read is None:
-            self.fail(f"{key!r:.40} beside {form}", offset)
+            self.fail(f"unexpected key {key!r:.40} in {form}", offset)
         return read(self, offset, depth, path, fields)
 
     def fields(
         self, readers: Mapping[str, Callable[[int], Read]], needed: set[str], offset: int
     ) -> tuple[Fields, int]:
-        """An object that has these keys and no others."""
+        """Reads an object that has these keys and no others."""
         fields: Fields = {}
 
         def take(key: str, offset: int) -> int:
             if key not in readers:
-                self.fail(f"a key {key!r:.40} that does not belong here", offset)
+                self.fail(f"unexpected key {key!r:.40}", offset)
             fields[key], end = readers[key](offset)
             return end
 
         end = self.each_key(offset, take)
         if needed - fields.keys():
-            self.fail(f"without {', '.join(sorted(needed - fields.keys()))}", offset)
+            self.fail(f"missing {', '.join(sorted(needed - fields.keys()))}", offset)
         return fields, end
 
-    # What stands in a form: each takes (at, depth, way, what was read of it before)
+    # Functions that read one field of a form. Each takes its offset, depth and path, and the fields
+    # of the form that have been read before it.
 
     def word(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         return self.string(offset)
@@ -188,7 +215,7 @@ class JsonReader(Tensors):
     def shape(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         dims, end = self.python(offset)
         if type(dims) is not list or not all(type(dim) is int for dim in dims):
-            self.fail("a shape is a list of integers", offset)
+            self.fail("a shape must be a list of integers", offset)
         return tuple(dims), end
 
     def data_of(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
@@ -202,8 +229,7 @@ class JsonReader(Tensors):
         return array, end
 
     def unknown(self, offset: int, dtype: str, shape: tuple[int, ...], path: str) -> Read:
-        """A tensor of a dtype that is not known: an error, or in a container an empty array that
-        stands for it."""
+        """Raises for a tensor of an unknown dtype. In a container it becomes an empty stand-in."""
         why, place = f"unknown dtype {dtype!r:.40}", path[1:].replace("~1", "/").replace("~0", "~")
         error = DecodeError(why, format=FORMAT, offset=offset, tensor=place or None)
         if self.lost is None:
@@ -215,7 +241,7 @@ class JsonReader(Tensors):
         return stand_in, end
 
     def nans(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
-        """Kept as the places of two lists, since their dtype may not be known yet."""
+        """Keeps the offsets of the two lists, since the dtype of the tensor may not be known yet."""
         return self.fields(
             {
                 "at": lambda offset: (offset, self.end(offset)),
@@ -229,7 +255,7 @@ class JsonReader(Tensors):
         return self.items(offset, depth, f"{path}/$tuple")
 
     def pairs(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
-        """The keys and values of a dict with a key that is an int."""
+        """Reads the keys and values of a dict that has integers as keys."""
         self.check_depth(depth + 1, offset)
         result: dict[Any, Any] = {}
 
@@ -240,7 +266,7 @@ class JsonReader(Tensors):
                 if half == 0:
                     item, end = self.python(offset)
                     if not is_key(item) or item in result:
-                        self.fail("a key is a string or an integer of 64 bits, each once", offset)
+                        self.fail("a key must be a unique string or 64-bit integer", offset)
                 else:
                     item, end = self.value(offset, depth + 1, f"{path}/$dict/{number}/{half}")
                 pair.append(item)
@@ -248,7 +274,7 @@ class JsonReader(Tensors):
 
             end = self.each_item(offset, take_half)
             if len(pair) != 2:
-                self.fail("an item of $dict is a key and a value", offset)
+                self.fail("an item of $dict must be a pair of key and value", offset)
             result[pair[0]] = pair[1]
             return end
 
@@ -258,12 +284,12 @@ class JsonReader(Tensors):
     def members(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         members, end = self.object(offset, depth, f"{path}/$bundle")
         if not isinstance(members, dict):
-            self.fail("a bundle is an object of tensors", offset)
+            self.fail("a bundle must be an object of tensors", offset)
         return members, end
 
     def whole(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         if path or depth:
-            self.fail("$value stands around a whole document only", offset)
+            self.fail("$value is only allowed around the whole document", offset)
         return self.value(offset, depth, "/$value")
 
     def sparse_parts(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
@@ -292,7 +318,7 @@ class JsonReader(Tensors):
             offset,
         )
 
-    # What a form is: each takes (what stands in it, where it begins, its way)
+    # Functions that make the value of a form. Each takes its fields, offset and path.
 
     def tensor(self, fields: Fields, offset: int, path: str) -> Any:
         array = fields["data"]
@@ -301,18 +327,22 @@ class JsonReader(Tensors):
         if isinstance(array, np.ndarray):
             self.made[path] = array
         if len(self.made) > self.limits.names:
-            self.fail(f"more than {self.limits.names} tensors", offset, LimitError)
+            self.fail(
+                f"too many tensors; Limits(names=...) allows {self.limits.names}",
+                offset,
+                LimitError,
+            )
         return array
 
     def put_nans(self, array: Any, places: Fields, offset: int) -> None:
-        """NaNs whose bits are not the usual ones."""
+        """Writes the NaNs with other bits than the default into an array."""
         if not isinstance(array, np.ndarray):
-            self.fail("nan beside strings", offset)
+            self.fail("'nan' is not allowed for strings", offset)
         part: Array = array.reshape(-1).view(
             np.dtype(f"f{array.itemsize // 2}") if array.dtype.kind == "c" else array.dtype
         )
         if not jsontext.NANS.get(dtypes.of(part.dtype).name):
-            self.fail("nan beside a tensor that can have none", offset)
+            self.fail("'nan' is not allowed for a dtype without NaN", offset)
         where, _ = self.numbers(places["at"], INT64)
         bits, _ = self.numbers(places["bits"], dtypes.of(np.dtype(f"u{part.itemsize}")))
         ok = where.ndim == 1 and where.shape == bits.shape and bool((where[1:] > where[:-1]).all())
@@ -322,7 +352,7 @@ class JsonReader(Tensors):
             and bool(np.isnan(part[where]).all())
         )
         if not ok or not np.isnan(bits.view(part.dtype)).all():
-            self.fail("the places in nan are not those of NaNs, or its bits are none", offset)
+            self.fail("'nan' must list the positions of NaNs and the bits of NaNs", offset)
         part.flags.writeable = array.flags.writeable = True
         part.view(bits.dtype)[where] = bits
         self.keep(array, offset)
@@ -338,10 +368,10 @@ class JsonReader(Tensors):
         if parts["splits_dtype"] == "int32":
             narrow = [self.keep(part.astype(np.int32), offset) for part in splits]
             if not all(map(np.array_equal, narrow, splits)):
-                self.fail("row_splits past what int32 holds", offset)
+                self.fail("row_splits are out of range for int32", offset)
             splits = narrow
         elif parts["splits_dtype"] != "int64":
-            self.fail("row_splits are int32 or int64", offset)
+            self.fail("splits_dtype must be int32 or int64", offset)
         node = {"ragged": {}, "splits": len(splits)} | (
             {"uniform": parts["uniform"]} if "uniform" in parts else {}
         )
@@ -354,7 +384,7 @@ class JsonReader(Tensors):
             3 if "axis" in parts else 1
         ):
             self.fail(
-                "the parts of a quantized tensor are dense: codes, or with an axis codes, scale and"
+                "a quantized tensor must have dense codes, and with an axis a dense scale and"
                 " zero_point",
                 offset,
             )
@@ -372,13 +402,13 @@ class JsonReader(Tensors):
         bits = {name: bits for bits, name in FLOATS.items()}.get(fields["$float"], fields["$float"])
         value: float = self.lift({"float": bits}, [], offset)
         if np.isfinite(value):
-            self.fail("$float with a number that JSON has", offset)
+            self.fail("$float must not be finite", offset)
         return value
 
     def same(self, fields: Fields, offset: int, path: str) -> Any:
         if fields["$same"] not in self.made:
             self.fail(
-                f"$same points to {fields['$same']!r:.60}, where no dense tensor stands before it",
+                f"$same refers to {fields['$same']!r:.60}, which is not an earlier dense tensor",
                 offset,
             )
         return self.made[fields["$same"]]
@@ -386,7 +416,7 @@ class JsonReader(Tensors):
     def valued(self, fields: Fields, offset: int, path: str) -> Any:
         texts = fields.get("metadata", {})
         if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
-            self.fail("metadata is an object of strings", offset)
+            self.fail("metadata must be an object of strings", offset)
         self.metadata = texts
         return fields["$value"]
 
@@ -426,7 +456,7 @@ _FORMS: dict[str, tuple[dict[str, _Field], Callable[[JsonReader, Fields, int, st
     "$same": ({"$same": JsonReader.word}, JsonReader.same),
     "$value": ({"$value": JsonReader.whole, "metadata": JsonReader.plainly}, JsonReader.valued),
 }
-"""By its first key: what may stand in it, and what it is then."""
+"""The forms by their first key: the functions that read their fields, and that make their value."""
 _OPTIONAL = {"nan", "metadata", "tensor_metadata"}
 _NEEDED = {form: fields.keys() - _OPTIONAL for form, (fields, _) in _FORMS.items()}
 _BESIDE = {key for fields, _ in _FORMS.values() for key in fields if key[0] != "$"}

@@ -1,4 +1,4 @@
-"""Tensors out of JSON text: their numbers go straight into arrays."""
+"""Tensors in JSON text: their numbers are read straight into arrays."""
 
 from __future__ import annotations
 
@@ -22,19 +22,23 @@ from .tokens import FORMAT, Read, Tokens
 _FIRST = re.compile(
     rb'[\[ \t\n\r]*(?:(\]|[-0-9NI]|"(?:NaN|-?Infinity)")|([tf])|("|\{[ \t\n\r]*"b64"))'
 )
-"""The first thing in nested lists: nothing or a number, a bool, a string."""
+"""The first item of nested lists: none or a number, a bool, a string."""
 INT64 = dtypes.BY_NAME["int64"]
 
 
 class Tensors(Tokens):
+    """Reads dense, string, sparse and ragged tensors from text."""
+
     def __init__(self, data: memoryview, limits: Budget, copy: bool | None, ragged: bool) -> None:
         super().__init__(data, limits)
         self.copy, self.ragged = copy, ragged
 
     def keep(self, array: Array, offset: int) -> Array:
-        """An array of ours, by the memory rules."""
+        """Applies the memory rules of `tw.loads` to a new array."""
         if self.copy is False and array.size:
-            self.fail("copy=False, but numbers in text have to be read; leave copy out", offset)
+            self.fail(
+                "copy=False, but numbers in text must be converted", offset, hint="leave copy= out"
+            )
         return array if self.copy else memory.read_only(array)
 
     def lift(self, node: Node, parts: list[Any], offset: int) -> Any:
@@ -62,7 +66,7 @@ class Tensors(Tokens):
         shape: tuple[int, ...] | None = None,
         ragged: bool = False,
     ) -> jsontext.JsonValue:
-        """Numbers in lists, drawn on the budget."""
+        """Reads nested lists of numbers, which are drawn on the budget."""
         most = min(self.limits.tensor, max(0, self.limits.left))
         result = jsontext.read_numbers(
             self.data, offset, row, shape, ragged=ragged, most=most, format=FORMAT
@@ -73,22 +77,26 @@ class Tensors(Tokens):
         return result
 
     def dense(self, offset: int, row: dtypes.DType, shape: tuple[int, ...]) -> tuple[Array, int]:
-        """Numbers of a known shape. Where that holds nothing, `[]` is enough."""
+        """Reads numbers of a known shape. A shape without elements may be written as `[]`."""
         if self.elements(shape, offset, row.numpy.itemsize):
             return self.numbers(offset, row, shape)
         end = self.nothing(offset, shape)
         return self.keep(np.empty(shape, row.numpy), offset), end
 
     def nothing(self, offset: int, shape: tuple[int, ...]) -> int:
-        """Behind lists of lists that hold nothing: `[]`, or those that the shape has before its
-        first zero.
+        """Returns the end of nested lists without elements.
+
+        They are `[]`, or the lists of the dimensions before the first zero of the shape.
         """
         try:
             result = jsontext.read_numbers(self.data, offset, INT64, most=0, format=FORMAT)
         except LimitError as error:
-            self.fail(f"a number where the shape {list(shape)} has none", error.offset or offset)
+            self.fail(
+                f"unexpected number: the shape {list(shape)} has no elements",
+                error.offset or offset,
+            )
         if result.array.shape not in ((0,), shape[: shape.index(0) + 1]):
-            self.fail(f"the lists are not those of the shape {list(shape)}", offset)
+            self.fail(f"the lists do not match the shape {list(shape)}", offset)
         return result.end
 
     def strings(self, offset: int, shape: tuple[int, ...], text: bool) -> tuple[Strings, int]:
@@ -98,10 +106,10 @@ class Tensors(Tokens):
         level = [items]
         for dim in shape:
             if any(type(item) is not list or len(item) != dim for item in level):
-                self.fail(f"the lists are not those of the shape {list(shape)}", offset)
+                self.fail(f"the lists do not match the shape {list(shape)}", offset)
             level = [word for item in level for word in item]
         if not all(type(word) is str for word in level):
-            self.fail("something else among the strings", offset)
+            self.fail("expected only strings", offset)
         return (
             self.of_words(
                 level if text else [self.base64(word, offset) for word in level],
@@ -135,28 +143,29 @@ class Tensors(Tokens):
             and expected[0] * expected[1] == 0
             and indices.shape in ((0,), expected)
         ):
-            indices = self.keep(np.empty(expected, np.int64), offset)  # [] says nothing of the rank
+            # The indices [] of a tensor without elements do not tell its rank.
+            indices = self.keep(np.empty(expected, np.int64), offset)
         return self.lift({"sparse": {}}, [indices, values, dense_shape], offset)
 
     def check_values(self, values: Any, offset: int) -> None:
         if not isinstance(values, (np.ndarray, Strings, Quantized)) or not values.shape:
             self.fail(
-                "the values of a sparse or ragged tensor are a dense or string tensor with rows",
+                "the values of a sparse or ragged tensor must be dense or strings, and not a scalar",
                 offset,
             )
 
     def splits(self, offset: int) -> tuple[list[Array], int]:
-        """Lists of integers, of any lengths."""
+        """Reads a list of row_splits, which may have different lengths."""
         result = self.read_numbers(offset, INT64, ragged=True)
         if len(result.splits) != 1:
-            self.fail("row_splits are lists of integers in a list", offset)
+            self.fail("row_splits must be a list of lists of integers", offset)
         flat, bounds = self.keep(result.array, offset), result.splits[0].tolist()
         return [flat[a:b] for a, b in zip(bounds, bounds[1:], strict=False)], result.end
 
-    # Plain lists, whose dtype the caller knows: a row of the table, or "text" or "bytes"
+    # Plain lists, whose dtype the option dtype= gives: a row of the dtype table, "text" or "bytes".
 
     def is_of(self, offset: int, dtype: Any) -> bool:
-        """Whether the first thing in nested lists is one of this dtype, or they are empty."""
+        """Whether the first item of nested lists fits this dtype, or the lists are empty."""
         match = _FIRST.match(self.data, offset)
         if match is None:
             return False
@@ -168,7 +177,7 @@ class Tensors(Tokens):
         return (flag if dtype.name == "bool" else number) is not None
 
     def typed(self, offset: int, dtype: Any, path: str) -> Read:
-        """Lists of lists as a tensor of this dtype."""
+        """Reads nested lists as a tensor of this dtype."""
         try:
             if isinstance(dtype, str):
                 return self.plain_strings(offset, dtype == "text")
@@ -192,15 +201,16 @@ class Tensors(Tokens):
             shape.append(len(level[0]))
             if any(len(item) != shape[-1] for item in level):
                 self.fail(
-                    "ragged lists of strings, which are read as they are only without dtype=",
+                    "ragged lists of strings cannot be read as a tensor",
                     offset,
+                    hint="without dtype= they are read as lists",
                 )
             level = [word for item in level for word in item]
         if not all(
             type(word) is str or (type(word) is dict and word.keys() == {"b64"} and not text)
             for word in level
         ):
-            self.fail("something else among the strings", offset)
+            self.fail("expected only strings", offset)
         words = (
             level
             if text
@@ -212,7 +222,7 @@ class Tensors(Tokens):
         return self.of_words(words, tuple(shape), text, offset), end
 
     def plain_sparse(self, places: Mapping[str, int], dtype: Any, offset: int, path: str) -> Any:
-        """{"indices": ..., "values": ..., "dense_shape": ...}"""
+        """Reads the plain object {"indices": ..., "values": ..., "dense_shape": ...}."""
         try:
             indices, dense_shape = (
                 self.numbers(places[key], INT64)[0] for key in ("indices", "dense_shape")

@@ -1,4 +1,7 @@
-"""JSON text, token by token, for whoever takes documents apart; every fault has its place."""
+"""JSON tokens: reads strings, lists and objects of a text, with the offset of every error.
+
+The readers of documents (`json.reader`) and of serving requests are built on these functions.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,20 @@ _SPACE = re.compile(rb"[ \t\n\r]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"')
 _OFTEN = 0xFF
-"""So many items of a list pass between two looks at the clock."""
+"""`watch` is called once per 256 items: when the lowest 8 bits of the count are 0."""
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]+")
 
 _HEAVIEST = 24
-"""Bytes of memory that a byte of text becomes at most: `{},` is an empty dict, and a place in a
-list.
-"""
+"""The most bytes of memory per byte of text: `{},` is an empty dict and an item of a list."""
 
 Read = tuple[Any, int]
-"""A value, and where it ends."""
+"""A value, and the offset of its end."""
 
 
 def _weight(text: memoryview) -> int:
-    """Bytes that Python's objects take, roughly: 32 for each item, 64 for each list and dict."""
+    """Estimates the memory of the Python objects of a text: 32 bytes for each item, 64 for each list
+    and dict.
+    """
     weight = 0
     for start in range(0, len(text), 1 << 20):
         counts = np.bincount(
@@ -44,46 +47,56 @@ def _weight(text: memoryview) -> int:
 
 
 _BLANK = ord(" ")
-"""The largest of the bytes that are white space."""
+"""The largest byte that is white space."""
 
 
 class Tokens:
+    """Reads tokens of one text."""
+
     def __init__(self, data: memoryview, limits: Limits) -> None:
         self.data, self.limits = data, limits.call(len(data))
         self._weigh = _HEAVIEST * len(data) > self.limits.left
         self.watch: Callable[[], object] | None = None
-        """Called now and then, for whoever has to be done by a certain time."""
+        """A function that is called regularly, and raises to stop reading at a deadline."""
         self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8
-        """How deep brackets may nest: a `$dict` takes three, and at the bottom is a tensor, which
-        may be a part of another.
+        """The limit for nested brackets. A `$dict` nests three of them, and the innermost value may
+        be a tensor that is a part of another tensor.
         """
 
-    def fail(self, why: str, offset: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
-        raise kind(why, format=FORMAT, offset=offset)
+    def fail(
+        self,
+        why: str,
+        offset: int,
+        kind: type[DecodeError] = DecodeError,
+        *,
+        hint: str | None = None,
+    ) -> NoReturn:
+        raise kind(why, format=FORMAT, offset=offset, hint=hint)
 
     def space(self, offset: int) -> int:
-        """Where the next thing begins; there must be one."""
+        """Skips white space, and returns the offset of the next token. There must be one."""
         if offset < len(self.data) and self.data[offset] > _BLANK:
             return offset
         offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
         if offset == len(self.data):
-            self.fail("the text ends inside of a value", offset, TruncatedError)
+            self.fail("the text ends within a value", offset, TruncatedError)
         return offset
 
     def finish(self, offset: int) -> None:
         offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
         if offset != len(self.data):
-            self.fail("something stands behind the value", offset)
+            self.fail("unexpected text after the value", offset)
 
     def next(self, offset: int, close: str) -> tuple[int, bool]:
-        """Behind a member of a list or object: (where the next begins, False), or (where all of it
-        ends, True).
+        """Reads the comma or bracket after a member of a list or object.
+
+        Returns the offset of the next member and False, or the end of the list or object and True.
         """
         offset = self.space(offset)
         if self.data[offset] == ord(","):
             return self.space(offset + 1), False
         if self.data[offset] != ord(close):
-            self.fail(f"not JSON: a comma or {close} should stand here", offset)
+            self.fail(f"invalid JSON: expected ',' or '{close}'", offset)
         return offset + 1, True
 
     def string(self, offset: int) -> tuple[str, int]:
@@ -95,33 +108,35 @@ class Tokens:
                 self.fail(f"not UTF-8 ({error.reason})", offset + 1 + error.start)
         end = self.end(offset)
         if self.data[offset] != ord('"'):
-            self.fail("a string should stand here", offset)
+            self.fail("expected a string", offset)
         return jsontext.parse(self.data[offset:end], FORMAT, offset), end
 
     def end(self, offset: int) -> int:
-        """Where a value ends, as far as its brackets and quotes say."""
+        """Returns the end of a value, by its brackets and quotes alone. It is not parsed."""
         if self.data[offset] in b"[{":
             return jsontext.skip(self.data, offset, self.text_depth, True, FORMAT)[0]
         match = _STRING.match(self.data, offset) or _WORD.match(self.data, offset)
         if match is None:
             self.fail(
                 (
-                    "not JSON: a value should stand here"
+                    "invalid JSON: expected a value"
                     if self.data[offset] != ord('"')
-                    else "a string that does not end as it should"
+                    else "unterminated or invalid string"
                 ),
                 offset,
             )
         return match.end()
 
     def python(self, offset: int) -> Read:
-        """A value as Python's parser reads it."""
+        """Reads a value with Python's parser."""
         end = self.end(offset)
         return self.parse(offset, end), end
 
     def parse(self, offset: int, end: int) -> Any:
-        """Python's value of a run of text. Its objects are drawn on the budget, if it could be too
-        small for them.
+        """Parses a range of the text with Python's parser.
+
+        Its objects are drawn on the budget, unless the budget is large enough for any text of this
+        size.
         """
         text = self.data[offset:end]
         if self._weigh:
@@ -129,11 +144,12 @@ class Tokens:
         return jsontext.parse(text, FORMAT, offset)
 
     def each_item(self, offset: int, take: Callable[[int, int], int]) -> int:
-        """Calls `take` with the number of each item of a list and where it begins, which says where
-        it ends. Where the list ends.
+        """Calls `take` with the number and the offset of each item, and returns the end of the list.
+
+        `take` returns the end of the item.
         """
         if self.data[offset] != ord("["):
-            self.fail("a list should stand here", offset)
+            self.fail("expected a list", offset)
         offset, done, count = self.space(offset + 1), False, 0
         if self.data[offset] == ord("]"):
             return offset + 1
@@ -145,9 +161,12 @@ class Tokens:
         return offset
 
     def each_key(self, offset: int, take: Callable[[str, int], int]) -> int:
-        """The same for the keys of an object, each of which stands once."""
+        """Calls `take` with each key of an object and the offset of its value, like `each_item`.
+
+        A repeated key is an error: which value counts would depend on the parser.
+        """
         if self.data[offset] != ord("{"):
-            self.fail("an object should stand here", offset)
+            self.fail("expected an object", offset)
         keys: set[str] = set()
         offset, done = self.space(offset + 1), False
         if self.data[offset] == ord("}"):
@@ -158,11 +177,11 @@ class Tokens:
             start = offset
             key, offset = self.string(offset)
             if key in keys:
-                self.fail(f"the key {key!r:.60} stands twice", start)
+                self.fail(f"duplicate key {key!r:.60}", start)
             keys.add(key)
             offset = self.space(offset)
             if self.data[offset] != ord(":"):
-                self.fail("not JSON: a colon should stand here", offset)
+                self.fail("invalid JSON: expected ':'", offset)
             offset, done = self.next(take(key, self.space(offset + 1)), "}")
         return offset
 
@@ -171,6 +190,7 @@ class Tokens:
             data = base64.b64decode(text, validate=True)
         except (TypeError, ValueError, binascii.Error):
             data = b"\0"
-        if base64.b64encode(data).decode() != text:  # bits that are left over, too
-            self.fail("bytes that are not base64", offset)
+        # The comparison also rejects padding bits that are not zero, which b64decode ignores.
+        if base64.b64encode(data).decode() != text:
+            self.fail("invalid base64", offset)
         return data

@@ -1,6 +1,4 @@
-"""A spec and its parts as a JSON document: every kind in its own form, or plain, as programs expect
-that know nothing of ours.
-"""
+"""The JSON writer: a spec and its parts as a document, in forms with "$" keys or as plain JSON."""
 
 from __future__ import annotations
 
@@ -20,11 +18,11 @@ from ...wire.json import NANS, Numbers, Text
 from .tokens import FORMAT
 
 FLOATS = {"7ff8000000000000": "nan", "7ff0000000000000": "inf", "fff0000000000000": "-inf"}
-"""Python's floats that JSON has no number for; any other NaN by its bits."""
+"""Python floats that are not JSON numbers, by their bits. Any other NaN is written as its bits."""
 
 
 def pointer(path: str, step: str | int) -> str:
-    """One step further into a document, as JSON Pointer writes it.
+    """Appends a step to a JSON Pointer.
 
     >>> pointer("/layers/2", "w/b")
     '/layers/2/w~1b'
@@ -33,14 +31,15 @@ def pointer(path: str, step: str | int) -> str:
 
 
 class Wrapped:
-    """What JSON has no word for is an object whose first key begins with "$", so any other key that
-    does gets one more.
+    """Writes values that JSON lacks as objects whose first key begins with "$".
+
+    A key of the user that begins with "$" gets a second one.
     """
 
     def __init__(self, parts: Sequence[Array | Strings]) -> None:
         self.parts, self.next = parts, 0
         self.paths: dict[int, str] = {}
-        """Where the tensor stands that a part was the first of, for those that are the same."""
+        """The JSON Pointer of each tensor, by the index of its first part, for tied tensors."""
 
     def take(self) -> Any:
         self.next += 1
@@ -51,7 +50,7 @@ class Wrapped:
             return node
         kind = next(iter(node), "tensor")
         if kind not in _KINDS:
-            raise EncodeError(f"JSON has no form for a {kind} value", format=FORMAT)
+            raise EncodeError(f"JSON cannot store a {kind} value", format=FORMAT)
         return getattr(self, "tensor" if kind == "text" else kind)(node, path)
 
     def list(self, node: Node, path: str) -> Any:
@@ -150,14 +149,12 @@ _KINDS = {
     "sparse",
     "ragged",
 }
-"""The first keys of a spec's nodes, for each of which there is a method; a node without any key is
-a tensor.
-"""
+"""The first keys of the nodes of a spec. Each has a method; a node without keys is a tensor."""
 
 
 class PlainForm(Wrapped):
-    """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as
-    TensorFlow Serving reads them.
+    """Writes plain lists, numbers, strings and objects without dtypes. Bytes are {"b64": ...}, as in
+    TensorFlow Serving.
     """
 
     def __init__(self, parts: Sequence[Array | Strings], bare: bool, limit: int) -> None:
@@ -171,7 +168,7 @@ class PlainForm(Wrapped):
         result: Any = {}
         for key, item in members(node):
             if str(key) in result:
-                why = f"plain JSON has only text as keys, and {key!r} and '{key}' are both there"
+                why = f"the keys {key!r} and '{key}' are the same in plain JSON"
                 raise EncodeError(why, format=FORMAT)
             result[str(key)] = self.node(item, pointer(path, key))
         return result
@@ -179,8 +176,9 @@ class PlainForm(Wrapped):
     def bundle(self, node: Node, path: str) -> Any:
         if "metadata" in node or "tensor_metadata" in node:
             raise EncodeError(
-                "plain JSON has no place for metadata; drop_metadata=True leaves them out",
+                "plain JSON cannot store metadata",
                 format=FORMAT,
+                hint="drop_metadata=True leaves them out",
             )
         return self.dict({"dict": node["bundle"]}, path)
 
@@ -201,8 +199,7 @@ class PlainForm(Wrapped):
     def dense(self, part: Array) -> Any:
         if not part.size and math.prod(dim or 1 for dim in part.shape) * 3 > self.limit:
             raise EncodeError(
-                f"the lists of {part.shape} would take more than {self.limit} bytes, and hold"
-                " nothing",
+                f"the empty lists of shape {part.shape} would take more than {self.limit} bytes",
                 format=FORMAT,
             )
         return numbers(part)
@@ -211,7 +208,7 @@ class PlainForm(Wrapped):
         return part.tolist() if part.text else _each(part.tolist(), _b64)
 
     def quantized(self, node: Node, path: str) -> Any:
-        raise EncodeError("plain JSON has no form for quantized tensors", format=FORMAT)
+        raise EncodeError("plain JSON cannot store quantized tensors", format=FORMAT)
 
     def sparse(self, node: Node, path: str) -> Any:
         indices = self.take()
@@ -236,7 +233,7 @@ class PlainForm(Wrapped):
 
 
 def numbers(array: Array) -> Numbers:
-    """An array as nested lists by its shape; complex numbers are pairs."""
+    """Returns an array as nested lists of numbers. Complex numbers are pairs."""
     if array.dtype.kind == "c":
         array = array.reshape(*array.shape, 1).view(np.dtype(f"f{array.dtype.itemsize // 2}"))
     return Numbers(array, array.shape)
@@ -251,9 +248,7 @@ def _each(items: Any, make: Callable[[Any], Any]) -> Any:
 
 
 def _odd_nans(array: Array) -> Any:
-    """Where NaNs are that have other bits than those that "NaN" is read as, and which; None if
-    there are none.
-    """
+    """Returns positions and bits of the NaNs whose bits differ from the default NaN, or None."""
     usual = NANS.get(dtypes.of(array.dtype).name)
     if not usual:
         return None
