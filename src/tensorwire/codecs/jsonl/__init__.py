@@ -1,9 +1,9 @@
-"""JSON lines: an object a record, plain or compressed as a whole.
+"""Datasets in JSON lines: one object per record, in files that may be compressed as a whole.
 
-Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has
-no
-number for are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN with other bits. A
-feature that a record does not have is not there (null is read as that, too).
+1. Numbers, text and lists are themselves. Bytes are {"b64": "..."}.
+2. Floats that are not JSON numbers are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN
+   with other bits than the default one.
+3. A missing feature is left out. When reading, null means the same.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from . import values as jsonl_values
 from .values import FORMAT
 
 _MARK = b"\xef\xbb\xbf"
-"""What some put in front of UTF-8."""
+"""The byte order mark that some programs write before UTF-8."""
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
-"""Bytes that a sample reads of each of a few files."""
+"""The number of bytes that schema inference reads of each sampled file."""
 _COMPRESSIONS = ("gzip", "zstd", "lz4")
-"""Those that a file's first bytes say; nothing else does."""
+"""Compressions that can be recognised by the first bytes of a file."""
 
 
 def _lines(
     path: str, offset: int = 0, reading: Reading | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Each line that has something in it, and where it begins (in the content, if that is
-    compressed).
+    """Yields the offset and the bytes of each line that is not blank.
+
+    In a compressed file the offset is that in the decompressed content.
     """
     with storage.opened(path, ahead=True) as source:
         name = _compression(source)
@@ -65,7 +66,7 @@ def _lines(
                 rest = tail
                 if len(rest) > DEFAULT.record:
                     raise LimitError(
-                        f"a line of more than the {DEFAULT.record} bytes that Limits(record=...)"
+                        f"a line has more than the {DEFAULT.record} bytes that Limits(record=...)"
                         " allows",
                         path=path,
                         offset=start,
@@ -89,11 +90,14 @@ def _compression(source: storage.Readable) -> str | None:
 def _parsed(
     line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None
 ) -> dict[str, Any] | None:
+    """Parses a line. If `damage` is given, an invalid line is added to it and gives None."""
     try:
         value = jsontext.parse(line, FORMAT, offset)
         if not isinstance(value, dict):
             raise DecodeError(
-                f"a line is an object, not {type(value).__name__}", format=FORMAT, offset=offset
+                f"expected an object per line, found {type(value).__name__}",
+                format=FORMAT,
+                offset=offset,
             )
         return value
     except DecodeError as error:
@@ -105,22 +109,25 @@ def _parsed(
 
 
 def _is_lists(value: object) -> bool:
-    """Whether a value is a list, and not of bytes, as what is quantized."""
+    """Whether a value is a list, but not a list of bytes, as quantized tensors are."""
     return isinstance(value, list) and not (value and isinstance(value[0], dict))
 
 
 def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: int) -> Batch:
+    """Returns the rows as a batch of the columns of the schema. `first` is the first record."""
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
             if unknown := {name for name, value in row.items() if value is not None} - set(
                 spec.schema
             ):
-                why = (
-                    "a feature that the schema does not have, and that would be lost; columns= says"
-                    " what to keep"
+                raise SchemaError(
+                    "the schema does not have this feature, so it would be lost",
+                    tensor=min(unknown),
+                    path=path,
+                    record=first + number,
+                    hint="columns= selects the features to keep",
                 )
-                raise SchemaError(why, tensor=min(unknown), path=path, record=first + number)
     columns, present = {}, {}
     for name, feature in example_features.travelling(spec).items():
         values = [row.get(name) for row in rows]
@@ -135,7 +142,7 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
 
 
 def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
-    """What the first lines of a few files are."""
+    """Infers the schema from the first lines of a few files."""
     features: dict[str, Feature] = {}
     for path in some(sources):
         for number, (offset, line) in enumerate(_lines(path)):
@@ -152,8 +159,8 @@ def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
 
 
 def _width(name: str, spec: ConversionSpec) -> str:
-    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is
-    made into something else later.
+    """Returns the dtype of a fraction: float32 if an Example stores it as a float list, else
+    float64, which keeps the number exactly.
     """
     return (
         "float32"
@@ -163,7 +170,12 @@ def _width(name: str, spec: ConversionSpec) -> str:
 
 
 def _grow(features: dict[str, Feature], name: str, feature: Feature | None) -> None:
-    if feature is None:  # an empty list: of what, the next will say
+    """Merges a feature into the features seen before.
+
+    Integers and floats give floats; text and bytes give bytes.
+    """
+    # An empty list does not tell the type of its items. A later record may.
+    if feature is None:
         return
     current = features.get(name)
     if current is None or current == feature:
@@ -188,12 +200,13 @@ def _grow(features: dict[str, Feature], name: str, feature: Feature | None) -> N
 
 
 def _feature(value: object, width: str) -> Feature | None:
+    """Returns the feature of a JSON value; None for an empty list. Raises SchemaError."""
     if isinstance(value, list):
         features = [feature for item in value if (feature := _feature(item, width)) is not None]
         if any(feature.shape != () for feature in features) or None in value:
             raise SchemaError(
-                "lists of lists, or with null in them, are no feature; schema= says what they are,"
-                " columns= leaves them out"
+                "the feature of nested lists, or of lists with null, cannot be inferred",
+                hint="schema= declares it, columns= leaves it out",
             )
         merged: dict[str, Feature] = {}
         for feature in features:
@@ -217,10 +230,12 @@ def _feature(value: object, width: str) -> Feature | None:
         )
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return Feature(BYTES, ())
-    raise SchemaError("an object is no feature; columns= leaves it out")
+    raise SchemaError("an object cannot be a feature", hint="columns= leaves it out")
 
 
 class JsonLinesWriter:
+    """Writes batches as lines, which may be compressed."""
+
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file = file
         name = _blocks.compression_named(spec.compression)
@@ -254,11 +269,12 @@ class JsonLinesWriter:
 
 
 class JsonLinesRows(RowFormat):
-    """An object a line."""
+    """The dataset format of JSON lines."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """By reading all of it. Compressed files have no marks. Where damage is passed over, all of
-        it is found here.
+        """Counts the lines of the whole file. Compressed files have no marks.
+
+        With on_corrupt="skip", every line is parsed, and all damage is reported here.
         """
         with storage.opened(path) as source:
             packed = _compression(source) is not None
@@ -268,7 +284,9 @@ class JsonLinesRows(RowFormat):
                 continue
             if records % step == 0:
                 offsets.append(offset)
-                if len(offsets) > 4 * max(1, marks):  # twice as far apart
+                # The number of records is not known beforehand. Whenever there are too many
+                # offsets, every other one is dropped.
+                if len(offsets) > 4 * max(1, marks):
                     offsets, step = offsets[::2], 2 * step
             records += 1
         if packed or spec.skips or not records:
@@ -292,7 +310,9 @@ class JsonLinesRows(RowFormat):
                 if wanted or spec.skips
                 else None
             )
-            if row is None and spec.skips:  # behind the last record, too: nobody else may come by
+            # A damaged line has no record number, so it belongs to the part before it. That part
+            # reads on after its last record until the next valid line, and reports the damage.
+            if row is None and spec.skips:
                 continue
             if behind:
                 break
@@ -309,7 +329,10 @@ class JsonLinesRows(RowFormat):
             yield _batch(rows, spec, part.path, first)
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
+        """Returns the features whose first value is bytes, or that have no value in the sample.
+
+        Lists are the elements of tensors.
+        """
         unknown, lists = set(names), set[str]()
         for path in some(paths) if names else ():
             for number, (offset, line) in enumerate(_lines(path)):
@@ -328,12 +351,13 @@ class JsonLinesRows(RowFormat):
         name = _blocks.compression_named(spec.compression)
         if name is not None and name not in _COMPRESSIONS:
             raise EncodeError(
-                f"JSON lines in {name} could not be read back: compression= is"
-                f" {', '.join(_COMPRESSIONS)}",
+                f"unsupported compression {name!r} for JSON lines (supported:"
+                f" {', '.join(_COMPRESSIONS)})",
                 format=FORMAT,
             )
         if spec.quantize:
             raise EncodeError(
-                "JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors",
+                "JSON lines cannot store quantized tensors",
                 format=FORMAT,
+                hint="quantize= is supported by tfrecord, npz and safetensors",
             )

@@ -1,10 +1,14 @@
-"""The fields of a TensorData message (tensor_data.proto): found by a walk over their tags, which
-reads no data on the way.
+"""The scanner of TensorData messages: finds the fields of a message, and reads no tensor data.
 
-Strict where two readings are possible: a field that may stand once and stands twice is refused (two
-messages joined are one to protobuf), and so are known fields of another wire type, keys that stand
-twice, text that is not UTF-8, and strings with something else between them. Unknown fields are
-stepped over, as protobuf promises to whoever extends a message. Otherwise the order of fields is
+The scanner is strict where a message could be read in two ways. It rejects:
+
+1. a singular field that appears twice, since protobuf would merge two joined messages into one;
+2. a known field with another wire type;
+3. duplicate keys;
+4. text that is not UTF-8;
+5. strings that do not follow each other directly.
+
+Unknown fields are skipped, which lets later versions extend the message. The order of fields is
 free, and `shape` may be packed or not.
 """
 
@@ -33,7 +37,7 @@ _BLOCK = 16 << 10
 
 
 class TensorMessage(NamedTuple):
-    """What a scan found."""
+    """The fields of one message."""
 
     start: int
     stop: int
@@ -41,18 +45,18 @@ class TensorMessage(NamedTuple):
     """The fields that are text."""
     shape: list[int]
     strings: list[int]
-    """How many, and from where to where."""
+    """The number of strings, and the offsets of their start and end."""
     metadata: dict[str, str]
     places: array[int]
-    """Of the parts: from, to, from, to ... There can be very many, and they are not looked into."""
+    """The offsets of the parts: start, stop, start, stop ... There can be very many of them."""
     spans: dict[str, tuple[int, int]]
-    """From where to where: spec, data."""
+    """Start and stop of the fields spec and data."""
     int_keys: list[int]
-    """The int that is this part's key; at most one."""
+    """The int_key of this part; at most one."""
 
     @property
     def key(self) -> str | int | None:
-        """What this part is called in the message that it is a part of."""
+        """The key of this part in the message that contains it."""
         return self.int_keys[0] if self.int_keys else self.texts.get("key")
 
     @property
@@ -69,7 +73,7 @@ class TensorMessage(NamedTuple):
         return {key: self.texts[key] for key in ("name", "device") if key in self.texts}
 
     def value_fields(self) -> set[str]:
-        """Which of the fields that make up a value are there; to protobuf an empty one is not."""
+        """The names of the fields that define the value. As in protobuf, empty ones do not count."""
         names = {name for name, (start, stop) in self.spans.items() if stop > start} & {
             "spec",
             "data",
@@ -86,14 +90,14 @@ class TensorMessage(NamedTuple):
 
 
 class Scanner:
-    """Messages of one source."""
+    """Scans the messages of one source."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.view: Any = source.view if isinstance(source, BytesSource) else _Window(source)
         self._limits, self._messages = limits, 1
 
     def scan(self, start: int, stop: int) -> TensorMessage:
-        """The fields of one message; its parts are not looked into."""
+        """Returns the fields of one message. Its parts are not scanned."""
         try:
             return self._scan(start, stop)
         except wire.Fault as fault:
@@ -105,7 +109,9 @@ class Scanner:
         while offset < stop:
             begin = offset
             byte = view[offset]
-            if byte & 0x87 == wire.LEN and byte >= 8:  # the usual tag
+            # The fast path: a tag of one byte (field numbers 1 to 15) with the wire type LEN. A tag
+            # below 8 would have the invalid field number 0.
+            if byte & 0x87 == wire.LEN and byte >= 8:
                 number, offset = byte >> 3, offset + 1
             else:
                 number, kind, offset = wire.tag(view, offset, stop)
@@ -148,7 +154,9 @@ class Scanner:
     def _other(
         self, message: TensorMessage, number: int, kind: int, begin: int, offset: int, stop: int
     ) -> int:
-        """The position after a field without a length: a dimension, an int_key, or unknown."""
+        """Reads a field without a length (a dimension, an int_key, an unknown field), and returns
+        its end.
+        """
         if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
             value, offset = wire.read_varint(self.view, offset, stop)
             if number == _SHAPE:
@@ -164,7 +172,7 @@ class Scanner:
 
     def _too_many(self, offset: int) -> LimitError:
         return LimitError(
-            f"more than {self._limits.names} parts or texts; Limits(names=...) allows more",
+            f"too many parts or metadata entries; Limits(names=...) allows {self._limits.names}",
             offset=offset,
         )
 
@@ -183,7 +191,7 @@ class Scanner:
             raise wire.Fault(TOO_MANY_DIMS, begin)
 
     def _run(self, start: int, stop: int) -> tuple[int, int]:
-        """(how many strings follow each other from here on, where the last one ends)"""
+        """Returns the number of consecutive strings that begin at `start`, and the end of the last."""
         code, end, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
         if code and code != MIXED_FIELDS:
             raise wire.Fault(code, start + end)
@@ -194,13 +202,13 @@ class Scanner:
             return str(self.view[start:stop], "utf-8")
         except UnicodeDecodeError as error:
             raise DecodeError(
-                f"text that is not UTF-8 ({error.reason})",
+                f"invalid UTF-8 ({error.reason})",
                 format=FORMAT,
                 offset=start + error.start,
             ) from None
 
     def _entry(self, metadata: dict[str, str], start: int, stop: int) -> None:
-        """One pair of a map."""
+        """Reads one entry of the map of metadata."""
         pair: dict[int, str] = {}
         for number, kind, value, begin in wire.fields(self.view, FORMAT, start, stop):
             if number not in (1, 2):
@@ -212,21 +220,21 @@ class Scanner:
             pair[number] = self._text(*value)
         key = pair.get(1, "")
         if key in metadata:
-            raise DecodeError(
-                f"the metadata key {key!r:.60} stands twice", format=FORMAT, offset=start
-            )
+            raise DecodeError(f"duplicate metadata key {key!r:.60}", format=FORMAT, offset=start)
         metadata[key] = pair.get(2, "")
         if len(metadata) > self._limits.names:
             raise self._too_many(start)
 
 
 def _signed(value: int) -> int:
-    """An int64, which is two's complement in a varint."""
+    """The int64 of a varint, which holds it in two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 class _Window:
-    """A file as if it were bytes, read block by block: the walk touches little of it."""
+    """A file that can be indexed like bytes. It is read block by block, since a scan needs little of
+    it.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source, self._first, self._block = source, 0, memoryview(b"")

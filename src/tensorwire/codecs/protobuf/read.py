@@ -1,5 +1,6 @@
-"""TensorData messages to the spec and parts of `lowering`. What a message says and its kind has no
-use for is refused.
+"""The reader of TensorData messages: gives the spec and the parts of `lowering`.
+
+A message with a field that its kind does not have is rejected.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ _USES = {
     "bundle": {"shape", "parts"},
     "value": {"spec", "parts"},
 }
-"""The fields that make up each kind; all may have a key, a name, a device and metadata."""
+"""The fields of each kind. Any message may also have a key, a name, a device and metadata."""
 _CONTAINERS = {"list", "tuple", "dict", "bundle"}
 
 
 def read(source: Source, copy: bool | None, limits: Limits) -> Stored:
-    """The whole message."""
+    """Reads the outermost message of a source."""
     walk = _Walk(source, copy, limits)
     top = walk.scan(0, source.size)
     if top.texts.get("magic") != MAGIC:
         raise DecodeError(
-            f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}",
+            f"expected the magic {MAGIC!r}, found {top.texts.get('magic', '')!r:.40}",
             offset=0,
         )
     key = top.texts.get("key")
     node = walk.node(top, key, 0)
     if top.int_keys:
         raise DecodeError(
-            "the outermost message has an int_key, which only a part of a dict has", offset=0
+            "the outermost message has an int_key, which only a part of a dict may have", offset=0
         )
     if key is not None:
         node = {"bundle": {key: node}} | (
@@ -65,28 +66,33 @@ def read(source: Source, copy: bool | None, limits: Limits) -> Stored:
 
 
 class _Walk:
+    """Walks over messages, and collects their parts and metadata."""
+
     def __init__(self, source: Source, copy: bool | None, limits: Limits) -> None:
         self._source, self._copy, self._limits = source, copy, limits
         self._scanner = Scanner(source, limits)
         self.scan = self._scanner.scan
         self.parts: list[Part] = []
         self.tensor_metadata: dict[str, dict[str, str]] = {}
-        """Text about tensors, by the way to them."""
+        """The metadata of tensors by their path."""
 
     def node(self, message: TensorMessage, path: str | None, depth: int) -> Any:
-        """A node of the spec; the parts that it takes are added to ours."""
+        """Returns the node of a message, and appends its arrays to `parts`."""
         if depth > self._limits.json_depth + 2:
             raise LimitError(
-                f"a value nested more than {self._limits.json_depth} deep", offset=message.start
+                f"the value is nested more than {self._limits.json_depth} levels deep",
+                offset=message.start,
             )
         uses = _USES.get(message.kind)
         if uses is None:
             raise DecodeError(
-                f"the kind {message.kind!r:.40} is none of {', '.join(_USES)}", offset=message.start
+                f"unknown kind {message.kind!r:.40} (known: {', '.join(_USES)})",
+                offset=message.start,
             )
         for extra in message.value_fields() - uses:
             raise DecodeError(
-                f"a message of kind {message.kind} has no {extra}", offset=message.start
+                f"unexpected field '{extra}' in a message of kind {message.kind}",
+                offset=message.start,
             )
         if (
             depth
@@ -101,7 +107,7 @@ class _Walk:
         dtype = message.texts.get("dtype", "")
         row = dtypes.BY_NAME.get(dtype)
         if row is None or row.reading_only:
-            why, name = f"the unknown dtype {dtype!r:.40}", path or "tensor"
+            why, name = f"unknown dtype {dtype!r:.40}", path or "tensor"
             if not dtype:
                 raise DecodeError(why, offset=message.start)
             shape = tuple(message.shape)
@@ -117,7 +123,7 @@ class _Walk:
         if stop - start != size:
             error = TruncatedError if stop - start < size else DecodeError
             raise error(
-                f"{row.name} {message.shape} takes {size} bytes of data, not {stop - start}",
+                f"expected {size} bytes for {row.name} {message.shape}, found {stop - start}",
                 offset=start,
             )
         self.parts.append(
@@ -137,13 +143,17 @@ class _Walk:
         dtype = message.texts.get("dtype") or "bytes"
         if dtype not in ("bytes", "text"):
             raise DecodeError(
-                f"the dtype of strings is bytes or text, not {dtype!r:.40}", offset=message.start
+                f"the dtype of strings must be bytes or text, not {dtype!r:.40}",
+                offset=message.start,
             )
         count, start, stop = message.strings
         size = validate.elements(message.shape, DecodeError)
         if size != count:
             error = TruncatedError if count < size else DecodeError
-            raise error(f"{count} strings for the shape {message.shape}", offset=message.start)
+            raise error(
+                f"expected {size} strings for the shape {message.shape}, found {count}",
+                offset=message.start,
+            )
         if 8 * count > stop - start and 8 * count > self._limits.tensor:
             raise LimitError(
                 f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes of"
@@ -169,7 +179,8 @@ class _Walk:
         count = len(message.places) // 2 - 1
         if count < 1:
             raise DecodeError(
-                "a ragged tensor has values and at least one row_splits", offset=message.start
+                "a ragged tensor must have values and at least one row_splits",
+                offset=message.start,
             )
         names = [f"row_splits/{i}" for i in range(count)]
         parts = self._named(message, ["values", *names])
@@ -190,7 +201,7 @@ class _Walk:
         )
         if not fits or len(lengths) < count or min(lengths) < -1:
             raise DecodeError(
-                f"the shape {message.shape} is not that of the parts of the ragged tensor",
+                f"the shape {message.shape} does not match the parts of the ragged tensor",
                 offset=message.start,
             )
         return node | (
@@ -209,10 +220,12 @@ class _Walk:
         for part, node in self._children(message, path, depth):
             key = part.key
             if key is None or key in nodes:
-                why = "a part without a key" if key is None else f"the key {key!r:.60} twice"
-                raise DecodeError(f"a {message.kind} with {why}", offset=part.start)
+                why = "has no key" if key is None else f"has the duplicate key {key!r:.60}"
+                raise DecodeError(f"a part of a {message.kind} {why}", offset=part.start)
             if part.int_keys and (message.kind == "bundle" or "key" in part.texts):
-                raise DecodeError(f"a {message.kind} with an int_key", offset=part.start)
+                raise DecodeError(
+                    f"unexpected int_key in a part of a {message.kind}", offset=part.start
+                )
             nodes[key] = node
             if part_texts := part.metadata | part.placed:
                 tensor_metadata[str(key)] = part_texts
@@ -230,11 +243,11 @@ class _Walk:
         names = lowering.names(node, len(message.places) // 2)
         parts = [self.scan(*span) for span in message.parts]
         if [part.texts.get("key") for part in parts] != names:
-            raise DecodeError("the parts of a value are not those of its spec", offset=start)
+            raise DecodeError("the parts of a value do not match its spec", offset=start)
         for part in parts:
             if part.kind not in ("dense", "strings"):
                 raise DecodeError(
-                    f"a part of a value is {part.kind!r:.40}, and must be dense or strings",
+                    f"a part of a value must be dense or strings, not {part.kind!r:.40}",
                     offset=part.start,
                 )
             self.node(part, None, depth + 1)
@@ -243,13 +256,14 @@ class _Walk:
     def _children(
         self, message: TensorMessage, path: str | None, depth: int
     ) -> Iterator[tuple[TensorMessage, Any]]:
-        """The parts of a message with their nodes, in order."""
+        """Yields the parts of a message and their nodes, in order."""
+        # The shape of a container is its number of parts, and may be missing. Only an empty
+        # container must have it: otherwise it could not be told from a truncated one.
         count = len(message.places) // 2
-        # one of nothing must say so: it may be one that was cut
         if message.shape != [count] and (message.shape or not count):
             error = TruncatedError if message.shape > [count] or not message.shape else DecodeError
             raise error(
-                f"a {message.kind} of the shape {message.shape} has {count} parts",
+                f"a {message.kind} of shape {message.shape} has {count} parts",
                 offset=message.start,
             )
         for i, span in enumerate(message.parts):
@@ -258,23 +272,23 @@ class _Walk:
             yield part, self.node(part, step if path is None else f"{path}/{step}", depth + 1)
 
     def _named(self, message: TensorMessage, wanted: list[str]) -> dict[str, TensorMessage]:
-        """The parts of a tensor by their keys, which are all there, once."""
+        """Returns the parts of a tensor by their keys. Each must appear exactly once."""
         parts = {
             part.texts.get("key", ""): part for part in (self.scan(*span) for span in message.parts)
         }
         if parts.keys() != set(wanted) or len(wanted) != len(message.places) // 2:
             raise DecodeError(
-                f"a {message.kind} tensor has the parts {', '.join(wanted):.80}, not"
+                f"expected the parts {', '.join(wanted):.80} of a {message.kind} tensor, found"
                 f" {', '.join(parts):.80}",
                 offset=message.start,
             )
         return parts
 
     def _numbers(self, message: TensorMessage) -> None:
-        """A part that must be dense."""
+        """Reads a part that must be dense."""
         if message.kind != "dense":
             raise DecodeError(
-                f"{message.texts['key']} is {message.kind!r:.40}, and must be dense",
+                f"{message.texts['key']} must be dense, not {message.kind!r:.40}",
                 offset=message.start,
             )
         self.node(message, None, 0)
@@ -307,13 +321,19 @@ class _StringsPart(BasePart):
     def read(self, rows: Rows = None) -> Any:
         count, start, _ = self._run
         if self._copy is False:
-            why = "copy=False, but strings are always gathered into one buffer; leave copy out"
-            raise DecodeError(why, tensor=self.name, format=FORMAT, offset=start)
+            raise DecodeError(
+                "copy=False, but strings are always copied into one buffer",
+                tensor=self.name,
+                format=FORMAT,
+                offset=start,
+                hint="leave copy= out",
+            )
         view = self._source.read_at(start, self.nbytes)
         code, offset, _, used, data, offsets = kernels.parse_string_vals(
             view, 0, True, count, len(view)
         )
-        if code:  # only if the file changed since it was opened
+        # The scan has checked the strings, so this fails only if the file has changed since then.
+        if code:
             raise problem(code, start + offset, FORMAT)
         if not self._copy:
             data, offsets = memory.read_only(data), memory.read_only(offsets)
