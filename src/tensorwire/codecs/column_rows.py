@@ -101,7 +101,7 @@ def looked_into(
 
 
 def opened(path: str, spec: ConversionSpec, reading: Reading, open: Callable[[], _T]) -> _T | None:
-    """Calls `open`. With on_corrupt="skip", a damaged file is recorded in `reading` and gives None."""
+    """Calls `open`. With on_corrupt="skip", a damaged file goes into `reading` and gives None."""
     try:
         return open()
     except DecodeError as error:
@@ -172,7 +172,7 @@ def _cast(column: Tensor, dtype: str, name: str) -> Tensor:
 
 
 def _cast_numbers(values: Array, dtype: np.dtype[np.generic], name: str) -> Array:
-    """Casts numbers to another dtype. Fractions are rounded; a number that is out of range raises."""
+    """Casts numbers to another dtype. Fractions are rounded; a number out of range raises."""
     if "c" in (values.dtype.kind, dtype.kind):
         if dtype.kind != "c":
             raise EncodeError(f"complex numbers cannot be cast to {dtype.name}", tensor=name)

@@ -1,7 +1,7 @@
 """Identification: the format, compression and kind of a path, URL, folder, pattern, list or bytes.
 
-This is the only module that interprets file names and first bytes. Every public call asks `identify`
-once. The kind of an input is "tensors", "rows" or "model". The rules, in order:
+This is the only module that interprets file names and first bytes. Every public call asks
+`identify` once. The kind of an input is "tensors", "rows" or "model". The rules, in order:
 
 1. A format that the caller names is taken as given. A tuple of formats restricts the results of the
    other rules.
@@ -527,7 +527,7 @@ def compression_of(data: memory.Buffer, format: Allowed = None) -> str | None:
 
 
 def has_checksum(compression: str | None, data: memory.Buffer) -> bool:
-    """Whether a compressed stream has a checksum. In zstd and lz4 a flag of the first frame says."""
+    """Whether a compressed stream has a checksum, which zstd and lz4 flag in their first frame."""
     start = bytes(memory.flat(data)[:5])
     magics = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
     flagged = len(start) == 5 and start[:4] in magics and bool(start[4] & 4)

@@ -5,8 +5,8 @@ NumPy opens every file that tensorwire writes, and tensorwire every npy file of 
 1. A dense tensor is stored as its numbers. A dtype that NumPy lacks is stored as unsigned integers
    of the same width (bfloat16 as `<u2`, float8 and int4 as `|u1`).
 2. Any other value is a `|u1` array with the safetensors bytes of the value.
-3. A JSON trailer after the data holds what NumPy cannot express; NumPy does not read it (wire/npy.py
-   has its bytes). Without such content there is no trailer, and the file equals that of `np.save`.
+3. A JSON trailer after the data holds what NumPy cannot express; NumPy does not read it
+   (wire/npy.py has its bytes). Without such content the file equals that of `np.save`.
 
 The trailer of a dense tensor with metadata, of a Bundle of one dense tensor, and of another value
 (whose metadata and checksums are in the safetensors bytes):

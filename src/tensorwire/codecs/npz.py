@@ -8,9 +8,9 @@ parts.
 3. One more member, tensorwire.json, holds what named arrays cannot express:
    `{"version": 1, "spec": ..., "metadata": {...}}`. It is left out for a plain dict of arrays.
 4. Every member has a CRC-32, which is verified whenever the member is read whole.
-5. tensorwire never extracts a zip, but other programs do. A name that would leave the target folder,
-   or that zip cannot hold, is percent-encoded: `../x` is the member `%2E%2E/x.npy`. The spec keeps
-   the original name.
+5. tensorwire never extracts a zip, but other programs do. A name that would leave the target
+   folder, or that zip cannot hold, is percent-encoded: `../x` is the member `%2E%2E/x.npy`. The
+   spec keeps the original name.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class _ZipWriter:
 
 
 def _name(member: Member) -> str:
-    """Returns the name of a member: UTF-8 if its flag says so, else code page 437, as zip requires."""
+    """Returns the name of a member: UTF-8 if its flag is set, else code page 437, zip's default."""
     try:
         return member.name.decode("utf-8" if member.flags & archive.UTF8 else "cp437")
     except UnicodeDecodeError:

@@ -5,8 +5,8 @@ into values, and touches no file, socket, clock or global state.
 
 1. `TensorFormat` is the protocol: `encode`, `decode`, `open`. Callers use nothing else.
 2. `WholeFormat` is for formats that must be read whole. `open` decodes and keeps the value.
-3. `StoredFormat` is for formats with a spec and stored arrays. `open` and `decode` share one reader,
-   `stored`.
+3. `StoredFormat` is for formats with a spec and stored arrays. `open` and `decode` share one
+   reader, `stored`.
 4. `StreamedFormat` is a StoredFormat that is written part by part. `encode` calls `write` with a
    sink in memory, and `tw.convert` calls the same `write` with a file.
 """

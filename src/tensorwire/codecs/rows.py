@@ -153,7 +153,7 @@ def named(name: str) -> RowFormat:
 
 
 def load(name: str) -> None:
-    """Imports the packages of a format ahead of its use. A missing package raises only when used."""
+    """Imports the packages of a format ahead of its use. A missing one raises only when used."""
     named(name)
     with contextlib.suppress(ImportError):
         importlib.import_module(

@@ -36,7 +36,7 @@ def open_identified(
     limits: Limits | None,
     options: dict[str, Any],
 ) -> tuple[files.Source, Opened]:
-    """Opens what `identify` returned. Gives the source, which the caller closes, and the container."""
+    """Opens what `identify` returned: the source, which the caller closes, and the container."""
     if identified.layout == "files" and identified.path is not None:
         if identified.format == "checkpoint":
             checkpoint: Any = codec("checkpoint", options, limits)

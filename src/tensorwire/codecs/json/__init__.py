@@ -1,7 +1,7 @@
 """The json format: lossless text for people and other languages.
 
-Python's dicts, lists, strings, numbers, True, False and None are themselves. Every other value is an
-object whose first key begins with "$". A key of the user that begins with "$" gets a second "$".
+Python's dicts, lists, strings, numbers, True, False and None are themselves. Every other value is
+an object whose first key begins with "$". A key of the user that begins with "$" gets a second "$".
 
     {"$tensor": "float32", "shape": [2, 2], "data": [[1.0, 2.5], ["NaN", -0.0]]}
     {"$sparse": {"indices": [[0, 1]], "values": TENSOR, "dense_shape": [2, 2]}}
@@ -96,7 +96,7 @@ class Json:
         return self._read(self._reader(data, copy, self.limits.call(len(data))))
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the whole document, since the offsets of tensors in text are not known beforehand."""
+        """Reads the whole document, since the offsets of tensors in text are not known."""
         budget = self.limits.call(source.size)
         reader = self._reader(source.read_at(0, source.size), copy, budget)
         reader.lost = {}
@@ -127,7 +127,7 @@ class Json:
 
 
 def _row(dtype: Any) -> Any:
-    """Returns a dtype as the reader expects it: a row of the dtype table, "text", "bytes" or None."""
+    """Returns a dtype as the reader expects it: a row of the table, "text", "bytes" or None."""
     if dtype is None:
         return None
     if dtype is str or getattr(dtype, "name", dtype) in ("text", "str"):

@@ -1,12 +1,12 @@
 """The JSON reader: turns a document into its value.
 
-1. A list or object without a key that begins with "$" is plain JSON. A native scan finds its end and
-   whether it has such keys; Python's parser then reads all of it at once. This is the fast path for
-   most documents.
+1. A list or object without a key that begins with "$" is plain JSON. A native scan finds its end
+   and whether it has such keys; Python's parser then reads all of it at once. This is the fast path
+   for most documents.
 2. Any other list or object is read member by member. The numbers of a tensor go straight into an
    array, without Python objects in between.
-3. An object with a "$" key is a form (`_FORMS`): it has a fixed set of fields, a function that reads
-   each field, and a function that makes the value of all fields.
+3. An object with a "$" key is a form (`_FORMS`): it has a fixed set of fields, a function that
+   reads each field, and a function that makes the value of all fields.
 4. Keys may appear in any order. A field that cannot be read yet (the "data" of a tensor before its
    "shape", or "metadata" before "$bundle") is skipped, its offset is kept, and it is read when all
    keys of the object are known.
@@ -241,7 +241,7 @@ class JsonReader(Tensors):
         return stand_in, end
 
     def nans(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
-        """Keeps the offsets of the two lists, since the dtype of the tensor may not be known yet."""
+        """Keeps the offsets of the two lists, since the dtype of the tensor may not be known."""
         return self.fields(
             {
                 "at": lambda offset: (offset, self.end(offset)),

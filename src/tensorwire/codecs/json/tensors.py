@@ -150,7 +150,7 @@ class Tensors(Tokens):
     def check_values(self, values: Any, offset: int) -> None:
         if not isinstance(values, (np.ndarray, Strings, Quantized)) or not values.shape:
             self.fail(
-                "the values of a sparse or ragged tensor must be dense or strings, and not a scalar",
+                "the values of a sparse or ragged tensor must be dense or strings, not a scalar",
                 offset,
             )
 

@@ -34,9 +34,7 @@ Read = tuple[Any, int]
 
 
 def _weight(text: memoryview) -> int:
-    """Estimates the memory of the Python objects of a text: 32 bytes for each item, 64 for each list
-    and dict.
-    """
+    """Estimates the memory of the Python objects of a text: 32 bytes per item, 64 per list or dict."""
     weight = 0
     for start in range(0, len(text), 1 << 20):
         counts = np.bincount(
@@ -144,7 +142,7 @@ class Tokens:
         return jsontext.parse(text, FORMAT, offset)
 
     def each_item(self, offset: int, take: Callable[[int, int], int]) -> int:
-        """Calls `take` with the number and the offset of each item, and returns the end of the list.
+        """Calls `take` with the number and the offset of each item. Returns the end of the list.
 
         `take` returns the end of the item.
         """

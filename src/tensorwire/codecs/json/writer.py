@@ -153,8 +153,8 @@ _KINDS = {
 
 
 class PlainForm(Wrapped):
-    """Writes plain lists, numbers, strings and objects without dtypes. Bytes are {"b64": ...}, as in
-    TensorFlow Serving.
+    """Writes plain lists, numbers, strings and objects without dtypes. Bytes are {"b64": ...}, as
+    in TensorFlow Serving.
     """
 
     def __init__(self, parts: Sequence[Array | Strings], bare: bool, limit: int) -> None:

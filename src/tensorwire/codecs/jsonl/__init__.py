@@ -1,8 +1,8 @@
 """Datasets in JSON lines: one object per record, in files that may be compressed as a whole.
 
 1. Numbers, text and lists are themselves. Bytes are {"b64": "..."}.
-2. Floats that are not JSON numbers are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN
-   with other bits than the default one.
+2. Floats that are not JSON numbers are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a
+   NaN with other bits than the default one.
 3. A missing feature is left out. When reading, null means the same.
 """
 

@@ -8,9 +8,9 @@ The file tensor_data.proto ships with the package.
    spec of `lowering` as JSON.
 3. Fields are written in the order of their numbers, and defaults are left out. A protobuf runtime
    that reads a message and writes it again gives the same bytes.
-4. Data that can be used in place begin at a multiple of 64 bytes, after a field of padding. The size
-   of a message is known before its offset, so a field of filler after the data keeps the sum of
-   padding and filler constant.
+4. Data that can be used in place begin at a multiple of 64 bytes, after a field of padding. The
+   size of a message is known before its offset, so a field of filler after the data keeps the sum
+   of padding and filler constant.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ def _chunks(draft: _Draft, offset: int) -> Iterator[Buffer]:
     if draft.data.nbytes <= memory.TINY:
         yield tag + draft.data.tobytes()
         return
-    # Padding has 1 to 64 bytes and filler the rest of 65, so neither field is ever empty: a protobuf
-    # runtime that writes the message again would leave an empty field out.
+    # Padding has 1 to 64 bytes and filler the rest of 65, so neither field is ever empty: a
+    # protobuf runtime that writes the message again would leave an empty field out.
     room = -(offset + 2 + len(tag)) % _ALIGN or _ALIGN
     yield _block(14, bytes(room)) + tag
     yield memory.chunk(draft.data)

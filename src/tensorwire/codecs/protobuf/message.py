@@ -73,7 +73,7 @@ class TensorMessage(NamedTuple):
         return {key: self.texts[key] for key in ("name", "device") if key in self.texts}
 
     def value_fields(self) -> set[str]:
-        """The names of the fields that define the value. As in protobuf, empty ones do not count."""
+        """The names of the fields that define the value, without empty ones, as in protobuf."""
         names = {name for name, (start, stop) in self.spans.items() if stop > start} & {
             "spec",
             "data",
@@ -191,7 +191,7 @@ class Scanner:
             raise wire.Fault(TOO_MANY_DIMS, begin)
 
     def _run(self, start: int, stop: int) -> tuple[int, int]:
-        """Returns the number of consecutive strings that begin at `start`, and the end of the last."""
+        """Returns the number of consecutive strings from `start` on, and the end of the last."""
         code, end, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
         if code and code != MIXED_FIELDS:
             raise wire.Fault(code, start + end)
@@ -232,9 +232,7 @@ def _signed(value: int) -> int:
 
 
 class _Window:
-    """A file that can be indexed like bytes. It is read block by block, since a scan needs little of
-    it.
-    """
+    """A file that can be indexed like bytes. It is read in blocks, since a scan needs little of it."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._first, self._block = source, 0, memoryview(b"")

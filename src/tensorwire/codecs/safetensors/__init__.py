@@ -6,8 +6,8 @@ tensors as their parts.
 1. The header is padded so that the data begin at a multiple of 64 bytes. Tensors are laid out by
    descending item size, so that each is aligned and can be read in place.
 2. `__metadata__["tensorwire"]` holds what the format cannot express (order, kinds, nesting, Python
-   values, other dtypes): the JSON text `{"version": 1, "spec": ...}` with the spec of `lowering`. It
-   is left out for a plain dict of arrays.
+   values, other dtypes): the JSON text `{"version": 1, "spec": ...}` with the spec of `lowering`.
+   It is left out for a plain dict of arrays.
 3. The elements of F4 and F6 are packed in the file. These types are read, but never written.
 4. With `packing`, each tensor is compressed or shuffled by itself. It is stored as U8, and the spec
    has its dtype and shape.

@@ -2,7 +2,7 @@
 
 A sealed file (`checksum=True`) has a CRC32C of every tensor and of the header itself in
 `__metadata__["tensorwire"]`. A single flipped bit in that key would hide the checksums. The padding
-of a sealed header therefore ends in a mark: one flipped bit cannot remove both the key and the mark.
+of a sealed header therefore ends in a mark: one flipped bit cannot remove both key and mark.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes
 
 
 def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Node) -> int:
-    """Returns the CRC32C of the content of a header, which does not depend on its JSON formatting."""
+    """Returns the CRC32C of the content of a header, independent of its JSON formatting."""
     tensors = {
         name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc]
         for name, entry in sorted(entries.items())

@@ -1,4 +1,4 @@
-"""The tensorproto format: one dense or string tensor, exactly as `tf.io.serialize_tensor` writes it.
+"""The tensorproto format: one dense or string tensor, with the bytes of `tf.io.serialize_tensor`.
 
 Any other value is a DT_STRING vector whose dimension is named "tensorwire/1": element 0 is the JSON
 spec of `lowering`, and the other elements are the TensorProtos of its parts.
@@ -39,12 +39,12 @@ class TensorProto(WholeFormat):
     """
 
     tf_compat: bool = False
-    """Read like TensorFlow: the last value is repeated for missing ones, surplus values are cut off,
-    and fields of another dtype are ignored.
+    """Read like TensorFlow: the last value is repeated for missing ones, surplus values are cut
+    off, and fields of another dtype are ignored.
     """
     text: bool = False
-    """Read a string tensor as text. The format does not distinguish text from bytes, and the default
-    is bytes.
+    """Read a string tensor as text. The format does not distinguish text from bytes, and the
+    default is bytes.
     """
     variant: bool = False
     """Write a ragged tensor as TensorFlow's RaggedTensorVariant. Only ragged tensors can be written
@@ -136,7 +136,7 @@ class TensorProto(WholeFormat):
             )
         row = dtypes.BY_TF.get(message.dtype)
         if row is None:
-            raise DecodeError(f"unsupported dtype number {message.dtype}")
+            raise DecodeError(f"unsupported dtype {message.dtype}")
         return wire.numbers(data, message, row, strict, self.limits, copy)
 
     def _strings(self, data: memoryview, message: wire.Message, copy: bool | None) -> Strings:
