@@ -427,7 +427,7 @@ class TestOurs:
     @pytest.mark.parametrize("options", [{}, {"graph": False}, {"shards": 3}], ids=str)
     def test_it_comes_back_as_it_was(self, tmp_path, value, options):
         if options == {"graph": False} and isinstance(value, dict) and "" in value:
-            with pytest.raises(tw.EncodeError, match="no name"):
+            with pytest.raises(tw.EncodeError, match="invalid checkpoint key"):
                 tw.save(tmp_path / "x", value, "checkpoint", **options)
             return
         tw.save(tmp_path / "x", value, "checkpoint", **options)
@@ -444,10 +444,7 @@ class TestOurs:
         except (
             tw.EncodeError
         ) as error:  # keys that begin with a zero byte are TensorFlow's, for slices
-            assert (
-                error.message.startswith("'\\x00")
-                and "no name that a checkpoint can have" in error.message
-            )
+            assert error.message.startswith("invalid checkpoint key '\\x00")
             return
         assert tw.equal(tw.loads(data, "checkpoint"), value)
 
@@ -478,7 +475,7 @@ class TestOurs:
 
     def test_names_that_cannot_be(self, tmp_path):
         for name in ("__tensorwire__", "_CHECKPOINTABLE_OBJECT_GRAPH", "\0x", ""):
-            with pytest.raises(tw.EncodeError, match="no name"):
+            with pytest.raises(tw.EncodeError, match="invalid checkpoint key"):
                 tw.save(tmp_path / "x", {name: np.zeros(1)}, "checkpoint", graph=False)
         with pytest.raises(tw.EncodeError, match="two tensors"):
             tw.save(tmp_path / "x", {"a": np.zeros(1), f"a{SUFFIX}": np.zeros(1)}, "checkpoint")
@@ -904,10 +901,13 @@ HOSTILE = {
     "a slice of another rank": (sliced((4,), [([(0, 4), (0, 1)], (4, 1))]), "does not fit"),
     "a slice that is not there": (
         sliced((4,), [([(0, 4)], (4,))], [[(0, 3)], [(3, 1)]]),
-        "nowhere",
+        "no entry for the slice",
     ),
     "a slice twice": (sliced((4,), [([(0, 2)], (2,))], [[(0, 2)], [(0, 2)]]), "overlap"),
-    "a negative slice": (sliced((4,), [([(0, 4)], (4,))], [[(-1, 5)]]), "nowhere|does not fit"),
+    "a negative slice": (
+        sliced((4,), [([(0, 4)], (4,))], [[(-1, 5)]]),
+        "no entry for the slice|does not fit",
+    ),
     "slices of nothing": (sliced((1 << 40,), [([(0, 0)], (0,))]), "elements"),
 }
 
