@@ -161,13 +161,13 @@ def test_rows_columns_and_the_forms():
 
 def test_rows_are_refused_where_parts_have_other_first_dimensions():
     one = client("rest", MockTransport.model(echo, SPARSE))
-    with pytest.raises(tw.EncodeError, match='layout="columns" takes them'):
+    with pytest.raises(tw.EncodeError, match='use layout="columns"'):
         one.predict({"ids": IDS, "tokens": [[1], [2]], "word": ["a", "b"]}, layout="rows")
 
 
 def test_what_json_cannot_hold_names_the_way_out():
     signature = Signature.given({"x": ("float16", [None])})
-    with pytest.raises(tw.EncodeError, match=r"gRPC takes it: Client\('grpc://"):
+    with pytest.raises(tw.EncodeError, match=r"use gRPC: Client\('grpc://"):
         client("rest", MockTransport.model(lambda x: x, signature), signature=signature).predict(
             np.float16([1])
         )

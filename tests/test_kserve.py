@@ -241,7 +241,7 @@ def test_errors_of_the_server():
     for body, status, message in (
         (b'{"error": "unknown model"}', 404, "unknown model"),
         (b'{"error": "odd"}', 200, "odd"),
-        (b"<html>", 502, "an answer without an error message: <html>"),
+        (b"<html>", 502, "no error message in the answer: <html>"),
     ):
         with pytest.raises(tw.ModelError) as error:
             kserve.parse_answer(body, status=status)

@@ -224,7 +224,7 @@ class TestWhatTensorFlowItselfExports:
         process, _, _ = served
         with (
             Client(process.url, model="half") as client,
-            pytest.raises(tw.EncodeError, match="gRPC takes it"),
+            pytest.raises(tw.EncodeError, match="use gRPC"),
         ):
             client.predict(np.float16([1]))
         for url, protocol in ((process.grpc_url, None), (process.url, "kserve")):
