@@ -103,7 +103,7 @@ def test_what_it_lacks():
         ({"x": tw.Sparse([[0]], np.float32([1]), (1,))}, "signature"),
         ({}, "no inputs"),
         ([1], "by name"),
-        ({1: [1]}, "text"),
+        ({1: [1]}, "string"),
     ):
         with pytest.raises(tw.EncodeError, match=words):
             kserve.build(inputs)
