@@ -93,11 +93,11 @@ class Signature:
                 declared.append(
                     _groups.made(spec.kind, list(parts.values()), name_, spec.shape, "given")
                 )
-        gives = {
+        results = {
             name_: Input(name_, *_plain(Spec.of(spec_like, name_)))
             for name_, spec_like in (outputs or {}).items()
         }
-        return cls(name, checked, gives, method, tuple(declared))
+        return cls(name, checked, results, method, tuple(declared))
 
     @classmethod
     def from_saved_model(
@@ -309,7 +309,7 @@ def _entry(parent: object, name: str, location: str, default: object = None) -> 
     entry = parent.get(name, default) if isinstance(parent, Mapping) else None
     if not isinstance(entry, Mapping):
         raise DecodeError(
-            f"expected an object {name!r} in {location}, as TensorFlow Serving answers to /metadata",
+            f"expected an object {name!r} in {location}, as in TensorFlow Serving's /metadata",
             format=FORMAT,
             offset=0,
         )

@@ -243,8 +243,8 @@ def _body(
     more: Mapping[str, Any],
     binary: bool,
 ) -> KserveBody:
-    """Return a body: the members of `head`, the tensors, the members of `more`, and then the bytes of
-    the tensors.
+    """Return a body: the members of `head`, the tensors, the members of `more`, and then the bytes
+    of the tensors.
     """
     texts, raw = [], []
     for name, value in tensors.items():

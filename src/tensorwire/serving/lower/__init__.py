@@ -184,8 +184,8 @@ class _Planner:
         self.names = [*self.groups, *(name for name in signature.inputs if name not in taken)]
         """The names that a caller can pass: groups, and inputs that are not a part of one."""
         self.untyped = False
-        """Whether the values of the current sparse or ragged tensor were Python's numbers, which get
-        the dtype of the input.
+        """Whether the values of the current sparse or ragged tensor were Python's numbers, which
+        get the dtype of the input.
         """
         self.found: Tensors = {}
         self.steps: list[Step] = []

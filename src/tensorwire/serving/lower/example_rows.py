@@ -1,5 +1,5 @@
-"""Serialized rows of tensors, for signatures that take strings: tf.train.Examples of all tensors, or
-TensorProtos of one.
+"""Serialized rows of tensors, for signatures that take strings: tf.train.Examples of all tensors,
+or TensorProtos of one.
 
 The features of an input x in an Example are
 
@@ -33,7 +33,8 @@ FORMAT = "example"
 
 
 def examples(tensors: Mapping[str, Any]) -> Strings:
-    """Return serialized Examples, one for each row of the tensors, which share their first dimension.
+    """Return serialized Examples, one for each row of the tensors, which share their first
+    dimension.
 
     >>> examples({"a": np.array([[5, 3]])})[0].hex(" ")
     '0a 0d 0a 0b 0a 01 61 12 06 1a 04 0a 02 05 03'

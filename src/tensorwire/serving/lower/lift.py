@@ -23,8 +23,8 @@ FORMAT = "parts"
 def outputs_together(
     outputs: Mapping[str, Array | Strings], signature: Signature
 ) -> dict[str, Any]:
-    """Return the outputs by name, with the tensor `y` in place of its parts (`y_indices`, `y_values`,
-    `y_dense_shape`).
+    """Return the outputs by name, with the tensor `y` in place of its parts (`y_indices`,
+    `y_values`, `y_dense_shape`).
 
     >>> from tensorwire.serving.signature import Signature
     >>> parts = {"y_values": ("int64", [None]), "y_row_splits_0": ("int64", [None])}

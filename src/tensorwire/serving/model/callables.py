@@ -170,8 +170,8 @@ def _passed(tf: ModuleType, model: Model, names: list[str]) -> Callable[[dict[st
 
 
 def _convention(parameters: list[inspect.Parameter], names: list[str]) -> str:
-    """Return "names" if the parameters fit the names of the inputs; otherwise "tensor" or "dict", if
-    the first parameter can take the only tensor or a dict of all of them.
+    """Return "names" if the parameters fit the names of the inputs; otherwise "tensor" or "dict",
+    if the first parameter can take the only tensor or a dict of all of them.
     """
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     anything = any(p.kind == p.VAR_KEYWORD for p in parameters)

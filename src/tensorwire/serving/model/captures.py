@@ -1,4 +1,4 @@
-"""Captured resources: the variables and tables that a function uses and that must be saved with it."""
+"""Captured resources: the variables and tables that must be saved with a function."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def _quietly(owner: object, attribute: str) -> Any:
 
 
 def _reachable(tf: ModuleType, model: object) -> Iterable[Any]:
-    """Yield the trackable objects that a function can reach, the nearest first: through its closure,
-    defaults, globals, the object it is a method of, and their contents.
+    """Yield the trackable objects that a function can reach, the nearest first: through its
+    closure, defaults, globals, the object it is a method of, and their contents.
     """
     kind = tf.__internal__.tracking.Trackable
     waiting: deque[Any] = deque([model])

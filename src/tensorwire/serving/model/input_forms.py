@@ -51,8 +51,8 @@ def form(name: str, specs: Mapping[str, Spec]) -> InputForm:
 
 def _parts(specs: Mapping[str, Spec]) -> InputForm:
     roles = {name: spec.parts(name) for name, spec in specs.items()}
-    # With sparse or ragged inputs requests must be by columns, which lose the inner dimensions of an
-    # empty dense batch. Without them the client sends an empty batch by rows.
+    # With sparse or ragged inputs requests must be by columns, which lose the inner dimensions of
+    # an empty dense batch. Without them the client sends an empty batch by rows.
     by_columns_only = any(spec.kind != DENSE for spec in specs.values())
 
     def back(tf: ModuleType, tensors: Tensors) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def _ragged_reader(name: str, spec: Spec) -> _Reader:
         if inner:
             # A feature list is flat, so its row_splits count values instead of inner rows.
             width = math.prod(_fixed(inner))
-            what = f"{name}: rows have the shape {shown(inner)}, so they need a multiple of {width} values"
+            what = f"{name}: rows have the shape {shown(inner)}, so a multiple of {width} values"
             reassembly.check(tf, splits[-1] % width == 0, what, splits[-1])
             splits[-1], values = splits[-1] // width, tf.reshape(values, [-1, *_fixed(inner)])
         values = tf.cast(values, tf.as_dtype(spec.dtype)) if kind != spec.dtype else values

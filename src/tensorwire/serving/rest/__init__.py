@@ -242,7 +242,7 @@ def _sendable(name: object, value: TensorLike) -> Array | Strings:
 
 
 def _columns(tensors: Mapping[str, Array | Strings]) -> list[bytes]:
-    # {"inputs": {"b64": ...}} would be read as a string, so a single input of that name goes without.
+    # {"inputs": {"b64": ...}} would be read as a string, so the name of such an input is left out.
     if list(tensors) == ["b64"]:
         return [b'"inputs":', write(tensors["b64"]), b"}"]
     chunks, before = [], b'"inputs":{'

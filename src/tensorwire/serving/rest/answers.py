@@ -162,7 +162,7 @@ def _single(text: RequestText, start: int, signature: Signature | None) -> tuple
             f" {', '.join(signature.outputs) or '(none)'}, got one tensor without a name"
         )
     outputs, end = {}, start if signature.outputs else text.end(start)
-    # An empty list stands for all outputs, if there are several.
+    # If there are several outputs, an empty list means that all of them are empty.
     for name, output in signature.outputs.items():
         tensor, end = text.tensor(start, output.dtype)
         outputs[name] = _with_rank(tensor, output)
@@ -191,7 +191,9 @@ def _in_order(outputs: Tensors, signature: Signature | None) -> Tensors:
 
 
 def _with_rank(tensor: Array | Strings, output: Input | None) -> Array | Strings:
-    """Return an empty tensor with the inner dimensions of the output, because empty lists have none."""
+    """Return an empty tensor with the inner dimensions of the output, because empty lists have
+    none.
+    """
     rank = len(tensor.shape)
     if output is None or output.shape is None or tensor.size or rank >= len(output.shape):
         return tensor

@@ -1,8 +1,8 @@
 """Examples and results of classify and regress: tf.train.Examples as JSON objects of features.
 
-A feature is a list or a single value. Strings are a bytes list, numbers with a decimal point a float
-list (float32), other numbers and bools an int64 list. All values of a feature have the same kind.
-`context` has the features that all examples share.
+A feature is a list or a single value. Strings are a bytes list, numbers with a decimal point a
+float list (float32), other numbers and bools an int64 list. All values of a feature have the same
+kind. `context` has the features that all examples share.
 """
 
 from __future__ import annotations

@@ -90,8 +90,8 @@ def step(path: str, key: str | int) -> str:
 
 
 def document(body: bytes | memoryview) -> dict[str, Any]:
-    """Return a body as Python values; raise RequestRefused with Serving's message if it is not a JSON
-    object. Integers above 64 bits are floats, and NaN is a number, as in Serving.
+    """Return a body as Python values; raise RequestRefused with Serving's message if it is not a
+    JSON object. Integers above 64 bits are floats, and NaN is a number, as in Serving.
     """
     if not len(body):
         refuse("JSON Parse error: The document is empty", "$")
@@ -128,7 +128,7 @@ def document(body: bytes | memoryview) -> dict[str, Any]:
 
 
 def plain(body: bytes | memoryview) -> Any:
-    """Return the value of a short JSON text; None if it is invalid, not UTF-8, or has \\u escapes."""
+    """Return the value of a short JSON text; None if invalid, not UTF-8, or with \\u escapes."""
     try:
         text = str(body, "utf-8")
         return None if "\\u" in text else _parse(text)

@@ -97,7 +97,7 @@ def read_rows(
 def _pattern(
     text: RequestText, start: int, columns: Mapping[str, _Column]
 ) -> re.Pattern[bytes] | None:
-    """Return an expression for rows like the one at an offset; None if a cell is nested too deep."""
+    """Return an expression for rows like that at an offset; None if a cell is nested too deep."""
     members: list[bytes | None] = []
 
     def take(name: str, offset: int) -> int:

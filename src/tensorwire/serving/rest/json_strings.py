@@ -202,7 +202,7 @@ def _flat(strings: Any) -> Any:
 def _unescaped(block: bytes, start: int) -> list[bytes]:
     """Return plain strings side by side as bytes."""
     # Without escapes of characters above ASCII, the bytes can be parsed as latin-1 and encoded
-    # again, whatever their encoding is. Such escapes stand for UTF-8.
+    # again, whatever their encoding is. Such escapes become UTF-8.
     wide = b"\\u" in block and _ESCAPE.search(block) is not None
     try:
         strings = json.loads(f"[{block.decode('utf-8' if wide else 'latin-1')}]")

@@ -85,8 +85,8 @@ def write_rows(tensor: Array | Strings, coded: bool | None = None) -> list[bytes
 
 
 def _items(strings: Strings, coded: bool | None) -> list[bytes]:
-    """Return each string as JSON. Bytes are treated as characters of one byte, so their encoding does
-    not matter.
+    """Return each string as JSON. Bytes are treated as characters of one byte, so their encoding
+    does not matter.
     """
     items = strings.astext(False).reshape(-1).tolist()
     if coded or (coded is None and not strings.text):
@@ -125,8 +125,8 @@ class RequestText(Tokens):
         return parser
 
     def tensor(self, start: int, dtype: str | None) -> tuple[Array | Strings, int]:
-        """Return the tensor at an offset, and the offset of its end. If the dtype is not given, it is
-        inferred from the first element.
+        """Return the tensor at an offset, and the offset of its end. If the dtype is not given, it
+        is inferred from the first element.
         """
         if dtype is None:
             return self._guessed(start)
@@ -190,7 +190,7 @@ class RequestText(Tokens):
         return self.data[offset] == ord("[") and self.data[self.space(offset + 1)] == ord("]")
 
     def strings(self, start: int) -> tuple[Strings, int]:
-        """Return the nested lists of strings at an offset, as bytes, and the offset of their end."""
+        """Return the strings in nested lists at an offset, as bytes, and the end of the lists."""
         if self._first(start) == b"]":
             numbers = jsontext.read_numbers(
                 self.data, start, dtypes.BY_NAME["int64"], most=0, format=FORMAT
@@ -199,8 +199,8 @@ class RequestText(Tokens):
         return json_strings.read(self, start)
 
     def ignore(self, start: int) -> int:
-        """Skip a value of an unknown key and return the offset of its end. Values of up to 1 MiB must
-        be valid JSON.
+        """Skip a value of an unknown key and return the offset of its end. Values of up to 1 MiB
+        must be valid JSON.
         """
         end = self.end(start)
         if end - start <= 1 << 20:

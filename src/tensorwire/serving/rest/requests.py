@@ -1,16 +1,16 @@
 """The parser of REST request bodies, with the rules of TensorFlow Serving.
 
-1. Valid bodies take the fast path of this module: one pass over the text, in which kernels write the
-   numbers of a list directly into an array, and regular expressions read strings in blocks. Only
-   small things, such as keys, become Python objects.
+1. Valid bodies take the fast path of this module: one pass over the text, in which kernels write
+   the numbers of a list directly into an array, and regular expressions read strings in blocks.
+   Only small things, such as keys, become Python objects.
 2. The fast path does not explain. Whatever it does not accept raises DecodeError, even a valid body
    in an unusual form.
 3. Then a body of up to `EXPLAINED` bytes is parsed again into Python values, and `serving_rules`
    accepts it or refuses it with Serving's status, message and path. Longer bodies would take too
    much memory that way. They are refused with the fast path's message, and `place` computes the
    path from the offset.
-4. Keys come in any order. If `signature_name` comes after the tensors, which were then read with the
-   default signature, they are read again.
+4. Keys come in any order. If `signature_name` comes after the tensors, which were then read with
+   the default signature, they are read again.
 5. Limits of size and depth apply on both paths.
 """
 

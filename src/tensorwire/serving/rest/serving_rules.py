@@ -212,7 +212,9 @@ def signature_name(doc: Mapping[str, Any]) -> str:
 
 
 def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRules:
-    """Return the tensors of a predict request. `find` returns the signature of a name, or refuses it."""
+    """Return the tensors of a predict request. `find` returns the signature of a name, or refuses
+    it.
+    """
     name = signature_name(doc)
     signature = find(name)
     kinds = {key: spec.dtype for key, spec in signature.inputs.items()}
@@ -382,8 +384,8 @@ def example(value: object, path: str) -> dict[str, FeatureRule]:
 
 
 def _feature(name: str, content: object, path: str) -> FeatureRule:
-    """Return a feature. The first value determines the kind: numbers with a decimal point are floats,
-    other numbers and bools are int64.
+    """Return a feature. The first value determines the kind: numbers with a decimal point are
+    floats, other numbers and bools are int64.
     """
     kind, values = "", []
     for i, value in enumerate(content if isinstance(content, list) else [content]):

@@ -185,8 +185,8 @@ def parse_classify_answer(
 
 
 def _short_classes(reader: Fields, span: Span) -> list[tuple[bytes, bytes]]:
-    """Return the classes of an example on the fast path: each less than 128 bytes long, a label and a
-    score. Empty if one of them has another form.
+    """Return the classes of an example on the fast path: each less than 128 bytes long, a label and
+    a score. Empty if one of them has another form.
     """
     # The bytes of a class: 0a SIZE 0a LENGTH label 15 score, with a score of four bytes.
     data, (offset, stop) = reader.data, span
@@ -211,7 +211,7 @@ def _short_classes(reader: Fields, span: Span) -> list[tuple[bytes, bytes]]:
 
 
 def _class(reader: Fields, span: Span) -> tuple[bytes, bytes]:
-    """Return the label, and the score's four bytes. Both may be missing, if they are empty or zero."""
+    """Return the label, and the score's four bytes. An empty label or a zero may be missing."""
     (start, stop), data = span, reader.data
     if start == stop:
         return b"", _ZERO
@@ -279,8 +279,8 @@ def _numbers(data: bytes | bytearray) -> Array:
 
 
 def _bits(values: Array) -> list[bytes]:
-    """Return each number's four bytes. Only the bytes of a positive zero are all zero, so a negative
-    zero is not omitted.
+    """Return each number's four bytes. Only the bytes of a positive zero are all zero, so a
+    negative zero is not omitted.
     """
     data = values.astype("<f4").tobytes()
     return [data[offset : offset + 4] for offset in range(0, len(data), 4)]

@@ -141,8 +141,8 @@ class Fields(MessageReader):
         view = memory.flat(data)
         super().__init__(files.BytesSource(view), FORMAT, limits)
         self.view, self.whole = view, (0, len(view))
-        # Reading single bytes is faster from a bytes object than from a memoryview, and messages from
-        # gRPC are bytes already.
+        # Reading single bytes is faster from a bytes object than from a memoryview, and messages
+        # from gRPC are bytes already.
         self.data: Any = (
             view.obj if isinstance(view.obj, bytes) and len(view.obj) == len(view) else view
         )
@@ -221,7 +221,7 @@ class Fields(MessageReader):
             )
 
     def entry(self, field: Field) -> tuple[str, Span]:
-        """Return the key of a map entry and the span of its value, which is empty if it is missing."""
+        """Return the key of a map entry and the span of its value, empty if it is missing."""
         start, stop = located(field)
         data = self.data
         # The fast path: a key of less than 128 bytes, then the value, and nothing else.

@@ -1,5 +1,5 @@
-"""Messages of GetModelMetadata, which returns the signatures of a model, and of GetModelStatus, which
-returns the states of its versions.
+"""Messages of GetModelMetadata, which returns the signatures of a model, and of GetModelStatus,
+which returns the states of its versions.
 
 GetModelMetadataRequest   {1 model_spec, 2 metadata_field}
 GetModelMetadataResponse  {1 model_spec, 2 map of Any {1 type_url, 2 value}}; "signature_def" is a
@@ -109,7 +109,7 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
 def parse_metadata_answer(
     data: Buffer, limits: Limits = DEFAULT
 ) -> tuple[ModelSpec, dict[str, Signature]]:
-    """Return the model and its signatures by name, without those that are internal to TensorFlow."""
+    """Return the model and its signatures by name, without TensorFlow's internal ones."""
     reader = Fields(data, limits, _SHARE)
     fields = reader.take(reader.whole, once=(1,), many=(2,))
     model = reader.spec(fields[1])
@@ -154,7 +154,7 @@ def _signature(signature: Signature) -> bytes:
 
 
 def _info(tensor: Input) -> bytes:
-    """Return a TensorInfo. Its tensor name is a made-up one: only a server needs that of the graph."""
+    """Return a TensorInfo. Its tensor name is made up: only a server needs that of the graph."""
     try:
         content = varint(2, _dtype(tensor.dtype)) + piece(3, _shape(tensor.shape))
     except TensorwireError as error:
@@ -167,11 +167,11 @@ def _info(tensor: Input) -> bytes:
 
 
 def _ragged(tensor: Input) -> bytes:
-    """Return a TypeSpecProto {1 class, 2 state}. The state is a StructuredValue with a tuple of shape,
-    dtype and ragged rank.
+    """Return a TypeSpecProto {1 class, 2 state}. The state is a StructuredValue with a tuple of
+    shape, dtype and ragged rank.
     """
-    # The last dimension that varies is the innermost partition. The rank is a signed varint (zigzag),
-    # so it is doubled.
+    # The last dimension that varies is the innermost partition. The rank is a signed varint
+    # (zigzag), so it is doubled.
     varying = [
         number for number, dim in enumerate(tensor.shape or (None, None)) if dim is None and number
     ]
