@@ -904,3 +904,7 @@ def test_hostile_answers_take_bounded_memory():
     assert done.returncode == 0, done.stderr
     refused, grown = map(int, done.stdout.split())
     assert refused > 20 and grown < 64 + 12 * size
+
+
+def test_every_exported_name_exists():
+    assert [name for name in rest.__all__ if not hasattr(rest, name)] == []
