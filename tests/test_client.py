@@ -132,7 +132,7 @@ def test_parts_that_are_no_tensor_are_an_error():
     def bad(ids, tokens, word):
         return echo(ids, tokens, word) | {"back_indices": np.array([[0, 7], [9, 3]])}
 
-    with pytest.raises(tw.DecodeError, match="no sparse tensor"):
+    with pytest.raises(tw.DecodeError, match="not a valid sparse tensor"):
         client("grpc", MockTransport.model(bad, SPARSE)).predict(
             {"ids": IDS, "tokens": [[1]], "word": ["a"]}
         )
@@ -161,13 +161,13 @@ def test_rows_columns_and_the_forms():
 
 def test_rows_are_refused_where_parts_have_other_first_dimensions():
     one = client("rest", MockTransport.model(echo, SPARSE))
-    with pytest.raises(tw.EncodeError, match='layout="columns" takes them'):
+    with pytest.raises(tw.EncodeError, match='use layout="columns"'):
         one.predict({"ids": IDS, "tokens": [[1], [2]], "word": ["a", "b"]}, layout="rows")
 
 
 def test_what_json_cannot_hold_names_the_way_out():
     signature = Signature.given({"x": ("float16", [None])})
-    with pytest.raises(tw.EncodeError, match=r"gRPC takes it: Client\('grpc://"):
+    with pytest.raises(tw.EncodeError, match=r"use gRPC: Client\('grpc://"):
         client("rest", MockTransport.model(lambda x: x, signature), signature=signature).predict(
             np.float16([1])
         )
@@ -289,7 +289,7 @@ def test_classify_and_regress_send_examples():
 def test_explain_says_how_and_why():
     one = client("rest", MockTransport.model(echo, SPARSE))
     text = one.explain({"ids": IDS, "tokens": [[4, 8], [15]], "word": ["a", "b"]})
-    assert "ids: Sparse float32 (2, 100) goes as parts" in text and "columns only" in text
+    assert "ids: Sparse float32 (2, 100) is sent as parts" in text and "columns only" in text
     assert "POST http://127.0.0.1:8501/v1/models/m:predict, " in text and text.endswith(
         " bytes of application/json"
     )
@@ -504,7 +504,7 @@ def test_the_async_client_does_the_same():
             assert all(tw.equal(found["back"], IDS) for found in all_found)
             assert (await one.status())[
                 0
-            ].state == "AVAILABLE" and "goes as parts" in await one.explain(given)
+            ].state == "AVAILABLE" and "is sent as parts" in await one.explain(given)
             assert (await one.build(given)).target == "/v1/models/m:predict"
             assert (
                 list((await one.metadata()).signatures) == ["serving_default"]

@@ -755,7 +755,7 @@ class TestKserve:
     def test_half_floats_go_as_bytes(self, server):
         x = {"x": np.float32([1, 2.5])}
         assert self.infer(server, "odd", kserve.build(x))["half"].dtype == np.float16
-        with pytest.raises(tw.ModelError, match="FP16 has no form in JSON"):
+        with pytest.raises(tw.ModelError, match="FP16 cannot be sent as JSON"):
             self.infer(server, "odd", kserve.build(x, binary=False))
 
     @pytest.mark.parametrize(
@@ -768,7 +768,7 @@ class TestKserve:
                 "Servable not found for request: Latest(no)",
             ),
             ("/v2/models/scale/infer", {"inputs": []}, 400, "input size does not match signature"),
-            ("/v2/models/scale/infer", {}, 400, "there are no inputs"),
+            ("/v2/models/scale/infer", {}, 400, "missing key 'inputs'"),
             ("/v2/models/scale/infer", b"[", 400, ""),
             ("/v2/models/scale/infer", {"inputs": [], "outputs": 3}, 400, "outputs are a list"),
             ("/v2/models/scale/nothing", {}, 404, "Malformed request: POST"),
