@@ -221,7 +221,7 @@ class TestThereAndBack:
             assert tw.convert(tmp_path / format, tmp_path / f"{format}.arrow").records == 600
         (tmp_path / "model").mkdir()
         tw.save(tmp_path / "model" / "model.safetensors", {"w": np.zeros(3)})
-        with pytest.raises(IsADirectoryError, match=r"name a file in it: '.*model'"):
+        with pytest.raises(IsADirectoryError, match=r"pass a file in it: '.*model'"):
             tw.convert(tmp_path / "model", tmp_path / "model.npz")
 
     @pytest.mark.parametrize("seed", [0, 1])
