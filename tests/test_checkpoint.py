@@ -849,8 +849,8 @@ def headed(value):
 
 HOSTILE = {
     "negative dim": (lying(entry(1, (-1,), 0, 4)), "negative"),
-    "product past 2**63": (lying(entry(1, (1 << 40, 1 << 40), 0, 4)), "larger than any memory"),
-    "zero among huge": (lying(entry(1, (0, 1 << 40, 1 << 40), 0, 0)), "larger than any memory"),
+    "product past 2**63": (lying(entry(1, (1 << 40, 1 << 40), 0, 4)), "is too large"),
+    "zero among huge": (lying(entry(1, (0, 1 << 40, 1 << 40), 0, 0)), "is too large"),
     "unknown rank": (lying(field(1, 1) + field(2, b"\x18\x01")), "negative"),
     "300 dims": (lying(entry(1, (1,) * 300, 0, 4)), "254 dimensions"),
     "100 dims": (lying(entry(1, (1,) * 100, 0, 4)), "rank 100"),

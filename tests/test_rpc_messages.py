@@ -598,7 +598,7 @@ def test_what_cannot_be_sent_is_said():
         (lambda: rpc.build_predict(SPEC, {"s": sparse}), "taken apart"),
         (
             lambda: rpc.build_predict(SPEC, {"d": np.array(["2020-01-01"], "M8[D]")}),
-            "no format holds",
+            "unsupported NumPy dtype",
         ),
         (
             lambda: rpc.build_predict(SPEC, {"f": np.zeros(2, dtypes.named("float8_e3m4").numpy)}),

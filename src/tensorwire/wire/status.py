@@ -64,7 +64,7 @@ PROBLEMS = {
     BAD_RESTARTS: "the restarts of a block are not where its entries begin",
     BAD_PREFIX: "a key shares more with the one before it than that has",
     KEY_ORDER: "the keys of a table do not ascend",
-    TOO_LARGE: "a shape is larger than any memory",
+    TOO_LARGE: "a shape is too large: its size exceeds 2**63 bytes",
     NO_DTYPE: "no dtype has this number",
     NO_SHARD: "a tensor is in a data file that there is not",
     WRONG_SIZE: "a tensor has more or fewer bytes than its shape",
