@@ -278,8 +278,9 @@ def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedCo
         raise EncodeError("quantize is for dense columns of floats, or rows of them")
     try:
         strings, splits = encodings.pack_quantized(tensor, scheme)
-    except EncodeError as error:  # its hint is an option of quantize() alone
-        error.args = (error.message.partition("; nonfinite=")[0],)
+    except EncodeError as error:
+        # The hint names nonfinite=, an argument of tw.quantize that this caller does not have.
+        error.hint = None
         raise
     feature = Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="quantized")
     return PackedColumn(
