@@ -157,7 +157,7 @@ def _pages(data: memoryview, start: int, stop: int) -> list[_Page]:
         if min(kind, size, packed, count) < 0:
             raise DecodeError("a page's header does not say what it has to", offset=start)
         found.append(_Page(kind, size, count, encoding))
-        start += reader.at + packed
+        start += reader.offset + packed
     if start > stop:
         raise TruncatedError("a page runs past the end of its column", offset=stop)
     return found
