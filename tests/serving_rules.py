@@ -306,7 +306,7 @@ REFUSED = {
         '{"inputs": ' + "[" * 300 + "]" * 300 + "}",
         ONE,
         400,
-        PARSE + "lists and objects nested too deep",
+        PARSE + "lists and objects are nested too deep",
         "$",
     ),
     # The request

@@ -147,7 +147,7 @@ def test_a_choice_of_columns_for_every_work(say, folder):
             for batch in tw.read_examples(f"{folder}/chosen{number}/*.tfrecord")
             for column in batch
         } == {"user"}
-        assert "float was asked for" in say(
+        assert "expected float" in say(
             f"dataset {name} 'train-*.tfrecord' no{number} --schema wrong.json {' '.join(words)}", 1
         )
 

@@ -298,7 +298,7 @@ def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedCo
     try:
         strings, splits = encodings.pack_quantized(tensor, scheme)
     except EncodeError as error:
-        # The hint names an option of tw.quantize, which this call does not have.
+        # The hint names nonfinite=, an argument of tw.quantize that this caller does not have.
         error.hint = None
         raise
     feature = Feature(BYTES, tensor.shape[1:], dtypes.of(tensor.dtype).name, encoding="quantized")

@@ -1,5 +1,6 @@
-"""Where the kernels come from: the extension, or with TENSORWIRE_PURE=1 their readable twins, which
-do the same and are slow.
+"""The kernels: hot loops from the native extension.
+
+With TENSORWIRE_PURE=1 they come from `reference`, whose functions do the same and are slow.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ else:
     from .reference.tfrecord import frame, frame_chain, frame_find, frame_list, frame_scan, frames
     from .reference.typed_vals import typed_vals
 
+# Kernels need the dtype table, but dtypes are defined only once, in core.dtypes.
 for _row in dtypes.TABLE:
     register_dtype(
         _row.numpy,

@@ -176,7 +176,7 @@ def _pages(data: memoryview, start: int, stop: int) -> list[_Page]:
                 "a page header lacks its type, sizes or number of values", offset=start
             )
         pages.append(_Page(kind, size, count, encoding))
-        start += reader.at + packed
+        start += reader.offset + packed
     if start > stop:
         raise TruncatedError("a page runs past the end of its column", offset=stop)
     return pages
