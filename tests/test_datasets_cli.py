@@ -205,7 +205,7 @@ def test_one_file_of_what_its_name_says(folder, say):
         folder / "mixed.tfrecord.gz"
     ).read_bytes()[:2] == b"\x1f\x8b"
     assert records(folder / "mixed.tfrecord.gz") == records(f"{folder}/train-*.tfrecord")
-    assert "the name says tfrecord" in say(
+    assert "the name of the target says tfrecord" in say(
         "convert 'train-*.tfrecord' some.tfrecord --to parquet", 1
     )
 

@@ -80,7 +80,7 @@ def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
     )
     early = [one for one in told if one.doing]
     assert [str(one) for one in early] == [
-        "finding the sources", "looking into the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
+        "finding the sources", "reading the schema of the sources", *(f"counting records, {i} of 4 files" for i in (1, 2, 3, 4))
     ]  # fmt: skip
     assert (
         all((one.share, one.shards, one.of, one.left) == (0.0, 0, 3, None) for one in early)
@@ -89,7 +89,7 @@ def test_what_comes_before_the_first_shard(folder, tmp_path, monkeypatch):
     assert early[-1].seconds < report.seconds and not told[-1].doing
     told.clear()
     datasets.sample(folder / "four", tmp_path / "sampled", 0.5, by="id", workers=0, progress=told)
-    assert "counting what to choose from, 4 of 4 files" in map(str, told)
+    assert "counting the records of each value, 4 of 4 files" in map(str, told)
     told.clear()
     tw.convert(
         folder / "four",
