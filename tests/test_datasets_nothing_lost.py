@@ -521,7 +521,7 @@ with Manifest("out").locked():
                         yield outcome
 
         for options in ({}, {"shards": 2}, {"shuffle": 1}):
-            with pytest.raises(tw.TensorwireError, match="without an answer"):
+            with pytest.raises(tw.TensorwireError, match="without an outcome"):
                 tw.convert(
                     numbers(shards=4),
                     "out",

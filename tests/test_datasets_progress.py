@@ -251,7 +251,7 @@ def test_many_threads_count():
         assert at_once_by(4, work) == []
     finally:
         sys.setswitchinterval(was)
-    meter.found()
+    meter.resumed()
     assert (told[-1].shards, told[-1].records, told[-1].bytes, told[-1].share) == (
         2001,
         20_000,
@@ -272,7 +272,7 @@ def test_told_by_one_at_a_time():
 
     meter = Meter(100, tell, 100, every=0.0)
     calls = (
-        lambda: meter.found(),
+        lambda: meter.resumed(),
         lambda: meter.prepared({"number": 1}),
         lambda: meter.made({"number": 2}, 1, 1),
     )
@@ -281,6 +281,6 @@ def test_told_by_one_at_a_time():
 
 
 def test_who_is_told_may_come_back():
-    meter = Meter(3, lambda done, progress: progress.shards == 1 and meter.found(), every=0.0)
-    meter.found()
+    meter = Meter(3, lambda done, progress: progress.shards == 1 and meter.resumed(), every=0.0)
+    meter.resumed()
     assert meter._shards == 2

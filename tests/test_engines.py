@@ -130,7 +130,7 @@ class TestRunsOfOneEngine:
         run = engine.run(SPEC, checks(60))
         next(run)
         engine.close()
-        with pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(run)
         assert len(list(engine.run(SPEC, checks(5)))) == 5
 
@@ -140,7 +140,7 @@ class TestRunsOfOneEngine:
         )
         os.makedirs(plan.target)
         engine.watch = lambda *so_far: engine.close()
-        with pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(engine.run(plan.spec, [plan.task(i) for i in range(50)]))
 
     def test_each_thread_is_told_of_its_own(self, engine):
@@ -247,7 +247,7 @@ if "fork_server" in " ".join(sys.orig_argv):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a fork server is for Linux")
-class TestSlowNursery:
+class TestSlowForkServer:
     """Nobody who leaves waits for workers that have not begun, and none of them begins afterwards."""
 
     @pytest.fixture
@@ -276,7 +276,7 @@ class TestSlowNursery:
         slow(30)
         timer = threading.Timer(0.2, engine.close)
         timer.start()
-        with within(5), pytest.raises(tw.TensorwireError, match="closed while it worked"):
+        with within(5), pytest.raises(tw.TensorwireError, match="closed while it was running"):
             list(engine.run(SPEC, checks(5)))
         timer.join()
         assert crew_of(os.getpid()) == ([], [])
