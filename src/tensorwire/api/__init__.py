@@ -1,1 +1,1 @@
-"""The main functions of the package: dumps, loads, save, load, open, inspect, verify, diff, profile."""
+"""The main functions of the package: dumps, loads, save, open, inspect, verify, diff, profile."""

@@ -57,7 +57,7 @@ def equal(a: Any, b: Any) -> bool:
 
 
 def _is_dict(value: Any) -> bool:
-    """Whether a value is a plain dict. The DOK arrays of SciPy are dicts, too, but tensors for us."""
+    """Whether a value is a plain dict. SciPy's DOK arrays are dicts, too, but are tensors here."""
     return isinstance(value, dict) and frameworks.is_python(value)
 
 

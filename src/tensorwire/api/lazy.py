@@ -386,8 +386,8 @@ def open_identified(
     limits: Limits | None,
     options: dict[str, Any],
 ) -> File:
-    """Opens a file that `identify` has opened already. The `File` closes the source; if this raises,
-    the caller does.
+    """Opens a file that `identify` has opened already. The `File` closes the source; if this
+    raises, the caller does.
     """
     path = os.fspath(where) if isinstance(where, (str, os.PathLike)) else None
     own = {key: option for key, option in options.items() if key not in _OPENING}

@@ -41,8 +41,8 @@ def rule(text: str) -> Callable[[str], str]:
     fields = _split(text[2:], delimiter)
     if len(fields) != 3 or not set(fields[2]) <= set("gi"):
         raise ValueError(
-            f"invalid rename rule {text!r}: expected 3 {delimiter!r} and no flags but g and i, found"
-            f" {len(fields)} {delimiter!r}"
+            f"invalid rename rule {text!r}: expected 3 times {delimiter!r} and the flags g and i,"
+            f" found {len(fields)} times {delimiter!r} and the flags {fields[-1]!r}"
         )
     pattern, replacement, flags = fields
     try:

@@ -1,8 +1,8 @@
 """The public signatures of the main functions: every option by its name, with its type.
 
-`dumps` of a small array takes less than a microsecond, and thirty defaults would be a third of it. So
-the functions take their options as one dict, which costs nothing if there are none, and `spelled`
-gives them the signatures of this module, for `help()`, completion, mypy and pyright. With
+`dumps` of a small array takes less than a microsecond, and thirty defaults would be a third of it.
+So the functions take their options as one dict, which costs nothing if there are none, and
+`spelled` gives them the signatures of this module, for `help()`, completion, mypy and pyright. With
 `**unknown: Never` a type checker accepts no other option; at run time the error names the nearest
 one.
 """

@@ -89,8 +89,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class Verification:
-    """The result of `tw.verify` for a tensor file: `ok`, and the problems if it is not intact. It is
-    true if the file is intact.
+    """The result of `tw.verify` for a tensor file: `ok`, and the problems if it is not intact. It
+    is true if the file is intact.
     """
 
     ok: bool

@@ -10,9 +10,10 @@
 4. So a shard must fit into memory and the dataset need not. The order depends only on the seed,
    the sources and the number of shards, never on the number of workers or their timing.
 
-A run file holds the packed pieces of rows, then a table of little-endian int64, then a trailer of 16
-bytes: the offset of the table and the number of its rows. A table row belongs to one batch of about
-64 MB, and has the offset at which the piece of each shard begins, and as its last entry the end.
+A run file holds the packed pieces of rows, then a table of little-endian int64, then a trailer of
+16 bytes: the offset of the table and the number of its rows. A table row belongs to one batch of
+about 64 MB, and has the offset at which the piece of each shard begins, and as its last entry the
+end.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _merged(batches: Iterable[tuple[Batch, Array]]) -> Iterator[tuple[Batch, Arr
 
 
 def gather(folder: str, count: int, number: int, spec: ConversionSpec) -> Iterator[Batch]:
-    """Yields the records of shard `number` in their shuffled order, from `count` runs in `folder`."""
+    """Yields the records of shard `number` in shuffled order, from the `count` runs in `folder`."""
     assert spec.bounds is not None
     pieces: list[tuple[Batch, Array]] = []
     size = 0

@@ -300,7 +300,8 @@ def shuffle(
     >>> tw.datasets.shuffle(f"{folder}/a.tfrecord", f"{folder}/out", seed=7, workers=0).records
     10
     """
-    return convert(src, dst, _target(src, dst, to, options.get("format")), shuffle=seed, **options)  # type: ignore[no-any-return]
+    goal = _target(src, dst, to, options.get("format"))
+    return convert(src, dst, goal, shuffle=seed, **options)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@
 3. Read a schema, a declaration of columns, or a sample of the sources, but only if a task has to
    know the columns before it reads: TFRecord to TFRecord without options moves records as bytes and
    needs none.
-4. Files that declare their own columns (Parquet, Arrow, npz, safetensors) may differ. An empty batch
-   (`blank`) with the union of the columns of some files goes into the spec, so that every shard
-   has the same columns.
+4. Files that declare their own columns (Parquet, Arrow, npz, safetensors) may differ. An empty
+   batch (`blank`) with the union of the columns of some files goes into the spec, so that every
+   shard has the same columns.
 5. Count the records, with the engine, only if shards are cut by records or shuffled. Otherwise
    shard i simply reads its range of the source files.
 """
@@ -50,7 +50,8 @@ UNEXPECTED = "the engine has returned an outcome twice, or for an unknown task"
 
 
 def find(src: Any) -> list[FileEntry]:
-    """The files of a dataset, each once: `src` is a path, pattern, folder or URL, or a list of them.
+    """The files of a dataset, each once: `src` is a path, pattern, folder or URL, or a list of
+    them.
 
     In folders and by patterns, indexes, schema files, manifests and other names that begin with "_"
     or "." are skipped. A file that is named exactly is always taken.
@@ -230,7 +231,7 @@ def _of_one_file(target: str, goal: str, named: str | None, compression: str | N
         return compression
     if goal not in rows.STREAMS:
         raise EncodeError(
-            f"{goal} files are not compressed as a whole, and the name of the target says {by_name}",
+            f"{goal} cannot be compressed as a whole, and the name of the target says {by_name}",
             path=target,
             hint="use a name without it, and pass compression=",
         )

@@ -1,8 +1,8 @@
 """The plan of a run, as plain data: the sources, the spec, and what each shard reads.
 
 A plan can be printed, and stored as JSON. Shards are not stored one by one: the part of the sources
-that a shard reads follows from a few arrays, so a plan of a million shards is little larger than the
-names of its sources.
+that a shard reads follows from a few arrays, so a plan of a million shards is little larger than
+the names of its sources.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ..records.paths import BOOKS
 from ..storage import FileEntry
 
 RUNS = "shuffle"
-"""The prefix of the folder for the runs of a shuffle. The rest of its name is a hash of the plan, so
-that the leftovers of another plan are not mistaken for ours.
+"""The prefix of the folder for the runs of a shuffle. The rest of its name is a hash of the plan,
+so that the leftovers of another plan are not mistaken for ours.
 """
 RUN = ".run"
 _SHOWN = 3

@@ -40,8 +40,8 @@ _PIECE = 4 << 20
 
 
 Tell = Callable[[float, int, int], None]
-"""A callback with the share of a task's sources that is read (0 to 1, as far as it is known), and the
-records and bytes that are written.
+"""A callback with the share of a task's sources that is read (0 to 1, as far as it is known), and
+the records and bytes that are written.
 """
 
 
@@ -231,7 +231,8 @@ class _Sample:
     """Picks the rows of a sample, so that over all sources each stratum has exactly its number.
 
     A row is picked if the permutation of its stratum maps its rank below that number. The ranks
-    begin with the number of rows of the stratum in earlier sources, so workers need not communicate.
+    begin with the number of rows of the stratum in earlier sources, so workers need not
+    communicate.
     """
 
     def __init__(self, spec: ConversionSpec, part: SourcePart) -> None:
@@ -351,7 +352,7 @@ def _check(task: dict[str, Any], spec: ConversionSpec, so_far: SoFar) -> dict[st
 
 
 def checksum(path: str) -> dict[str, Any]:
-    """Reads a shard, and returns its size, checksum and stamp for a comparison with the manifest."""
+    """Reads a shard, and returns its size, checksum and stamp, to compare with the manifest."""
     value, offset = 0, 0
     with storage.opened(path, ahead=True) as file:
         buffer = memory.fresh(min(_PIECE, max(1, file.size)))

@@ -1,4 +1,4 @@
-"""Candidates of a profile: format × compression × quantization, as arguments of `dumps` and `loads`."""
+"""Candidates of a profile: format × compression × quantization, with the arguments for each."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ...transforms.quantization import SCHEMES
 from .. import values as api
 
 QUICKEST = ("zstd", "lz4", "snappy", "gzip", "zlib")
-"""The order in which compressions are tried: the most common first, because time may run out. Others
-come last.
+"""The order in which compressions are tried: the most common first, because time may run out.
+Others come last.
 """
 Names = Iterable[str] | str | None
 

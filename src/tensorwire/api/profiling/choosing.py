@@ -1,8 +1,8 @@
 """The choice of the best candidate of a profile, with the reasons in words.
 
 Sizes are exact, so the smallest one wins. Times are measured, and two times within a tenth of each
-other count as equal: then the smaller candidate is chosen, and of equal sizes the one whose format is
-first in the table of formats. Formats that hold more kinds of values come first in that table.
+other count as equal: then the smaller candidate is chosen, and of equal sizes the one whose format
+is first in the table of formats. Formats that hold more kinds of values come first in that table.
 """
 
 from __future__ import annotations

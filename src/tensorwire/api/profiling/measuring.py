@@ -10,8 +10,8 @@
 4. A call with a small array comes first, so that imports are not measured.
 5. The garbage collector is off, and collects young objects after each measurement, so that no more
    than one encoding is in memory.
-6. A candidate that would not end in time is not started. The estimate comes from others with the same
-   compression or format.
+6. A candidate that would not end in time is not started. The estimate comes from others with the
+   same compression or format.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SLOW, CHEAP = 0.05, 0.005
 than the second is quick.
 """
 FIRST, SECOND = 0.7, 0.85
-"""Shares of the whole time for the first round of all candidates but the slow ones, and until the end
-of the next rounds of the quick ones.
+"""Shares of the whole time for the first round of all candidates but the slow ones, and until the
+end of the next rounds of the quick ones.
 """
 _CALLS = 1000
 _SMALL = np.arange(1024, dtype=np.float32)
@@ -101,7 +101,7 @@ class _Skip(Exception):
 
 
 class Measuring:
-    """Measures candidates. `skipped` and `wrong` have the reasons for those without a measurement."""
+    """Measures candidates. `skipped` and `wrong` have the reasons if there is no measurement."""
 
     def __init__(
         self, value: Any, seconds: float, threads: int | None, progress: ProfileProgress

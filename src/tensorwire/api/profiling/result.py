@@ -1,5 +1,5 @@
-"""The result of `tw.profile`: a sequence of measurements, with the best one for each purpose, a table
-and a plot.
+"""The result of `tw.profile`: a sequence of measurements, with the best one for each purpose, a
+table and a plot.
 """
 
 from __future__ import annotations

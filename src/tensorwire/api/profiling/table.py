@@ -1,5 +1,5 @@
-"""The table of a profile: plain text, and HTML for notebooks. All text is escaped, because names come
-from the data.
+"""The table of a profile: plain text, and HTML for notebooks. All text is escaped, because names
+come from the data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HEAD = ("way", "bytes", "smaller", "encode", "decode", "view", "total", "")
 _CAP = 4
-"""Bars are cut at so many times the best, so that one slow candidate does not make all others tiny."""
+"""Bars are cut at so many times the best, so that a slow candidate does not dwarf the others."""
 _COLOURS = {"encode": "#4c78a8", "send": "#bab0ac", "decode": "#f58518"}
 
 

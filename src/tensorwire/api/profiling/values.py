@@ -92,8 +92,8 @@ def _dtype(leaf: Any) -> str:
 
 
 def sample(value: Any, most: int) -> Any:
-    """A sample of a value with about `most` bytes: evenly spread runs of rows of every large tensor.
-    Kinds, dtypes and nesting stay.
+    """A sample of a value with about `most` bytes: evenly spread runs of rows of every large
+    tensor. Kinds, dtypes and nesting stay.
 
     >>> sample({"x": np.arange(1_000_000), "n": 7}, 80_000)["x"].shape
     (10000,)

@@ -1,7 +1,7 @@
 """Engines, which run the tasks of a plan: processes on this machine, or a Ray cluster.
 
-    engine.run(spec, tasks)          yields outcomes in any order, as they come; pulls tasks as it has
-                                     room for them
+    engine.run(spec, tasks)          yields outcomes in any order, as they come; pulls tasks as it
+                                     has room for them
     engine.close()
     engine.prepare(tasks, formats)   optional: called early with the number of tasks to come and
                                      their formats

@@ -4,8 +4,8 @@
    process: it pulls a task, sends it, and puts the outcome in a queue. `run` yields from the queue.
 2. If a process dies, its thread starts another one and repeats the task, up to `retries` times.
 3. After a run, processes are kept idle for the next one. After an error they are killed.
-4. Worker processes are not forks of the user's process. They hold none of its locks and connections,
-   and a script needs no `if __name__ == "__main__"`.
+4. Worker processes are not forks of the user's process. They hold none of its locks and
+   connections, and a script needs no `if __name__ == "__main__"`.
 5. `close` may come from any thread at any time, also before the first message of a new process has
    told its pid. So a worker is marked as closed under its lock, and its thread checks the mark
    whenever it takes a process or has waited for one.

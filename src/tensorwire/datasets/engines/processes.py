@@ -46,7 +46,7 @@ PATIENCE = 2.0
 
 
 class Process:
-    """A worker process. Its first message is its pid; a process that never sends it has not begun."""
+    """A worker process. Its first message is its pid; if that never comes, it has not begun."""
 
     def __init__(
         self,

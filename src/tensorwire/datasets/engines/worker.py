@@ -1,9 +1,9 @@
 """A worker process of the local engine, and the fork server that starts workers.
 
-A worker reads specs and tasks from standard input and writes answers to standard output, each a line
-of JSON. While it works it sends its progress now and then: {"so_far": [share, records, bytes]}. It
-exits when its input ends, even in the middle of a task, because then the driver is gone. The file
-that it was writing is a temporary one, which the next run removes.
+A worker reads specs and tasks from standard input and writes answers to standard output, each a
+line of JSON. While it works it sends its progress now and then: {"so_far": [share, records,
+bytes]}. It exits when its input ends, even in the middle of a task, because then the driver is
+gone. The file that it was writing is a temporary one, which the next run removes.
 
 The fork server (Linux):
 
@@ -13,11 +13,11 @@ The fork server (Linux):
    an import takes a fifth of a second.
 3. Requests come over a Unix socket with message boundaries: {"load": formats}, {"copy": true} with
    the two pipes of the new worker attached, and {"wait": pid} for the exit status of a worker.
-4. A fork copies only the thread that calls it, so a lock that another thread holds would stay locked
-   for ever. If the fork server has threads, it declines: it closes the pipes without a fork, and
-   the driver starts a new interpreter instead.
-5. When its socket ends, the driver is gone or done. The fork server kills and reaps its workers, and
-   exits.
+4. A fork copies only the thread that calls it, so a lock that another thread holds would stay
+   locked for ever. If the fork server has threads, it declines: it closes the pipes without a fork,
+   and the driver starts a new interpreter instead.
+5. When its socket ends, the driver is gone or done. The fork server kills and reaps its workers,
+   and exits.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def main() -> None:
 
 
 def _moved(folder: str | None) -> dict[str, Any] | None:
-    """Changes to the folder that relative paths of tasks start from; returns the error if it cannot.
+    """Changes to the folder that relative paths of tasks start from; returns the error if it
+    cannot.
 
     That error is then the answer to all tasks: in another folder their paths would name other
     files.

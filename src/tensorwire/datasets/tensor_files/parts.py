@@ -1,9 +1,9 @@
 """The converted parts of one tensor: its node in the new spec, and its parts, whose sizes are known
 before they are made.
 
-Dense tensors are read, cast and written in blocks. If the file has a checksum of a tensor, it is read
-whole, because only then the checksum can be verified. Other kinds are read twice, one tensor at a
-time: first for the sizes of their parts, then to be written.
+Dense tensors are read, cast and written in blocks. If the file has a checksum of a tensor, it is
+read whole, because only then the checksum can be verified. Other kinds are read twice, one tensor
+at a time: first for the sizes of their parts, then to be written.
 """
 
 from __future__ import annotations

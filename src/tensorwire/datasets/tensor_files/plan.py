@@ -2,8 +2,8 @@
 dtype, shape and parts of each tensor.
 
 The value keeps its structure: a dict stays a dict, a Bundle a Bundle, nested values stay nested,
-and tied tensors tied. Tensors are renamed and left out by their path ("layers/2/kernel"), and then a
-nested value becomes a flat dict of paths.
+and tied tensors tied. Tensors are renamed and left out by their path ("layers/2/kernel"), and then
+a nested value becomes a flat dict of paths.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class ConvertedTensor(NamedTuple):
     """Its dtype in the source."""
     shape: tuple[int | None, ...]
     nbytes: int
-    """The size of its parts in the new file, before compression; for strings, that in the source."""
+    """The size of its parts in the new file, before compression; for strings, that in the source.
+    """
 
     def __str__(self) -> str:
         renamed = f"  (was {self.source})" if self.source != self.name else ""
