@@ -6,7 +6,7 @@ or on a cluster.
     dispatch          tw.convert and tw.verify: tensor file or dataset
     tensor_files      conversion of files of tensors by name
     planner           makes a plan; shard_plan: the plan, as plain data
-    driver            executes a plan; manifest: what is done; verification: is it still there
+    driver            executes a plan; manifest: what is done; verification: checks it
     engines           run tasks: local processes, Ray
     task              one shard: a pure function that any engine runs
     row_selection     filters, splits and samples of rows

@@ -117,8 +117,8 @@ def _compared(node: ast.Compare, batch: Batch) -> Array:
 def _numbers(node: ast.AST, batch: Batch) -> tuple[Array, Array]:
     """(a number of each row, whether the row has it): a column, or the length of a ragged one.
 
-    Raises `_Slow` for types that NumPy compares differently from Python: uint64 with int64 goes
-    over float64, and loses digits.
+    Raises `_Slow` for other columns, and for uint64: columns are compared as int64 or float64,
+    which do not hold every uint64.
     """
     name = _column_name(node)
     if name is None:

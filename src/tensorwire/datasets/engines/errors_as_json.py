@@ -22,7 +22,7 @@ _SYSTEM = {
 
 
 def packed(error: BaseException) -> dict[str, Any]:
-    """An error as JSON. A class of another package becomes its nearest base class of ours.
+    """An error as JSON. A subclass of one of our errors is named by that error.
 
     >>> packed(_errors.DecodeError("bad", path="a", record=7))
     {'kind': 'DecodeError', 'message': 'bad', 'path': 'a', 'record': 7}
