@@ -127,7 +127,7 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
     finally:
         if runs:
             _remove_runs(plan)
-    _save_schema(plan, plan.target, [entry] if (entry := storage.stat(plan.target)) else [])
+    _save_schema(plan, [entry] if (entry := storage.stat(plan.target)) else [])
     return report
 
 
@@ -188,7 +188,7 @@ def _many(
         # If another run has taken the lease, the files to be removed may be its shards.
         check(manifest.lease)
         others = _check_all(plan, run.recorded, entries)
-        _save_schema(plan, storage.join(plan.target, _dataset_name(plan)), entries)
+        _save_schema(plan, entries)
         _remove_runs(plan)
         report.swept = removed + sweep(plan, run.recorded, others)
         manifest.succeed(
@@ -250,29 +250,24 @@ def _has_stamp(path: str, stamp: str) -> bool:
     return entry is not None and entry.stamp == stamp
 
 
-def _dataset_name(plan: Plan) -> str:
-    """The name that all shards share, without their numbers. The schema file is named after it."""
-    return f"{plan.splits[0].name if plan.splits else plan.name}{plan.suffix}"
+def _save_schema(plan: Plan, entries: list[FileEntry]) -> None:
+    """Writes the schema sidecar file of the shards, with the size of each.
 
-
-def _save_schema(plan: Plan, path: str, entries: list[FileEntry]) -> None:
-    """Writes the schema sidecar file of the shards, with the size of each."""
+    It is named after the name that all shards share, without their numbers.
+    """
     schema = planner.written_schema(plan.spec, plan.sources)
-    names = (
-        [path]
-        if plan.single or not plan.splits
-        else [storage.join(plan.target, split.name + plan.suffix) for split in plan.splits]
-    )
-    for name in names:
+    sizes = {os.path.basename(entry.path): entry.size for entry in entries}
+    names = [split.name for split in plan.splits] or [plan.name]
+    shared = [storage.join(plan.target, name + plan.suffix) for name in names]
+    for path in [plan.target] if plan.single else shared:
         if schema is not None:
-            sizes = {os.path.basename(entry.path): entry.size for entry in entries}
-            shards = [shard for shard in sizes if dataset(shard) == os.path.basename(name)]
+            shards = [shard for shard in sizes if dataset(shard) == os.path.basename(path)]
             marked = shards if len(shards) <= _MARKED else []
             schema.files = {shard: FileMark(sizes[shard], None) for shard in marked}
-            schema.save(name + SCHEMA)
-        elif plan.spec.target in ("tfrecord", "jsonl") and storage.stat(name + SCHEMA) is not None:
+            schema.save(path + SCHEMA)
+        elif plan.spec.target in ("tfrecord", "jsonl") and storage.stat(path + SCHEMA) is not None:
             # It describes a dataset that was here before.
-            storage.delete(name + SCHEMA)
+            storage.delete(path + SCHEMA)
 
 
 def _check_place(plan: Plan, manifest: Manifest, overwrite: bool) -> None:
@@ -437,11 +432,7 @@ class _Run:
         if plan.spec.shuffle is None:
             self._work(plan.task(i) for i in range(len(plan)))
             return self._report
-        missing = [
-            task
-            for i in range(len(plan))
-            if not self._is_done(task := plan.gathered(i), count=True)
-        ]
+        missing = [task for i in range(len(plan)) if not self._is_done(task := plan.gathered(i))]
         missing += self._verify_checksums()
         if missing:
             self._work(iter(plan.runs()), shards=False)
@@ -514,45 +505,41 @@ class _Run:
     def _book(self, outcome: Any, shards: bool) -> None:
         """Records an outcome in the manifest and in the report, or raises its error."""
         done, task = planner.reported(outcome), outcome.task
-        with self._lock:
-            self._count(task, done, outcome.attempts, shards)
-
-    def _count(
-        self, task: dict[str, Any], done: dict[str, Any], attempts: int, shards: bool
-    ) -> None:
-        name = self._name(task)
-        self._manifest.add(
-            ManifestLine(
-                name,
-                self._plan.key(task),
-                done["records"],
-                done["bytes"],
-                done["crc32c"],
-                done["stamp"],
-                done["damage"],
-            )
+        line = ManifestLine(
+            self._name(task),
+            self._plan.key(task),
+            done["records"],
+            done["bytes"],
+            done["crc32c"],
+            done["stamp"],
+            done["damage"],
         )
-        self.recorded[name] = done["bytes"], done["stamp"]
-        self._report.retried += int(attempts > 1)
-        if shards:
-            self._report.written += 1
-            self._add(task, done["records"], done["bytes"], done["damage"])
-            self._meter.made(task, done["records"], done["bytes"])
-        else:
-            self._scattered += done["records"]
-            _note(self._report, done["damage"])
-            self._meter.prepared(task)
+        with self._lock:
+            self._manifest.add(line)
+            self.recorded[line.name] = line.size, line.stamp
+            self._report.retried += int(outcome.attempts > 1)
+            self._add(task, line, shards)
+            if shards:
+                self._report.written += 1
+                self._meter.made(task, line.records, line.size)
+            else:
+                self._meter.prepared(task)
 
-    def _add(self, task: dict[str, Any], records: int, nbytes: int, damage: list[Any]) -> None:
-        _count(self._report, records, nbytes, damage)
+    def _add(self, task: dict[str, Any], line: ManifestLine, shards: bool) -> None:
+        """Counts a shard, or a run of a shuffle, in the report."""
+        if not shards:
+            self._scattered += line.records
+            _note(self._report, line.damage)
+            return
+        _count(self._report, line.records, line.size, line.damage)
         if self._plan.splits:
             name = self._plan.splits[task["number"] // self._plan.shards].name
-            self._report.splits[name] = self._report.splits.get(name, 0) + records
+            self._report.splits[name] = self._report.splits.get(name, 0) + line.records
 
     def _name(self, task: dict[str, Any]) -> str:
         return str(task["path"]).removeprefix(self._plan.target.rstrip("/") + "/")
 
-    def _is_done(self, task: dict[str, Any], count: bool) -> bool:
+    def _is_done(self, task: dict[str, Any], shards: bool = True) -> bool:
         """Whether the manifest and the folder agree that this file is complete.
 
         A file of the right size with another stamp counts as done for now; its checksum is compared
@@ -575,12 +562,8 @@ class _Run:
             if must_read:
                 self._unverified.append((task, line))
                 return True
-            self._meter.resumed(count)
-            if count:
-                self._add(task, line.records, line.size, line.damage)
-            else:
-                self._scattered += line.records
-                _note(self._report, line.damage)
+            self._meter.resumed(shards)
+            self._add(task, line, shards)
         return True
 
     def _verify_checksums(self, shards: bool = True) -> list[dict[str, Any]]:
@@ -607,6 +590,5 @@ class _Run:
             self._manifest.add(line._replace(stamp=actual["stamp"]))
             self.recorded[line.name] = line.size, actual["stamp"]
             self._meter.resumed(shards)
-            if shards:
-                self._add(task, line.records, line.size, line.damage)
+            self._add(task, line, shards)
         return again

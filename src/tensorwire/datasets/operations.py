@@ -9,7 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from .._errors import EncodeError
@@ -318,13 +318,7 @@ class Stats:
 
     def json(self) -> dict[str, Any]:
         """Returns plain dicts and lists."""
-        return {
-            "sources": self.sources,
-            "bytes": self.bytes,
-            "records": self.records,
-            "features": self.features,
-            "damage": self.damage,
-        }
+        return asdict(self)
 
     def __str__(self) -> str:
         lines = [

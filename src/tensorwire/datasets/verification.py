@@ -55,10 +55,6 @@ class DatasetVerification:
         return "\n  ".join(lines)
 
 
-def _manifest(folder: str) -> str:
-    return storage.join(folder, f"{BOOKS}/manifest.json")
-
-
 def verify_dataset(
     where: str | os.PathLike[str],
     progress: Callable[[int, int], None] | None = None,
@@ -72,7 +68,8 @@ def verify_dataset(
     except TransportError:
         raise
     except TensorwireError as error:
-        problem = str(error.add(path=storage.shown(_manifest(folder))))
+        path = storage.join(folder, f"{BOOKS}/manifest.json")
+        problem = str(error.add(path=storage.shown(path)))
         return DatasetVerification(False, storage.shown(folder), None, 0, 0, 0, True, [problem])
     problems = _unfinished(manifest, names, lines)
     prefix = folder.rstrip("/") + "/"

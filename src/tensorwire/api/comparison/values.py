@@ -158,10 +158,9 @@ def _compare(a: LazyTensor, b: LazyTensor, tally: Tally, problems: list[str]) ->
             tally.add(left, right)
         return True
     left, right = a.read(), b.read()
-    if isinstance(left, Strings):
-        _strings(left, right, tally)
-        return True
-    if isinstance(left, Ragged):
+    if isinstance(left, Sparse):
+        _sparse(left, right, tally)
+    elif isinstance(left, Ragged):
         if not all(map(np.array_equal, left.row_splits, right.row_splits)):
             problems.append("row lengths")
             return False
@@ -170,8 +169,8 @@ def _compare(a: LazyTensor, b: LazyTensor, tally: Tally, problems: list[str]) ->
         ):
             tally.exact = False
         _values(left.values, right.values, tally)
-        return True
-    _sparse(left, right, tally)
+    else:
+        _values(left, right, tally)
     return True
 
 

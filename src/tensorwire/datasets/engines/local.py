@@ -1,6 +1,6 @@
 """The local engine: worker processes on this machine.
 
-1. Each run has a group of workers. A worker is a thread of this process that talks to one worker
+1. Each run has its own workers. A worker is a thread of this process that talks to one worker
    process: it pulls a task, sends it, and puts the outcome in a queue. `run` yields from the queue.
 2. If a process dies, its thread starts another one and repeats the task, up to `retries` times.
 3. After a run, processes are kept idle for the next one. After an error they are killed.
@@ -54,8 +54,8 @@ class LocalEngine:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._groups: set[_WorkerGroup] = set()
-        """The workers of each run that is under way."""
+        self._running: set[_Worker] = set()
+        """The workers of all runs that are under way."""
         self._processes = Processes()
         self._idle: list[Process] = []
         """Processes that wait for the next run."""
@@ -101,17 +101,17 @@ class LocalEngine:
         self._check_fork()
         messages: queue.Queue[_Message] = queue.Queue(4 * self.workers)
         source, setup = _Source(tasks), {"spec": spec.json(), "folder": _folder()}
-        group = _WorkerGroup(
-            [
-                _Worker(setup, source, messages, self.retries, self._idle, self._processes)
-                for _ in range(self.workers)
-            ]
-        )
+        pid = os.getpid()
+        workers = [
+            _Worker(setup, source, messages, self.retries, self._idle, self._processes)
+            for _ in range(self.workers)
+        ]
         left = self.workers
         try:
             with self._lock:
-                self._groups.add(group)
-            group.start()
+                self._running.update(workers)
+            for worker in workers:
+                worker.thread.start()
             while left:
                 message = messages.get()
                 if message is None:
@@ -126,34 +126,33 @@ class LocalEngine:
         finally:
             source.stop()
             # A fork in the middle of a run comes here, too, and has none of the threads.
-            if group.pid == os.getpid():
-                self._leave(group, messages, early=left > 0)
+            if pid == os.getpid():
+                self._leave(workers, messages, early=left > 0)
 
-    def _leave(self, group: _WorkerGroup, messages: queue.Queue[_Message], early: bool) -> None:
+    def _leave(self, workers: list[_Worker], messages: queue.Queue[_Message], early: bool) -> None:
         """Waits until all threads of a run have ended."""
         if early:
-            group.end()
+            _end_workers(workers)
         deadline = time.monotonic() + PATIENCE
-        while (thread := group.thread()) is not None:
+        while alive := [worker.thread for worker in workers if worker.thread.is_alive()]:
             # A thread may be waiting for room in the queue.
             with contextlib.suppress(queue.Empty):
                 while True:
                     messages.get_nowait()
-            thread.join(0.05)
+            alive[0].join(0.05)
             # A thread may be waiting for a fork that never begins.
             if time.monotonic() > deadline:
                 self._processes.interrupt()
                 deadline = math.inf
         with self._lock:
-            self._groups.discard(group)
+            self._running.difference_update(workers)
 
     def close(self) -> None:
         """Ends all processes. A run that is under way in another thread raises."""
         self._check_fork()
         with self._lock:
-            groups = list(self._groups)
-        for group in groups:
-            group.end()
+            running = list(self._running)
+        _end_workers(running)
         _end_all(self._idle, self._processes)
 
 
@@ -311,23 +310,9 @@ class _Worker:
                 self._process.kill()
 
 
-class _WorkerGroup:
-    """The workers of one run."""
-
-    def __init__(self, workers: list[_Worker]) -> None:
-        self._workers, self.pid = workers, os.getpid()
-
-    def start(self) -> None:
-        for worker in self._workers:
-            worker.thread.start()
-
-    def thread(self) -> threading.Thread | None:
-        """A thread that is still running, if there is one."""
-        return next((worker.thread for worker in self._workers if worker.thread.is_alive()), None)
-
-    def end(self) -> None:
-        for worker in self._workers:
-            worker.end()
+def _end_workers(workers: Iterable[_Worker]) -> None:
+    for worker in workers:
+        worker.end()
 
 
 def _folder() -> str | None:

@@ -58,10 +58,6 @@ class ShardLayout(NamedTuple):
         return [shard.path for shard in self.shards] + ([self.listing] if self.listing else [])
 
 
-def is_index(path: str) -> bool:
-    return sharded.is_index(path)
-
-
 def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -> ShardLayout:
     """Assigns the tensors to files.
 
@@ -78,7 +74,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
         if key not in ("total_size", "total_parameters")
     }
     size = sum(part.nbytes for part in plan.parts)
-    if len(groups) <= 1 and not is_index(path):
+    if len(groups) <= 1 and not sharded.is_index(path):
         return ShardLayout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
     endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
     bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))

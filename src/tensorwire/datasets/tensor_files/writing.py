@@ -89,7 +89,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
         )
     if name not in TENSOR_FORMATS:
         raise UnknownFormatError(f"unknown format {name!r}{choices(name, TENSOR_FORMATS)}")
-    sharding = options.shard_size is not None or sharded.is_index(path)
+    sharding = options.shard_size is not None or shards.is_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
             "only safetensors can be written in shards",
@@ -122,7 +122,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
 
 
 def _named(path: str) -> str:
-    if sharded.is_index(path):
+    if shards.is_index(path):
         return "safetensors"
     try:
         return format_of(path)
@@ -218,7 +218,7 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
     if format == "checkpoint":
         members = data_files(place)
     else:
-        members = sharded.shards_of(place) if any(map(sharded.is_index, new)) else []
+        members = sharded.shards_of(place) if any(map(shards.is_index, new)) else []
     return [path for path in members if os.path.basename(path) not in new]
 
 
