@@ -313,7 +313,9 @@ class TestLimits:
     def test_a_record_past_the_limit_is_a_gap(self):
         records = [b"a", b"b" * 100, b"c"]
         found, gaps = recover(build(records), tw.Limits(record=50))
-        assert found == [b"a", b"c"] and "100 bytes is larger than Limits(record=...)" in gaps[0].why
+        assert (
+            found == [b"a", b"c"] and "100 bytes is larger than Limits(record=...)" in gaps[0].why
+        )
         found, gaps = recover(build(records)[:-30], tw.Limits(record=50))
         assert found == [b"a"]
 

@@ -1207,7 +1207,7 @@ class TestDeath:
     def test_a_task_that_kills_every_copy(self, many, tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         (tmp_path / "sitecustomize.py").write_text(DEADLY)
-        with pytest.raises(tw.TensorwireError, match="by signal 9, 4 times .*enough memory"):
+        with pytest.raises(tw.TensorwireError, match=r"by signal 9, 4 times .*enough memory"):
             datasets.convert(many, tmp_path / "out", "parquet", workers=1)
 
     def test_ctrl_c(self, many, tmp_path):

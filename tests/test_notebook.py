@@ -129,9 +129,7 @@ class TestKinds:
             checksum=True,
         )
         found = page(tw.inspect(tmp_path / "x.safetensors"))
-        assert (
-            "<script>" in found.text and "(2, 3)" in found.text and "checksums yes" in found.text
-        )
+        assert "<script>" in found.text and "(2, 3)" in found.text and "checksums yes" in found.text
 
     def test_profile(self):
         found = page(profile(np.zeros(100), formats="npy", compressions=(), quantize=False))

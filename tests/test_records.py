@@ -555,7 +555,9 @@ class TestTheNameSaysTheCompression:
         path.write_bytes(b"")
         with tw.RecordWriter(path, mode="a") as writer:
             writer.write(b"three")
-        with pytest.raises(tw.EncodeError, match="compression='' does not match the file, which is gzip"):
+        with pytest.raises(
+            tw.EncodeError, match="compression='' does not match the file, which is gzip"
+        ):
             tw.RecordWriter(path, mode="a", compression="")
 
     def test_of_examples_in_shards(self, tmp_path):

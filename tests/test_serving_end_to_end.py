@@ -372,7 +372,9 @@ class TestTheCommand:
             == 400
         )
         fine = bad.replace("0.5", "1")
-        assert "would accept this body" in self.ask(folder / "one", "--body", "-", "--check", text=fine)
+        assert "would accept this body" in self.ask(
+            folder / "one", "--body", "-", "--check", text=fine
+        )
         assert "[[0. 1.]]" in self.ask(
             f"{process.url}/v1/models/one:predict", "--body", "-", text=fine
         )

@@ -479,11 +479,14 @@ class TestFiles:
     def test_pictures_if_asked_for(self, files):
         folder, _ = files
         found = run("show", folder / "all.safetensors", "matrix", "--heat", "--histogram")
-        assert "heat map: from" in found.stdout and "█" in found.stdout and found.stdout.count("█") > 20
+        assert (
+            "heat map: from" in found.stdout
+            and "█" in found.stdout
+            and found.stdout.count("█") > 20
+        )
         assert "heat" not in run("show", folder / "all.safetensors", "matrix").stdout
         assert (
-            "row lengths:"
-            in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
+            "row lengths:" in run("show", folder / "all.safetensors", "rows", "--histogram").stdout
         )
 
     def test_quantized_and_plain_arrays(self, files):

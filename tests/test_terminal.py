@@ -157,7 +157,9 @@ def test_help_fits_the_terminal():
 
 def test_a_terminal_without_unicode_gets_ascii(file):
     found = in_terminal("show", file, "x", "s", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
-    assert found.returncode == 0 and found.text.isascii() and "heat map: from 0" in plain(found.text)
+    assert (
+        found.returncode == 0 and found.text.isascii() and "heat map: from 0" in plain(found.text)
+    )
 
 
 @pytest.mark.parametrize(

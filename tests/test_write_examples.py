@@ -565,7 +565,9 @@ class TestLots:
         ].tolist() == [0, 1, 2, 0, 1]
         with pytest.raises(tw.EncodeError, match="mixes rows and batches"):
             tw.write_examples(path, [{"x": 1}, tw.Bundle({"x": np.arange(2)})])
-        with pytest.raises(tw.EncodeError, match="the column has 2 rows, but column 'x' has 3") as caught:
+        with pytest.raises(
+            tw.EncodeError, match="the column has 2 rows, but column 'x' has 3"
+        ) as caught:
             tw.write_examples(path, {"x": np.arange(3), "y": np.arange(2)})
         assert caught.value.tensor == "y"
 
@@ -882,7 +884,7 @@ class TestSchemaGiven:
         assert not os.path.exists(path)
 
     def test_other_columns(self, path):
-        with pytest.raises(tw.SchemaError, match="no feature '.*'; known: x"):
+        with pytest.raises(tw.SchemaError, match=r"no feature '.*'; known: x"):
             tw.write_examples(path, {"y": [1]}, schema={"x": tw.Feature("int64")})
         with pytest.raises(tw.SchemaError, match="schema requires"):
             tw.write_examples(path, [{}], schema={"x": tw.Feature("int64", required=True)})

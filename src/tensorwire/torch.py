@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import frameworks
-from ._errors import EncodeError, TensorwireError
+from ._errors import TensorwireError, UsageError
 from ._limits import Limits
 from ._optional import require
 from .core.tensors import Strings
@@ -72,7 +72,7 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if shuffle is not None and (isinstance(shuffle, bool) or not isinstance(shuffle, int)):
-            raise EncodeError(
+            raise UsageError(
                 f"shuffle must be a seed, not {shuffle!r}: without a common order, workers would"
                 " lose and repeat records"
             )

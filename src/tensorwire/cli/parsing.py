@@ -198,6 +198,8 @@ def _in_options(text: str, options: frozenset[str]) -> str:
     '--cast x=int8 rounds it'
     >>> _in_options("a larger Limits(expansion=...) allows more", frozenset(["--limit"]))
     'a larger --limit expansion=... allows more'
+    >>> _in_options("tw.repair keeps the good records", frozenset())
+    'tensorwire repair keeps the good records'
     >>> _in_options("no such file (path to=3/format=b/to=4)", frozenset(["--to", "--format"]))
     'no such file (path to=3/format=b/to=4)'
     """
@@ -215,6 +217,7 @@ def _in_options(text: str, options: frozenset[str]) -> str:
             else f"{name} {value}"
         )
 
+    text = re.sub(r"(?<!\S)tw\.(repair|convert|verify|inspect|diff)\b", r"tensorwire \1", text)
     if "--limit" in options:
         text = re.sub(r"(?:tw\.)?Limits\((\w+)=[^()]*\)", r"--limit \1=...", text)
     # A keyword argument begins after white space. Its value is a word, a list of one name, a dict

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .._errors import DecodeError, EncodeError, SchemaError, choices
+from .._errors import DecodeError, EncodeError, SchemaError, UsageError, choices
 from ..api import lazy
 from ..api import values as api
 from ..core.tensors import Bundle, Ragged, Strings, describe
@@ -223,9 +223,9 @@ def _inputs(args: argparse.Namespace) -> Any:
     for text in args.given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise EncodeError(f"expected an input NAME=VALUE, found {text!r:.60}")
+            raise UsageError(f"expected an input NAME=VALUE, found {text!r:.60}")
         if name in inputs:
-            raise EncodeError(f"duplicate input {name!r}")
+            raise UsageError(f"duplicate input {name!r}")
         inputs[name] = _value(value)
     return inputs
 

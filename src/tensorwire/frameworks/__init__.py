@@ -210,7 +210,7 @@ def to(x: Any, framework: str, device: Any = None, cast: bool = False) -> Any:
     if isinstance(value, (list, Bundle)):
         return each(value, framework, device, cast)
     if framework in _ON_HOST and device is not None:
-        raise EncodeError(
+        raise UsageError(
             f"{_ON_HOST[framework]} has no devices, so device={device!r} cannot be combined with"
             f" to={framework!r}"
         )

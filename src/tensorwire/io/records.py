@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Self
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from ..records.record_reader import RecordReader
 from ..records.record_writer import RecordWriter
 
@@ -49,7 +49,7 @@ def _compression_type(options: TFRecordOptions | str | int | None) -> str:
     if isinstance(kind, int):
         kind = _NUMBERS.get(kind, kind)
     if kind not in _TYPES:
-        raise EncodeError(
+        raise UsageError(
             f"compression_type must be one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
             f" not {kind!r}"
         )

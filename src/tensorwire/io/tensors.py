@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks
-from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, UsageError
 from ..codecs.tensorproto import TensorProto
 from ..core import dtypes, memory, validate
 from ..core.dtypes import DTypeLike
@@ -197,7 +197,7 @@ def deserialize_many_sparse(
 
 def _sparse(obj: TensorLike, out_type: DTypeLike) -> Sparse:
     if getattr(out_type, "name", out_type) != "string":
-        raise EncodeError("out_type must be string: variants exist only inside TensorFlow")
+        raise UsageError("out_type must be string: variants exist only inside TensorFlow")
     value = frameworks.tensor(obj)
     if not isinstance(value, Sparse):
         raise EncodeError(f"expected a sparse tensor, not {describe(value)}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .. import storage
-from .._errors import EncodeError, TensorwireError
+from .._errors import EncodeError, TensorwireError, UsageError
 from .._optional import require
 from ..codecs.arrow.table_rows import batch_of
 from ..core.tensors import Array, Ragged, Strings
@@ -65,7 +65,7 @@ def write_examples(
     >>> tw.ray.write_examples(dataset, "kept.tfrecord", shards=64)  # doctest: +SKIP
     """
     if shards is not None and shards < 1:
-        raise EncodeError(f"shards must be at least 1, not {shards}")
+        raise UsageError(f"shards must be at least 1, not {shards}")
     wanted = None if schema is None else as_schema(schema)
     sink = ExampleTarget(
         path, pack.Options(tensors, base64, None, wanted), shards, compression, level, schema_file

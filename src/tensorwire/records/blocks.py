@@ -28,7 +28,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .. import storage
-from .._errors import DecodeError, EncodeError, LimitError, TensorwireError, TruncatedError, choices
+from .._errors import (
+    DecodeError,
+    EncodeError,
+    LimitError,
+    TensorwireError,
+    TruncatedError,
+    UsageError,
+    choices,
+)
 from .._limits import DEFAULT, Limits
 from ..core import memory
 from ..storage import files
@@ -254,7 +262,7 @@ def blocks(
     to read again.
     """
     if wait is not None and storage.is_url(path):
-        raise EncodeError("follow=True needs a local file", path=path)
+        raise UsageError("follow=True needs a local file", path=path)
     source = storage.opened(path, ahead=True)
     try:
         name = compression_of(source, compression)
@@ -371,12 +379,12 @@ def mapped(
     """
     limits = limits or DEFAULT
     if storage.is_url(path):
-        raise EncodeError("mmap=True needs a local file", path=path)
+        raise UsageError("mmap=True needs a local file", path=path)
     data = np.frombuffer(files.map_file(path).view, np.uint8)
     source = files.FileSource(path)
     try:
         if compression_of(source, compression) is not None:
-            raise EncodeError(
+            raise UsageError(
                 "mmap=True needs an uncompressed file", path=path, hint="leave out mmap=True"
             )
     finally:
@@ -424,12 +432,12 @@ def fault(
             hint="raise it with Limits(record=...)",
         )
     error = status.problem(code, offset, "tfrecord")
+    if code in (status.BAD_LENGTH_CRC, status.BAD_DATA_CRC):
+        error.hint = "tw.repair keeps the good records of a damaged file"
     if code == status.BAD_LENGTH_CRC and first:
-        message, hint = "this is a Riegeli file, not a TFRecord file", None
-        if bytes(buffer[offset : offset + len(_RIEGELI)]) != _RIEGELI:
-            message = f"{error.message}: is this a TFRecord file?"
-            hint = "tw.repair searches a damaged file for records"
-        error.args, error.hint = (message,), hint
+        if bytes(buffer[offset : offset + len(_RIEGELI)]) == _RIEGELI:
+            return DecodeError("this is a Riegeli file, not a TFRecord file", offset=offset)
+        error.args = (f"{error.message}: is this a TFRecord file?",)
     return error
 
 

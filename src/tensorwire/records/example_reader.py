@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError
+from .._errors import DecodeError, SchemaError, TensorwireError, UsageError
 from .._limits import Limits
 from ..core import memory
 from ..transforms.compression.streams import available_cores
@@ -151,21 +151,21 @@ class Examples:
         limits: Limits | None,
     ) -> None:
         if batch_size < 1:
-            raise EncodeError(f"batch_size must be at least 1, not {batch_size}")
+            raise UsageError(f"batch_size must be at least 1, not {batch_size}")
         if views and to != "numpy":
-            raise EncodeError(f"views= returns memoryviews, which need to='numpy', not to={to!r}")
+            raise UsageError(f"views= returns memoryviews, which need to='numpy', not to={to!r}")
         if reuse and to != "numpy":
-            raise EncodeError(
+            raise UsageError(
                 f"reuse=True needs to='numpy': tensors of to={to!r} may outlive the batch"
             )
         if shuffle is True and shard is not None:
-            raise EncodeError(
+            raise UsageError(
                 "shuffle=True gives every shard its own order, so records would be lost and"
                 " repeated",
                 hint="pass a seed: shuffle=1",
             )
         if workers is not None and workers < 0:
-            raise EncodeError(f"workers must be a number of threads or 0 for none, not {workers}")
+            raise UsageError(f"workers must be a number of threads or 0 for none, not {workers}")
         self.batch_size, self.limits = batch_size, limits
         self._to, self._reuse, self._drop = (to, device, cast), reuse, drop_last
         self._workers = min(4, available_cores()) if workers is None else workers
@@ -225,7 +225,7 @@ class Examples:
                 or not feature.fixed
                 or isinstance(views, str)
             ):
-                raise EncodeError(
+                raise UsageError(
                     f"invalid views=[{name!r}]: expected a bytes feature of fixed length without"
                     " an encoding"
                 )

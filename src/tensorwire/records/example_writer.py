@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .. import frameworks, storage
-from .._errors import EncodeError, SchemaError, TensorwireError, choices
+from .._errors import EncodeError, SchemaError, TensorwireError, UsageError, choices
 from .._optional import roots
 from ..core import memory
 from ..core.tensors import Strings, trusted
@@ -118,7 +118,7 @@ def before(name: str, mode: str, shards: int | None) -> Schema | None:
     if mode != "a":
         return Schema()
     if storage.is_url(name):
-        raise EncodeError(
+        raise UsageError(
             'mode="a" needs a local file', path=name, hint='objects are written with mode="w"'
         )
     targets = [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
@@ -158,12 +158,12 @@ def _lots(data: object, batched: bool) -> Iterator[Any]:
         yield data
         return
     if conversion := _CONVERSIONS.get(type(data).__name__):
-        raise EncodeError(
+        raise UsageError(
             f"expected columns, rows or batches, not a {type(data).__name__}",
             hint=f"pass {conversion}",
         )
     if not isinstance(data, Iterable) or isinstance(data, (str, bytes, np.ndarray)):
-        raise EncodeError(
+        raise UsageError(
             "expected columns (a dict), rows (an iterable of dicts) or batches, not"
             f" {type(data).__name__}"
         )

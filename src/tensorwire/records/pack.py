@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import frameworks
-from .._errors import EncodeError, TensorwireError, choices
+from .._errors import EncodeError, TensorwireError, UsageError, choices
 from ..core import dtypes, validate
 from ..core.tensors import Array, Ragged, Strings, Tensor
 from ..wire import example
@@ -49,13 +49,13 @@ class Options:
         for what in ("tensors", "base64"):
             names = getattr(self, what)
             if isinstance(names, (str, bytes)):
-                raise EncodeError(
+                raise UsageError(
                     f"{what} must be a list of columns, not {names!r}",
                     hint=f"pass {what}=[{names!r}]",
                 )
             object.__setattr__(self, what, frozenset(names))
         if self.quantize is not None and not isinstance(self.quantize, Mapping):
-            raise EncodeError(
+            raise UsageError(
                 f"quantize must be a dict of column: scheme, not {self.quantize!r}",
                 hint="for example quantize={'x': 'int8'}",
             )
@@ -74,7 +74,7 @@ class Options:
             ("quantize", (self.quantize or {}).keys()),
         ):
             for name in sorted(set(columns) - names):
-                raise EncodeError(
+                raise UsageError(
                     f"no column {name!r}, named by {what}={choices(name, sorted(names))}"
                 )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import storage
-from .._errors import EncodeError
+from .._errors import EncodeError, UsageError
 from ..transforms.compression import SUFFIXES
 from ..wire.crc import crc32c
 from .schema import FileMark
@@ -35,7 +35,7 @@ def expand(where: Any) -> list[str]:
     if isinstance(where, (str, os.PathLike)):
         path = os.fspath(where)
         if not isinstance(path, str):
-            raise EncodeError(f"a path must be str, not bytes: {path!r}")
+            raise UsageError(f"a path must be str, not bytes: {path!r}")
         if not storage.is_url(path) and os.path.isdir(path):
             raise IsADirectoryError(
                 errno.EISDIR,
@@ -52,9 +52,9 @@ def expand(where: Any) -> list[str]:
     if isinstance(where, Iterable) and not isinstance(where, (bytes, bytearray)):
         paths = [path for item in where for path in expand(item)]
         if not paths:
-            raise EncodeError("the list of files is empty")
+            raise UsageError("the list of files is empty")
         return paths
-    raise EncodeError(f"expected a path, a pattern or a list of them, not {type(where).__name__}")
+    raise UsageError(f"expected a path, a pattern or a list of them, not {type(where).__name__}")
 
 
 def is_data(path: str, *patterns: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from .._limits import Limits
 from ..core import memory
 from ..core.tensors import Strings
@@ -73,7 +73,7 @@ class RecordReader:
         limits: Limits | None = None,
     ) -> None:
         if on_corrupt not in ("raise", "skip"):
-            raise EncodeError(f'on_corrupt must be "raise" or "skip", not {on_corrupt!r}')
+            raise UsageError(f'on_corrupt must be "raise" or "skip", not {on_corrupt!r}')
         self.paths: list[str] = paths.expand(path)
         self.skipped: list[resync.Gap] = []
         """The gaps that `on_corrupt="skip"` skipped in the last pass, with their paths."""
@@ -85,9 +85,9 @@ class RecordReader:
         )
         self._follow, self._timeout, self._mmap = follow, timeout, mmap
         if mmap and (follow or self._skip):
-            raise EncodeError("mmap=True cannot be combined with follow=True or on_corrupt='skip'")
+            raise UsageError("mmap=True cannot be combined with follow=True or on_corrupt='skip'")
         if follow and (len(self.paths) > 1 or self._skip):
-            raise EncodeError(
+            raise UsageError(
                 "follow=True needs a single file and cannot be combined with on_corrupt='skip'"
             )
         self._files: list[random_access.IndexedFile] | None = None
@@ -139,7 +139,7 @@ class RecordReader:
     def batches(self, size: int) -> Iterator[Strings]:
         """Yield the records as one `Strings` per `size` records; the last batch may be smaller."""
         if size < 1:
-            raise EncodeError(f"size must be at least 1, not {size}")
+            raise UsageError(f"size must be at least 1, not {size}")
         records: list[bytes] = []
         for block in self.blocks():
             records += block.strings()
@@ -231,7 +231,7 @@ class RecordReader:
         records. Every record is in exactly one share.
         """
         if not 0 <= number < count:
-            raise EncodeError(
+            raise UsageError(
                 f"invalid shard {number} of {count}: expected a number from 0 to {count - 1}"
             )
         if self._chosen is None and len(self.paths) >= count:
@@ -246,7 +246,7 @@ class RecordReader:
 
     def _with(self, chosen: range | Array | None) -> Self:
         if chosen is not None and (self._skip or self._follow):
-            raise EncodeError(
+            raise UsageError(
                 "access by number cannot be combined with on_corrupt='skip' or follow=True",
                 hint="repair a damaged file with tw.repair first",
             )

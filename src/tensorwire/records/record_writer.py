@@ -83,9 +83,9 @@ class RecordWriter:
         limits: Limits | None = None,
     ) -> None:
         if mode not in MODES:
-            raise EncodeError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
+            raise UsageError(f"mode must be one of {', '.join(MODES)}, not {mode!r}")
         if shards is not None and shards < 1:
-            raise EncodeError(f"shards must be at least 1, not {shards}")
+            raise UsageError(f"shards must be at least 1, not {shards}")
         name = os.fspath(path)
         self.paths: list[str] = (
             [paths.shard(name, i, shards) for i in range(shards)] if shards else [name]
@@ -198,7 +198,7 @@ class _Output:
         self._stack = contextlib.ExitStack()
         self._object: Any = None
         if storage.is_url(path) and mode != "w":
-            raise EncodeError(
+            raise UsageError(
                 f"mode={mode!r} needs a local file",
                 path=path,
                 hint='objects are written with mode="w"',
@@ -307,7 +307,7 @@ def _check_append(
         new = compression if compression is not None else compressions.named_by(path)
         codec = _blocks.compression_of(source) if source.size else new or None
         if compression is not None and codec != (compression or None):
-            raise EncodeError(
+            raise UsageError(
                 f"compression={compression!r} does not match the file, which is"
                 f" {codec or 'not compressed'}",
                 path=path,

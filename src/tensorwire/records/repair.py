@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import storage
-from .._errors import DecodeError, EncodeError
+from .._errors import DecodeError, UsageError
 from .._limits import DEFAULT, Limits
 from ..core.memory import Buffer
 from ..storage import files
@@ -132,14 +132,14 @@ def repair(
     """
     name, new = os.fspath(path), None if target is None else os.fspath(target)
     if storage.is_url(new):
-        raise EncodeError("the target of a repair must be a local file", path=new)
+        raise UsageError("the target of a repair must be a local file", path=new)
     if (
         new is not None
         and not storage.is_url(name)
         and os.path.exists(new)
         and os.path.samefile(name, new)
     ):
-        raise EncodeError(
+        raise UsageError(
             "the target is the damaged file itself",
             path=name,
             hint="pass another target, and keep the original until the result is checked",

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .. import storage
-from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, SchemaError, choices
+from .._errors import (
+    ChecksumError,
+    DecodeError,
+    EncodeError,
+    LimitError,
+    SchemaError,
+    UsageError,
+    choices,
+)
 from ..core import display, dtypes
 from ..wire import example
 from ..wire import json as jsontext
@@ -351,7 +359,7 @@ class Schema(Mapping[str, Feature]):
         ['b']
         """
         if isinstance(columns, (str, bytes)):
-            raise EncodeError(f"columns must be a list of names, not {columns!r}")
+            raise UsageError(f"columns must be a list of names, not {columns!r}")
         chosen = list(columns)
         for name in chosen:
             if name not in self._features and name not in self.sequences:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._errors import EncodeError, TensorwireError
+from .._errors import EncodeError, TensorwireError, UsageError
 from .._limits import DEFAULT, Limits
 from ..core.tensors import Array
 from ..wire import example
@@ -92,13 +92,13 @@ class SequenceExamples(Examples):
     """An iterable of SequenceBatches, as returned by `read_sequence_examples`."""
 
     def tf_dataset(self) -> Any:
-        raise EncodeError(
+        raise UsageError(
             "read_sequence_examples cannot return a tf.data.Dataset",
             hint="iterate, and use batch.context and batch.sequences",
         )
 
     def arrow(self) -> Any:
-        raise EncodeError(
+        raise UsageError(
             "read_sequence_examples cannot return Arrow tables",
             hint="iterate, and use batch.context and batch.sequences",
         )
@@ -184,7 +184,7 @@ def _pairs(rows: Iterable[object]) -> Any:
     if isinstance(rows, SequenceBatch):
         rows = [rows]
     if not isinstance(rows, Iterable) or isinstance(rows, (str, bytes, Mapping)):
-        raise EncodeError(
+        raise UsageError(
             f"expected an iterable of pairs (context, sequences), not {type(rows).__name__}"
         )
     for row in rows:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any, TypeVar
 
-from .._errors import EncodeError, LimitError
+from .._errors import LimitError, UsageError
 from ..core import memory
 from . import files, local
 from .glob import find, is_pattern
@@ -193,7 +193,7 @@ def source_of(where: object, mmap: bool = False) -> files.Source:
     if not is_url(where):
         return files.source(where, mmap)
     if mmap:
-        raise EncodeError("mmap=True works for local files only", path=shown(where))
+        raise UsageError("mmap=True works for local files only", path=shown(where))
     return opened(where)
 
 

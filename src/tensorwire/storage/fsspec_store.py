@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from .._optional import require
 from ..core.memory import flat
 from .errors import translating
@@ -37,7 +37,7 @@ class FsspecStore:
         scheme = url.partition("://")[0]
         registry = require("fsspec.registry", extra="cloud")
         if scheme.rpartition("::")[2] not in {*registry.known_implementations, *registry.registry}:
-            raise EncodeError(
+            raise UsageError(
                 f"unsupported URL scheme {scheme!r} (supported: s3, gs, az, http, https, and the"
                 " schemes of fsspec)",
                 path=shown(url),

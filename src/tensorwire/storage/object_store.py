@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import quote, unquote
 
-from .._errors import EncodeError, TransportError
+from .._errors import TransportError, UsageError
 from .._optional import require
 from . import aws_config
 from .errors import BrokenOff, translated, translating
@@ -67,7 +67,7 @@ class ObjectStore:
         if not self._web:
             return key
         if "?" in key or "#" in key:
-            raise EncodeError(
+            raise UsageError(
                 "URLs with a query or a fragment, such as signed URLs, are not supported",
                 path=shown(url),
                 hint="use the store's own URL, such as s3://bucket/key",
@@ -173,11 +173,11 @@ class ObjectStore:
 
     def _check_writable(self, url: str) -> None:
         if self._web:
-            raise EncodeError("cannot write to a web server", path=shown(url))
+            raise UsageError("cannot write to a web server", path=shown(url))
 
     def _check_listable(self, url: str) -> None:
         if self._web:
-            raise EncodeError(
+            raise UsageError(
                 "cannot list files on a web server",
                 path=shown(url),
                 hint="pass the URL of each file",

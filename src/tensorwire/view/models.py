@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from .._errors import EncodeError, SchemaError
+from .._errors import EncodeError, SchemaError, UsageError
 from ..serving import rest
 from ..serving.client.sync import Client
 from ..serving.signature import Signature
@@ -52,12 +52,12 @@ class ModelPages:
         if name not in signatures:
             raise SchemaError(f"no signature {name!r:.80} in this model")
         if layout not in rest.LAYOUTS:
-            raise EncodeError(f"unknown layout {layout!r:.20}; known: {', '.join(rest.LAYOUTS)}")
+            raise UsageError(f"unknown layout {layout!r:.20}; known: {', '.join(rest.LAYOUTS)}")
         inputs = {key: _parsed(key, text) for key, text in given.items()}
         signature = signatures[name]
         with Client(url or LOCAL, model or _name(path), signature=signature) as client:
             if client.address.by_rpc:
-                raise EncodeError("curl does not support gRPC; use an http:// URL")
+                raise UsageError("curl does not support gRPC; use an http:// URL")
             if signature.method != "predict":
                 call, words = client.build(_examples(inputs), verb=signature.method), ""
             else:
@@ -104,7 +104,7 @@ def _text(form: Any, key: str) -> Any:
         else isinstance(value, str)
     )
     if not right:
-        raise EncodeError(f"the request has no valid {key!r}")
+        raise UsageError(f"the request has no valid {key!r}")
     return value
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from ..._errors import EncodeError, choices
+from ..._errors import UsageError, choices
 
 SCHEMES = ("http", "https", "grpc", "grpcs")
 PROTOCOLS = ("tensorflow", "kserve")
@@ -60,38 +60,36 @@ class Address:
         try:
             scheme = urlsplit(url).scheme if isinstance(url, str) else ""
         except ValueError as error:
-            raise EncodeError(f"{url!r:.100} is not a URL: {error}") from None
+            raise UsageError(f"{url!r:.100} is not a URL: {error}") from None
         if scheme not in SCHEMES:
-            raise EncodeError(
+            raise UsageError(
                 f"invalid server URL {url!r:.100}: expected one that begins with"
                 f" {', '.join(f'{name}://' for name in SCHEMES)}"
             )
         protocol = "tensorflow" if protocol is None else protocol
         if protocol not in PROTOCOLS:
-            raise EncodeError(f"unknown protocol {protocol!r}{choices(protocol, PROTOCOLS)}")
+            raise UsageError(f"unknown protocol {protocol!r}{choices(protocol, PROTOCOLS)}")
         if protocol == "kserve" and scheme.startswith("grpc"):
-            raise EncodeError(
+            raise UsageError(
                 'protocol="kserve" is only supported over HTTP', hint='use Client("http://...")'
             )
         if not isinstance(model, str) or not model:
-            raise EncodeError(
-                f"expected the name of a model, got {model!r:.60}", hint="pass model="
-            )
+            raise UsageError(f"expected the name of a model, got {model!r:.60}", hint="pass model=")
         for text in (model, label, version):
             if isinstance(text, str) and not is_utf8(text):
-                raise EncodeError(
+                raise UsageError(
                     f"{text!r:.60} contains a lone surrogate, which UTF-8 cannot encode"
                 )
         if version is not None and label is not None:
-            raise EncodeError(
+            raise UsageError(
                 f"version={version} and label={label!r} exclude each other: a label selects a"
                 " version"
             )
         if version is not None and not _is_version(version, protocol):
             expected = "a number or text" if protocol == "kserve" else "a number"
-            raise EncodeError(f"version= expects {expected}, got {version!r:.60}")
+            raise UsageError(f"version= expects {expected}, got {version!r:.60}")
         if label is not None and (not isinstance(label, str) or not label or protocol == "kserve"):
-            raise EncodeError(
+            raise UsageError(
                 f"label= expects text, got {label!r:.60}"
                 if protocol == "tensorflow"
                 else "KServe has no labels, only versions"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import frameworks
-from ..._errors import EncodeError, choices
+from ..._errors import UsageError, choices
 from ..._limits import DEFAULT, Limits
 from ..lower import LoweringPlan
 from ..signature import DEFAULT as DEFAULT_NAME
@@ -55,11 +55,11 @@ class Base(ABC):
         self.address = Address.of(url, model, version, label, protocol)
         self._seconds, self._to, self._device = _checked(deadline), to, device
         if compression not in (None, "gzip"):
-            raise EncodeError(
+            raise UsageError(
                 f"unknown compression {compression!r} for requests{choices(compression, ['gzip'])}"
             )
         if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise EncodeError(f"attempts= expects a positive integer, got {attempts!r:.60}")
+            raise UsageError(f"attempts= expects a positive integer, got {attempts!r:.60}")
         protocol_used = _protocol(self.address, compression, binary)
         self._calls = ModelCalls(
             protocol_used, DEFAULT_NAME if signature is None else signature, limits, attempts
@@ -67,19 +67,19 @@ class Base(ABC):
         options: dict[str, Any] = {"connect": connect, "headers": headers, "limits": limits}
         if self.address.by_rpc:
             if proxy is not None or context is not None:
-                raise EncodeError(
+                raise UsageError(
                     "proxy= and context= are only supported for http:// and https://",
                     hint="grpcs:// takes certificates=",
                 )
             if connections is not None:
-                raise EncodeError(
+                raise UsageError(
                     "connections= is only supported for http:// and https://: all gRPC calls share"
                     " one connection"
                 )
             options |= {"compression": compression, "certificates": certificates}
         else:
             if certificates is not None:
-                raise EncodeError(
+                raise UsageError(
                     "certificates= is only supported for grpcs://",
                     hint="https:// takes context=ssl.create_default_context(cafile=...)",
                 )
@@ -135,7 +135,7 @@ def _checked(seconds: float) -> float:
         or not isinstance(seconds, (int, float))
         or not 0 < seconds < float("inf")
     ):
-        raise EncodeError(f"deadline= expects a positive number of seconds, got {seconds!r:.60}")
+        raise UsageError(f"deadline= expects a positive number of seconds, got {seconds!r:.60}")
     return float(seconds)
 
 

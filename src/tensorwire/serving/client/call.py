@@ -26,6 +26,7 @@ from ..._errors import (
     ModelError,
     SchemaError,
     TensorwireError,
+    UsageError,
     choices,
 )
 from ..._limits import DEFAULT, Limits
@@ -243,7 +244,7 @@ class ModelCalls:
     ) -> Call:
         """Return the request for a plan."""
         if layout not in LAYOUTS:
-            raise EncodeError(f"unknown layout {layout!r}{choices(layout, LAYOUTS)}")
+            raise UsageError(f"unknown layout {layout!r}{choices(layout, LAYOUTS)}")
         return (protocol or self.protocol).predict(planned, outputs, layout)
 
     def build_examples(self, verb: str, examples: Examples | TensorLike, context: Context) -> Call:
@@ -263,12 +264,12 @@ class ModelCalls:
     def raw(self, body: Buffer, verb: str, deadline: Deadline) -> CallSteps[Tensors]:
         """Send a body of the caller unchanged and return the tensors of the answer."""
         if not isinstance(self.protocol, Rest):
-            raise EncodeError(
+            raise UsageError(
                 "a body can only be sent unchanged to TensorFlow Serving by REST",
                 hint="use Client('http://...')",
             )
         if verb not in VERBS:
-            raise EncodeError(f"unknown verb {verb!r}{choices(verb, VERBS)}")
+            raise UsageError(f"unknown verb {verb!r}{choices(verb, VERBS)}")
         signature = (yield from self.find(deadline)) if verb == "predict" else None
         answer = yield from self.ask(self.protocol.raw(verb, [body]), deadline)
         if signature is None:
@@ -318,7 +319,7 @@ class ModelCalls:
                 ):
                     return check_redirect(answer)
             yield pause
-        raise EncodeError(f"attempts= expects a positive integer, got {self.attempts!r:.60}")
+        raise UsageError(f"attempts= expects a positive integer, got {self.attempts!r:.60}")
 
     def _pause(self, attempt: int, answer: Answer | None, deadline: Deadline) -> Pause | None:
         """Return the pause before the next attempt, or None if the deadline leaves no time for it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ..._optional import roots
 from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
 
@@ -29,7 +29,7 @@ def specs(model: Model, signature: Mapping[str, Any] | None) -> dict[str, Spec]:
         or not signature
         or not all(isinstance(name, str) for name in signature)
     ):
-        raise EncodeError(
+        raise UsageError(
             f"expected a signature that is a dict of names and specs, got {signature!r:.80}",
             hint="use signature={'x': ('float32', [None, 3])}",
         )

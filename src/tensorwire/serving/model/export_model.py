@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ..._optional import require
 from ...storage import files
 from ..signature import DEFAULT, Signature
@@ -88,7 +88,7 @@ def export(
     specs = callables.specs(model, signature)
     wanted = [forms] if isinstance(forms, str) else list(forms)
     if not wanted or len(set(wanted)) != len(wanted):
-        raise EncodeError(
+        raise UsageError(
             f"expected forms out of 'parts', 'serialized' and 'example', each once, got {forms!r}"
         )
     made = {
@@ -123,7 +123,7 @@ def export(
 
 def _version(version: int) -> str:
     if isinstance(version, bool) or not isinstance(version, int) or version < 0:
-        raise EncodeError(f"expected a version number such as 1, got {version!r}")
+        raise UsageError(f"expected a version number such as 1, got {version!r}")
     return str(version)
 
 

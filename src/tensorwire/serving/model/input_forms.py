@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._errors import EncodeError, choices
+from ..._errors import EncodeError, UsageError, choices
 from ..spec import DENSE, RAGGED, SPARSE, Input, Spec, shown
 from . import reassembly
 
@@ -45,7 +45,7 @@ class InputForm(NamedTuple):
 def form(name: str, specs: Mapping[str, Spec]) -> InputForm:
     """Return the form of that name for these inputs of a model."""
     if name not in _FORMS:
-        raise EncodeError(f"unknown form {name!r}{choices(name, _FORMS)}")
+        raise UsageError(f"unknown form {name!r}{choices(name, _FORMS)}")
     return _FORMS[name](specs)
 
 

@@ -10,7 +10,7 @@ import threading
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from ..._errors import EncodeError
+from ..._errors import UsageError
 from . import ConnectError
 from .drivers import Steps, Wait
 
@@ -41,12 +41,12 @@ class Origin(NamedTuple):
         """Return the origin for a URL; raise EncodeError if it is not valid."""
         shown = re.sub(r"//[^/]*@", "//...@", url)
         if "...@" in shown and not proxy:
-            raise EncodeError(
+            raise UsageError(
                 "a server URL cannot contain a user name or password, because URLs appear in logs",
                 hint='pass headers={"Authorization": ...}',
             )
         if not re.fullmatch(r"[!-~]+", url):
-            raise EncodeError(
+            raise UsageError(
                 f"{shown!r} is not a URL: it contains spaces, control characters, or characters"
                 " that are not ASCII"
             )
@@ -55,7 +55,7 @@ class Origin(NamedTuple):
             host, port = parts.hostname or "", parts.port
         except ValueError as cause:
             # `from None`, because the message of the cause may contain the password.
-            raise EncodeError(f"{shown!r} is not a URL: {cause}") from None
+            raise UsageError(f"{shown!r} is not a URL: {cause}") from None
         if parts.scheme not in (("http",) if proxy else ("http", "https")) or not (
             _NAME.fullmatch(host) or _IPV6.fullmatch(host)
         ):
@@ -64,9 +64,9 @@ class Origin(NamedTuple):
                 if proxy
                 else "a server URL is http://host:port or https://host:port"
             )
-            raise EncodeError(f"invalid URL {shown!r}: {expected}, with IPv6 addresses in brackets")
+            raise UsageError(f"invalid URL {shown!r}: {expected}, with IPv6 addresses in brackets")
         if parts.query or parts.fragment or port == 0:
-            raise EncodeError(
+            raise UsageError(
                 f"invalid server URL {shown!r}: no query, no fragment and no port 0 are allowed"
             )
         secure = parts.scheme == "https"

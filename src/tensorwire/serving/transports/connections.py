@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ..._errors import EncodeError
+from ..._errors import UsageError
 from . import ConnectError
 from .addresses import Address, Origin, resolve
 from .drivers import Steps, Wait
@@ -133,7 +133,7 @@ class ConnectionPool:
 
     def _check(self) -> None:
         if self._closed:
-            raise EncodeError("the client is closed", hint="create a new one")
+            raise UsageError("the client is closed", hint="create a new one")
         if self._pid != os.getpid():
             self._forget_uses()
 

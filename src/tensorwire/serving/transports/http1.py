@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from ..._errors import EncodeError, TransportError
+from ..._errors import TransportError, UsageError
 from ..._limits import DEFAULT, Limits
 from ...core.memory import flat
 from . import Answer, Call
@@ -64,7 +64,7 @@ def request(
         fields["content-length"] = ("Content-Length", str(size))
     target = prefix + call.target or "/"
     if not _TOKEN.fullmatch(call.method) or not _TARGET.fullmatch(target):
-        raise EncodeError(
+        raise UsageError(
             f"invalid request line {call.method!r} {target!r}: characters other than visible ASCII"
             " have to be percent-encoded"
         )
@@ -84,9 +84,9 @@ def check_header(name: str, value: str) -> tuple[str, str]:
     ('Authorization', 'Bearer x')
     """
     if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-        raise EncodeError(f"invalid header name {name!r}")
+        raise UsageError(f"invalid header name {name!r}")
     if name.lower() in _OURS:
-        raise EncodeError(
+        raise UsageError(
             f"the header {name!r} is set by the transport", hint="remove it from headers="
         )
     if (
@@ -94,7 +94,7 @@ def check_header(name: str, value: str) -> tuple[str, str]:
         or _CONTROL.search(value)
         or any(ord(letter) > 255 for letter in value)
     ):
-        raise EncodeError(
+        raise UsageError(
             f"invalid value of the header {name!r}: line ends, control characters and characters"
             " outside Latin-1 are not allowed"
         )

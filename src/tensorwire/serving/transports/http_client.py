@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Self
 
-from ..._errors import EncodeError, LimitError, TransportError
+from ..._errors import LimitError, TransportError, UsageError
 from ..._limits import DEFAULT, Limits
 from . import Answer, Call, ConnectError, Deadline
 from .addresses import Origin
@@ -70,9 +70,9 @@ class HttpConnection:
                 {"Proxy-Authorization": self._proxy.login} if self._proxy.login else {}
             )
         if not 0 < connect < math.inf:
-            raise EncodeError(f"connect= expects a positive number of seconds, got {connect}")
+            raise UsageError(f"connect= expects a positive number of seconds, got {connect}")
         if isinstance(connections, bool) or not isinstance(connections, int) or connections < 1:
-            raise EncodeError(f"connections= expects a positive integer, got {connections!r:.60}")
+            raise UsageError(f"connections= expects a positive integer, got {connections!r:.60}")
         self._connect_seconds, self._limits = connect, limits
         self._context = context
         if self._origin.secure and context is None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..._errors import EncodeError, ModelError
+from ..._errors import EncodeError, ModelError, UsageError
 from ..._limits import DEFAULT
 from .. import kserve, rest
 from ..lower.lift import together
@@ -97,7 +97,7 @@ class MockTransport:
     def send(self, call: Call, deadline: Deadline) -> Answer:
         """Record a call and return its answer; raise EncodeError after `close`."""
         if self.is_closed:
-            raise EncodeError("the client is closed")
+            raise UsageError("the client is closed")
         self.calls.append(call)
         return self.respond(call)
 

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 from ..._errors import (
     DeadlineError,
-    EncodeError,
     LimitError,
     MissingDependencyError,
     TensorwireError,
     TransportError,
+    UsageError,
     choices,
 )
 from ..._limits import DEFAULT, Limits
@@ -89,7 +89,7 @@ class RpcTarget:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise EncodeError(f"invalid gRPC address {url!r:.100}: {error}") from None
+            raise UsageError(f"invalid gRPC address {url!r:.100}: {error}") from None
         if (
             parts.scheme not in SCHEMES
             or not host
@@ -98,21 +98,21 @@ class RpcTarget:
             or parts.fragment
             or "@" in parts.netloc
         ):
-            raise EncodeError(
+            raise UsageError(
                 f"invalid gRPC address {url!r:.100}: expected grpc://HOST:PORT or grpcs://HOST:PORT"
             )
         if port is None:
-            raise EncodeError(
+            raise UsageError(
                 f"the gRPC address {url!r:.100} has no port",
                 hint="the default port of TensorFlow Serving for gRPC is 8500",
             )
         if compression not in (None, "gzip"):
-            raise EncodeError(
+            raise UsageError(
                 f"unknown compression {compression!r} for requests{choices(compression, ['gzip'])}"
             )
         secure = parts.scheme == "grpcs"
         if not secure and (certificates is not None or identity is not None):
-            raise EncodeError("certificates need a grpcs:// address; grpc:// is not encrypted")
+            raise UsageError("certificates need a grpcs:// address; grpc:// is not encrypted")
         # Without "dns:///" grpcio would treat a host called "unix" as a socket file.
         target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
         return cls(
@@ -242,13 +242,13 @@ def _metadata(headers: Mapping[str, str]) -> Iterable[tuple[str, Any]]:
     for name, value in headers.items():
         key = name.lower()
         if not _KEY.fullmatch(key):
-            raise EncodeError(f"invalid name of a gRPC header {name!r:.60}")
+            raise UsageError(f"invalid name of a gRPC header {name!r:.60}")
         if key.endswith("-bin"):
             yield key, value.encode()
         elif _VALUE.fullmatch(value):
             yield key, value
         else:
-            raise EncodeError(
+            raise UsageError(
                 f"the value of the gRPC header {name!r:.60} is not printable ASCII",
                 hint="gRPC accepts other bytes in headers whose names end in -bin",
             )

@@ -6,7 +6,7 @@ import select
 import ssl
 from collections.abc import Sequence
 
-from ..._errors import EncodeError, TransportError
+from ..._errors import TransportError, UsageError
 from . import ConnectError
 from .addresses import Origin
 from .connections import Busy, Connection
@@ -69,7 +69,7 @@ def secure(
         )
     except ValueError as cause:
         connection.close()
-        raise EncodeError(f"invalid host name for TLS {origin.host!r}: {cause}") from cause
+        raise UsageError(f"invalid host name for TLS {origin.host!r}: {cause}") from cause
     except OSError as cause:
         connection.close()
         raise ConnectError(f"the TLS handshake with {origin.place} failed: {cause}") from cause

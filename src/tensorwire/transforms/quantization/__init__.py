@@ -44,7 +44,7 @@ import ml_dtypes
 import numpy as np
 
 from ... import frameworks
-from ..._errors import DecodeError, EncodeError, choices
+from ..._errors import DecodeError, EncodeError, UsageError, choices
 from ...core import dtypes
 from ...core.memory import Array
 from ...core.quantized import Quantized
@@ -399,7 +399,7 @@ def _prepare(
     """
     row = _scheme(scheme)
     if nonfinite not in NONFINITE:
-        raise EncodeError(f"unknown nonfinite={nonfinite!r}{choices(nonfinite, NONFINITE)}")
+        raise UsageError(f"unknown nonfinite={nonfinite!r}{choices(nonfinite, NONFINITE)}")
     array = x if isinstance(x, np.ndarray) else frameworks.tensor(x)
     if not isinstance(array, np.ndarray):
         raise EncodeError(

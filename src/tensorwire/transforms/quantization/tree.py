@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import frameworks
-from ..._errors import EncodeError, choices
+from ..._errors import EncodeError, UsageError, choices
 from ..._limits import Budget
 from ...core import dtypes
 from ...core.memory import read_only
@@ -42,7 +42,7 @@ def quantized(
     if isinstance(schemes, Mapping) and (
         missing := [name for name in schemes if name not in work.done]
     ):
-        raise EncodeError(
+        raise UsageError(
             f"quantize= names {missing[0]!r}, but no tensor of floats has that"
             f" path{choices(missing[0], work.names)}"
         )
