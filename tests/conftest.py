@@ -20,7 +20,7 @@ _common = {
 }
 settings.register_profile("pure", max_examples=25, **_common)
 settings.register_profile("test", max_examples=150, **_common)
-settings.register_profile("torture", max_examples=20_000, **_common)
+settings.register_profile("torture", max_examples=2_000, **_common)
 settings.load_profile("torture" if TORTURE else "pure" if PURE else "test")
 
 # Whoever starts us in the background of a shell has us ignore Ctrl-C, and so all that we start;

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,8 +50,7 @@ def formats() -> dict[str, Format]:
     return dict(TENSOR_FORMATS)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(NamedTuple):
     """The options of `dumps`, `buffers` and `save` that all formats share."""
 
     compression: str | None = None
@@ -64,7 +64,7 @@ class WriteOptions:
     metadata: Mapping[str, str] | None = None
     drop_metadata: bool = False
     keep_device: bool = False
-    own: Mapping[str, Any] = field(default_factory=dict)
+    own: Mapping[str, Any] = MappingProxyType({})
     """The options of the format."""
 
     @classmethod
@@ -114,7 +114,7 @@ def encode(value: object, format: str, options: Mapping[str, Any]) -> list[Any]:
             packing = replace(own["packing"], expanded=expanded)
             encoder = codec(format, {**chosen.own, "packing": packing})
     elif chosen.axis is not None or chosen.nonfinite != "raise":
-        raise TypeError("axis= and nonfinite= need quantize=")
+        raise UsageError("axis= and nonfinite= need quantize=")
     chunks = _encode(encoder, value, chosen.metadata, chosen.drop_metadata)
     if stream is None:
         return chunks
@@ -137,7 +137,7 @@ def compressing(
     a whole.
     """
     if compression is None and (per_tensor or level is not None or threads is not None):
-        raise TypeError("level=, threads= and per_tensor= need compression=")
+        raise UsageError("level=, threads= and per_tensor= need compression=")
     row = TENSOR_FORMATS.get(format)
     if row is not None and (per_tensor or shuffle) and not row.packs:
         able = ", ".join(row.name for row in TENSOR_FORMATS.values() if row.packs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import fields
+from functools import cache
 from typing import Any, NamedTuple
 
 from .._errors import DecodeError, TensorwireError, UnknownFormatError, UsageError, choices
@@ -49,10 +50,10 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> T
     kind = _classes[name]
     if not options and limits is not None:
         return kind(limits=limits)  # type: ignore[no-any-return]
-    names = [field.name for field in fields(kind) if field.name != "limits"]
-    unknown = [option for option in options if option not in names]
+    own = _own_options(kind)
+    unknown = [option for option in options if option not in own]
     if unknown:
-        names = list(dict.fromkeys([*names, *PACKING_OPTIONS]))
+        names = list(dict.fromkeys([*own, *PACKING_OPTIONS]))
         raise UsageError(
             f"unknown option {unknown[0]!r} for format {name!r}{choices(unknown[0], names)}",
             format=name,
@@ -61,6 +62,12 @@ def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> T
     if not options and limits is None:
         _plain[name] = instance
     return instance  # type: ignore[no-any-return]
+
+
+@cache
+def _own_options(kind: type) -> tuple[str, ...]:
+    """Returns the names of a codec's options: the fields of its dataclass without `limits`."""
+    return tuple(field.name for field in fields(kind) if field.name != "limits")
 
 
 def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:

@@ -108,12 +108,12 @@ def end(members: Sequence[Member], start: int) -> bytes:
     """Return the directory, which begins at `start`, and the end of the archive."""
     entries = []
     for member in members:
-        large = [value for value in (member.size, member.packed, member.at) if value >= _MOST32]
-        extra = struct.pack(f"<HH{len(large)}Q", _ZIP64, 8 * len(large), *large) if large else b""
-        version = 45 if large else 20
-        packed, size, place = (
-            min(value, _MOST32) for value in (member.packed, member.size, member.at)
-        )
+        packed, size, place, extra, version = member.packed, member.size, member.at, b"", 20
+        if max(packed, size, place) >= _MOST32:
+            large = [value for value in (size, packed, place) if value >= _MOST32]
+            extra = struct.pack(f"<HH{len(large)}Q", _ZIP64, 8 * len(large), *large)
+            packed, size, place = (min(value, _MOST32) for value in (packed, size, place))
+            version = 45
         entries.append(
             _ENTRY.pack(
                 _SIGNATURES[1], 3 << 8 | version, version, member.flags, member.method, _1980, member.crc, packed, size,
