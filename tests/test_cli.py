@@ -74,7 +74,6 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "a command is required"),
         (("inspct", "x"), "unknown command 'inspct'; known: inspect, "),
         (("inspct", "x"), "did you mean 'inspect'?"),
         (("--what",), "unknown option --what"),
@@ -122,6 +121,12 @@ def test_wrong_usage(arguments, words):
         and len(found.stderr.splitlines()) <= 2
         and "Traceback" not in found.stderr
     )
+
+
+def test_without_a_command():
+    shown = run(stdin=subprocess.DEVNULL)
+    assert shown.returncode == 2 and shown.stdout == ""
+    assert shown.stderr == run("--help").stdout
 
 
 @pytest.mark.parametrize(
@@ -307,7 +312,7 @@ def test_record_files(tmp_path):
     pattern = str(tmp_path / "a-*.tfrecord")
     assert run("count", pattern).stdout.split()[-2:] == ["100", "records"]
     assert json.loads(run("count", pattern, "--json").stdout)["records"] == 100
-    assert "label: Feature(int64 ())  present 100" in run("schema", pattern).stdout
+    assert "label: Feature(int64 [])  present 100" in run("schema", pattern).stdout
     assert json.loads(run("schema", pattern, "--full", "--json").stdout)["complete"]
     assert list(
         json.loads(run("schema", pattern, "--columns", "name", "--json").stdout)["features"]

@@ -225,7 +225,9 @@ def test_columns_are_quantized_by_name(folder, say):
     say("convert floats.tfrecord bits --to tfrecord --quantize x=int8 --quantize y=float16")
     found = tw.read_examples(f"{folder}/bits/*.tfrecord").schema
     assert [found[name].encoding for name in "xyz"] == ["quantized", "quantized", ""]
-    assert "--quantize COLUMN=int8" in say("convert floats.tfrecord no --to tfrecord --quantize int8", 2)
+    assert "--quantize COLUMN=int8" in say(
+        "convert floats.tfrecord no --to tfrecord --quantize int8", 2
+    )
     np.savez(folder / "w.npz", x=rows, y=rows)
     say("convert w.npz w.safetensors --quantize x=int8")
     kept = tw.load(folder / "w.safetensors", dequantize=False)

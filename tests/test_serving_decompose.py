@@ -307,12 +307,12 @@ def test_explanation():
         {"ids": SPARSE, "x": np.float16([[1, 2], [3, 4]]), "n": np.int32([1, 2])}, signature
     ).explain()
     assert (
-        text == "signature 'serving_default'\n  ids: Sparse float32 (2, 4) goes as parts, which the"
-        " signature has for the sparse tensor 'ids'\n    ids_indices: int64 (3, 2)\n   "
-        " ids_values: float32 (3,)\n    ids_dense_shape: int64 (2,)\n  x: float16 (2, 2) goes as"
-        " dense, which is an input of the same name\n    x: float32 (2, 2)\n    float16 as"
-        " float32, which is wider\n  n: int32 (2,) goes as dense, which is an input of the same"
-        " name\n    n: int64 (2,)\n    int32 as int64, every value fits\n  by REST in columns"
+        text == "signature 'serving_default'\n  ids: Sparse float32 [2, 4] goes as parts, which the"
+        " signature has for the sparse tensor 'ids'\n    ids_indices: int64 [3, 2]\n   "
+        " ids_values: float32 [3]\n    ids_dense_shape: int64 [2]\n  x: float16 [2, 2] goes as"
+        " dense, which is an input of the same name\n    x: float32 [2, 2]\n    float16 as"
+        " float32, which is wider\n  n: int32 [2] goes as dense, which is an input of the same"
+        " name\n    n: int64 [2]\n    int32 as int64, every value fits\n  by REST in columns"
         " only, because these are no rows: ids_indices [3, 2], ids_values [3], ids_dense_shape"
         " [2], x [2, 2], n [2]"
     )

@@ -134,17 +134,19 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
         if word not in COMMANDS:
             raise UsageError(f"unknown command {word!r:.60}{choices(word, COMMANDS)}")
         return word, words[number + 1 :]
-    raise UsageError("a command is required")
+    return "", []
 
 
 def _run(command: str, rest: list[str]) -> int:
-    if not command:
-        print(
-            f"tensorwire {__version__}"
-            if rest == ["--version"]
-            else top_help(min(terminal.width(), WIDEST)).rstrip()
-        )
+    if rest == ["--version"] and not command:
+        print(f"tensorwire {__version__}")
         return 0
+    if not command:
+        # Without a command the help goes to standard error, and the exit status is that of wrong
+        # usage, so that a script notices.
+        text = top_help(min(terminal.width(), WIDEST)).rstrip()
+        print(text, file=sys.stdout if rest else sys.stderr)
+        return 0 if rest else 2
     try:
         args: Any = parser(command).parsed(rest)
     except SystemExit as done:

@@ -56,6 +56,8 @@ class DatasetVerification:
             lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
         return "\n  ".join(lines)
 
+    __repr__ = __str__
+
 
 def _manifest(folder: str) -> str:
     return storage.join(folder, f"{BOOKS}/manifest.json")

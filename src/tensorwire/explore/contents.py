@@ -82,5 +82,5 @@ def _head(opened: SampledFile, count: int) -> str:
     packed = f" in {file.compression}" if file.compression else ""
     return (
         f"{path}: {file.format}{packed}, {formatting.size(file.size)},"
-        f" {count:,} tensor{'s' * (count != 1)}"
+        f" {formatting.plural(count, 'tensor')}"
     )

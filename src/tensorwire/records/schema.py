@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import storage
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, SchemaError, choices
-from ..core import display, dtypes
+from ..core import display, dtypes, formatting
 from ..wire import example
 from ..wire import json as jsontext
 from ..wire.crc import crc32c
@@ -220,7 +220,7 @@ class Feature:
             raise LimitError("a default that is nested too deep", format="schema") from None
 
     def __repr__(self) -> str:
-        words = [self.kind, str(self.shape)]
+        words = [self.kind, formatting.shape(self.shape)]
         if self.dtype != NATURAL[self.kind]:
             words.append(f"as {self.dtype}")
         words += [
@@ -434,17 +434,15 @@ class Schema(Mapping[str, Feature]):
         return {name: _to_spec(feature, io) for name, feature in self.items()}
 
     def __repr__(self) -> str:
-        of = (
-            f" from {'all ' if self.complete else 'a sample of '}{self.records} records"
-            if self.records
-            else ""
-        )
+        which = "all" if self.complete else "a sample of"
+        records = formatting.plural(self.records, "record")
+        of = f" from {which} {records}" if self.records else ""
         rows = [f"\n  {name}: {feature!r}{_counted(feature)}" for name, feature in self.items()]
         rows += [
             f"\n  {name} (list): {feature!r}{_counted(feature)}"
             for name, feature in self.sequences.items()
         ]
-        return f"Schema of {len(rows)} features{of}{''.join(rows)}"
+        return f"Schema of {formatting.plural(len(rows), 'feature')}{of}{''.join(rows)}"
 
     _repr_html_ = display.html
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
+from ...core import formatting
 from ...storage import files
 from ...storage.files import Source
 from ...wire.protobuf import MessageReader, Span
@@ -105,8 +106,9 @@ class SavedModelSummary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: SavedModel, {self.size:,} bytes, {len(self.variables)} variables,"
-            f" {len(self.assets)} assets"
+            f"{self.path}: SavedModel, {formatting.size(self.size)},"
+            f" {formatting.plural(len(self.variables), 'variable')},"
+            f" {formatting.plural(len(self.assets), 'asset')}"
         ]
         for graph in self.graphs:
             lines += _graph_lines(graph)
@@ -114,19 +116,19 @@ class SavedModelSummary:
             lines.append("  variables")
             width = max(len(one.name) for one in self.variables)
             for one in self.variables:
-                dims = ", ".join(map(str, one.shape))
+                shape, size = formatting.shape(one.shape), formatting.size(one.nbytes)
                 notes = ("" if one.trainable is None or one.trainable else ", not trainable") + (
                     f"  {one.called}" if one.called else ""
                 )
-                lines.append(
-                    f"    {one.name:{width}}  {one.dtype} ({dims})  {one.nbytes:,} bytes{notes}"
-                )
+                lines.append(f"    {one.name:{width}}  {one.dtype} {shape}  {size}{notes}")
         if self.assets:
             lines.append("  assets")
-            lines += [f"    {name}  {size:,} bytes" for name, size in self.assets.items()]
+            lines += [f"    {name}  {formatting.size(size)}" for name, size in self.assets.items()]
         if "uuid" in self.fingerprint:
             lines.append(f"  fingerprint {self.fingerprint['uuid']}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> SavedModelSummary:
