@@ -312,7 +312,7 @@ def test_record_files(tmp_path):
     pattern = str(tmp_path / "a-*.tfrecord")
     assert run("count", pattern).stdout.split()[-2:] == ["100", "records"]
     assert json.loads(run("count", pattern, "--json").stdout)["records"] == 100
-    assert "label: Feature(int64 [])  present 100" in run("schema", pattern).stdout
+    assert "label: Feature(int64 ())  present 100" in run("schema", pattern).stdout
     assert json.loads(run("schema", pattern, "--full", "--json").stdout)["complete"]
     assert list(
         json.loads(run("schema", pattern, "--columns", "name", "--json").stdout)["features"]

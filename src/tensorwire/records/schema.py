@@ -220,7 +220,7 @@ class Feature:
             raise LimitError("a default that is nested too deep", format="schema") from None
 
     def __repr__(self) -> str:
-        words = [self.kind, formatting.shape(self.shape)]
+        words = [self.kind, str(self.shape)]
         if self.dtype != NATURAL[self.kind]:
             words.append(f"as {self.dtype}")
         words += [
