@@ -93,19 +93,10 @@ def main(words: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     command, debug = "", "--debug" in arguments_given
     try:
-        try:
-            command, rest = _command(arguments_given)
-            status = _run(command, rest)
-            sys.stdout.flush()
-            return status
-        except UsageError as error:
-            if debug:
-                raise
-            terminal.complain(
-                complaint(command, error, parser(command).option_strings if command else ())
-            )
-            terminal.complain(_usage(command))
-            return 2
+        command, rest = _command(arguments_given)
+        status = _run(command, rest)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -114,10 +105,12 @@ def main(words: list[str] | None = None) -> int:
     except (TensorwireError, OSError) as error:
         if debug:
             raise
-        terminal.complain(
-            complaint(command, error, parser(command).option_strings if command else ())
-        )
-        return 1
+        options = parser(command).option_strings if command else ()
+        terminal.complain(complaint(command, error, options))
+        if not isinstance(error, UsageError):
+            return 1
+        terminal.complain(_usage(command))
+        return 2
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -157,16 +150,10 @@ def _run(command: str, rest: list[str]) -> int:
 
 
 def _usage(command: str) -> str:
-    more = (
-        f"; tensorwire {command} --help lists the options"
-        if command
-        else "; tensorwire --help lists the commands"
-    )
-    return (
-        parser(command).format_usage().strip()
-        if command
-        else "usage: tensorwire COMMAND [options] ..."
-    ) + more
+    if not command:
+        return "usage: tensorwire COMMAND [options] ...; tensorwire --help lists the commands"
+    usage = parser(command).format_usage().strip()
+    return f"{usage}; tensorwire {command} --help lists the options"
 
 
 def _forget_stdout() -> None:

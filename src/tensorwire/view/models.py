@@ -17,7 +17,6 @@ from .catalog import Catalog
 LOCAL = "http://127.0.0.1:8501"
 MOST = 1 << 20
 """The most bytes of a body that are sent to the page."""
-_DEPTH = 64
 
 
 class ModelPages:
