@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -152,10 +153,7 @@ def _start(part: Input, group: Any) -> str:
         if "int" in part.dtype
         else 0.0
     )
-    count = 1
-    for dim in shape:
-        count *= dim
-    if count > 4096:
+    if math.prod(shape) > 4096:
         return "[]"
     value: Any = zero
     for dim in reversed(shape):
