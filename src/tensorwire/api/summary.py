@@ -147,8 +147,8 @@ def inspect(
     >>> import numpy as np
     >>> from tensorwire import dumps
     >>> print(inspect(dumps({"x": np.zeros((2, 3), np.float32)})))
-    bytes: safetensors, 152 bytes, 1 tensors
-      x  dense    float32 (2, 3)  24 bytes
+    bytes: safetensors, 152 bytes, 1 tensor
+      x  dense    float32 [2, 3]  24 bytes
     """
     with identify(where, format) as found:
         if found.holds_records:

@@ -68,7 +68,7 @@ def title(tensor: lazy.LazyTensor) -> str:
 
     >>> from tensorwire import dumps
     >>> title(lazy.open(dumps({"x": np.zeros((2, 3), np.float32)}))["x"])
-    'x  float32 (2, 3)  24 bytes'
+    'x  float32 [2, 3]  24 bytes'
     """
     kind = "" if tensor.kind == "dense" else f"{tensor.kind} "
     extra = "".join(f"  {how}" for how in (tensor.quantized, tensor.compression) if how)

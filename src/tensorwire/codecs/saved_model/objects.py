@@ -125,7 +125,7 @@ def shown(value: Any) -> str:
     """For people.
 
     >>> shown((ObjectSpec("dense", "float32", (None, 3), "x"), {"n": None}))
-    "(float32 (?, 3) 'x', {n: None})"
+    "(float32 [?, 3] 'x', {n: None})"
     """
     if isinstance(value, ObjectSpec):
         return str(value)

@@ -74,7 +74,7 @@ def convert(
     ...     tw.save(f"{folder}/a.npz", {"model.w": np.zeros((2, 2), np.float32), "model.step": np.int64(3)})
     ...     report = convert(f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model\\\\.//", dtype="bfloat16")
     ...     [str(entry) for entry in report.entries]
-    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)', 'step  dense  int64 ()  8
+    ['w  dense  bfloat16 (was float32) [2, 2]  8 bytes  (was model.w)', 'step  dense  int64 []  8
          bytes  (was model.step)']
     """
     chosen = ConversionOptions(

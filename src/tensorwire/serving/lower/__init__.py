@@ -147,13 +147,13 @@ def plan(
     >>> found = plan({"ids": Sparse([[0, 7]], np.float32([1]), (1, 100)), "x": [[1, 2]]}, signature)
     >>> print(found)
     signature 'serving_default'
-      ids: Sparse float32 (1, 100) goes as parts, which the signature has for the sparse tensor
+      ids: Sparse float32 [1, 100] goes as parts, which the signature has for the sparse tensor
       'ids'
-        ids_indices: int64 (1, 2)
-        ids_values: float32 (1,)
-        ids_dense_shape: int64 (2,)
+        ids_indices: int64 [1, 2]
+        ids_values: float32 [1]
+        ids_dense_shape: int64 [2]
       x: a list goes as dense, which is an input of the same name
-        x: float32 (1, 2)
+        x: float32 [1, 2]
         Python numbers as float32
       by REST in columns only, because these are no rows: ids_indices [1, 2], ids_values [1],
       ids_dense_shape [2], x [1, 2]
