@@ -311,11 +311,7 @@ def _graph_lines(graph: MetaGraphSummary) -> list[str]:
         lines.append(f"    signature {name}: {signature.method or 'no method'}")
         for what, tensors in (("input", signature.inputs), ("output", signature.outputs)):
             for alias, info in tensors.items():
-                dims = (
-                    "of any shape"
-                    if info.shape is None
-                    else f"({', '.join('?' if dim is None else str(dim) for dim in info.shape)})"
-                )
+                dims = "of any shape" if info.shape is None else formatting.shape(info.shape)
                 kind = "" if info.kind == "dense" else f"{info.kind} "
                 lines.append(
                     f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}"
