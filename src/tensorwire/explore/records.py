@@ -69,7 +69,11 @@ class Record(NamedTuple):
         shown = _picked(self.values, columns)
         width = min(max(map(len, shown), default=0), 32)
         rows = [
-            (name, (f"{len(value):,} steps  " if name in self.steps else "") + _shown(value))
+            (
+                name,
+                (f"{formatting.plural(len(value), 'step')}  " if name in self.steps else "")
+                + _shown(value),
+            )
             for name, value in shown.items()
         ]
         return [
