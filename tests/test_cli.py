@@ -74,7 +74,6 @@ def test_version():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "a command is required"),
         (("inspct", "x"), "unknown command 'inspct'; known: inspect, "),
         (("inspct", "x"), "did you mean 'inspect'?"),
         (("--what",), "unknown option --what"),
@@ -122,6 +121,12 @@ def test_wrong_usage(arguments, words):
         and len(found.stderr.splitlines()) <= 2
         and "Traceback" not in found.stderr
     )
+
+
+def test_without_a_command():
+    shown = run(stdin=subprocess.DEVNULL)
+    assert shown.returncode == 2 and shown.stdout == ""
+    assert shown.stderr == run("--help").stdout
 
 
 @pytest.mark.parametrize(

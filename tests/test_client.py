@@ -289,7 +289,7 @@ def test_classify_and_regress_send_examples():
 def test_explain_says_how_and_why():
     one = client("rest", MockTransport.model(echo, SPARSE))
     text = one.explain({"ids": IDS, "tokens": [[4, 8], [15]], "word": ["a", "b"]})
-    assert "ids: Sparse float32 (2, 100) is sent as parts" in text and "columns only" in text
+    assert "ids: Sparse float32 [2, 100] is sent as parts" in text and "columns only" in text
     assert "POST http://127.0.0.1:8501/v1/models/m:predict, " in text and text.endswith(
         " bytes of application/json"
     )

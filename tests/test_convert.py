@@ -525,7 +525,7 @@ class TestFiles:
             dry_run=True,
         )
         assert names(tmp_path) == ["a.npz"] and report.dry_run and report.bytes_out == 12
-        assert "x  dense  float16 (was float32) (3, 2)  12 bytes  (was model.x)" in str(report)
+        assert "x  dense  float16 (was float32) [3, 2]  12 bytes  (was model.x)" in str(report)
         assert json.loads(json.dumps(report.json()))["entries"][0]["shape"] == [3, 2]
 
     def test_progress(self, tmp_path):

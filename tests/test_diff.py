@@ -149,7 +149,7 @@ class TestNumbers:
         assert (
             found.problems == ["shape"]
             and found.unequal is None
-            and "(2, 3) -> (3, 2)" in str(found.cells())
+            and "[2, 3] -> [3, 2]" in str(found.cells())
         )
         assert (
             not one(np.zeros((0, 3)), np.zeros((0, 3)))

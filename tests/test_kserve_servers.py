@@ -177,7 +177,7 @@ class TestInputsThatNobodyDeclares:
 
     def test_explained(self):
         with client(Server()) as found:
-            assert "x: float32 (1, 2)" in found.explain({"x": X})
+            assert "x: float32 [1, 2]" in found.explain({"x": X})
 
     def test_names_are_needed_and_parts_are_not_guessed(self):
         with client(Server()) as found:

@@ -537,7 +537,7 @@ def test_it_is_a_sequence():
     assert [one.lossy for one in found] == [False, False, True, True]
     for group in ([one for one in found if not one.lossy], [one for one in found if one.lossy]):
         assert group == sorted(group, key=Measurement.total)
-    assert repr(found) == "<Profile of float32 (32, 25): 4 ways, 0 skipped>"
+    assert repr(found) == "<Profile of float32 [32, 25]: 4 ways, 0 skipped>"
 
 
 def test_the_table():
@@ -774,7 +774,7 @@ def test_command(file):
     )
     assert "skipped: raw, raw + zlib: raw holds one dense tensor" in found.stdout
     data = json.loads(run(file, *QUICK, "--name", "x", "--json").stdout)
-    assert data["value"] == "float32 (40, 40)" and {
+    assert data["value"] == "float32 [40, 40]" and {
         one["format"] for one in data["measurements"]
     } == {"safetensors", "raw"}
 
@@ -827,7 +827,7 @@ def test_command_takes_the_first_records_as_columns(tmp_path):
     )
     assert (
         json.loads(run(path, *QUICK, "--name", "label", "--json").stdout)["value"]
-        == "int64 (1024,)"
+        == "int64 [1024]"
     )
     found = run(path, "--name", "labels", text=True)
     assert found.returncode == 1 and "did you mean 'label'" in found.stderr

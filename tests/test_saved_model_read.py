@@ -292,7 +292,7 @@ def test_the_command_is_quick(models, tmp_path):
     assert found.returncode == 0 and best < 0.5, best
     for fact in (
         "serving_default",
-        "input  x: float32 (?, 3)  serving_default_x:0",
+        "input  x: float32 [?, 3]  serving_default_x:0",
         "tensorflow/serving/predict",
         "vocab.txt",
         "kernel",

@@ -309,12 +309,12 @@ def test_explanation():
         {"ids": SPARSE, "x": np.float16([[1, 2], [3, 4]]), "n": np.int32([1, 2])}, signature
     ).explain()
     assert (
-        text == "signature 'serving_default'\n  ids: Sparse float32 (2, 4) is sent as parts: the"
-        " signature has the parts of a sparse tensor 'ids'\n    ids_indices: int64 (3, 2)\n   "
-        " ids_values: float32 (3,)\n    ids_dense_shape: int64 (2,)\n  x: float16 (2, 2) is sent as"
-        " dense: the signature has an input of that name\n    x: float32 (2, 2)\n    float16 as"
-        " float32, which is wider\n  n: int32 (2,) is sent as dense: the signature has an input of"
-        " that name\n    n: int64 (2,)\n    int32 as int64, every value fits\n  REST layout: columns"
+        text == "signature 'serving_default'\n  ids: Sparse float32 [2, 4] is sent as parts: the"
+        " signature has the parts of a sparse tensor 'ids'\n    ids_indices: int64 [3, 2]\n   "
+        " ids_values: float32 [3]\n    ids_dense_shape: int64 [2]\n  x: float16 [2, 2] is sent as"
+        " dense: the signature has an input of that name\n    x: float32 [2, 2]\n    float16 as"
+        " float32, which is wider\n  n: int32 [2] is sent as dense: the signature has an input of"
+        " that name\n    n: int64 [2]\n    int32 as int64, every value fits\n  REST layout: columns"
         " only, because the inputs are not rows of one batch: ids_indices [3, 2], ids_values [3],"
         " ids_dense_shape [2], x [2, 2], n [2]"
     )

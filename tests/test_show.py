@@ -396,13 +396,13 @@ class TestFiles:
         found = run("show", folder / f"all.{suffix}", "-n", "0")
         assert found.returncode == 0 and found.stderr == ""
         for words in (
-            "├─ layers: list of 2\n│  ├─ 0: dict of 1\n│  │  └─ w: float64 (2,)",
+            "├─ layers: list of 2\n│  ├─ 0: dict of 1\n│  │  └─ w: float64 [2]",
             "step: 7",
             r"note: 'a\x1b[31mb'",
-            "matrix  float32 (8, 5)",
+            "matrix  float32 [8, 5]",
             "min 0   max 99   mean 49.5   NaN 0   zeros 1 (1 %)",
             "[0, :, :] =",
-            "half  bfloat16 (6,)",
+            "half  bfloat16 [6]",
             "20 strings",
             "'word 7'\n  ... 12 more",
             "3 rows, lengths 0 to 3, mean 1.333, 4 values",
@@ -491,8 +491,8 @@ class TestFiles:
 
     def test_quantized_and_plain_arrays(self, files):
         folder, _ = files
-        assert "x  float64 (20, 30)" in run("show", folder / "quantized.safetensors").stdout
-        assert "float64 (4, 4)" in run("show", folder / "one.npy").stdout
+        assert "x  float64 [20, 30]" in run("show", folder / "quantized.safetensors").stdout
+        assert "float64 [4, 4]" in run("show", folder / "one.npy").stdout
 
     def test_a_sharded_model(self, tmp_path):
         tw.save(tmp_path / "model-1.safetensors", {"a": np.arange(3)})
@@ -512,7 +512,7 @@ class TestFiles:
         found = run("show", prefix)
         assert (
             found.returncode == 0
-            and "float64 (3, 4)" in found.stdout
+            and "float64 [3, 4]" in found.stdout
             and "min 0   max 11" in found.stdout
             and "yz" in found.stdout
         )

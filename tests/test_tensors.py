@@ -184,7 +184,7 @@ class TestBundle:
         )
         bundle.metadata["m"] = "2"
         assert bundle.metadata == {"m": "1"}  # a copy was changed
-        assert "b: float64 (2,)" in repr(bundle)
+        assert "b: float64 [2]" in repr(bundle)
 
     @pytest.mark.parametrize(
         "bad",

@@ -11,7 +11,7 @@ from .._errors import LimitError, TensorwireError, TransportError
 from .._limits import Limits
 from ..codecs.container import UnsupportedTensor
 from ..codecs.identify import identify
-from ..core import display
+from ..core import display, formatting
 from ..records.summary import (
     RecordSummary,
     RecordVerification,
@@ -66,8 +66,8 @@ class Summary:
         sums = ", checksums" if self.checksums else ""
         packed = f" in {self.compression}" if self.compression else ""
         lines = [
-            f"{self.path or 'bytes'}: {self.format}{packed}, {self.size:,} bytes,"
-            f" {len(self.tensors)} tensors{sums}"
+            f"{self.path or 'bytes'}: {self.format}{packed}, {formatting.size(self.size)},"
+            f" {formatting.plural(len(self.tensors), 'tensor')}{sums}"
         ]
         lines += [
             f"  {key}: {text[:_SHOWN]}{' ...' if len(text) > _SHOWN else ''}"
@@ -75,15 +75,16 @@ class Summary:
         ]
         width = max((len(tensor.name) for tensor in self.tensors), default=0)
         for tensor in self.tensors:
-            shape = ", ".join(map(str, tensor.shape))
+            shape = formatting.shape(tensor.shape)
             texts = "".join(f", {how}" for how in (tensor.quantized, tensor.compression) if how)
             texts += "".join(f"  {key}={text}" for key, text in tensor.metadata.items())
             lines.append(
-                f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} ({shape}) "
-                f" {tensor.nbytes:,} bytes{texts}"
+                f"  {tensor.name:{width}}  {tensor.kind:7}  {tensor.dtype} {shape} "
+                f" {formatting.size(tensor.nbytes)}{texts}"
             )
         return "\n".join(lines)
 
+    __repr__ = __str__
     _repr_html_ = display.html
 
 
@@ -120,12 +121,14 @@ class Verification:
         )
         state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
         head = (
-            f"{self.path or 'bytes'}: {state}, {self.tensors} tensors, {self.nbytes:,} bytes read,"
-            f" {how}"
+            f"{self.path or 'bytes'}: {state}, {formatting.plural(self.tensors, 'tensor')},"
+            f" {formatting.size(self.nbytes)} read, {how}"
         )
         return "\n  ".join(
             [head, *self.problems, *(f"not read: {reason}" for reason in self.unsupported)]
         )
+
+    __repr__ = __str__
 
 
 @spelled(signatures.inspect)
@@ -146,9 +149,9 @@ def inspect(
     and `FileNotFoundError`.
 
     >>> import numpy as np, tensorwire as tw
-    >>> print(tw.inspect(tw.dumps({"x": np.zeros((2, 3), np.float32)})))
-    bytes: safetensors, 152 bytes, 1 tensors
-      x  dense    float32 (2, 3)  24 bytes
+    >>> print(tw.inspect(tw.dumps({"x": np.zeros([2, 3], np.float32)})))
+    bytes: safetensors, 152 bytes, 1 tensor
+      x  dense    float32 [2, 3]  24 bytes
     """
     with identify(where, format) as identified:
         if identified.holds_records:

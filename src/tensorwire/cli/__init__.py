@@ -93,19 +93,10 @@ def main(words: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     command, debug = "", "--debug" in arguments_given
     try:
-        try:
-            command, rest = _command(arguments_given)
-            status = _run(command, rest)
-            sys.stdout.flush()
-            return status
-        except UsageError as error:
-            if debug:
-                raise
-            terminal.complain(
-                complaint(command, error, parser(command).option_strings if command else ())
-            )
-            terminal.complain(_usage(command))
-            return 2
+        command, rest = _command(arguments_given)
+        status = _run(command, rest)
+        sys.stdout.flush()
+        return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -114,10 +105,12 @@ def main(words: list[str] | None = None) -> int:
     except (TensorwireError, OSError) as error:
         if debug:
             raise
-        terminal.complain(
-            complaint(command, error, parser(command).option_strings if command else ())
-        )
-        return 1
+        options = parser(command).option_strings if command else ()
+        terminal.complain(complaint(command, error, options))
+        if not isinstance(error, UsageError):
+            return 1
+        terminal.complain(_usage(command))
+        return 2
 
 
 def _command(words: list[str]) -> tuple[str, list[str]]:
@@ -134,17 +127,19 @@ def _command(words: list[str]) -> tuple[str, list[str]]:
         if word not in COMMANDS:
             raise UsageError(f"unknown command {word!r:.60}{choices(word, COMMANDS)}")
         return word, words[number + 1 :]
-    raise UsageError("a command is required")
+    return "", []
 
 
 def _run(command: str, rest: list[str]) -> int:
-    if not command:
-        print(
-            f"tensorwire {__version__}"
-            if rest == ["--version"]
-            else top_help(min(terminal.width(), WIDEST)).rstrip()
-        )
+    if rest == ["--version"] and not command:
+        print(f"tensorwire {__version__}")
         return 0
+    if not command:
+        # Without a command the help goes to standard error, and the exit status is that of wrong
+        # usage, so that a script notices.
+        text = top_help(min(terminal.width(), WIDEST)).rstrip()
+        print(text, file=sys.stdout if rest else sys.stderr)
+        return 0 if rest else 2
     try:
         args: Any = parser(command).parsed(rest)
     except SystemExit as done:
@@ -155,16 +150,10 @@ def _run(command: str, rest: list[str]) -> int:
 
 
 def _usage(command: str) -> str:
-    more = (
-        f"; tensorwire {command} --help lists the options"
-        if command
-        else "; tensorwire --help lists the commands"
-    )
-    return (
-        parser(command).format_usage().strip()
-        if command
-        else "usage: tensorwire COMMAND [options] ..."
-    ) + more
+    if not command:
+        return "usage: tensorwire COMMAND [options] ...; tensorwire --help lists the commands"
+    usage = parser(command).format_usage().strip()
+    return f"{usage}; tensorwire {command} --help lists the options"
 
 
 def _forget_stdout() -> None:

@@ -214,6 +214,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def port(text: str) -> int:
+    """Parse a TCP port."""
+    number = int(text)
+    if not 0 <= number < 1 << 16:
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, found {text}")
+    return number
+
+
 def read_from(file: str) -> Any:
     """Return the path itself, or the bytes of standard input for `-`."""
     return sys.stdin.buffer.read() if file == "-" else file

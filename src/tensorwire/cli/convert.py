@@ -219,13 +219,14 @@ def _dataset(args: argparse.Namespace) -> Any:
 
 
 def _convert(args: argparse.Namespace, target: str) -> ConversionReport:
+    mapping = [] if args.map is None else [rename_rules.names_from(args.map)]
     with terminal.bar() as bar:
         return convert(
             read_from(args.source),
             target,
             args.to,
             format=args.format,
-            rename=[*_mapping(args.map), *args.rename],
+            rename=[*mapping, *args.rename],
             dtype=_by_pattern(args.dtype),
             include=args.include,
             exclude=args.exclude,
@@ -237,10 +238,6 @@ def _convert(args: argparse.Namespace, target: str) -> ConversionReport:
             limits=limits_of(args),
             progress=None if bar is None else bar.show,
         )
-
-
-def _mapping(path: str | None) -> list[dict[str, str]]:
-    return [] if path is None else [rename_rules.names_from(path)]
 
 
 def _by_pattern(given: list[str]) -> str | dict[str, str] | None:

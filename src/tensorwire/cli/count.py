@@ -29,5 +29,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for path, count in counts.items() if len(counts) > 1 else ():
         terminal.say(f"{count:>15,}  {path}")
-    terminal.say(f"{sum(counts.values()):>15,}  records")
+    total = sum(counts.values())
+    terminal.say(f"{total:>15,}  record{'' if total == 1 else 's'}")
     return 0

@@ -191,23 +191,21 @@ def run(args: argparse.Namespace) -> int:
             )
     with terminal.bar() as bar:
         callback = None if bar is None else lambda done, progress: bar.show(done, str(progress))
-        report = _stats(args, callback) if args.work == "stats" else _written(args, callback)
+        report = _report(args, callback)
     terminal.show(report, args.json)
     return 0
 
 
-def _stats(args: argparse.Namespace, callback: Any) -> Any:
-    return stats(
-        args.paths,
-        format=args.format,
-        on_corrupt=args.on_corrupt,
-        progress=callback,
-        **_engine(args),
-    )
-
-
-def _written(args: argparse.Namespace, callback: Any) -> Any:
-    """Run an operation that writes a dataset, and return its report."""
+def _report(args: argparse.Namespace, callback: Any) -> Any:
+    """Run the operation and return its report."""
+    if args.work == "stats":
+        return stats(
+            args.paths,
+            format=args.format,
+            on_corrupt=args.on_corrupt,
+            progress=callback,
+            **_engine(args),
+        )
     *sources, target = args.paths
     if not sources:
         raise UsageError(

@@ -108,16 +108,10 @@ def _saved(file: Path, value: dict[str, Any]) -> Trip:
             equal(back, value)
             and equal(opened["logits"][3:5], value["logits"][3:5])
             and equal(opened["words"][7], value["words"][7])
+            and bool(summary.verify(file))
         )
-    return Trip(
-        "safetensors",
-        str(file),
-        "everything, with checksums",
-        file.stat().st_size,
-        encode,
-        decode,
-        exact and bool(summary.verify(file)),
-    )
+    what, size = "everything, with checksums", file.stat().st_size
+    return Trip("safetensors", str(file), what, size, encode, decode, exact)
 
 
 def _stream(file: Path, value: dict[str, Any]) -> Trip:

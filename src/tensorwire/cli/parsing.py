@@ -33,8 +33,8 @@ class Parser(argparse.ArgumentParser):
     """The positional arguments in the usage line. `parse_known_intermixed_args` changes the nargs
     of the actions while it runs, so they are remembered before."""
 
-    def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, allow_abbrev=False, add_help=False, **options)
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, allow_abbrev=False, add_help=False)
 
     @property
     def option_strings(self) -> list[str]:
@@ -55,6 +55,7 @@ class Parser(argparse.ArgumentParser):
 
     def parsed(self, words: list[str]) -> argparse.Namespace:
         """Parse the command line; UsageError suggests the nearest name for an unknown option."""
+
         self._words = [_positional(action) for action in self._actions if not action.option_strings]
         # Only the intermixed parser allows options between the positional arguments.
         args, unknown = self.parse_known_intermixed_args(self._joined(words))

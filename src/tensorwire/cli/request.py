@@ -138,10 +138,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     verb = args.verb or verb_of(args.where) or "predict"
-    wrong = _wrong(args)
-    if wrong:
-        print(f"tensorwire request: {wrong}", file=sys.stderr)
-        return 2
+    _check_options(args)
     folder = "://" not in args.where
     signature = Signature.from_saved_model(args.where, args.signature) if folder else args.signature
     with _client(args, signature) as client:
@@ -168,20 +165,21 @@ def _version(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and text == str(int(text)) else text
 
 
-def _wrong(args: argparse.Namespace) -> str | None:
-    """Return what is wrong with the combination of options, or None."""
+def _check_options(args: argparse.Namespace) -> None:
+    """Raise UsageError for options that exclude each other."""
     if sum((bool(args.given), args.inputs is not None, args.body is not None)) > 1:
-        return "NAME=VALUE, --inputs and --body exclude each other; use one of them"
+        raise UsageError("NAME=VALUE, --inputs and --body exclude each other; use one of them")
     if args.save_body is not None and not (args.curl or args.print):
-        return "--save-body needs --print or --curl"
+        raise UsageError("--save-body needs --print or --curl")
     if args.curl and (args.where.startswith("grpc") or args.url.startswith("grpc")):
-        return "curl does not support gRPC; leave out --curl to send the request"
+        raise UsageError("curl does not support gRPC; leave out --curl to send the request")
     if args.body is not None and (
         args.explain or args.where.startswith("grpc") or args.protocol == "kserve"
     ):
-        return "--body is only for the REST API of TensorFlow Serving, without --explain"
-    bad = next((text for text in args.header if ":" not in text), None)
-    return None if bad is None else f"expected a header 'NAME: VALUE', found {bad!r}"
+        raise UsageError("--body is only for the REST API of TensorFlow Serving, without --explain")
+    for header in args.header:
+        if ":" not in header:
+            raise UsageError(f"expected a header 'NAME: VALUE', found {header!r}")
 
 
 def _client(args: argparse.Namespace, signature: str | Signature) -> Client:
@@ -311,12 +309,10 @@ def _shown(args: argparse.Namespace, client: Client, call: Call, verb: str) -> i
 def _curl(args: argparse.Namespace, client: Client, call: Call, body: bytes) -> int:
     inline = len(body) <= MOST_INLINE and b"\0" not in body and _is_text(body)
     if not inline and args.save_body is None:
-        print(
-            "tensorwire request: the body is too large or not text, so it does not fit on a"
-            " command line; use --save-body FILE",
-            file=sys.stderr,
+        raise UsageError(
+            "the body is too large or not text, so it does not fit on a command line",
+            hint="use --save-body FILE",
         )
-        return 2
     headers = list(args.header) + [f"{name}: {value}" for name, value in call.headers.items()]
     data = body.decode() if args.save_body is None else f"@{args.save_body}"
     words = ["curl", "-sS", "-X", call.method, client.address.url.rstrip("/") + call.target]

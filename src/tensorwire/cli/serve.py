@@ -12,11 +12,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from .._errors import SchemaError
+from .._errors import SchemaError, UsageError
 from .._optional import require
 from ..serving.server import Bounds, Server
 from ..serving.server.folders import named
-from .arguments import add_json, examples
+from .arguments import add_json, examples, port
 
 ABOUT = """\
 Serve SavedModels with TensorFlow: the REST and gRPC protocols of TensorFlow Serving, and KServe v2
@@ -128,12 +128,7 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def _port(text: str) -> int | None:
-    if text == "none":
-        return None
-    port = int(text)
-    if not 0 <= port < 1 << 16:
-        raise ValueError
-    return port
+    return None if text == "none" else port(text)
 
 
 def _label(text: str) -> tuple[str | None, str, int]:
@@ -148,11 +143,7 @@ def _label(text: str) -> tuple[str | None, str, int]:
 
 def run(args: argparse.Namespace) -> int:
     if args.rest is None and args.grpc is None:
-        print(
-            "tensorwire serve: --rest and --grpc cannot both be none",
-            file=sys.stderr,
-        )
-        return 2
+        raise UsageError("--rest and --grpc cannot both be none")
     models = named(_models(args.models))
     server = Server(
         models,

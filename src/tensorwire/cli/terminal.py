@@ -65,25 +65,23 @@ def unicode() -> bool:
 def say(*texts: object) -> None:
     """Print text with control characters escaped, since it may come from a file."""
     for text in texts:
-        shown = safe_lines(str(text))
-        if not coloured() or not _rich_print(shown):
-            print(shown)
+        _print(safe_lines(str(text)))
 
 
 def say_lines(lines: list[str]) -> None:
     """Print lines that are escaped already and may contain colour codes."""
     for line in lines:
-        if "\x1b" in line or not coloured() or not _rich_print(line):
+        if "\x1b" in line:
             print(line)
+        else:
+            _print(line)
 
 
 def say_json(value: Any, indent: int | None = 2) -> None:
     """Print valid JSON, in which control characters are escaped."""
     import json
 
-    text = json.dumps(value, indent=indent, default=str)
-    if not coloured() or not _rich_json(text):
-        print(text)
+    _print(json.dumps(value, indent=indent, default=str), json=True)
 
 
 def show(result: Any, as_json: bool) -> None:
@@ -103,22 +101,17 @@ def _console() -> Any:
     return Console(soft_wrap=True, emoji=False, markup=False)
 
 
-def _rich_print(text: str) -> bool:
-    console = _console()
+def _print(text: str, json: bool = False) -> None:
+    """Print text, highlighted by rich if standard output has colours and rich is installed."""
+    console = _console() if coloured() else None
     if console is None:
-        return False
-    console.print(text, highlight=True, soft_wrap=True, markup=False, emoji=False)
-    return True
+        print(text)
+    elif json:
+        from rich.highlighter import JSONHighlighter
 
-
-def _rich_json(text: str) -> bool:
-    console = _console()
-    if console is None:
-        return False
-    from rich.highlighter import JSONHighlighter
-
-    console.print(JSONHighlighter()(text), soft_wrap=True)
-    return True
+        console.print(JSONHighlighter()(text), soft_wrap=True)
+    else:
+        console.print(text, highlight=True, soft_wrap=True, markup=False, emoji=False)
 
 
 def complain(text: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from ..view.running import View
+from .arguments import port
 
 EXAMPLES = """examples:
   tensorwire view model.safetensors
@@ -24,18 +25,11 @@ def options(parser: argparse.ArgumentParser) -> None:
         help="a tensor file, record file or SavedModel, a checkpoint prefix, or a folder of them",
     )
     parser.add_argument(
-        "--port", type=_port, default=0, help="the port on 127.0.0.1 (default: any free port)"
+        "--port", type=port, default=0, help="the port on 127.0.0.1 (default: any free port)"
     )
     parser.add_argument(
         "--no-browser", action="store_true", help="print the URL without opening a browser"
     )
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port < 1 << 16:
-        raise ValueError
-    return port
 
 
 def run(args: argparse.Namespace) -> int:

@@ -92,10 +92,18 @@ def shape(dims: Iterable[int | None]) -> str:
     """Format a shape. Unknown dimensions are question marks.
 
     >>> shape((2, None)), shape((3,)), shape(())
-    ('(2, ?)', '(3,)', '()')
+    ('[2, ?]', '[3]', '[]')
     """
-    words = ["?" if dim is None else str(dim) for dim in dims]
-    return f"({', '.join(words)}{',' if len(words) == 1 else ''})"
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in dims)}]"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "tensor"), plural(1234, "tensor")
+    ('1 tensor', '1,234 tensors')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def time(seconds: float) -> str:

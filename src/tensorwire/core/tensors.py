@@ -14,7 +14,7 @@ import numpy as np
 
 from .._errors import EncodeError
 from .._optional import FRAMEWORKS, roots
-from . import display, validate
+from . import display, formatting, validate
 from .frozen import Frozen
 from .frozen import trusted as trusted
 from .quantized import Quantized
@@ -589,15 +589,16 @@ def describe(tensor: Any) -> str:
     """Return a short description of a tensor: its kind, dtype and shape.
 
     >>> describe(np.zeros((2, 3), np.float32))
-    'float32 (2, 3)'
+    'float32 [2, 3]'
     """
     if isinstance(tensor, np.ndarray):
-        return f"{tensor.dtype} {tensor.shape}"
+        return f"{tensor.dtype} {formatting.shape(tensor.shape)}"
     if isinstance(tensor, Strings):
-        return f"Strings {'text' if tensor.text else 'bytes'} {tensor.shape}"
+        dtype = "text" if tensor.text else "bytes"
+        return f"Strings {dtype} {formatting.shape(tensor.shape)}"
     if isinstance(tensor, (Sparse, Ragged, Quantized)):
-        return f"{type(tensor).__name__} {tensor.dtype} {tensor.shape}"
+        return f"{type(tensor).__name__} {tensor.dtype} {formatting.shape(tensor.shape)}"
     kind = f"{type(tensor).__module__.partition('.')[0]}.{type(tensor).__name__}"
     dtype = getattr(tensor, "dtype", getattr(tensor, "type", ""))
     shape = tuple(tensor.shape) if hasattr(tensor, "shape") else (len(tensor),)
-    return f"{kind} {dtype} {shape}"
+    return f"{kind} {dtype} {formatting.shape(shape)}"

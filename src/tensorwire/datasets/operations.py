@@ -15,6 +15,7 @@ from typing import Any
 from .._errors import UsageError
 from ..codecs import rows
 from ..codecs.conversion_spec import ConversionSpec
+from ..core import formatting
 from . import driver, engines, planner, statistics
 from .converting import convert
 from .planner import reported
@@ -322,7 +323,8 @@ class Stats:
 
     def __str__(self) -> str:
         lines = [
-            f"{_many(self.sources, 'file')}, {self.bytes:,} bytes, {_many(self.records, 'record')}"
+            f"{formatting.plural(self.sources, 'file')}, {formatting.size(self.bytes)},"
+            f" {formatting.plural(self.records, 'record')}"
         ]
         for name, feature in sorted(self.features.items()):
             share = 100 * feature["present"] / self.records if self.records else 0
@@ -338,9 +340,7 @@ class Stats:
             lines.append(f"  {name}: {feature['kind']}, {', '.join(words)}")
         return "\n".join([*lines, *(f"  damage: {why}" for _, why, _ in self.damage)])
 
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+    __repr__ = __str__
 
 
 def _span(bounds: Sequence[Any]) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..core import formatting
+
 _SHOWN = 20
 
 
@@ -226,10 +228,10 @@ class DatasetReport:
         }
         lines = [
             (
-                f"{self.target}: {self.records:,} records in {_shards(self.shards)} of"
-                f" {self.bytes:,} bytes, {self.seconds:.1f} s{speed}"
+                f"{self.target}: {formatting.plural(self.records, 'record')} in"
+                f" {formatting.plural(self.shards, 'shard')}, {formatting.size(self.bytes)}, {self.seconds:.1f} s{speed}"
             ),
-            f"  {_shards(self.written)} written"
+            f"  {formatting.plural(self.written, 'shard')} written"
             + "".join(f", {count:,}{what}" for what, count in more.items() if count),
         ]
         lines += [f"  {name}: {count:,} records" for name, count in self.splits.items()]
@@ -243,6 +245,4 @@ class DatasetReport:
             )
         return "\n".join(lines)
 
-
-def _shards(count: int) -> str:
-    return f"{count:,} shard{'' if count == 1 else 's'}"
+    __repr__ = __str__

@@ -54,6 +54,8 @@ class DatasetVerification:
             lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
         return "\n  ".join(lines)
 
+    __repr__ = __str__
+
 
 def verify_dataset(
     where: str | os.PathLike[str],

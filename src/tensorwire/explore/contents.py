@@ -34,10 +34,10 @@ def contents(
     >>> print(*contents(dumps({"x": np.float32([[1, 2], [3, 4]]), "step": 7})).lines, sep="\\n")
     bytes: safetensors, 208 bytes, 1 tensor
     dict of 2
-    ├─ x: float32 (2, 2)
+    ├─ x: float32 [2, 2]
     └─ step: 7
     <BLANKLINE>
-    x  float32 (2, 2)  16 bytes
+    x  float32 [2, 2]  16 bytes
       min 1   max 4   mean 2.5   NaN 0   zeros 0 (0 %)
       [[1. 2.]
        [3. 4.]]
@@ -82,5 +82,5 @@ def _head(opened: SampledFile, count: int) -> str:
     packed = f" in {file.compression}" if file.compression else ""
     return (
         f"{path}: {file.format}{packed}, {formatting.size(file.size)},"
-        f" {count:,} tensor{'s' * (count != 1)}"
+        f" {formatting.plural(count, 'tensor')}"
     )

@@ -251,10 +251,12 @@ def _schema(value: Schema) -> str:
         *value.items(),
         *((f"{name} (list)", feature) for name, feature in value.sequences.items()),
     ]
-    seen = f"{'all ' if value.complete else 'a sample of '}{value.records:,} records"
+    seen = (
+        f"{'all' if value.complete else 'a sample of'} {formatting.plural(value.records, 'record')}"
+    )
     rows = [(name, repr(feature)[8:-1], _counts(feature)) for name, feature in items]
     facts = [("from", seen)] if value.records else []
-    title = f"Schema of {len(items):,} feature{'s' * (len(items) != 1)}"
+    title = f"Schema of {formatting.plural(len(items), 'feature')}"
     return card(title, facts, head=("feature", "kind", "statistics"), rows=rows)
 
 

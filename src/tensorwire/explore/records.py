@@ -69,7 +69,11 @@ class Record(NamedTuple):
         shown = _picked(self.values, columns)
         width = min(max(map(len, shown), default=0), 32)
         rows = [
-            (name, (f"{len(value):,} steps  " if name in self.steps else "") + _shown(value))
+            (
+                name,
+                (f"{formatting.plural(len(value), 'step')}  " if name in self.steps else "")
+                + _shown(value),
+            )
             for name, value in shown.items()
         ]
         return [
@@ -209,21 +213,8 @@ def decoded(block: Block, index: int, sidecar_schema: Schema) -> Record:
         schema = Schema()
     if not schema and not schema.sequences and size:
         return Record(block.path, number, data, None, {})
-    features = _decode(
-        data,
-        schema,
-        {name: sidecar_schema.get(name, feature) for name, feature in schema.items()},
-        {},
-    )
-    steps = _decode(
-        data,
-        schema,
-        {},
-        {
-            name: sidecar_schema.sequences.get(name, feature)
-            for name, feature in schema.sequences.items()
-        },
-    )
+    features = _decode(data, schema, sidecar_schema, is_list=False)
+    steps = _decode(data, schema, sidecar_schema, is_list=True)
     return Record(block.path, number, data, features, steps)
 
 
@@ -263,21 +254,20 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path or "value", value
 
 
-def _decode(
-    data: bytes, schema: Schema, features: Mapping[str, Feature], lists: Mapping[str, Feature]
-) -> dict[str, Any]:
-    """Return the values of one record, decoded by the sidecar schema or, if that does not fit, by
-    the record's own types.
+def _decode(data: bytes, schema: Schema, sidecar_schema: Schema, is_list: bool) -> dict[str, Any]:
+    """Return the features, or the feature lists, of one record: decoded by the sidecar schema or, if
+    that does not fit, by the record's own types.
     """
-    decoded_values = {}
-    for is_list, chosen in ((False, features), (True, lists)):
-        for name, feature in chosen.items():
-            natural = (schema.sequences if is_list else schema)[name]
-            try:
-                decoded_values[name] = _value(data, name, feature, is_list, bool(schema.sequences))
-            except (DecodeError, SchemaError):
-                decoded_values[name] = _value(data, name, natural, is_list, bool(schema.sequences))
-    return decoded_values
+    own, declared = (each.sequences if is_list else each for each in (schema, sidecar_schema))
+    values = {}
+    for name, feature in own.items():
+        try:
+            values[name] = _value(
+                data, name, declared.get(name, feature), is_list, bool(schema.sequences)
+            )
+        except (DecodeError, SchemaError):
+            values[name] = _value(data, name, feature, is_list, bool(schema.sequences))
+    return values
 
 
 def _value(data: bytes, name: str, feature: Feature, is_list: bool, sequence: bool) -> Any:

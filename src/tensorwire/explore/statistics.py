@@ -144,14 +144,10 @@ def histogram(array: Array, bins: int = 40) -> Histogram | None:
     >>> histogram(np.int8([1, 1, 3]))
     Histogram(counts=[2, 0, 1], edges=[0.5, 1.5, 2.5, 3.5])
     """
-    flat = plain(array.reshape(-1))
-    finite = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
-    if not len(finite):
+    stats = statistics(array)
+    if stats.least is None or stats.largest is None:
         return None
-    low, high = finite.min().item(), finite.max().item()
-    if isinstance(low, bool):
-        low, high = int(low), int(high)
-    return histogram_of_blocks(_blocks(finite), low, high, bins)
+    return histogram_of_blocks(_blocks(array), stats.least, stats.largest, bins)
 
 
 def histogram_of_blocks(

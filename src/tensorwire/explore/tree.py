@@ -33,8 +33,8 @@ def lines(file: File) -> list[str]:
     >>> print(*lines(tw.open(tw.dumps({"x": [np.zeros(3), np.ones(2)], "step": 7}))), sep="\\n")
     dict of 2
     ├─ x: list of 2
-    │  ├─ 0: float64 (3,)
-    │  └─ 1: float64 (2,)
+    │  ├─ 0: float64 [3]
+    │  └─ 1: float64 [2]
     └─ step: 7
     """
     names = iter(file)

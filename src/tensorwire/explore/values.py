@@ -68,7 +68,7 @@ def title(tensor: lazy.LazyTensor) -> str:
 
     >>> from tensorwire import dumps
     >>> title(lazy.open(dumps({"x": np.zeros((2, 3), np.float32)}))["x"])
-    'x  float32 (2, 3)  24 bytes'
+    'x  float32 [2, 3]  24 bytes'
     """
     kind = "" if tensor.kind == "dense" else f"{tensor.kind} "
     extra = "".join(f"  {how}" for how in (tensor.quantized, tensor.compression) if how)
@@ -224,7 +224,8 @@ def _strings(some: Strings, total: int, whole: bool, look: Look) -> Shown:
         if stats
         else ""
     )
-    lines = [f"{total:,} strings{span}{'' if whole else f' (of the first {some.size:,})'}"]
+    sampled = "" if whole else f" (of the first {some.size:,})"
+    lines = [f"{formatting.plural(total, 'string')}{span}{sampled}"]
     flat = some.reshape(-1)
     first = [flat[i] for i in range(min(look.rows, some.size))]
     places = [
@@ -261,7 +262,8 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
             f", lengths {lengths.min():,} to {lengths.max():,}, mean {mean}, {len(some.values):,}"
             " values"
         )
-    lines = [f"{total:,} rows{span}{'' if whole else f' (of the first {len(some):,} rows)'}"]
+    sampled = "" if whole else f" (of the first {len(some):,} rows)"
+    lines = [f"{formatting.plural(total, 'row')}{span}{sampled}"]
     if isinstance(some.values, np.ndarray) and len(some.values):
         stats = statistics(some.values)
         lines.append(line_of(stats))
@@ -274,7 +276,7 @@ def _ragged(some: Ragged, total: int, whole: bool, look: Look) -> Shown:
     lines += [
         f"[{i:>{left}}] {int(lengths[i]):>{digits},}  {listed(some[i])}" for i in range(count)
     ]
-    lines += [f"... {total - count:,} more rows"] * (total > count)
+    lines += [f"... {formatting.plural(total - count, 'more row')}"] * (total > count)
     if look.histogram and len(lengths) and (counts := histogram(lengths)) is not None:
         lines += [
             "",

@@ -96,6 +96,8 @@ class RepairReport:
             lines.append(f"  written to {self.target}")
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 
 def repair(
     path: str | os.PathLike[str],

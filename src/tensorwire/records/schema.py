@@ -28,7 +28,7 @@ from .._errors import (
     UsageError,
     choices,
 )
-from ..core import display, dtypes
+from ..core import display, dtypes, formatting
 from ..wire import example
 from ..wire import json as jsontext
 from ..wire.crc import crc32c
@@ -475,17 +475,15 @@ class Schema(Mapping[str, Feature]):
         return {name: _to_spec(feature, io) for name, feature in self.items()}
 
     def __repr__(self) -> str:
-        of = (
-            f" from {'all ' if self.complete else 'a sample of '}{self.records} records"
-            if self.records
-            else ""
-        )
+        which = "all" if self.complete else "a sample of"
+        records = formatting.plural(self.records, "record")
+        of = f" from {which} {records}" if self.records else ""
         rows = [f"\n  {name}: {feature!r}{_counted(feature)}" for name, feature in self.items()]
         rows += [
             f"\n  {name} (list): {feature!r}{_counted(feature)}"
             for name, feature in self.sequences.items()
         ]
-        return f"Schema of {len(rows)} features{of}{''.join(rows)}"
+        return f"Schema of {formatting.plural(len(rows), 'feature')}{of}{''.join(rows)}"
 
     _repr_html_ = display.html
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import DecodeError, LimitError, TensorwireError, TransportError
 from .._limits import DEFAULT, Limits
-from ..core import display
+from ..core import display, formatting
 from . import blocks as _blocks
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ class RecordSummary:
         words = [
             self.format,
             *([self.compression] if self.compression else []),
-            f"{self.size:,} bytes",
-            f"{self.records:,} records",
+            formatting.size(self.size),
+            formatting.plural(self.records, "record"),
         ]
         lines = [f"{self.path}: {', '.join(words)}{', indexed' if self.indexed else ''}"]
         if self.schema is not None:
@@ -70,6 +70,7 @@ class RecordSummary:
         lines += [f"  DAMAGED: {problem}" for problem in self.problems]
         return "\n".join(lines)
 
+    __repr__ = __str__
     _repr_html_ = display.html
 
 
@@ -156,14 +157,16 @@ class RecordVerification:
         state = "whole" if self.ok else "beyond the limits" if self.beyond_limits else "NOT whole"
         lines = [
             (
-                f"{self.path}: {state}, {self.records:,} records, {self.nbytes:,} bytes read, with"
-                " checksums"
+                f"{self.path}: {state}, {formatting.plural(self.records, 'record')},"
+                f" {formatting.size(self.nbytes)} read, with checksums"
             ),
             *self.problems[:_SHOWN],
         ]
         if len(self.problems) > _SHOWN:
             lines.append(f"... and {len(self.problems) - _SHOWN:,} more")
         return "\n  ".join(lines)
+
+    __repr__ = __str__
 
 
 def verify_records(

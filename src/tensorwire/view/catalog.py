@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -166,18 +167,8 @@ def _entries(path: str, top: str) -> Iterator[os.DirEntry[str]]:
 
 def _natural(name: str) -> list[Any]:
     """Return a key that sorts numbers in names by value: layer2 before layer10."""
-    parts: list[Any] = [""]
-    for character in name.casefold():
-        digit = character.isascii() and character.isdigit()
-        if digit and isinstance(parts[-1], int):
-            parts[-1] = parts[-1] * 10 + int(character)
-        elif digit:
-            parts.append(int(character))
-        elif isinstance(parts[-1], int):
-            parts.append(character)
-        else:
-            parts[-1] += character
-    return parts
+    parts = re.split(r"([0-9]+)", name.casefold())
+    return [int(part) if part.isdigit() else part for part in parts]
 
 
 def _kind(path: str, siblings: set[str]) -> tuple[str | None, str]:

@@ -215,11 +215,7 @@ def ragged(library: Library, id: str, number: int, start: int, count: int) -> di
     tensor = _of_kind(library, id, number, "ragged")
     total = len(tensor)
     start = min(max(0, start), total)
-    row_bytes = tensor.nbytes // max(1, total)
-    if row_bytes > WHOLE:
-        raise LimitError(
-            f"a row has {row_bytes:,} bytes on average, more than {WHOLE:,}", tensor=tensor.name
-        )
+    row_bytes = _row_bytes(tensor)
     stop = min(total, start + max(1, min(PAGE, count, PIECE // max(1, row_bytes) or 1)))
     rows = tensor[start:stop] if tensor.nbytes > WHOLE else library.whole(id, number)[start:stop]
     return {
@@ -255,16 +251,22 @@ def _samples(library: Library, id: str, number: int, tensor: LazyTensor) -> Iter
     if tensor.nbytes <= WHOLE:
         yield library.whole(id, number)
         return
-    total, row_bytes = len(tensor), max(1, tensor.nbytes // max(1, len(tensor)))
-    if row_bytes > WHOLE:
-        raise LimitError(
-            f"a row has {row_bytes:,} bytes on average, more than {WHOLE:,}", tensor=tensor.name
-        )
+    total, row_bytes = len(tensor), max(1, _row_bytes(tensor))
     count = max(1, min(total, (PIECE // 4) // row_bytes))
     places = sorted({(total - count) * i // 15 for i in range(16)})
     for before, start in zip([-count, *places], places, strict=False):
         if start >= before + count:
             yield tensor[start : start + count]
+
+
+def _row_bytes(tensor: LazyTensor) -> int:
+    """Return the mean size of a row; LimitError if that is too large to read one."""
+    row_bytes = tensor.nbytes // max(1, len(tensor))
+    if row_bytes > WHOLE:
+        raise LimitError(
+            f"a row has {row_bytes:,} bytes on average, more than {WHOLE:,}", tensor=tensor.name
+        )
+    return row_bytes
 
 
 # Sparse

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from .catalog import Catalog
 LOCAL = "http://127.0.0.1:8501"
 MOST = 1 << 20
 """The most bytes of a body that are sent to the page."""
-_DEPTH = 64
 
 
 class ModelPages:
@@ -153,10 +153,7 @@ def _start(part: Input, group: Any) -> str:
         if "int" in part.dtype
         else 0.0
     )
-    count = 1
-    for dim in shape:
-        count *= dim
-    if count > 4096:
+    if math.prod(shape) > 4096:
         return "[]"
     value: Any = zero
     for dim in reversed(shape):

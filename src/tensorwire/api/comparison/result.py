@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...core import display
+from ...core import display, formatting
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TensorDifference:
     def cells(self) -> tuple[str, ...]:
         """A row of the table."""
         name = self.name if self.other == self.name else f"{self.name} -> {self.other}"
-        shapes = [f"({', '.join(map(str, shape))})" for shape in self.shape]
+        shapes = [formatting.shape(shape) for shape in self.shape]
         share = "" if self.unequal is None else f"{self.unequal:,} of {self.elements:,}"
         gaps = ["" if gap is None else f"{gap:.6g}" for gap in (self.max_abs, self.max_rel)]
         return (
@@ -133,6 +133,7 @@ class Differences:
     def __str__(self) -> str:
         return self.shown()
 
+    __repr__ = __str__
     _repr_html_ = display.html
     HEAD: ClassVar = ("tensor", "difference", "dtype", "shape", "unequal", "max abs", "max rel")
     """The titles of the columns of `rows`."""

@@ -69,7 +69,7 @@ def in_words(value: Any) -> str:
     """A short description of a value, without any text from the data.
 
     >>> in_words(np.zeros((2, 3))), in_words({"a": np.zeros(3), "b": [np.arange(2), 7]})
-    ('float64 (2, 3)', 'dict of 2 tensors (float64, int64)')
+    ('float64 [2, 3]', 'dict of 2 tensors (float64, int64)')
     """
     tensors = list(leaves(value))
     if len(tensors) == 1 and not frameworks.is_python(value):

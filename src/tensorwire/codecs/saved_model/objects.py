@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import DecodeError
+from ...core import formatting
 from ...wire.protobuf import LEN, VARINT, MessageReader, Span
 from .specs import Shape, dtype, shape, type_spec
 
@@ -47,11 +48,7 @@ class ObjectSpec(NamedTuple):
     name: str = ""
 
     def __str__(self) -> str:
-        dims = (
-            "of any shape"
-            if self.shape is None
-            else f"({', '.join('?' if dim is None else str(dim) for dim in self.shape)})"
-        )
+        dims = "of any shape" if self.shape is None else formatting.shape(self.shape)
         return f"{'' if self.kind == 'dense' else f'{self.kind} '}{self.dtype} {dims}" + (
             f" {self.name!r}" if self.name else ""
         )
@@ -129,7 +126,7 @@ def shown(value: Any) -> str:
     """Returns a value as text for people.
 
     >>> shown((ObjectSpec("dense", "float32", (None, 3), "x"), {"n": None}))
-    "(float32 (?, 3) 'x', {n: None})"
+    "(float32 [?, 3] 'x', {n: None})"
     """
     if isinstance(value, ObjectSpec):
         return str(value)

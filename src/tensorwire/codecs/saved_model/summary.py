@@ -9,6 +9,7 @@ from typing import Any
 
 from ..._errors import DecodeError
 from ..._limits import DEFAULT, Limits
+from ...core import formatting
 from ...storage import files
 from ...storage.files import Source
 from ...wire.protobuf import MessageReader, Span
@@ -105,8 +106,9 @@ class SavedModelSummary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: SavedModel, {self.size:,} bytes, {len(self.variables)} variables,"
-            f" {len(self.assets)} assets"
+            f"{self.path}: SavedModel, {formatting.size(self.size)},"
+            f" {formatting.plural(len(self.variables), 'variable')},"
+            f" {formatting.plural(len(self.assets), 'asset')}"
         ]
         for graph in self.graphs:
             lines += _graph_lines(graph)
@@ -114,20 +116,21 @@ class SavedModelSummary:
             lines.append("  variables")
             width = max(len(variable.name) for variable in self.variables)
             for variable in self.variables:
-                dims = ", ".join(map(str, variable.shape))
+                shape, size = formatting.shape(variable.shape), formatting.size(variable.nbytes)
                 notes = (
                     "" if variable.trainable is None or variable.trainable else ", not trainable"
                 ) + (f"  {variable.called}" if variable.called else "")
                 lines.append(
-                    f"    {variable.name:{width}}  {variable.dtype} ({dims})"
-                    f"  {variable.nbytes:,} bytes{notes}"
+                    f"    {variable.name:{width}}  {variable.dtype} {shape}  {size}{notes}"
                 )
         if self.assets:
             lines.append("  assets")
-            lines += [f"    {name}  {size:,} bytes" for name, size in self.assets.items()]
+            lines += [f"    {name}  {formatting.size(size)}" for name, size in self.assets.items()]
         if "uuid" in self.fingerprint:
             lines.append(f"  fingerprint {self.fingerprint['uuid']}")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def describe(where: str | os.PathLike[str], limits: Limits | None = None) -> SavedModelSummary:
@@ -326,11 +329,7 @@ def _graph_lines(graph: MetaGraphSummary) -> list[str]:
         lines.append(f"    signature {name}: {signature.method or 'no method'}")
         for what, tensors in (("input", signature.inputs), ("output", signature.outputs)):
             for alias, info in tensors.items():
-                dims = (
-                    "of any shape"
-                    if info.shape is None
-                    else f"({', '.join('?' if dim is None else str(dim) for dim in info.shape)})"
-                )
+                dims = "of any shape" if info.shape is None else formatting.shape(info.shape)
                 kind = "" if info.kind == "dense" else f"{info.kind} "
                 lines.append(
                     f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}"

@@ -87,7 +87,7 @@ def convert(
     ...     f"{folder}/a.npz", f"{folder}/b.safetensors", rename="s/^model.//", dtype="bfloat16"
     ... )
     >>> [str(entry) for entry in report.entries]
-    ['w  dense  bfloat16 (was float32) (2, 2)  8 bytes  (was model.w)']
+    ['w  dense  bfloat16 (was float32) [2, 2]  8 bytes  (was model.w)']
     """
     chosen = ConversionOptions(
         to=to,

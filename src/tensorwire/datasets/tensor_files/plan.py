@@ -20,6 +20,7 @@ from ...api import rename_rules
 from ...codecs.container import Container
 from ...codecs.tree_items import TreeItem, tree_of
 from ...codecs.tree_items import items as tree_items
+from ...core import formatting
 from ...lowering import Node
 from .parts import Change, ConvertedPart, Held, Leaf, Target, convert
 
@@ -49,8 +50,8 @@ class ConvertedTensor(NamedTuple):
         renamed = f"  (was {self.source})" if self.source != self.name else ""
         cast = f" (was {self.was})" if self.was != self.dtype else ""
         return (
-            f"{self.name}  {self.kind}  {self.dtype}{cast} ({', '.join(map(str, self.shape))}) "
-            f" {self.nbytes:,} bytes{renamed}"
+            f"{self.name}  {self.kind}  {self.dtype}{cast} {formatting.shape(self.shape)} "
+            f" {formatting.size(self.nbytes)}{renamed}"
         )
 
 

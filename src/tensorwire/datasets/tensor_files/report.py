@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...core import display
+from ...core import display, formatting
 from .plan import ConvertedTensor
 
 
@@ -62,14 +62,16 @@ class ConversionReport:
 
     def __str__(self) -> str:
         done = "would become" if self.dry_run else "became"
-        lines = [f"{self.source or 'bytes'}: {self.format}, {self.bytes_in:,} bytes, {done}"]
-        sizes = f"about {self.bytes_out:,}" if self.dry_run else f"{self.bytes_out:,}"
+        lines = [
+            f"{self.source or 'bytes'}: {self.format}, {formatting.size(self.bytes_in)}, {done}"
+        ]
+        size = ("about " if self.dry_run else "") + formatting.size(self.bytes_out)
         lines.append(
-            f"{self.target}: {self.to}, {sizes} bytes"
+            f"{self.target}: {self.to}, {size}"
             + (f" in {len(self.files)} files" if len(self.files) > 1 else "")
         )
         counts = [
-            f"{self.tensors:,} tensors",
+            formatting.plural(self.tensors, "tensor"),
             f"{self.renamed:,} renamed",
             f"{self.cast:,} cast",
             f"{self.left_out:,} left out",
@@ -79,4 +81,5 @@ class ConversionReport:
             lines += [f"  {entry}" for entry in self.entries]
         return "\n".join(lines)
 
+    __repr__ = __str__
     _repr_html_ = display.html

@@ -154,13 +154,13 @@ def plan(
     >>> ids = Sparse([[0, 7]], np.float32([1]), (1, 100))
     >>> print(plan({"ids": ids, "x": [[1, 2]]}, Signature.given(inputs)))
     signature 'serving_default'
-      ids: Sparse float32 (1, 100) is sent as parts: the signature has the parts of a sparse tensor
+      ids: Sparse float32 [1, 100] is sent as parts: the signature has the parts of a sparse tensor
       'ids'
-        ids_indices: int64 (1, 2)
-        ids_values: float32 (1,)
-        ids_dense_shape: int64 (2,)
+        ids_indices: int64 [1, 2]
+        ids_values: float32 [1]
+        ids_dense_shape: int64 [2]
       x: a list is sent as dense: the signature has an input of that name
-        x: float32 (1, 2)
+        x: float32 [1, 2]
         Python numbers as float32
       REST layout: columns only, because the inputs are not rows of one batch: ids_indices [1, 2],
       ids_values [1], ids_dense_shape [2], x [1, 2]
