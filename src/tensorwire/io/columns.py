@@ -118,7 +118,7 @@ def value_key(key: Key, feature: RaggedFeature) -> Any:
 
 def read_examples(messages: Messages, wanted: Needs, tf_compat: bool) -> dict[Any, Filled]:
     """Return the decoded columns of Examples by key."""
-    if not tf_compat or messages.one:
+    if not tf_compat or messages.single:
         return _read(messages, wanted, int(tf_compat))
     # In a batch, TensorFlow skips unset Features for dense tensors, but counts them for other ones.
     dense = {key: need for key, need in wanted.items() if need.role == DENSE}

@@ -59,7 +59,7 @@ def unpack_tensors(
 
 
 def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Array:
-    """Return the tensor of each row, None where the feature is missing, or all rows as one array."""
+    """Return the tensor of each row (None where it is missing), or all rows as one array."""
     if len(present) and present.all():
         rectangle = _rectangle(strings)
         if rectangle is not None:
@@ -267,8 +267,8 @@ def _raw_vectors(strings: Strings, dtype: np.dtype[Any]) -> Ragged:
     if len(wrong):
         row = int(wrong[0])
         raise SchemaError(
-            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are not a multiple of the"
-            f" size of {dtype}",
+            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are not a multiple of"
+            f" the size of {dtype}",
             record=row,
         )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)

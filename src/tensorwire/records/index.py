@@ -256,7 +256,10 @@ def save(index: Index) -> bool:
 def open_index(
     path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True
 ) -> Index:
-    """Return the stored index of a file if it is fresh, else a new one, which is stored if `keep`."""
+    """Return the stored index of a file if it is fresh, else build one.
+
+    A new index is stored if `keep`.
+    """
     index = load(path)
     if index is None:
         index = build(path, compression, limits)

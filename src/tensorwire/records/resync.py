@@ -395,8 +395,8 @@ def scan_source(
     """Yield the blocks and gaps of an uncompressed source, like `scan`."""
     window, work = ScanBuffer(source, limits.record), WorkLimit(source.size)
     offset, record, need, limit = 0, 0, 1, MOST
-    # The start of the current gap, -1 if there is none. A gap is only yielded when a record follows,
-    # because damage may continue and extend it.
+    # The start of the current gap, -1 if there is none. A gap is only yielded when a record
+    # follows, because damage may continue and extend it.
     gap, why = -1, ""
     while offset < source.size:
         data = window.at(offset, need)

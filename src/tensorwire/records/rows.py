@@ -214,7 +214,7 @@ def _python_floats(array: Array) -> Array:
 
 
 def _stacked(rows: list[Any]) -> Any:
-    """Return uniform rows as one array, whose TensorProtos are written in one step; else the rows."""
+    """Return rows of one shape and dtype as one array, any others unchanged."""
     if rows and all(
         isinstance(row, np.ndarray) and row.shape == rows[0].shape and row.dtype == rows[0].dtype
         for row in rows
