@@ -47,9 +47,7 @@ class Batch(Bundle):
     `take`, `slice` and `select` choose rows and columns, and `to` converts the columns to a
     framework.
 
-    >>> import tensorwire as tw
-    >>> import numpy as np
-    >>> batch = tw.Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
+    >>> batch = Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
     >>> len(batch), batch.size, list(batch.rows())
     (1, 2, [{'label': np.int64(3)}, {}])
     """
@@ -138,9 +136,7 @@ class Batch(Bundle):
     def take(self, rows: Array) -> Batch:
         """Return the rows with the given numbers, in the given order.
 
-        >>> import tensorwire as tw
-        >>> import numpy as np
-        >>> tw.Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
+        >>> Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
         array([7, 5])
         """
         columns = {name: take_rows(column, rows) for name, column in self.items()}
@@ -172,10 +168,8 @@ class Batch(Bundle):
 
         A column that this batch does not have is added with no row present.
 
-        >>> import tensorwire as tw
-        >>> import numpy as np
-        >>> blank = tw.Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
-        >>> tw.Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
+        >>> blank = Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
+        >>> Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
         [False, False]
         """
         if list(self) == list(blank):
