@@ -548,7 +548,7 @@ with Manifest("out").locked():
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("--to parquet --shards 0", "one file at least"), ("--to parquet --where label==", "cannot be read"),
+        ("--to parquet --shards 0", "one file at least"), ("--to parquet --where label==", "syntax error at character"),
         ("", "--to says which format"), ("--to parquet --cast x", "no NAME=D"), ("--to parquet --cast x=foo", "foo"),
     ],
 )  # fmt: skip

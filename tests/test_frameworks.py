@@ -287,7 +287,7 @@ class TestTensorFlow:
 
         @tf.autograph.experimental.do_not_convert
         def work(x):
-            with pytest.raises(tw.EncodeError, match=r"keep tf\.io there") as caught:
+            with pytest.raises(tw.EncodeError, match=r"use tf\.io there") as caught:
                 tw.io.serialize_tensor(x)
             seen.append(caught.value)
             return x

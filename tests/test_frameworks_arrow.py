@@ -293,14 +293,14 @@ class TestRefused:
             (pa.array([datetime.datetime(2020, 1, 1)]), "cast it to int64 and keep the unit"),
             (pa.array([datetime.date(2020, 1, 1)]), "cast it to int32"),
             (pa.array([{"a": 1}]), "pass each field"),
-            (pa.array([decimal.Decimal("1.5")]), "no tensor holds Arrow's decimal"),
+            (pa.array([decimal.Decimal("1.5")]), "no tensor type for Arrow's decimal"),
             (
                 pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
-                "no tensor holds Arrow's map",
+                "no tensor type for Arrow's map",
             ),
             (pa.array([[{"a": 1}]]), "pass each field"),
-            (pa.array([[1]], pa.list_view(pa.int64())), "no tensor holds Arrow's list_view"),
-            (pa.array([b"ab"], pa.binary(2)), "no tensor holds Arrow's fixed_size_binary"),
+            (pa.array([[1]], pa.list_view(pa.int64())), "no tensor type for Arrow's list_view"),
+            (pa.array([b"ab"], pa.binary(2)), "no tensor type for Arrow's fixed_size_binary"),
             (
                 pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
                 r"pass x\.storage",
@@ -340,7 +340,7 @@ class TestRefused:
                 pa.SparseCSFTensor.from_tensor(pa.Tensor.from_numpy(np.eye(2))),
                 r"pass x\.to_tensor\(\)",
             ),
-            (pa.int64(), "no array"),
+            (pa.int64(), "cannot be converted to a tensor"),
         ):
             with pytest.raises(tw.EncodeError, match=message):
                 tw.tensor(other)
@@ -352,7 +352,7 @@ class TestRefused:
             (np.ones(2, np.complex64), "Arrow has no complex64"),
             (tw.Sparse([[0]], np.ones((1, 2)), (3, 2)), "no hybrid"),
             (tw.Sparse([[0]], [True], (3,)), "SparseCOOTensor has no bool"),
-            (tw.Sparse([[0]], tw.Strings.of(["a"]), (3,)), "no tensors of strings"),
+            (tw.Sparse([[0]], tw.Strings.of(["a"]), (3,)), "no string tensors"),
         ):
             with pytest.raises(tw.EncodeError, match=message):
                 tw.to(tensor, "arrow", cast=True)
@@ -362,7 +362,7 @@ class TestRefused:
     )
     def test_cast(self, row):
         values = np.arange(min(1 << row.bits, 256), dtype=f"u{row.numpy.itemsize}").view(row.numpy)
-        with pytest.raises(tw.EncodeError, match=f"Arrow has no {row.name}; cast=True makes it"):
+        with pytest.raises(tw.EncodeError, match=f"Arrow has no {row.name}; cast=True converts it"):
             tw.to(values, "arrow")
         cast = tw.to(values, "arrow", cast=True).to_numpy()
         assert np.array_equal(cast.astype(np.float64), values.astype(np.float64), equal_nan=True)

@@ -91,7 +91,7 @@ class TestIn:
 
         with pytest.raises(tw.EncodeError, match=r"float128|longdouble"):
             tw.tensor(sparse.coo_array(np.eye(2, dtype=np.longdouble)))
-        with pytest.raises(tw.EncodeError, match="no sparse matrix or array"):
+        with pytest.raises(tw.EncodeError, match="not a sparse matrix or array"):
             tw.tensor(scipy.sparse.linalg.aslinearoperator(np.eye(2)))
 
 
@@ -119,7 +119,7 @@ class TestOut:
     def test_cast(self, row):
         values = np.arange(min(1 << row.bits, 256), dtype=f"u{row.numpy.itemsize}").view(row.numpy)
         ours = tw.Sparse(np.arange(len(values))[:, None], values, (300,))
-        with pytest.raises(tw.EncodeError, match=f"SciPy has no {row.name}; cast=True makes it"):
+        with pytest.raises(tw.EncodeError, match=f"SciPy has no {row.name}; cast=True converts it"):
             tw.to(ours, "scipy")
         cast = tw.to(ours, "scipy", cast=True)
         assert cast.dtype == (
@@ -136,8 +136,8 @@ class TestOut:
     @pytest.mark.parametrize(
         ("tensor", "message"),
         [
-            (tw.Strings.of(["a"]), "no tensors of strings"),
-            (tw.Sparse([[0]], tw.Strings.of(["a"]), (2,)), "no tensors of strings"),
+            (tw.Strings.of(["a"]), "no string tensors"),
+            (tw.Sparse([[0]], tw.Strings.of(["a"]), (2,)), "no string tensors"),
             (tw.Ragged.of([[1]]), "no ragged arrays"),
             (
                 tw.Sparse([[0]], np.ones((1, 2)), (3, 2)),

@@ -101,9 +101,9 @@ class TestSparse:
     def test_many(self):
         rows = tw.io.serialize_many_sparse(SPARSE)
         assert tw.equal(tw.io.deserialize_many_sparse(rows, np.float32), SPARSE)
-        with pytest.raises(tw.EncodeError, match="in order"):
+        with pytest.raises(tw.EncodeError, match="sorted and unique"):
             tw.io.serialize_many_sparse(tw.Sparse([[1, 0], [0, 0]], [1, 2], (2, 1)))
-        with pytest.raises(tw.EncodeError, match="in order and once"):
+        with pytest.raises(tw.EncodeError, match="sorted and unique"):
             tw.io.serialize_many_sparse(tw.Sparse([[1, 0], [1, 0]], [1, 2], (2, 1)))
         with pytest.raises(tw.EncodeError, match="at least 2"):
             tw.io.serialize_many_sparse(tw.Sparse([[1]], [1], (2,)))

@@ -764,7 +764,7 @@ class TestMistakes:
             ([{"x": bytearray(b"a")}], r"bytes\(x\)"),
             ([{"x": ["a", b"b"]}], "all str or all bytes"),
             ([{"x": [1, "a"]}], "numbers and strings"),
-            ([{"x": [1, None]}], "None is no number"),
+            ([{"x": [1, None]}], "None is not a number"),
             ([{"x": [[1], [2, 3]]}], "Ragged"),
             ([{1: 2}], "a feature name must be str, not int"),
             ({1: [2]}, "a feature name must be str, not int"),

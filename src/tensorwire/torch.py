@@ -128,7 +128,8 @@ class ExampleDataset(_data.IterableDataset[Any]):  # type: ignore[misc]
 class ExampleMapDataset(_data.Dataset[Any]):  # type: ignore[misc]
     """A map-style dataset of records by number, for samplers.
 
-    `dataset[i]` is a dict of torch tensors; strings are bytes or str. Records are located by the index of the file. The arguments are those
+    `dataset[i]` is a dict of torch tensors; strings are bytes or str. Records are located by the
+    index of the file. The arguments are those
     of `tw.read_examples`.
 
     >>> import tensorwire as tw

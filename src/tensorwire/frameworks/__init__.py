@@ -1,9 +1,9 @@
 """Conversion between tensors of frameworks and our own, with one module per framework.
 
 A framework is recognised by the package that the class of an object comes from, so a framework is
-never imported before the user has imported it. Each module has `to_tensor(obj)` and `about(obj)`
-(name and device as text). A module that is a target of `to` also has `from_tensor(tensor, device,
-cast)`, and one whose tensors can share memory has `identity(obj)`.
+never imported before the user has imported it. Each module has `to_tensor(obj)`, and `about(obj)`
+(name and device as text) if its tensors have devices. A module that is a target of `to` also has
+`from_tensor(tensor, device, cast)`, and one whose tensors can share memory has `identity(obj)`.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def about(obj: Any) -> dict[str, str]:
     {'device': 'cpu'}
     """
     module = _module(type(obj))
-    return {"device": "cpu"} if module is None else module.about(obj)
+    return module.about(obj) if hasattr(module, "about") else {"device": "cpu"}
 
 
 def identity(obj: Any) -> Hashable | None:

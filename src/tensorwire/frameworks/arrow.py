@@ -75,10 +75,6 @@ def to_tensor(obj: Any) -> Tensor:
     )
 
 
-def about(obj: object) -> dict[str, str]:
-    return {"device": "cpu"}
-
-
 def _is_ragged(kind: pa.DataType) -> bool:
     types = _pa().types
     return (

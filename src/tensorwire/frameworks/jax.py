@@ -56,7 +56,7 @@ def _dense(obj: Any) -> Array:
     if isinstance(obj, jax.core.Tracer):
         raise EncodeError(
             "an array that JAX is tracing (inside jit, grad, vmap ...) has no values",
-            hint="call this outside of the traced function",
+            hint="call this outside the traced function",
         )
     if jax.dtypes.issubdtype(obj.dtype, jax.dtypes.extended):
         raise EncodeError(
@@ -81,7 +81,7 @@ def _bcoo(obj: Any) -> Sparse:
             hint="remove them with x.update_layout(n_batch=0)",
         )
     indices, values = _dense(obj.indices), _dense(obj.data)
-    # JAX pads a BCOO with indices outside of the shape.
+    # JAX pads a BCOO with indices outside the shape.
     inside = (indices < np.array(obj.shape[: indices.shape[1]], np.int64)).all(axis=1)
     return (
         Sparse(indices, values, obj.shape)

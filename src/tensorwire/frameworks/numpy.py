@@ -20,10 +20,6 @@ def to_tensor(obj: Any) -> Tensor:
     return strings(array) if array.dtype.kind in "OSUT" else plain(array)
 
 
-def about(obj: Any) -> dict[str, str]:
-    return {"device": "cpu"}
-
-
 def plain(array: Array) -> Array:
     """Return the array in the layout of all formats: a known dtype, little-endian, C order.
 

@@ -34,10 +34,6 @@ def to_tensor(obj: Any) -> Any:
     )
 
 
-def about(obj: Any) -> dict[str, str]:
-    return {"device": "cpu"}
-
-
 def _check_index(obj: Any) -> None:
     """Raise EncodeError for an index with data; unnamed integers only number the rows."""
     if (

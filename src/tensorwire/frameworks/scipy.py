@@ -32,10 +32,6 @@ def to_tensor(obj: Any) -> Tensor:
     )
 
 
-def about(obj: Any) -> dict[str, str]:
-    return {"device": "cpu"}
-
-
 def _diagonals(obj: Any) -> Sparse:
     """Return a DIA matrix with its stored zeros, which tocoo() would drop, also -0.0."""
     columns = np.arange(obj.data.shape[1])

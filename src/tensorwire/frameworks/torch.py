@@ -93,45 +93,46 @@ def identity(obj: Any) -> Hashable | None:
     )
 
 
-def _refusal(obj: Any) -> str | None:
-    """Return why a tensor has no values of its own and what to do, or None if it has.
+def _refusal(obj: Any) -> tuple[str, str | None] | None:
+    """Return (why a tensor has no values of its own, a hint), or None if it has values.
 
     Reading such a tensor may return garbage instead of raising an error.
     """
     torch = _torch()
     if torch.nn.parameter.is_lazy(obj) or obj.is_nested:
-        return "it has no memory of its own"
+        return "the tensor has no memory of its own", None
     if obj.is_meta:
-        return "a meta tensor has no values; load it, or materialize it on a device"
+        return "a meta tensor has no values", "load it, or materialize it on a device"
     if torch._C._functorch.is_functorch_wrapped_tensor(obj) or torch._is_functional_tensor(obj):
         return (
-            "a tensor inside torch.func (vmap, grad, functionalize) has no values; call this outside"
-            " of the function"
+            "a tensor inside torch.func (vmap, grad, functionalize) has no values",
+            "call this outside the transformed function",
         )
     if type(obj).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         return (
-            f"a {type(obj).__name__} is not a plain tensor (but fake, distributed or masked); pass"
-            " the tensor that it represents"
+            f"a {type(obj).__name__} is not a plain tensor (but fake, distributed or masked)",
+            "pass the tensor that it represents",
         )
     if obj.is_quantized:
         return (
-            "a quantized tensor would lose its scale and zero point; pass x.dequantize(), or"
-            " x.int_repr() and both of them"
+            "a quantized tensor would lose its scale and zero point",
+            "pass x.dequantize(), or x.int_repr() and both of them",
         )
     if obj.layout is not torch.strided:
-        return f"a tensor of layout {obj.layout} cannot be read; pass x.to_dense()"
+        return f"a tensor of layout {obj.layout} cannot be read", "pass x.to_dense()"
     if obj.numel() and not obj.untyped_storage().nbytes():
         return (
-            "the memory of this tensor was freed (as FSDP does with sharded tensors); gather it"
-            " first"
+            "the memory of the tensor was freed (as FSDP does with sharded tensors)",
+            "gather it first",
         )
     return None
 
 
 def _dense(obj: Any) -> Array:
-    torch, why = _torch(), _refusal(obj)
-    if why is not None:
-        raise EncodeError(why)
+    torch, refusal = _torch(), _refusal(obj)
+    if refusal is not None:
+        message, hint = refusal
+        raise EncodeError(message, hint=hint)
     host = obj.detach().cpu().resolve_conj().resolve_neg()
     if str(host.dtype) == f"torch.{_PAIRS}":
         return _unpaired(host.contiguous().view(torch.uint8).numpy())

@@ -44,7 +44,7 @@ def _all_python(obj: object) -> bool:
 
 
 def _listed(obj: TensorLike) -> Any:
-    """Return nested lists with string tensors replaced by lists of bytes; other values unchanged."""
+    """Return nested lists with string tensors replaced by lists of bytes; others unchanged."""
     if not isinstance(obj, (list, tuple)) or not _has_string_tensor(obj):
         return obj
     return _with_bytes(obj)

@@ -144,7 +144,7 @@ class RaggedFeature(_RaggedFields):
             raise SchemaError(f"value_key must be the name of a feature, not {value_key!r}")
         if not isinstance(partitions, (list, tuple)):
             raise TypeError(
-                f"partitions must be a list of partitions such as RowSplits(key), not {partitions!r}"
+                f"partitions must be a list of RowSplits(key) and the like, not {partitions!r}"
             )
         if not isinstance(validate, bool):
             raise TypeError(f"validate must be a bool, not {validate!r}")
@@ -243,7 +243,7 @@ def shape_of(shape: object, key: Key) -> tuple[int, ...]:
 
 
 def default_of(value: TensorLike, kind: int, shape: tuple[int, ...], key: Key) -> Array:
-    """Return a default in its dtype and shape. Like TensorFlow, it is reshaped but never repeated."""
+    """Return a default in its dtype and shape. Like in TensorFlow, it is never repeated."""
     # 1e300 becomes infinite as a float32, as in TensorFlow.
     with np.errstate(over="ignore"):
         tensor = arguments.tensor(value) if not _is_empty(value) else np.empty(0, NUMPY[kind])

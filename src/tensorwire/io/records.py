@@ -50,8 +50,8 @@ def _compression_type(options: TFRecordOptions | str | int | None) -> str:
         kind = _NUMBERS.get(kind, kind)
     if kind not in _TYPES:
         raise UsageError(
-            f"compression_type must be one of {', '.join(repr(name) for name in _TYPES if name)} or '',"
-            f" not {kind!r}"
+            "compression_type must be one of"
+            f" {', '.join(repr(name) for name in _TYPES if name)} or '', not {kind!r}"
         )
     return kind or ""
 

@@ -47,9 +47,7 @@ class Batch(Bundle):
     `take`, `slice` and `select` choose rows and columns, and `to` converts the columns to a
     framework.
 
-    >>> import tensorwire as tw
-    >>> import numpy as np
-    >>> batch = tw.Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
+    >>> batch = Batch({"label": np.array([3, 0])}, {"label": np.array([True, False])}, 2)
     >>> len(batch), batch.size, list(batch.rows())
     (1, 2, [{'label': np.int64(3)}, {}])
     """
@@ -138,9 +136,7 @@ class Batch(Bundle):
     def take(self, rows: Array) -> Batch:
         """Return the rows with the given numbers, in the given order.
 
-        >>> import tensorwire as tw
-        >>> import numpy as np
-        >>> tw.Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
+        >>> Batch({"a": np.array([5, 6, 7])}, size=3).take(np.array([2, 0]))["a"]
         array([7, 5])
         """
         columns = {name: take_rows(column, rows) for name, column in self.items()}
@@ -172,10 +168,8 @@ class Batch(Bundle):
 
         A column that this batch does not have is added with no row present.
 
-        >>> import tensorwire as tw
-        >>> import numpy as np
-        >>> blank = tw.Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
-        >>> tw.Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
+        >>> blank = Batch({"b": np.zeros(0, np.int8), "a": np.zeros(0)})
+        >>> Batch({"a": np.array([5, 6])}, size=2).completed(blank).present["b"].tolist()
         [False, False]
         """
         if list(self) == list(blank):
@@ -243,8 +237,7 @@ def runs(starts: Array, lengths: Array) -> Array:
 
 def gathered(data: Buffer | Array, starts: Array, sizes: Array, text: bool = False) -> Strings:
     """Copy strings that lie anywhere in a buffer into memory of their own."""
-    offsets = np.zeros(len(starts) + 1, np.int64)
-    np.cumsum(sizes, out=offsets[1:])
+    offsets = row_bounds(sizes)
     # Long strings are copied one by one; short strings are gathered by one fancy index over all
     # bytes.
     if len(starts) and offsets[-1] >= _LONG * len(starts):
@@ -314,10 +307,15 @@ def _joined(columns: Sequence[Any]) -> BatchColumn:
 
 def _bounds_of_all(splits: Sequence[Array]) -> Array:
     """Concatenate several arrays of row bounds into one."""
-    return _bounds(np.concatenate([np.diff(part) for part in splits]))
+    return row_bounds(np.concatenate([np.diff(part) for part in splits]))
 
 
-def _bounds(lengths: Array) -> Array:
+def row_bounds(lengths: Array | Sequence[int]) -> Array:
+    """Return the start of each run of the given lengths, and the end of the last one.
+
+    >>> row_bounds([2, 3])
+    array([0, 2, 5])
+    """
     out = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=out[1:])
     return out
@@ -339,7 +337,7 @@ def spread(column: BatchColumn, present: Array) -> Any:
         return trusted(
             Strings,
             column.data,
-            _bounds(lengths.reshape(-1)),
+            row_bounds(lengths.reshape(-1)),
             (count, *column.shape[1:]),
             column.text,
         )
@@ -364,7 +362,7 @@ def spread(column: BatchColumn, present: Array) -> Any:
                 column.uniform,
             )
         lengths[present] = np.diff(column.row_splits[0])
-        outer = _bounds(lengths).astype(column.row_splits[0].dtype)
+        outer = row_bounds(lengths).astype(column.row_splits[0].dtype)
         return trusted(Ragged, column.values, (outer, *column.row_splits[1:]), column.uniform)
     nothing = None if column.dtype == object else 0
     out: Array = np.full((count, *column.shape[1:]), nothing, column.dtype)

@@ -123,6 +123,8 @@ class Stream(Protocol):
 
     at: int
     """The file offset up to which the file has been read."""
+    size: int | None
+    """The size of the file, if it is not compressed and will not grow."""
     most: int | None
     """The number of decompressed bytes that the limits allow in total; None if not compressed."""
 
@@ -138,8 +140,9 @@ class PlainBlocks:
 
     most: int | None = None
 
-    def __init__(self, source: storage.Readable, offset: int) -> None:
+    def __init__(self, source: storage.Readable, offset: int, grows: bool = False) -> None:
         self._source, self.at = source, offset
+        self.size = None if grows else source.size
 
     def fill(self, buffer: Array) -> int:
         count = self._source.read_some(self.at, buffer)
@@ -151,6 +154,8 @@ class PlainBlocks:
 
 class Compressed:
     """A stream of a compressed file, starting at one of its `units`."""
+
+    size: int | None = None
 
     def __init__(self, source: storage.Readable, name: str, offset: int, limits: Limits) -> None:
         self._source, self.at, self._base = source, offset, offset
@@ -268,20 +273,20 @@ def blocks(
         name = compression_of(source, compression)
         if name and offset:
             raise ValueError("a compressed file can only be read from its start")
-        stream: Stream = (
-            Compressed(source, name, 0, limits or DEFAULT) if name else PlainBlocks(source, offset)
-        )
-        size = None if name or wait else source.size
+        stream: Stream
+        if name:
+            stream = Compressed(source, name, 0, limits or DEFAULT)
+        else:
+            stream = PlainBlocks(source, offset, grows=wait is not None)
         yield from frames(
             stream,
             path,
-            size,
-            check,
             limits or DEFAULT,
-            pool or memory.MemoryPool(),
-            offset,
-            first,
-            wait,
+            check=check,
+            pool=pool,
+            base=offset,
+            record=first,
+            wait=wait,
         )
     except TensorwireError as error:
         raise error.add(path=path, format="tfrecord") from error.__cause__
@@ -289,27 +294,22 @@ def blocks(
         source.close()
 
 
-def of_stream(stream: Stream, path: str, limits: Limits) -> Iterator[Block]:
-    """Yield all records of a stream, verified."""
-    return frames(stream, path, None, True, limits, memory.MemoryPool(), 0, 0)
-
-
 def frames(
     stream: Stream,
     path: str,
-    size: int | None,
-    check: bool,
     limits: Limits,
-    pool: memory.MemoryPool,
-    base: int,
-    record: int,
+    *,
+    check: bool = True,
+    pool: memory.MemoryPool | None = None,
+    base: int = 0,
+    record: int = 0,
     wait: Callable[[], bool] | None = None,
 ) -> Iterator[Block]:
     """Yield blocks of whole records from a stream. See the module docstring for the strategy.
 
-    `base` is the stream's current offset and `record` the number of the record there. `size` is the
-    size of the file, if it is known and final.
+    `base` is the stream's current offset and `record` the number of the record there.
     """
+    pool = pool or memory.MemoryPool()
     buffer, have, room = pool.take(BLOCK + _MORE), 0, BLOCK
     while True:
         count = stream.fill(buffer[have:room])
@@ -347,8 +347,8 @@ def frames(
             )
         rest = have - scanned
         wanted = _end(buffer, scanned) - scanned if rest >= tfrecord.HEADER else rest
-        if size is not None and wanted > size - base - scanned:
-            raise torn(record, base + scanned, size - base - scanned)
+        if stream.size is not None and wanted > stream.size - base - scanned:
+            raise torn(record, base + scanned, stream.size - base - scanned)
         if stream.most is not None:
             # A compressed stream never yields more than the limits allow, so a hostile length does
             # not allocate more than that.

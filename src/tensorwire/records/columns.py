@@ -118,7 +118,7 @@ def _column(feature: Feature, filled: Filled, rows: int, limits: Limits | None) 
 
 
 def sequence(feature: Feature, filled: Filled, limits: Limits | None = None) -> Ragged:
-    """Return one column of a feature list: Ragged, with one row per record and one item per step."""
+    """Return one column of a feature list: Ragged, with a row per record and an item per step."""
     assert filled.steps is not None
     steps = int(filled.steps[-1])
     inner = column(

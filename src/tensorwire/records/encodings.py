@@ -23,7 +23,7 @@ from ..core.quantized import Quantized
 from ..core.tensors import Array, Ragged, Strings, Tensor, trusted
 from ..transforms import quantization
 from ..wire import kernels
-from .batch import BatchColumn
+from .batch import BatchColumn, row_bounds
 from .schema import Feature
 
 
@@ -59,7 +59,7 @@ def unpack_tensors(
 
 
 def _parsed(strings: Strings, present: Array, limits: Limits) -> list[Any] | Array:
-    """Return the tensor of each row, None where the feature is missing, or all rows as one array."""
+    """Return the tensor of each row (None where it is missing), or all rows as one array."""
     if len(present) and present.all():
         rectangle = _rectangle(strings)
         if rectangle is not None:
@@ -147,8 +147,7 @@ def _column(rows: list[Any] | Array, present: Array, feature: Feature) -> BatchC
     filled = [empty if tensor is None else tensor for tensor in rows]
     if feature.fixed:
         return np.stack(filled) if filled else np.zeros((0, *empty.shape), empty.dtype)
-    splits = np.zeros(len(filled) + 1, np.int64)
-    np.cumsum([len(tensor) for tensor in filled], out=splits[1:])
+    splits = row_bounds([len(tensor) for tensor in filled])
     return trusted(Ragged, np.concatenate([*filled, empty[:0]]), (splits,), (None,))
 
 
@@ -230,8 +229,7 @@ def _strings_column(rows: list[Any], feature: Feature) -> Strings | Ragged:
         return Strings.of(
             flat, (len(rows), *(dim or 0 for dim in feature.shape or ())), text=feature.text
         )
-    splits = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([0 if tensor is None else tensor.size for tensor in rows], out=splits[1:])
+    splits = row_bounds([0 if tensor is None else tensor.size for tensor in rows])
     return Ragged(Strings.of(flat, text=feature.text), splits)
 
 
@@ -267,8 +265,8 @@ def _raw_vectors(strings: Strings, dtype: np.dtype[Any]) -> Ragged:
     if len(wrong):
         row = int(wrong[0])
         raise SchemaError(
-            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are not a multiple of the"
-            f" size of {dtype}",
+            f"{int(strings.offsets[row + 1] - strings.offsets[row])} bytes are not a multiple of"
+            f" the size of {dtype}",
             record=row,
         )
     content = strings.data[int(strings.offsets[0]) : int(strings.offsets[-1])].reshape(-1)

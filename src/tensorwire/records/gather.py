@@ -13,7 +13,7 @@ import numpy as np
 from .._errors import EncodeError, TensorwireError
 from ..core.tensors import KINDS, Array, Ragged, Sparse, Tensor
 from . import pack
-from .batch import Batch, ForeignBatch
+from .batch import Batch, ForeignBatch, row_bounds
 from .pack import Options, PackedColumn
 from .rows import from_list, row_value
 from .schema import Feature
@@ -178,8 +178,7 @@ def _left_packed(sparse: Sparse) -> Ragged:
             "a Sparse column must be a matrix", hint="tensors=[name] keeps a Sparse of any shape"
         )
     counts = np.bincount(sparse.indices[:, 0], minlength=int(sparse.dense_shape[0]))
-    splits = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=splits[1:])
+    splits = row_bounds(counts)
     if not (sparse.indices[:, 1] == np.arange(sparse.nnz) - np.repeat(splits[:-1], counts)).all():
         raise EncodeError(
             "the values of a Sparse column must fill each row from its start",

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -78,7 +78,7 @@ def build(path: str, compression: str | None = None, limits: Limits | None = Non
             )
         stream = _blocks.Compressed(source, name, 0, limits)
         parts, end = [], 0
-        for block in _blocks.frames(stream, path, None, False, limits, memory.MemoryPool(), 0, 0):
+        for block in _blocks.frames(stream, path, limits, check=False):
             parts.append(block.offset + block.starts - tfrecord.HEADER)
             end = block.offset + int(block.starts[-1] + block.sizes[-1]) + tfrecord.FOOTER
         units = np.array(stream.units, np.int64).reshape(-1, 2)
@@ -256,15 +256,13 @@ def save(index: Index) -> bool:
 def open_index(
     path: str, compression: str | None = None, limits: Limits | None = None, keep: bool = True
 ) -> Index:
-    """Return the stored index of a file if it is fresh, else a new one, which is stored if `keep`."""
+    """Return the stored index of a file if it is fresh, else build one.
+
+    A new index is stored if `keep`.
+    """
     index = load(path)
     if index is None:
         index = build(path, compression, limits)
         if keep:
             save(index)
     return index
-
-
-def add_schema(index: Index, schema: dict[str, Any]) -> Index:
-    """Return the index with the schema that a full scan has found."""
-    return replace(index, schema=schema)

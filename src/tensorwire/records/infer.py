@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def of_files(
     if full:
         for name in names:
             index = _index.open_index(name, compression, limits)
-            _index.save(_index.add_schema(index, schema.json()))
+            _index.save(replace(index, schema=schema.json()))
     return schema
 
 
@@ -182,7 +183,7 @@ def _sampled(
                     (
                         _from(source, offset, share, limits)
                         if plain
-                        else _unpacked(path, compression, limits)
+                        else _blocks.blocks(path, compression=compression, limits=limits)
                     ),
                     share,
                 ):
@@ -222,10 +223,6 @@ def _limited(blocks: Iterator[_blocks.Block], budget: int) -> Iterator[_blocks.B
             return
 
 
-def _unpacked(path: str, compression: str | None, limits: Limits) -> Iterator[_blocks.Block]:
-    return _blocks.blocks(path, compression=compression, limits=limits)
-
-
 def _from(
     source: storage.Readable, offset: int, budget: int, limits: Limits
 ) -> Iterator[_blocks.Block]:
@@ -237,9 +234,7 @@ def _from(
     start = stream.to_record(limits) if offset else 0
     if start < 0:
         return
-    for block in _blocks.frames(
-        stream, source.path or "", source.size, True, limits, memory.MemoryPool(), start, 0
-    ):
+    for block in _blocks.frames(stream, source.path or "", limits, base=start):
         yield block
         # The next record would probably exceed the budget, so nothing more is read.
         if block.end + int(block.sizes.max()) + 16 >= offset + budget:
@@ -256,6 +251,7 @@ class _Sips:
 
     def __init__(self, source: storage.Readable, offset: int, step: int) -> None:
         self._source, self.at, self._step = source, offset, max(step, _SIP)
+        self.size: int | None = source.size
         self._ready = memory.fresh(0)
 
     def fill(self, buffer: Array) -> int:

@@ -38,7 +38,7 @@ WIDEN = {"int64": np.int64, "float": np.float32}
 
 @dataclass(frozen=True)
 class Options:
-    """The options for writing columns: those to encode in a special way, and the caller's schema."""
+    """The options for writing columns: those with a special encoding, and the caller's schema."""
 
     tensors: Sequence[str] | Set[str] = ()
     base64: Sequence[str] | Set[str] = ()
@@ -287,7 +287,7 @@ def list_feature(column: Ragged) -> Feature:
 
 
 def as_quantized(tensor: Tensor, scheme: str, present: Array | None) -> PackedColumn:
-    """Pack each row of floats as quantized codes, with scale and zero point if the scheme has them."""
+    """Pack each row of floats as quantized codes, with scale and zero point if there are any."""
     if not isinstance(tensor, np.ndarray) or dtypes.of(tensor.dtype).name not in (
         "float16",
         "bfloat16",

@@ -165,7 +165,7 @@ class IndexedFile:
         try:
             stream = _blocks.Compressed(source, self.index.compression or "", 0, self._limits)
             scratch = self._pool.take(_blocks.BLOCK)
-            # The name of the temporary file is removed at once. The open descriptor keeps the bytes.
+            # The name of the file is removed at once. The open descriptor keeps the bytes.
             with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
                 while count := stream.fill(scratch):
                     file.write(scratch[:count].data)

@@ -323,7 +323,7 @@ def _check_append(
         if codec:
             stream = _blocks.Compressed(source, codec, 0, limits or DEFAULT)
         for block in (
-            _blocks.of_stream(stream, path, limits or DEFAULT)
+            _blocks.frames(stream, path, limits or DEFAULT)
             if stream
             else _blocks.blocks(path, compression="", limits=limits)
         ):

@@ -28,7 +28,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -91,17 +91,6 @@ class Gap:
         )
 
 
-class Resynced(NamedTuple):
-    """The result of `resync`: the gap, the offset to continue at, and a record without a header.
-
-    `record` is (start, size) if only the header of a record was lost.
-    """
-
-    gap: Gap
-    next: int
-    record: tuple[int, int] | None = None
-
-
 class WorkLimit:
     """The work that may still be spent on wrong guesses in one pass over a file, in bytes.
 
@@ -118,29 +107,15 @@ class WorkLimit:
         self.reaches = -1
 
 
-def resync(
-    source: files.Source, offset: int, limits: Limits = DEFAULT, work: WorkLimit | None = None
-) -> Resynced:
-    """Find where the records continue behind the frame at `offset`, which is known to be damaged.
-
-    >>> data = bytearray(kernels.frame(b"one") + kernels.frame(b"two") + kernels.frame(b"three"))
-    >>> data[20] ^= 1  # in the header of "two"
-    >>> resync(files.BytesSource(data), 19)
-    Resynced(gap=Gap(offset=19, length=12, ...), next=38, record=(31, 3))
-    """
-    stop, why, record = _resync(
-        ScanBuffer(source, limits.record), offset, work or WorkLimit(source.size)
-    )
-    length = tfrecord.HEADER if record is not None else stop - offset
-    return Resynced(Gap(offset, length, why, source.path), stop, record)
-
-
 _Result = tuple[int, str, tuple[int, int] | None]
 """(offset to continue at, reason, the record if only its header was lost)."""
 
 
 def _resync(window: ScanBuffer, offset: int, work: WorkLimit) -> _Result:
-    """Decide which of the cases in the module docstring applies."""
+    """Find where the records continue behind the damaged frame at `offset`.
+
+    Decides which of the cases in the module docstring applies.
+    """
     if offset + AROUND > window.size:
         return window.size, "the file ends inside a record", None
     length = window.header(offset)
@@ -395,8 +370,8 @@ def scan_source(
     """Yield the blocks and gaps of an uncompressed source, like `scan`."""
     window, work = ScanBuffer(source, limits.record), WorkLimit(source.size)
     offset, record, need, limit = 0, 0, 1, MOST
-    # The start of the current gap, -1 if there is none. A gap is only yielded when a record follows,
-    # because damage may continue and extend it.
+    # The start of the current gap, -1 if there is none. A gap is only yielded when a record
+    # follows, because damage may continue and extend it.
     gap, why = -1, ""
     while offset < source.size:
         data = window.at(offset, need)

@@ -14,6 +14,7 @@ from .._errors import EncodeError, SchemaError, TensorwireError
 from ..core import dtypes
 from ..core.tensors import Array, Ragged, Strings, Tensor, trusted
 from . import pack
+from .batch import row_bounds
 from .pack import EXACTLY, Options, PackedColumn, merge
 from .schema import BYTES, FLOAT, INT64, Feature
 
@@ -214,7 +215,7 @@ def _python_floats(array: Array) -> Array:
 
 
 def _stacked(rows: list[Any]) -> Any:
-    """Return uniform rows as one array, whose TensorProtos are written in one step; else the rows."""
+    """Return rows of one shape and dtype as one array, any others unchanged."""
     if rows and all(
         isinstance(row, np.ndarray) and row.shape == rows[0].shape and row.dtype == rows[0].dtype
         for row in rows
@@ -295,8 +296,7 @@ def _lists(
         inner = replace(
             inner, feature=replace(inner.feature, dtype=names.pop() if len(names) == 1 else "")
         )
-    splits = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(lengths, out=splits[1:])
+    splits = row_bounds(lengths)
     same = {
         length for length, item in zip(lengths.tolist(), items, strict=True) if item is not None
     }
@@ -371,8 +371,7 @@ def _quantized_rows(items: list[Any], scheme: str, present: Array | None) -> Pac
         feature = columns[0].feature
         for other in columns[1:]:
             feature = merge(feature, other.feature)
-    splits = np.zeros(len(items) + 1, np.int64)
-    np.cumsum(counts, out=splits[1:])
+    splits = row_bounds(counts)
     return PackedColumn(
         feature, np.ascontiguousarray(strings.data), strings.offsets, splits, present
     )

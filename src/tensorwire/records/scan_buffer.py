@@ -146,7 +146,7 @@ class ScanBuffer:
         return last, end
 
     def crc(self, start: int, stop: int, value: int = 0) -> int:
-        """Return the checksum of any number of bytes, continued from `value`, without holding them."""
+        """Return the checksum of any number of bytes, continued from `value`."""
         while start < stop:
             data = self.at(start)[: stop - start]
             value = kernels.crc32c(data, value)
@@ -159,6 +159,6 @@ class ScanBuffer:
         return int(_FOOTER.unpack_from(self._view, offset - self._base)[0])
 
     def whole(self, start: int, length: int) -> bool:
-        """Return whether the data of the record whose frame begins at `start` matches its checksum."""
+        """Return whether the data of the frame that begins at `start` matches its checksum."""
         data = start + tfrecord.HEADER
         return crc.mask(self.crc(data, data + length)) == self.stored(data + length)

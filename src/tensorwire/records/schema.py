@@ -220,8 +220,9 @@ class Feature:
         if shape is not None and not (
             isinstance(shape, list) and all(dim is None or type(dim) is int for dim in shape)
         ):
-            message = f"a shape must be a list of numbers or null, not {shape!r:.60}"
-            raise DecodeError(message, format="schema")
+            raise DecodeError(
+                f"a shape must be a list of numbers or null, not {shape!r:.60}", format="schema"
+            )
         for name, kind in _TYPES.items():
             if not isinstance(about.get(name, kind()), kind):
                 message = (
@@ -411,8 +412,9 @@ class Schema(Mapping[str, Feature]):
             )
         records, complete = about.get("records", 0), about.get("complete", False)
         if type(records) is not int or not 0 <= records < 1 << 63 or not isinstance(complete, bool):
-            message = f"invalid number of records in a schema: {records!r:.60}"
-            raise DecodeError(message, format="schema")
+            raise DecodeError(
+                f"invalid number of records in a schema: {records!r:.60}", format="schema"
+            )
         sequences = about.get("sequences", {})
         if not isinstance(sequences, dict):
             raise DecodeError(
@@ -507,8 +509,11 @@ def _marks(content: dict[str, Any]) -> dict[str, FileMark]:
     for name, mark in marks.items():
         good = isinstance(mark, list) and len(mark) == 2
         if not good or not all(part is None or type(part) is int for part in mark):
-            message = f"the mark of a file must be [size, checksum], not {mark!r:.60}"
-            raise DecodeError(message, tensor=name, format="schema")
+            raise DecodeError(
+                f"the mark of a file must be [size, checksum], not {mark!r:.60}",
+                tensor=name,
+                format="schema",
+            )
     return {name: FileMark(*mark) for name, mark in marks.items()}
 
 

@@ -87,8 +87,8 @@ def _is_marked(name: str, marks: dict[str, FileMark]) -> bool:
         and recorded.head == mark.head
         and (recorded.size or 0) > (mark.size or 0)
     )
-    # A damaged file has another mark too. Its reader reports the damage, and the schema may still be
-    # right.
+    # A damaged file has another mark too. Its reader reports the damage, and the schema may still
+    # be right.
     try:
         reader = iter(RecordReader([name]))
         deque(reader, maxlen=0) if cut else next(reader, None)
