@@ -117,7 +117,7 @@ class Buffers:
         sizes = [self._claimed(data[:8], chunk, i) for data, i in zip(packed, buffers, strict=True)]
         frames = [data for data, size in zip(packed, sizes, strict=True) if size > 0]
         try:
-            made = iter(
+            inflated = iter(
                 _inflate(frames, [size for size in sizes if size > 0], chunk.batch.codec)
                 if frames
                 else []
@@ -127,7 +127,7 @@ class Buffers:
                 f"a compressed buffer cannot be inflated: {error}", offset=chunk.body
             ) from None
         return [
-            next(made) if size > 0 else data[8:] if size else memoryview(b"")
+            next(inflated) if size > 0 else data[8:] if size else memoryview(b"")
             for data, size in zip(packed, sizes, strict=True)
         ]
 

@@ -258,8 +258,8 @@ def readable(arrow: pa.Schema, spec: ConversionSpec | None) -> list[str]:
     if spec is None:
         return list(arrow.names)
     names = arrow.names if spec.names is None else spec.names
-    there = [name for name in names if name in arrow.names]
-    return [name for name in there if not _is_null(arrow.field(name).type)]
+    existing = [name for name in names if name in arrow.names]
+    return [name for name in existing if not _is_null(arrow.field(name).type)]
 
 
 def batch_from(

@@ -177,8 +177,8 @@ class Hdf5:
                 name = request.get("name")
                 raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
             except BaseException:
-                # The child may be in the middle of an answer, or wait for bytes of the file. The
-                # next request could not be told from that.
+                # The child may be in the middle of an answer, or wait for bytes of the file, so it
+                # cannot take another request.
                 if not self._child.is_settled:
                     self.close()
                 raise
