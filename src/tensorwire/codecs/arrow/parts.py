@@ -80,8 +80,7 @@ class ArrowPart(_Guarded):
         return sum(level.nulls for level in self._levels)
 
     def _read(self, rows: Rows) -> Any:
-        count = self._rows.rows
-        start, stop = (0, count) if rows is None else rows
+        start, stop = validate.row_range(rows, self.shape)
         values = self.raw(start, stop)
         present = self._rows.present(start, stop)
         self.check(start, stop, present, rows=False)
@@ -89,10 +88,7 @@ class ArrowPart(_Guarded):
 
     def raw(self, start: int, stop: int) -> Any:
         """Returns the stored values of rows, including those of null rows."""
-        count = self._rows.rows
-        if not 0 <= start <= stop <= count:
-            raise self._leaf.bad(f"rows {start} to {stop} are out of range for {count} rows")
-        validate.elements((count, *self._inner), DecodeError, 16)
+        validate.elements((self._rows.rows, *self._inner), DecodeError, 16)
         per_row = math.prod(self._inner)
         if not per_row and self._leaf.rows:
             raise self._leaf.bad(
@@ -151,10 +147,7 @@ class Presence(_Guarded):
         return (self._rows.rows + 7) // 8
 
     def _read(self, rows: Rows) -> Array:
-        count = self._rows.rows
-        start, stop = (0, count) if rows is None else rows
-        if not 0 <= start <= stop <= count:
-            raise self._rows.bad(f"rows {start} to {stop} are out of range for {count} rows")
+        start, stop = validate.row_range(rows, self.shape)
         if self._copy is False:
             raise self._rows.bad(
                 "copy=False is not possible: Arrow stores nulls as bits", hint=NO_COPY_HINT
@@ -300,11 +293,7 @@ class Cell(_Guarded):
             )
         if rows is None:
             return self._values.take(0, count, self.shape)
-        start, stop = rows
-        if not self.shape or not 0 <= start <= stop <= self.shape[0]:
-            raise self._leaf.bad(
-                f"rows {start} to {stop} are out of range for shape {list(self.shape)}"
-            )
+        start, stop = validate.row_range(rows, self.shape)
         per_row = math.prod(self.shape[1:])
         return self._values.take(start * per_row, stop * per_row, (stop - start, *self.shape[1:]))
 
@@ -363,16 +352,13 @@ class Splits(_Guarded):
 
     def _read(self, rows: Rows) -> Array:
         level, dtype = self._level, np.dtype(self.dtype)
-        count = level.rows + 1
-        first, last = (0, count) if rows is None else rows
-        if not 0 <= first <= last <= count:
-            raise level.bad(f"row_splits {first} to {last} are out of range for {count}")
+        first, last = validate.row_range(rows, self.shape)
         if level.field.kind == ipc.FIXED_LIST:
             return self._counted(first, last, dtype)
         # Fast path: offsets of one batch that begin at 0 are the row_splits, and need no copy.
         if (
             len(level.chunks) == 1
-            and count > 1
+            and level.rows
             and level.inside(0)[0] == 0
             and LISTS[level.field.kind] == dtype
         ):

@@ -50,13 +50,7 @@ class CheckpointPart(BasePart, ABC):
             validate.elements(self.shape, DecodeError)
             source, offset = self._located()
             path = source.path
-            if rows is not None and (
-                not self.shape or not 0 <= rows[0] <= rows[1] <= self.shape[0]
-            ):
-                raise DecodeError(
-                    f"rows {rows[0]} to {rows[1]} are out of range for shape {list(self.shape)}",
-                    offset=offset,
-                )
+            validate.row_range(rows, self.shape)
             return self._read(source, offset, rows)
         except DecodeError as error:
             raise error.add(
