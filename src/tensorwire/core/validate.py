@@ -233,6 +233,19 @@ def first(mask: Array) -> int:
     return int(mask.argmax()) if mask.size else 0
 
 
+def row_range(rows: tuple[int, int] | None, shape: Sequence[int]) -> tuple[int, int]:
+    """Returns (start, stop) of `rows`, or of all for None; DecodeError if out of range.
+
+    >>> row_range(None, (3, 2)), row_range((1, 2), (3, 2))
+    ((0, 3), (1, 2))
+    """
+    if rows is None:
+        return 0, shape[0] if shape else 0
+    if not shape or not 0 <= rows[0] <= rows[1] <= shape[0]:
+        raise DecodeError(f"rows {rows[0]} to {rows[1]} are out of range for shape {list(shape)}")
+    return rows
+
+
 def _brief(shape: Sequence[int]) -> str:
     return (
         str(list(shape))

@@ -146,11 +146,7 @@ class PackedEntry:
 
         `read` returns a range of the packed bytes, of which there are `size`.
         """
-        start, stop = rows
-        if not self.shape or not 0 <= start <= stop <= self.shape[0]:
-            raise DecodeError(
-                f"rows {start} to {stop} are out of range for shape {list(self.shape)}"
-            )
+        start, stop = validate.row_range(rows, self.shape)
         stride = self.nbytes // self.shape[0] if self.shape[0] else 0
         data = self.how.part(lambda *span: read(span), size, start * stride, stop * stride, limits)
         return self.array(data, (stop - start, *self.shape[1:]), True)

@@ -1,10 +1,9 @@
-"""arrow: Arrow's IPC file (also called Feather) or stream, which pandas, Polars, DuckDB and Spark
-read.
+"""The arrow format: Arrow IPC files (Feather) and streams, for pandas, Polars, DuckDB and Spark.
 
-The bytes are written and read here, by our own hands: pyarrow crashes on bytes that it has not
-validated, reads whole batches where rows are asked for, copies what it writes, and believes what a
-compressed buffer says about its size. It is needed for compression, and for strings that others
-wrote as views or through a dictionary.
+Bytes are written and read here rather than by pyarrow. pyarrow crashes on bytes that it has not
+validated, reads whole batches where some rows are needed, copies what it writes, and trusts the
+size that a compressed buffer claims. It is only needed for compression, and for strings that are
+stored as views or in a dictionary.
 """
 
 from __future__ import annotations
@@ -31,12 +30,14 @@ from .table import VERSION
 
 _CODECS = ("zstd", "lz4")
 _COPIED = 64 << 10
-"""Bytes a column up to which a copy is cheaper than one more buffer."""
+"""Columns up to this many bytes are copied, which is cheaper than one more buffer."""
+
+_PLAIN_HINT = "drop the spec with table.replace_schema_metadata() in pyarrow to read plain columns"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """Columns that share their first dimension, or any value in one row.
+    """The Arrow codec: columns that share their first dimension, or any value in one row.
 
     >>> import numpy as np
     >>> codec = Arrow()
@@ -47,11 +48,11 @@ class Arrow:
     """
 
     stream: bool = False
-    """Write the stream rather than the file: for pipes and sockets. Both are read, whatever this
-    says.
+    """Write the stream format, for pipes and sockets, instead of the file format. Reading accepts
+    both.
     """
     compression: str | None = None
-    """"zstd" or "lz4": each buffer alone, by Arrow itself."""
+    """"zstd" or "lz4": Arrow's own compression of each buffer."""
     level: int | None = None
     limits: Limits = DEFAULT
 
@@ -61,6 +62,7 @@ class Arrow:
             if self.compression is None
             else codec_of(self.compression, self.level, _CODECS, FORMAT)
         )
+        # The kernel writes a small plain table in one call. It returns None for anything else.
         if codec is None and not self.stream and not metadata:
             whole = kernels.encode_columns(value, _COPIED)
             if whole is not None:
@@ -69,7 +71,7 @@ class Arrow:
             return write.chunks(arrow_columns.columns(value, metadata, FORMAT), self.stream, codec)
         except UnicodeEncodeError:
             raise EncodeError(
-                "metadata with a lone surrogate, so they are not text that UTF-8 can hold",
+                "metadata contains a lone surrogate, which cannot be encoded as UTF-8",
                 format=FORMAT,
             ) from None
 
@@ -89,7 +91,7 @@ class Arrow:
             raise error.add(format=FORMAT, offset=0) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads the schema and where the batches are, and rows of columns when they are asked for."""
+        """Reads the schema and the batch positions; columns and rows are read on access."""
         budget = self.limits.call(source.size)
         try:
             return Container(*self._read(source, copy, budget), budget)
@@ -99,7 +101,7 @@ class Arrow:
     def _read(
         self, source: Source, copy: bool | None, budget: Budget, whole: bool = False
     ) -> tuple[Any, list[Any], dict[str, str]]:
-        """(spec, parts, metadata)"""
+        """Returns (spec, parts, metadata) of a file or stream."""
         file = IpcFile(source, budget)
         if whole:
             file.data.inflate_all(file.chunks)
@@ -107,75 +109,75 @@ class Arrow:
 
 
 def value_of(
-    found: dict[str, SpecParts],
+    table_columns: dict[str, SpecParts],
     metadata: dict[str, str],
 ) -> tuple[Any, list[Any], dict[str, str]]:
-    """(spec, parts, metadata) of the value that columns and the schema's metadata make up."""
-    ours = metadata.pop(KEY, None)
-    if ours is None:
-        spec = {"dict": {name: node for name, (node, _) in found.items()}}
-        return spec, [part for _, parts in found.values() for part in parts], metadata
-    spec, parts = _assign(ours, found)
+    """Returns (spec, parts, metadata) of the value in columns and the schema metadata."""
+    saved = metadata.pop(KEY, None)
+    if saved is None:
+        spec = {"dict": {name: node for name, (node, _) in table_columns.items()}}
+        return spec, [part for _, parts in table_columns.values() for part in parts], metadata
+    spec, parts = _assign(saved, table_columns)
     tree = lowering.inside(spec)
     if isinstance(tree, dict) and "bundle" in tree and metadata:
         spec = tree | {"metadata": metadata}
     return spec, parts, metadata
 
 
-def _assign(text: str, found: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
-    """Our own spec, and its parts in order."""
-    ours = jsontext.parse(text.encode(), FORMAT)
+def _assign(text: str, table_columns: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
+    """Returns the spec that was saved in the metadata, and its parts in order."""
+    saved = jsontext.parse(text.encode(), FORMAT)
     if (
-        not isinstance(ours, dict)
-        or ours.keys() != {"version", "spec"}
-        or ours["version"] != VERSION
+        not isinstance(saved, dict)
+        or saved.keys() != {"version", "spec"}
+        or saved["version"] != VERSION
     ):
-        version = ours.get("version") if isinstance(ours, dict) else None
+        version = saved.get("version") if isinstance(saved, dict) else None
         raise DecodeError(
-            f"a tensorwire spec of version {version!r:.20}, which this release does not read"
+            f"unsupported version {version!r:.20} of the tensorwire spec in the schema metadata"
         )
-    spec = ours["spec"]
-    nulls = flags(found)
-    found = {name: column for name, column in found.items() if name not in nulls}
-    count = sum(len(parts) for _, parts in found.values())
-    table = not any(isinstance(part, Cell) for _, parts in found.values() for part in parts)
+    spec = saved["spec"]
+    nulls = flags(table_columns)
+    table_columns = {name: column for name, column in table_columns.items() if name not in nulls}
+    count = sum(len(parts) for _, parts in table_columns.values())
+    table = not any(isinstance(part, Cell) for _, parts in table_columns.values() for part in parts)
     try:
         groups = arrow_columns.groups(lowering.inside(spec), count, table)
     except DecodeError:
         groups = []
-    if {group.name for group in groups} != found.keys() or any(
-        len(found[group.name][1]) != group.size for group in groups
+    if {group.name for group in groups} != table_columns.keys() or any(
+        len(table_columns[group.name][1]) != group.size for group in groups
     ):
         raise DecodeError(
-            "the columns are not those of the tensorwire spec in the schema's metadata; without it"
-            " they are read as they are: in pyarrow, table.replace_schema_metadata()"
+            "the columns do not match the tensorwire spec in the schema metadata", hint=_PLAIN_HINT
         )
-    parts = [part for group in groups for part in found[group.name][1]]
+    parts = [part for group in groups for part in table_columns[group.name][1]]
     return (spec, parts) if not nulls else _with_flags(spec, parts, nulls)
 
 
 def _with_flags(spec: Any, parts: list[Any], nulls: dict[str, SpecParts]) -> tuple[Any, list[Any]]:
-    """A dict or Bundle of columns, and which rows of some of them have a value."""
+    """Adds the NAME/present flags of columns with nulls to the spec of a dict or Bundle."""
     kinds = [key for key in ("dict", "bundle") if isinstance(spec, dict) and key in spec]
     kind = kinds[0] if kinds else None
     names = {name.removesuffix(PRESENT) for name in nulls}
     if kind is None or not names <= spec[kind].keys() or nulls.keys() & spec[kind].keys():
         raise DecodeError(
-            "the tensorwire spec in the schema's metadata has no place "
-            f"for the nulls of {min(names)!r}; without it columns are read as they are: "
-            "in pyarrow, table.replace_schema_metadata()"
+            f"the column {min(names)!r} has nulls, which the tensorwire spec in the schema metadata"
+            " cannot express",
+            hint=_PLAIN_HINT,
         )
     flagged = {name: node for name, (node, _) in nulls.items()}
-    more = [part for _, own in nulls.values() for part in own]
-    return {**spec, kind: {**spec[kind], **flagged}}, [*parts, *more]
+    flag_parts = [part for _, own in nulls.values() for part in own]
+    return {**spec, kind: {**spec[kind], **flagged}}, [*parts, *flag_parts]
 
 
-def codec_of(compression: str, level: int | None, known: tuple[str, ...], format: str) -> Any:
-    """pyarrow's codec of a name and level."""
+def codec_of(compression: str, level: int | None, supported: tuple[str, ...], format: str) -> Any:
+    """Returns pyarrow's codec for a name and level; raises EncodeError if either is not valid."""
     pa = require("pyarrow", extra="arrow")
-    if compression not in known:
+    if compression not in supported:
         raise EncodeError(
-            f"{format} compresses with {', '.join(known)}, not {compression!r:.40}", format=format
+            f"{format} supports compression {', '.join(supported)}, not {compression!r:.40}",
+            format=format,
         )
     if level is not None:
         low, high = (
@@ -184,6 +186,6 @@ def codec_of(compression: str, level: int | None, known: tuple[str, ...], format
         )
         if not low <= level <= high:
             raise EncodeError(
-                f"{compression} has levels from {low} to {high}, not {level}", format=format
+                f"{compression} supports levels from {low} to {high}, not {level}", format=format
             )
     return pa.Codec(compression, compression_level=level)

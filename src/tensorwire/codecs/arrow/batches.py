@@ -1,7 +1,7 @@
-"""pyarrow's record batches as our columns, and columns as record batches.
+"""pyarrow record batches as columns, and columns as record batches.
 
-Both ways go through the mapping of Arrow files, so a column means the same in every format that
-pyarrow reads or writes for us.
+Both directions use the column mapping of Arrow files, so a column means the same in every format
+that pyarrow reads or writes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def columns(
     copy: bool | None,
     format: str,
 ) -> tuple[dict[str, SpecParts], dict[str, str]]:
-    """The columns of record batches, which share their memory, and the schema's metadata."""
+    """Returns the columns of record batches, which share their memory, and the schema metadata."""
     file = _file(schema, batches, limits, format)
     return arrow_schema.columns(file, copy), dict(file.metadata)
 
@@ -50,7 +50,7 @@ def refused(
     rows: int,
     format: str,
 ) -> tuple[dict[str, SpecParts], dict[str, str]]:
-    """The same where none of the columns can be read."""
+    """Returns columns that raise `error` when they are read, and the schema metadata."""
     file = _file(schema, (), DEFAULT.call(0), format)
     return arrow_schema.all_refused(file, error, rows), dict(file.metadata)
 
@@ -69,9 +69,9 @@ def _file(
 def record_batch(
     table: Mapping[str, Any], present: Mapping[str, Array], plain: bool = True
 ) -> pa.RecordBatch:
-    """A pyarrow.RecordBatch of columns of one length. A row that is not present is null.
+    """Returns a pyarrow.RecordBatch of columns of one length. A row that is not present is null.
 
-    `plain` writes rows of one dimension as fixed-size lists, which more readers know than
+    `plain` writes rows of one dimension as fixed-size lists, which more readers support than
     fixed_shape_tensor.
 
     >>> import numpy as np
@@ -82,24 +82,25 @@ def record_batch(
     for name, column in table.items():
         if isinstance(column, np.ndarray) and column.dtype == object:
             raise EncodeError(
-                "tensors of different ranks are not a column of Arrow; leave it out with columns=",
+                "tensors of different ranks cannot be an Arrow column",
                 tensor=name,
+                hint="leave the column out with columns=",
             )
-    found = arrow_columns.columns(dict(table), None, FORMAT)
-    if found.rows is None or KEY in found.texts:
+    lowered = arrow_columns.columns(dict(table), None, FORMAT)
+    if lowered.rows is None or KEY in lowered.texts:
         raise EncodeError(
-            "the columns of a table are dense, ragged or of strings, and have one length",
+            "table columns must be dense, ragged or of strings, and have one length",
             format=FORMAT,
         )
-    made = found.arrow(present, plain, empty_lists=True)
-    message = kernels.ipc_schema(made.fields, [])
+    converted = lowered.arrow(present, plain, empty_lists=True)
+    message = kernels.ipc_schema(converted.fields, [])
     schema = pa.ipc.read_schema(pa.py_buffer(MARK + len(message).to_bytes(4, "little") + message))
-    arrays = pyarrow_arrays(made, [field.type for field in schema])
+    arrays = pyarrow_arrays(converted, [field.type for field in schema])
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class _Sink(io.RawIOBase):
-    """A file object that keeps the buffers of pyarrow, so that large data is not copied."""
+    """A file object that keeps pyarrow's buffers, so that large data is not copied."""
 
     def __init__(self) -> None:
         self._chunks: list[memoryview] = []
@@ -122,7 +123,7 @@ class _Sink(io.RawIOBase):
 
 
 class ChunkSource:
-    """Bytes in many pieces: what lies within one is read without a copy."""
+    """A source of many chunks. A range within one chunk is read without a copy."""
 
     path: str | None = None
 
@@ -135,7 +136,9 @@ class ChunkSource:
         if not count:
             return memoryview(b"")
         if not 0 <= offset <= self.size - count:
-            raise TruncatedError(f"{count} bytes wanted, and there are {self.size}", offset=offset)
+            raise TruncatedError(
+                f"{count} bytes are needed, but the source ends at {self.size}", offset=offset
+            )
         i = bisect_right(self._starts, offset) - 1
         start = offset - self._starts[i]
         if start + count <= len(self._chunks[i]):

@@ -1,8 +1,7 @@
-"""One array of an Arrow file, in all batches.
+"""Levels of a column: one array of the column's tree of arrays, in all record batches.
 
-A column is a tree of arrays. A list has one array inside of it, of which each batch may use a piece
-in the middle; so an array here is a span of rows in each batch, and its rows are numbered through
-all of them. Nothing is read before it is asked for.
+A list has one child array, and each batch may use only a range in the middle of it. So a level is a
+span of rows in each batch, and its rows are numbered across all batches. Data is read on access.
 """
 
 from __future__ import annotations
@@ -23,12 +22,14 @@ from .file import IpcFile
 OFFSETS = LISTS | STRINGS
 Span = tuple[int, int]
 Piece = tuple[Chunk, int, int]
-"""A batch, and the rows from, to of an array in it."""
+"""A batch, and the first and last (exclusive) row of an array in it."""
 
 
 class Level:
-    """One array of a column, in all batches. It knows the one that it is inside of, and not those
-    inside of it: no cycle keeps what was read alive until the garbage collector comes.
+    """One array of a column, in all batches.
+
+    It refers to its parent and not to its children. So there is no reference cycle that keeps data
+    alive until the garbage collector runs.
     """
 
     __slots__ = (
@@ -51,7 +52,7 @@ class Level:
         field: ipc.IpcField,
         parent: Level | None,
         column: str,
-        at: list[int],
+        counters: list[int],
     ) -> None:
         self.file, self.chunks, self.field, self.parent, self.column = (
             file,
@@ -60,21 +61,22 @@ class Level:
             parent,
             column,
         )
-        self.node, self.buffer, self.views = at
+        self.node, self.buffer, self.views = counters
         self._spans: list[Span] | None = None
         self._inside: dict[int, Span] = {}
-        at[0] += 1
-        at[1] += self.buffers
-        at[2] += field.views
+        counters[0] += 1
+        counters[1] += self.buffers
+        counters[2] += field.views
 
     @property
     def buffers(self) -> int:
-        """How many buffers the array has in every batch."""
+        """The number of buffers of the array in every batch."""
+        # Before metadata version 5 unions had a validity bitmap.
         union = self.field.kind == ipc.UNION and not self.field.coded
         return self.field.buffers + (union and self.file.version == ipc.V4)
 
     def spans(self) -> list[Span]:
-        """The rows of each batch that belong to the column, nulls included."""
+        """Returns the rows of each batch that belong to the column, nulls included."""
         if self._spans is None:
             self._spans = [self._span(i, chunk) for i, chunk in enumerate(self.chunks)]
         return self._spans
@@ -86,23 +88,23 @@ class Level:
         else:
             start, stop = self.parent.inside(i)
         if stop > length or (self.parent is None and stop != length):
-            raise self.bad(f"an array of {length} where {stop} are needed", chunk)
+            raise self.bad(f"an array has {length} rows, but {stop} are needed", chunk)
         return start, stop
 
     @property
     def nulls(self) -> int:
-        """How many nulls the array has, by the headers of its batches."""
+        """The number of nulls, from the batch headers."""
         return sum(chunk.batch.nodes[self.node][1] for chunk in self.chunks)
 
     def valid(self, low: int, high: int) -> Array | None:
-        """Which of the rows from, to are not null; None if the array has no nulls."""
+        """Returns a mask of the rows that are not null; None if the array has no nulls."""
         if not self.nulls:
             return None
         pieces = [self.valid_piece(*piece) for piece in self.pieces(low, high)]
         return np.concatenate([np.ones(0, np.bool_), *pieces])
 
     def valid_piece(self, chunk: Chunk, start: int, stop: int) -> Array:
-        """The same for some rows of one batch."""
+        """Returns a mask of the rows of one batch that are not null."""
         if not chunk.batch.nodes[self.node][1]:
             return np.ones(stop - start, np.bool_)
         packed = self.file.data.read(chunk, self.place(chunk), start // 8, (stop + 7) // 8)
@@ -111,49 +113,51 @@ class Level:
         return bits[start % 8 :].view(np.bool_)
 
     def present(self, low: int, high: int) -> Array | None:
-        """Which rows have a value: neither they nor the structs around them are null."""
+        """Returns a mask of the rows that are not null, nor inside a struct that is null."""
         mine = self.valid(low, high)
         struct = self.parent is not None and self.parent.field.kind == ipc.STRUCT
         around = self.parent.present(low, high) if self.parent is not None and struct else None
         return around if mine is None else mine if around is None else mine & around
 
     def inside(self, i: int) -> Span:
-        """The rows of the array inside that belong to those of batch i."""
+        """Returns the rows of the child array that belong to batch i."""
         start, stop = self.spans()[i]
         if self.field.kind == ipc.STRUCT:
             return start, stop
         if self.field.kind == ipc.FIXED_LIST:
             return start * self.field.width, stop * self.field.width
+        # An empty array may lack its offsets buffer.
         if start == stop:
-            return 0, 0  # such an array need not have any offsets
+            return 0, 0
         if i not in self._inside:
             self._inside[i] = self._ends(self.chunks[i], start, stop)
         return self._inside[i]
 
     def _ends(self, chunk: Chunk, start: int, stop: int) -> Span:
-        """The first and the last offset of some lists."""
+        """Returns the first and the last offset of some lists."""
         item, buffer = OFFSETS[self.field.kind].itemsize, self.place(chunk) + 1
         stored = [
-            self.file.data.read(chunk, buffer, at * item, at * item + item) for at in (start, stop)
+            self.file.data.read(chunk, buffer, index * item, index * item + item)
+            for index in (start, stop)
         ]
-        low, high = (int.from_bytes(one, "little", signed=True) for one in stored)
+        low, high = (int.from_bytes(offset, "little", signed=True) for offset in stored)
         if not 0 <= low <= high:
-            raise self.bad(f"offsets of lists from {low} to {high}", chunk)
+            raise self.bad(f"invalid list offsets from {low} to {high}", chunk)
         return low, high
 
     def offsets(self, chunk: Chunk, start: int, stop: int) -> Array:
-        """Some offsets of lists or strings, as they are stored."""
+        """Returns stored offsets of lists or strings."""
         dtype = OFFSETS[self.field.kind]
-        found: Array = np.frombuffer(
+        stored: Array = np.frombuffer(
             self.file.data.read(
                 chunk, self.place(chunk) + 1, start * dtype.itemsize, stop * dtype.itemsize
             ),
             dtype,
         )
-        return found
+        return stored
 
     def place(self, chunk: Chunk) -> int:
-        """The number of its first buffer."""
+        """Returns the number of the array's first buffer in a batch."""
         return self.buffer + (sum(chunk.batch.counts[: self.views]) if self.views else 0)
 
     @property
@@ -161,35 +165,43 @@ class Level:
         return sum(stop - start for start, stop in self.spans())
 
     def pieces(self, low: int, high: int) -> Iterator[Piece]:
-        """Where the rows from, to lie; none that is empty."""
-        at = 0
+        """Yields the non-empty ranges of batches that hold the rows from `low` to `high`."""
+        before = 0
         for chunk, (start, stop) in zip(self.chunks, self.spans(), strict=True):
-            first, last = max(low - at, 0) + start, min(high - at, stop - start) + start
+            first, last = max(low - before, 0) + start, min(high - before, stop - start) + start
             if first < last:
                 yield chunk, first, last
-            at += stop - start
+            before += stop - start
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its buffers in the file."""
-        more = {
+        """Total stored bytes of the array's buffers."""
+        variadic = {
             id(chunk): chunk.batch.counts[self.views] if self.field.views else 0
             for chunk in self.chunks
         }
-        first = [(chunk, self.place(chunk)) for chunk in self.chunks]
-        places = [(chunk, at, at + self.buffers + more[id(chunk)]) for chunk, at in first]
-        return sum(size for chunk, at, end in places for _, size in chunk.batch.buffers[at:end])
+        starts = [(chunk, self.place(chunk)) for chunk in self.chunks]
+        places = [
+            (chunk, first_buffer, first_buffer + self.buffers + variadic[id(chunk)])
+            for chunk, first_buffer in starts
+        ]
+        return sum(
+            size
+            for chunk, first_buffer, end in places
+            for _, size in chunk.batch.buffers[first_buffer:end]
+        )
 
-    def bad(self, why: str, chunk: Chunk | None = None) -> DecodeError:
-        return DecodeError(why, tensor=self.column, offset=chunk.body if chunk else 0)
+    def bad(self, why: str, chunk: Chunk | None = None, hint: str | None = None) -> DecodeError:
+        """Returns the error for an invalid column."""
+        return DecodeError(why, tensor=self.column, offset=chunk.body if chunk else 0, hint=hint)
 
-    def unsupported(self, why: str) -> UnsupportedTensor:
-        """The error for a column that is whole, and that no tensor holds."""
-        return UnsupportedTensor(why, tensor=self.column, offset=0)
+    def unsupported(self, why: str, hint: str | None = None) -> UnsupportedTensor:
+        """Returns the error for a valid column that no tensor can represent."""
+        return UnsupportedTensor(why, tensor=self.column, offset=0, hint=hint)
 
 
 class Tree(NamedTuple):
-    """An array and those inside of it."""
+    """A level and its child trees."""
 
     level: Level
     inside: list[Tree]
@@ -201,9 +213,12 @@ def tree(
     field: ipc.IpcField,
     parent: Level | None,
     column: str,
-    at: list[int],
+    counters: list[int],
 ) -> Tree:
-    """The arrays of a field; `at` counts arrays, buffers, and arrays of views."""
-    level = Level(file, chunks, field, parent, column, at)
+    """Returns the tree of a field.
+
+    `counters` is advanced by the number of arrays, buffers, and arrays with variadic buffers.
+    """
+    level = Level(file, chunks, field, parent, column, counters)
     inside = [] if field.coded else field.children
-    return Tree(level, [tree(file, chunks, child, level, column, at) for child in inside])
+    return Tree(level, [tree(file, chunks, child, level, column, counters) for child in inside])

@@ -1,10 +1,9 @@
-"""The arrays of an Arrow file as parts of a container: read whole or by rows, from one batch or
-from many.
+"""Parts of an Arrow file: the arrays of a column, read whole or by rows, from one or many batches.
 
-Only the bytes of the rows that are asked for are read, unless they are compressed.
+Only the bytes of the requested rows are read, unless they are compressed.
 
-A row that is null has zeros or nothing in the tensor, and `Presence` says which rows have a value.
-A null inside of a row (in a list, in a dictionary) has no such place, so the column is refused.
+A null row has zeros or an empty string in the tensor, and `Presence` tells which rows have a value.
+A null inside a row (in a list, or in a dictionary) cannot be marked like that, so it is an error.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from ...wire import arrow_ipc as ipc
 from ...wire.arrow_columns import LISTS, STRINGS, TEXT
 from ..container import BasePart, Rows
 from .levels import Level
-from .values import Values, allow, without
+from .values import NO_COPY_HINT, Values, allow, without
 
 _INT32_MAX = (1 << 31) - 1
 
 
 class _Guarded(BasePart, ABC):
-    """What every part does: an error says which column it is of, and of which format."""
+    """The base of all parts: adds the column and the format to errors."""
 
     def __init__(self, level: Level) -> None:
         self.column, self._format = level.column, level.file.format
@@ -38,19 +37,20 @@ class _Guarded(BasePart, ABC):
         try:
             return self._read(rows)
         except DecodeError as error:
-            if self._format != ipc.FORMAT:  # else a place in what pyarrow made of the file
+            # For other formats the offset is one in the IPC stream that pyarrow made of the file.
+            if self._format != ipc.FORMAT:
                 error.format = error.offset = None
             raise error.add(format=self._format, tensor=self.column, offset=0) from None
 
     @abstractmethod
     def _read(self, rows: Rows) -> Any:
-        """All, or the rows from, to."""
+        """Reads all rows, or those from rows[0] to rows[1]."""
 
 
 class ArrowPart(_Guarded):
-    """A tensor whose rows are those of one array, and its values those of an array inside of it.
+    """A tensor whose rows are those of one array, and its values those of a nested array.
 
-    `levels` are the arrays from the rows to the values: one, or fixed-size lists around another.
+    `levels` are the arrays from the rows to the values: one, or fixed-size lists around it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ArrowPart(_Guarded):
 
     @property
     def nbytes(self) -> int:
-        """As it lies in the file."""
+        """Stored bytes of the values."""
         return self._leaf.nbytes
 
     @property
@@ -80,59 +80,57 @@ class ArrowPart(_Guarded):
         return sum(level.nulls for level in self._levels)
 
     def _read(self, rows: Rows) -> Any:
-        count = self._rows.rows
-        start, stop = (0, count) if rows is None else rows
-        found = self.raw(start, stop)
+        start, stop = validate.row_range(rows, self.shape)
+        values = self.raw(start, stop)
         present = self._rows.present(start, stop)
         self.check(start, stop, present, rows=False)
-        return found if present is None else without(found, present)
+        return values if present is None else without(values, present)
 
     def raw(self, start: int, stop: int) -> Any:
-        """The rows as they are stored, where they are null too."""
-        count = self._rows.rows
-        if not 0 <= start <= stop <= count:
-            raise self._leaf.bad(f"rows {start} to {stop} of a column of {count}")
-        validate.elements((count, *self._inner), DecodeError, 16)
-        each = math.prod(self._inner)
-        if not each and self._leaf.rows:
+        """Returns the stored values of rows, including those of null rows."""
+        validate.elements((self._rows.rows, *self._inner), DecodeError, 16)
+        per_row = math.prod(self._inner)
+        if not per_row and self._leaf.rows:
             raise self._leaf.bad(
-                f"{self._leaf.rows} elements in rows of the shape {list(self._inner)}"
+                f"the column has {self._leaf.rows} elements, but rows of shape {list(self._inner)}"
+                " have none"
             )
-        found = self._values.take(start * each, stop * each, (stop - start, *self._inner))
+        values = self._values.take(start * per_row, stop * per_row, (stop - start, *self._inner))
         if not self._order:
-            return found
-        writable = found.flags.writeable
-        moved = np.ascontiguousarray(found.transpose(0, *(axis + 1 for axis in self._order)))
+            return values
+        writable = values.flags.writeable
+        moved = np.ascontiguousarray(values.transpose(0, *(axis + 1 for axis in self._order)))
         return moved if writable else memory.read_only(moved)
 
     def check(self, start: int, stop: int, alive: Array | None, rows: bool = True) -> None:
-        """Raises if there is a null inside of a row from, to that is alive."""
-        each = 1
+        """Raises if a row that is `alive` contains a null, or with `rows` is null itself."""
+        per_row = 1
         for i, level in enumerate(self._levels):
-            each *= self._levels[i - 1].field.width if i else 1
-            valid = level.valid(start * each, stop * each) if i or rows else None
+            per_row *= self._levels[i - 1].field.width if i else 1
+            valid = level.valid(start * per_row, stop * per_row) if i or rows else None
             if valid is not None and alive is not None:
-                valid = valid | ~np.repeat(alive, each)
+                valid = valid | ~np.repeat(alive, per_row)
             if valid is not None and not valid.all():
                 raise nulls_inside(level)
 
 
 def nulls_inside(level: Level) -> DecodeError:
-    """The error of a null that is not a whole row, with what replaces it."""
+    """Returns the error for a null inside a row, with a hint how to replace it."""
     outer = level.parent.field if level.parent is not None else level.field
     zero = "''" if level.field.kind in TEXT else "b''" if level.field.kind in STRINGS else 0
     if outer.kind == ipc.FIXED_LIST:
-        way = f"FixedSizeListArray.from_arrays(x.values.fill_null({zero}), {outer.width})"
+        expression = f"FixedSizeListArray.from_arrays(x.values.fill_null({zero}), {outer.width})"
     else:
         name = "LargeListArray" if outer.kind == ipc.LARGE_LIST else "ListArray"
-        way = f"{name}.from_arrays(x.offsets, x.values.fill_null({zero}))"
-    why = f"the column {level.column!r} has nulls inside of its rows, which no tensor holds"
-    why = f"{why}; in pyarrow, {way} replaces those of an array x"
-    return level.unsupported(why)
+        expression = f"{name}.from_arrays(x.offsets, x.values.fill_null({zero}))"
+    return level.unsupported(
+        f"the column {level.column!r} has nulls inside its rows, which no tensor can represent",
+        hint=f"replace the nulls of an array x in pyarrow: {expression}",
+    )
 
 
 class Presence(_Guarded):
-    """Which rows of a column have a value: the bools of NAME/present."""
+    """The NAME/present flags of a column: which rows have a value."""
 
     dtype = "bool"
 
@@ -149,24 +147,23 @@ class Presence(_Guarded):
         return (self._rows.rows + 7) // 8
 
     def _read(self, rows: Rows) -> Array:
-        count = self._rows.rows
-        start, stop = (0, count) if rows is None else rows
-        if not 0 <= start <= stop <= count:
-            raise self._rows.bad(f"rows {start} to {stop} of a column of {count}")
+        start, stop = validate.row_range(rows, self.shape)
         if self._copy is False:
-            raise self._rows.bad("copy=False, but nulls are bits in Arrow; leave copy out")
-        found = self._rows.present(start, stop)
-        present: Array = np.ones(stop - start, np.bool_) if found is None else found.copy()
+            raise self._rows.bad(
+                "copy=False is not possible: Arrow stores nulls as bits", hint=NO_COPY_HINT
+            )
+        mask = self._rows.present(start, stop)
+        present: Array = np.ones(stop - start, np.bool_) if mask is None else mask.copy()
         return present if self._copy else memory.read_only(present)
 
 
 class NullableLists:
-    """Lists of which some are null, without what is stored in those. They are read whole, once.
+    """Lists of which some are null. They are read whole, once, without the items of null lists.
 
     1. A row is alive unless it, or a row around it, is null. `chosen` are the rows that are kept.
-    2. A list that is null keeps none of its items. Where all lists of a level have one length
-       (`uniform`), it gets as many blank items, which have the number behind the last item.
-    3. A null in a row that is alive is an error.
+    2. A null list keeps none of its items. Where all lists of a level have one length (`uniform`),
+       it gets that many blank items, whose index is one past the last item.
+    3. A null inside a row that is alive is an error.
     """
 
     def __init__(
@@ -191,15 +188,17 @@ class NullableLists:
         return [_ListPart(self._lists[0], self, i, part) for i, part in enumerate(stored)]
 
     def array(self, number: int) -> Any:
-        """The values, or the row_splits from outer to inner."""
+        """Returns array `number`: 0 is the values, then row_splits from outer to inner."""
         if self._copy is False:
-            raise self._lists[0].bad("copy=False, but some of the lists are null; leave copy out")
+            raise self._lists[0].bad(
+                "copy=False is not possible: some of the lists are null", hint=NO_COPY_HINT
+            )
         if self._arrays is None:
             self._arrays = self._made()
-        found = self._arrays[number]
+        array = self._arrays[number]
         if not self._copy:
-            return found
-        return found.copy() if isinstance(found, np.ndarray) else found[np.arange(len(found))]
+            return array
+        return array.copy() if isinstance(array, np.ndarray) else array[np.arange(len(array))]
 
     def _made(self) -> list[Any]:
         count = self._lists[0].rows
@@ -231,7 +230,7 @@ class NullableLists:
 
 
 def _padded(values: Any) -> Any:
-    """A tensor with one more row, of zeros or nothing."""
+    """Returns a tensor with one more row, of zeros or empty strings."""
     if isinstance(values, np.ndarray):
         return np.concatenate([values, np.zeros((1, *values.shape[1:]), values.dtype)])
     more = math.prod(values.shape[1:])
@@ -241,7 +240,7 @@ def _padded(values: Any) -> Any:
 
 
 class _ListPart(_Guarded):
-    """The values, or the splits of one level, of nullable lists."""
+    """The values of nullable lists, or the row_splits of one level."""
 
     def __init__(
         self,
@@ -259,7 +258,7 @@ class _ListPart(_Guarded):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As it is stored: there may be fewer values than that."""
+        """The stored shape. The tensor may have fewer values, because null lists lose theirs."""
         return self._stored.shape
 
     @property
@@ -267,14 +266,12 @@ class _ListPart(_Guarded):
         return self._stored.nbytes
 
     def _read(self, rows: Rows) -> Any:
-        found = self._lists.array(self._number)
-        return found if rows is None else found[rows[0] : rows[1]]
+        array = self._lists.array(self._number)
+        return array if rows is None else array[rows[0] : rows[1]]
 
 
 class Cell(_Guarded):
-    """A tensor that is one row of a list: its elements, flat, in a shape that the field's metadata
-    say.
-    """
+    """A tensor stored as one flat list of its elements, with its shape in the field metadata."""
 
     def __init__(self, leaf: Level, values: Values, shape: tuple[int, ...]) -> None:
         super().__init__(leaf)
@@ -291,19 +288,22 @@ class Cell(_Guarded):
             raise nulls_inside(self._leaf)
         if count != self._leaf.rows:
             raise self._leaf.bad(
-                f"{self._leaf.rows} elements, and the shape {list(self.shape)} has {count}"
+                f"the shape {list(self.shape)} needs {count} elements, but {self._leaf.rows} are"
+                " stored"
             )
         if rows is None:
             return self._values.take(0, count, self.shape)
-        start, stop = rows
-        if not self.shape or not 0 <= start <= stop <= self.shape[0]:
-            raise self._leaf.bad(f"rows {start} to {stop} of a tensor of shape {list(self.shape)}")
-        each = math.prod(self.shape[1:])
-        return self._values.take(start * each, stop * each, (stop - start, *self.shape[1:]))
+        start, stop = validate.row_range(rows, self.shape)
+        per_row = math.prod(self.shape[1:])
+        return self._values.take(start * per_row, stop * per_row, (stop - start, *self.shape[1:]))
 
 
 class RefusedColumn(_Guarded):
-    """A column that no tensor holds: it is listed, and reading it says why not."""
+    """A column that is listed, but cannot be read: reading raises its error.
+
+    `advice` is the hint of the error without the arguments of a call. Layers with other arguments
+    build their own hint from it.
+    """
 
     def __init__(
         self,
@@ -311,9 +311,10 @@ class RefusedColumn(_Guarded):
         dtype: str,
         error: DecodeError,
         rows: int | None = None,
+        advice: str | None = None,
     ) -> None:
         super().__init__(level)
-        self._rows, self.dtype, self._error = level, dtype, error
+        self._rows, self.dtype, self._error, self.advice = level, dtype, error, advice
         self.shape = (sum(chunk.batch.length for chunk in level.chunks) if rows is None else rows,)
 
     @property
@@ -321,12 +322,13 @@ class RefusedColumn(_Guarded):
         return self._rows.nbytes
 
     def _read(self, rows: Rows) -> Any:
-        raise type(self._error)(self._error.message)
+        raise type(self._error)(self._error.message, hint=self._error.hint)
 
 
 class Splits(_Guarded):
-    """Where the rows of a list begin, through all batches. `lists` are all lists of the column,
-    outer to inner, and what is in the last.
+    """The row_splits of one list level, across all batches.
+
+    `lists` are all list levels of the column, from outer to inner, and the level of their values.
     """
 
     def __init__(self, level: Level, lists: list[Level], copy: bool | None) -> None:
@@ -339,7 +341,7 @@ class Splits(_Guarded):
 
     @property
     def dtype(self) -> str:
-        """int32 if all lists of the column have such offsets, and all of them together still do."""
+        """int32 if all lists have 32-bit offsets and their joined offsets fit too; else int64."""
         small = all(level.field.kind != ipc.LARGE_LIST for level in self._lists[:-1])
         small = small and all(level.rows <= _INT32_MAX for level in self._lists[1:])
         return "int32" if small else "int64"
@@ -350,15 +352,13 @@ class Splits(_Guarded):
 
     def _read(self, rows: Rows) -> Array:
         level, dtype = self._level, np.dtype(self.dtype)
-        count = level.rows + 1
-        first, last = (0, count) if rows is None else rows
-        if not 0 <= first <= last <= count:
-            raise level.bad(f"row_splits {first} to {last} of {count}")
+        first, last = validate.row_range(rows, self.shape)
         if level.field.kind == ipc.FIXED_LIST:
             return self._counted(first, last, dtype)
+        # Fast path: offsets of one batch that begin at 0 are the row_splits, and need no copy.
         if (
             len(level.chunks) == 1
-            and count > 1
+            and level.rows
             and level.inside(0)[0] == 0
             and LISTS[level.field.kind] == dtype
         ):
@@ -380,20 +380,23 @@ class Splits(_Guarded):
             )
         if self._copy is False:
             raise level.bad(
-                "copy=False, but the lists lie in several batches, or do not begin at 0; leave"
-                " copy out"
+                "copy=False is not possible: the lists are in several batches or do not begin at 0",
+                hint=NO_COPY_HINT,
             )
         out: Array = np.empty(last - first, dtype)
-        at = total = 0
+        row = items = 0
         for i, (start, stop) in enumerate(level.spans()):
             low, high = level.inside(i)
-            here, there = max(first - at, 0), min(last - at, stop - start + 1)
-            if here < there and start < stop:
-                cut = level.offsets(level.chunks[i], start + here, start + there).astype(np.int64)
-                out[at + here - first : at + there - first] = cut - low + total
-            at, total = at + stop - start, total + high - low
-        if first <= at < last:
-            out[at - first] = total  # the end, which no batch may have said
+            low_row, high_row = max(first - row, 0), min(last - row, stop - start + 1)
+            if low_row < high_row and start < stop:
+                cut = level.offsets(level.chunks[i], start + low_row, start + high_row).astype(
+                    np.int64
+                )
+                out[row + low_row - first : row + high_row - first] = cut - low + items
+            row, items = row + stop - start, items + high - low
+        if first <= row < last:
+            # The final offset. Trailing empty batches may lack it.
+            out[row - first] = items
         return out if self._copy else memory.read_only(out)
 
     def _counted(self, first: int, last: int, dtype: np.dtype[Any]) -> Array:

@@ -1,8 +1,8 @@
-"""Arrow: the IPC file or stream, read by our own reader, a record batch at a time.
+"""Arrow files as rows of a dataset: an IPC file or stream, read one record batch at a time.
 
 A file that `tw.save` wrote may hold a value that is not a table: tensors of several lengths in one
-row, quantized ones. Its tensors are the columns, as `tw.load` gives them, and it is held whole
-while it is read, as npz and safetensors are.
+row, or quantized tensors. Then its tensors are the columns, as `tw.load` returns them, and the file
+is in memory as a whole while it is read, as npz and safetensors files are.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ FORMAT = "arrow"
 _CODECS = ("zstd", "lz4")
 
 
-class _Opened:
-    """A file or stream of record batches."""
+class _OpenArrow:
+    """An open file or stream of record batches."""
 
     def __init__(self, path: str) -> None:
         pa = require("pyarrow", extra="arrow")
@@ -51,41 +51,42 @@ class _Opened:
         self.is_table = _is_table(self.schema)
 
     def pieces(self, spec: ConversionSpec) -> Iterator[Piece]:
-        """The rows of each batch."""
+        """Yields the number of rows and a reader for each batch."""
         for chunk, count in zip(self.file.chunks, self.rows, strict=True):
             yield count, functools.partial(self._read, chunk, spec)
 
     def _read(self, chunk: Chunk, spec: ConversionSpec, low: int, high: int) -> Batch:
-        self.file.limits.start()  # One batch is in memory at a time.
-        found, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
-        flags = arrow_schema.flags(found)
+        # One batch is in memory at a time, so each has the whole budget.
+        self.file.limits.start()
+        file_columns, count = arrow_schema.columns(self.file, None, [chunk]), chunk.batch.length
+        flags = arrow_schema.flags(file_columns)
         chosen: dict[str, SpecParts] = {}
         for name in readable(self.schema, spec):
             flag = name + PRESENT
-            chosen |= {name: found[name]} | ({flag: flags[flag]} if flag in flags else {})
+            chosen |= {name: file_columns[name]} | ({flag: flags[flag]} if flag in flags else {})
         rows = None if high - low == count else (low, high)
         return batch_from(chosen, count, spec, rows)
 
 
 def _is_table(schema: pa.Schema) -> bool:
-    """Whether a row of the file is a row of each column; the metadata of `tw.save` say it."""
+    """Whether each row of the file is a row of the dataset, by the metadata of `tw.save`."""
     key = KEY.encode()
-    about = [schema.metadata, *(field.metadata for field in schema)]
-    said = [(pairs or {}).get(key, b"").decode() for pairs in about]
-    return arrow_columns.is_table(*said)
+    metadata = [schema.metadata, *(field.metadata for field in schema)]
+    texts = [(pairs or {}).get(key, b"").decode() for pairs in metadata]
+    return arrow_columns.is_table(*texts)
 
 
 class ArrowRows(TableRows):
-    """Record batches; a value that is not a table goes the way of npz and safetensors."""
+    """Reads and writes Arrow files; a value that is not a table is read as npz files are."""
 
     format = FORMAT
     codecs = _CODECS
     _tensors = TensorRows()
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """From the messages of the batches."""
-        with local(path) as place:
-            table = self.open(path, spec, reading, lambda: _Opened(place))
+        """Counts rows by the batch headers alone."""
+        with local(path) as local_path:
+            table = self.open(path, spec, reading, lambda: _OpenArrow(local_path))
             if table is not None and not table.is_table:
                 return self._tensors.count(path, marks, spec, reading)
             return Counted(sum(table.rows) if table is not None else 0, [])
@@ -104,11 +105,11 @@ class ArrowRows(TableRows):
 
     def arrow_schema(self, path: str) -> pa.Schema:
         with self.guarded(path):
-            return _fetched_schema(path) if storage.is_url(path) else _Opened(path).schema
+            return _fetched_schema(path) if storage.is_url(path) else _OpenArrow(path).schema
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-        with local(part.path) as place:
-            table = self.open(part.path, spec, reading, lambda: _Opened(place))
+        with local(part.path) as local_path:
+            table = self.open(part.path, spec, reading, lambda: _OpenArrow(local_path))
             if table is None:
                 return
             if not table.is_table:
@@ -122,7 +123,7 @@ class ArrowRows(TableRows):
 
 
 def _fetched_schema(url: str) -> pa.Schema:
-    """That of an object, of which no more is fetched than its ends."""
+    """Fetches the schema of an object, and no record batches."""
     pa = require("pyarrow", extra="arrow")
     with storage.reader(url) as file:
         is_file = file.read(6) == MAGIC

@@ -1,12 +1,13 @@
-"""Any value as the columns of a table, Arrow's or Parquet's: which parts make up a column, and what
-its metadata say.
+"""Values as columns of an Arrow or Parquet table: the parts and the metadata of each column.
 
-Where all tensors share their first dimension, a row is an item: numbers and strings of one
-dimension are plain columns, of more dimensions fixed-size lists (numbers with the extension type
-fixed_shape_tensor), and a Ragged is a list. Else there is one row, and each tensor is a list of its
-elements in it, its shape in the field's metadata. What Arrow has no type for is stored as the
-lowering says, its dtype in the field's metadata. The schema's metadata have the spec under
-"tensorwire", unless a plain dict of such columns says it all.
+1. If all tensors share their first dimension, each row of the table is an item. Tensors of one
+   dimension are plain columns, those of more dimensions fixed-size lists (numbers with the
+   extension type fixed_shape_tensor), and a Ragged is a list column.
+2. Otherwise the table has one row, and each tensor is one list of its elements. Its shape is in the
+   field metadata.
+3. A dtype that Arrow lacks is stored as the lowering does, with its name in the field metadata.
+4. The schema metadata contains the spec under "tensorwire", unless a plain dict of columns is read
+   back as the same value.
 """
 
 from __future__ import annotations
@@ -27,22 +28,24 @@ _INT32_MAX = (1 << 31) - 1
 
 
 class ColumnGroup(NamedTuple):
-    """The parts of one column."""
+    """The parts that make up one column."""
 
     name: str
     node: Any
-    """The tensor's, if the column is all of it."""
+    """The node of the tensor; None if the column is only one part of it."""
     size: int
 
 
 class TableColumns(NamedTuple):
+    """A value as columns."""
+
     groups: list[ColumnGroup]
     parts: list[Part]
     spec: Any
     rows: int | None
-    """None if there is one row, and each tensor a cell of it."""
+    """The number of rows; None if there is one row with each tensor as a cell."""
     texts: dict[str, str]
-    """The schema's metadata."""
+    """The schema metadata."""
 
     def arrow(
         self,
@@ -50,7 +53,7 @@ class TableColumns(NamedTuple):
         plain: bool = False,
         empty_lists: bool = False,
     ) -> ArrowColumns:
-        """The columns as Arrow has them. `present` says which rows of a column have a value."""
+        """Returns the columns in Arrow's layout. `present` masks the rows that are not null."""
         columns, first = ArrowColumns(plain, empty_lists), 0
         for group in self.groups:
             parts, node = self.parts[first : first + group.size], group.node or {}
@@ -63,37 +66,36 @@ class TableColumns(NamedTuple):
 
 
 def columns(value: object, metadata: dict[str, str] | None, format: str) -> TableColumns:
-    """A value taken apart."""
+    """Lowers a value to columns."""
     texts = (value.metadata if isinstance(value, Bundle) else {}) | (metadata or {})
     if KEY in texts:
         raise EncodeError(f"the metadata key {KEY!r} is reserved", format=format)
     spec, parts = lowering.lower(value, holds=holds, strings=True)
     if isinstance(value, Bundle):
-        spec.pop("metadata", None)  # they stand in the format's own place
-    found = groups(spec, len(parts), True)
-    rows = _rows(found, parts)
+        # The metadata of a Bundle are the schema metadata of the file.
+        spec.pop("metadata", None)
+    column_groups = groups(spec, len(parts), True)
+    rows = _rows(column_groups, parts)
     if rows is None:
-        found = groups(spec, len(parts), False)
-    if not _says_it_all(spec, found, rows is not None):
+        column_groups = groups(spec, len(parts), False)
+    if not _says_it_all(spec, column_groups, rows is not None):
         texts[KEY] = jsontext.write({"version": VERSION, "spec": spec}).decode()
-    return TableColumns(found, list(parts), spec, rows, texts)
+    return TableColumns(column_groups, list(parts), spec, rows, texts)
 
 
 def groups(spec: Any, count: int, table: bool) -> list[ColumnGroup]:
-    """The columns for a spec, which follow from it alone: in a table, the parts of a Ragged are
-    one.
-    """
-    names, found, at = lowering.names(spec, count), [], 0
-    for way, node, size in lowering.tensors(spec, count):
+    """Returns the columns of a spec. In a table, all parts of a Ragged are one column."""
+    names, column_groups, first = lowering.names(spec, count), [], 0
+    for path, node, size in lowering.tensors(spec, count):
         if table and "ragged" in node and is_column(node):
-            found.append(ColumnGroup(way, node, size))
+            column_groups.append(ColumnGroup(path, node, size))
         else:
-            found += [
-                ColumnGroup(names[at + i], node if size == 1 else None, 1) for i in range(size)
+            column_groups += [
+                ColumnGroup(names[first + i], node if size == 1 else None, 1) for i in range(size)
             ]
-        at += size
-    unique = lowering.unique(group.name for group in found)
-    return [group._replace(name=name) for group, name in zip(found, unique, strict=True)]
+        first += size
+    unique = lowering.unique(group.name for group in column_groups)
+    return [group._replace(name=name) for group, name in zip(column_groups, unique, strict=True)]
 
 
 def _is_plain(node: Any) -> bool:
@@ -101,18 +103,18 @@ def _is_plain(node: Any) -> bool:
 
 
 def is_column(node: Any) -> bool:
-    """Whether a tensor is all of a column: it is dense, of strings, or ragged with such values."""
+    """Whether a tensor fits one column: it is dense, of strings, or ragged with such values."""
     return _is_plain(node) or (isinstance(node, dict) and _is_plain(node.get("ragged")))
 
 
-def is_table(about: str, *fields: str) -> bool:
-    """Whether columns are read as they are, by our metadata of the schema and of each field."""
+def is_table(schema_text: str, *fields: str) -> bool:
+    """Whether the rows of a file are items, by the tensorwire metadata of schema and fields."""
     if any("shape" in jsontext.parse(text.encode(), FORMAT) for text in fields if text):
         return False
-    if not about:
+    if not schema_text:
         return True
-    found = jsontext.parse(about.encode(), FORMAT)
-    spec = found.get("spec") if isinstance(found, dict) else None
+    saved = jsontext.parse(schema_text.encode(), FORMAT)
+    spec = saved.get("spec") if isinstance(saved, dict) else None
     nodes = next(
         (spec[kind] for kind in ("dict", "bundle") if isinstance(spec, dict) and kind in spec),
         {"": spec},
@@ -121,43 +123,44 @@ def is_table(about: str, *fields: str) -> bool:
 
 
 def lengths(spec: Any, parts: list[Part]) -> list[tuple[str, int | None]]:
-    """The name and first dimension of each column of a table."""
-    found, at = [], 0
+    """Returns the name and first dimension of each column of a table."""
+    result, first = [], 0
     for group in groups(spec, len(parts), True):
-        found.append((group.name, _length(group, parts[at : at + group.size])))
-        at += group.size
-    return found
+        result.append((group.name, _length(group, parts[first : first + group.size])))
+        first += group.size
+    return result
 
 
 def _length(group: ColumnGroup, parts: list[Part]) -> int | None:
     if group.size > 1:
         return len(parts[group.size - group.node["splits"]]) - 1
     shape, dtype = parts[0].shape, (group.node or {}).get("dtype", "")
-    # whose last dimension is of two floats
+    # Complex numbers are stored with a trailing dimension of 2, which is not a row dimension.
     return shape[0] if len(shape) > dtype.startswith("complex") else None
 
 
-def _rows(found: list[ColumnGroup], parts: list[Part]) -> int | None:
-    """The first dimension that all columns share, if Arrow can have the others as lists of fixed
-    size.
+def _rows(column_groups: list[ColumnGroup], parts: list[Part]) -> int | None:
+    """Returns the first dimension that all columns share; None if they do not form a table.
+
+    The inner dimensions must fit the 32-bit length of a fixed-size list.
     """
-    rows, at = None, 0
-    for group in found:
-        count = _length(group, parts[at : at + group.size])
+    rows, first = None, 0
+    for group in column_groups:
+        count = _length(group, parts[first : first + group.size])
         if (
             count is None
             or (rows is not None and count != rows)
-            or math.prod(parts[at].shape[1:]) > _INT32_MAX
+            or math.prod(parts[first].shape[1:]) > _INT32_MAX
         ):
             return None
-        rows, at = count, at + group.size
+        rows, first = count, first + group.size
     return rows or 0
 
 
-def _says_it_all(spec: Any, found: list[ColumnGroup], table: bool) -> bool:
-    """Whether what is read of such columns without a spec is what the value was: a dict of them."""
+def _says_it_all(spec: Any, column_groups: list[ColumnGroup], table: bool) -> bool:
+    """Whether reading the columns without a spec gives the same value: a dict of columns."""
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False
-    if len(found) != len(spec["dict"]):
+    if len(column_groups) != len(spec["dict"]):
         return False
     return all(is_column(node) if table else _is_plain(node) for node in spec["dict"].values())

@@ -1,9 +1,8 @@
-"""Tables of pyarrow as rows: what Arrow and Parquet files have in common, and batches as record
-batches and back.
+"""Tables as rows of a dataset: what Arrow and Parquet files share, and batches as record batches.
 
-A dataset has the values that `tw.load` has, since both read columns by the same mapping. A feature
-that a record does not have is a null. What no tensor holds (dates, structs, nulls inside lists) is
-an error with its column.
+A dataset yields the values that `tw.load` returns, because both use the same column mapping. A
+feature that a record lacks is a null. Columns that no tensor can represent (dates, structs, nulls
+inside lists) raise an error with their name.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ from ..parquet import read_by_pyarrow
 from ..rows import ByteOutput, Damage, Reading, SourcePart
 from . import batches as arrow_batches
 from . import schema as arrow_schema
+from .parts import RefusedColumn
 from .schema import SpecParts
 
 if TYPE_CHECKING:
@@ -40,24 +40,25 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _WIDTHS = (("list", "large_list"), ("string", "large_string"), ("binary", "large_binary"))
-_SOME = "a column that some files have and others not; columns= says what to keep"
+_SOME = "some files have this column and others do not"
+_LEAVE_OUT = "columns= leaves it out"
 KEY = "tensorwire.schema"
-"""The schema of Examples in a file's metadata, so that they come back as they were."""
+"""The metadata key of the Example schema, with which rows are converted back to Examples."""
 
 Piece = tuple[int, Callable[[int, int], Batch]]
-"""The number of some rows that lie together, and what reads those from, to."""
+"""A number of adjacent rows, and the function that reads a range of them."""
 
 
 class TableRows(ColumnRows):
-    """A format of tables that pyarrow opens."""
+    """The base of table formats that pyarrow opens."""
 
     format: ClassVar[str]
     codecs: ClassVar[tuple[str, ...]]
     usual: ClassVar[str] = "none"
-    """The codec, if none is named."""
+    """The default compression."""
 
     def arrow_schema(self, path: str) -> pa.Schema:
-        """Arrow's schema of a file."""
+        """Returns the Arrow schema of a file."""
         raise NotImplementedError
 
     def schema_of(self, path: str, spec: ConversionSpec) -> Schema:
@@ -73,8 +74,9 @@ class TableRows(ColumnRows):
         return blank_of(self.arrow_schema(path), spec)
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        """Columns of bytes, or of lists of them, unless this run makes tensors of them. What a file
-        does not have, another has.
+        """Returns the columns of bytes, or lists of bytes, that this run does not parse as tensors.
+
+        Files are opened until the type of every column is known.
         """
         wanted = {name for name in names if name not in spec.tensors}
         kinds: dict[str, pa.DataType] = {}
@@ -90,16 +92,20 @@ class TableRows(ColumnRows):
         name = self.format.capitalize()
         if spec.compression is not None and spec.compression not in self.codecs:
             raise EncodeError(
-                f"{name} compresses with {', '.join(self.codecs)}, not {spec.compression!r:.40}",
+                f"{name} supports compression {', '.join(self.codecs)}, not"
+                f" {spec.compression!r:.40}",
                 format=self.format,
             )
         self._check_level(spec.compression or self.usual, spec.level)
         if spec.quantize:
-            why = "holds columns of plain numbers; quantize= is for tfrecord, npz and safetensors"
-            raise EncodeError(f"{name} {why}", format=self.format)
+            raise EncodeError(
+                f"{name} datasets cannot store quantized columns",
+                format=self.format,
+                hint="quantize= is for tfrecord, npz and safetensors",
+            )
 
     def _check_level(self, codec: str, level: int | None) -> None:
-        """That pyarrow has this level of compression."""
+        """Checks that pyarrow supports this compression level."""
         pa = require("pyarrow", extra="arrow")
         if level is None or codec == "none":
             return
@@ -110,12 +116,13 @@ class TableRows(ColumnRows):
         except (pa.ArrowException, ValueError, OSError, TypeError) as error:
             codec = codec.removesuffix("_raw")
             raise EncodeError(
-                f"no level {level} of {codec}: {error!s:.100}", format=self.format
+                f"invalid compression level {level} for {codec}: {error!s:.100}",
+                format=self.format,
             ) from None
 
     @contextlib.contextmanager
     def guarded(self, path: str) -> Iterator[None]:
-        """What pyarrow says of bytes that it cannot read, as our error with the path."""
+        """Turns pyarrow's exceptions about invalid bytes into a DecodeError with the path."""
         try:
             with read_by_pyarrow(self.format):
                 yield
@@ -125,7 +132,7 @@ class TableRows(ColumnRows):
     def open(
         self, path: str, spec: ConversionSpec, reading: Reading, open: Callable[[], _T]
     ) -> _T | None:
-        """A file that pyarrow opens; None for a damaged one that is passed over."""
+        """Opens a file with pyarrow; None if it is damaged and to be skipped."""
 
         def guarded_open() -> _T:
             with self.guarded(path):
@@ -143,8 +150,10 @@ class TableRows(ColumnRows):
         reading: Reading,
         lost: str = "",
     ) -> Iterator[Batch]:
-        """The rows of a part; `row` is the number of the first one of `pieces` among the file's
-        `total`. The report of damage begins with `lost`.
+        """Yields the rows of a part as batches.
+
+        `row` is the number of the first row of `pieces`, of `total` rows in the file. `lost` is the
+        beginning of the damage report.
         """
         stop = end(part)
         while row < stop:
@@ -166,9 +175,11 @@ class TableRows(ColumnRows):
             if batch is not None:
                 yield batch
 
-    def validated(self, found: Iterable[pa.RecordBatch], spec: ConversionSpec) -> Iterator[Piece]:
-        """The rows of pyarrow's record batches."""
-        for batch in found:
+    def validated(
+        self, record_batches: Iterable[pa.RecordBatch], spec: ConversionSpec
+    ) -> Iterator[Piece]:
+        """Validates pyarrow's record batches and yields them as pieces."""
+        for batch in record_batches:
             batch.validate(full=True)
             yield batch.num_rows, functools.partial(self._sliced, batch, spec)
 
@@ -177,7 +188,7 @@ class TableRows(ColumnRows):
 
 
 class TableWriter:
-    """Writes record batches of the schema that the first batch has."""
+    """Writes record batches with the schema of the first batch."""
 
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._pa = require("pyarrow", extra="arrow")
@@ -191,10 +202,10 @@ class TableWriter:
         self._write(arrow_batch(self._pa, batch, self._schema), batch)
 
     def _open(self, schema: pa.Schema) -> None:
-        """Begins a file."""
+        """Starts the file."""
 
     def _write(self, record_batch: pa.RecordBatch, batch: Batch) -> None:
-        """Writes a batch, or holds it."""
+        """Writes or buffers a batch."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -202,80 +213,88 @@ class TableWriter:
             blank = empty(self._spec)
             if blank is None:
                 name = {"arrow": "an Arrow", "parquet": "a Parquet"}[self._spec.target]
-                why = f"no rows, and so no columns, which {name} file must have"
+                why = f"there are no rows to infer columns from, but {name} file needs columns"
                 raise EncodeError(why, format=self._spec.target)
             self._schema = table_schema(self._spec, blank)
             self._open(self._schema)
         self._finish()
 
     def _finish(self) -> None:
-        """Ends the file."""
+        """Finishes the file."""
         raise NotImplementedError
 
 
 def end(part: SourcePart) -> int:
-    """The number behind the last row of a part."""
+    """Returns the number after the last row of a part."""
     return part.stop if part.stop is not None else 1 << 62
 
 
 def _holds_bytes(kind: pa.DataType) -> bool:
     types = require("pyarrow", extra="arrow").types
+    # Quantized columns are lists of bytes.
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        kind = kind.value_type  # of what is quantized
+        kind = kind.value_type
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
 def batch_of(
-    found: pa.RecordBatch, spec: ConversionSpec | None = None, format: str = "arrow"
+    record_batch: pa.RecordBatch, spec: ConversionSpec | None = None, format: str = "arrow"
 ) -> Batch:
-    """A record batch as columns, with what is missing, in the shapes of the schema. All of it, if
-    no spec says what; else without columns that it does not have, and those of nothing but nulls,
-    which have no type."""
-    picked = found.select(readable(found.schema, spec))
+    """Returns a record batch as a Batch, in the shapes of the schema.
+
+    With a spec, only its columns are read, without those that the record batch lacks and those of
+    type null. Without one, all columns are read.
+    """
+    picked = record_batch.select(readable(record_batch.schema, spec))
     columns, _ = arrow_batches.columns(
         picked.schema, [picked], DEFAULT.call(picked.nbytes), None, format
     )
-    return batch_from(columns, found.num_rows, spec)
+    return batch_from(columns, record_batch.num_rows, spec)
 
 
 def readable(arrow: pa.Schema, spec: ConversionSpec | None) -> list[str]:
-    """The columns that are read of a table. Others may be in another file; see task._Complete."""
+    """Returns the columns of a table to read. The others may be in other files."""
     _check_unique(arrow.names)
     if spec is None:
         return list(arrow.names)
     names = arrow.names if spec.names is None else spec.names
-    there = [name for name in names if name in arrow.names]
-    return [name for name in there if not _is_null(arrow.field(name).type)]
+    existing = [name for name in names if name in arrow.names]
+    return [name for name in existing if not _is_null(arrow.field(name).type)]
 
 
 def batch_from(
-    found: Mapping[str, SpecParts],
+    table_columns: Mapping[str, SpecParts],
     count: int,
     spec: ConversionSpec | None = None,
     rows: tuple[int, int] | None = None,
 ) -> Batch:
-    """Columns of a table of `count` rows, as the codecs have them, or some rows, as a batch."""
+    """Returns columns of a table of `count` rows, or some of their rows, as a Batch."""
     schema = None if spec is None else spec.schema
-    flags = arrow_schema.flags(dict(found))
+    flags = arrow_schema.flags(dict(table_columns))
     size = count if rows is None else rows[1] - rows[0]
     columns, present = {}, {}
-    for name, (node, parts) in found.items():
+    for name, (node, parts) in table_columns.items():
         if name in flags:
             continue
         if "dict" in node:
-            why = "a struct is not a column of a dataset; in pyarrow, table.flatten() first"
-            raise SchemaError(why, tensor=name)
+            raise SchemaError(
+                "a struct cannot be a dataset column",
+                tensor=name,
+                hint="call table.flatten() in pyarrow first",
+            )
         try:
             budget = DEFAULT.call(sum(part.nbytes for part in parts))
             column = Container({"dict": {name: node}}, parts, {}, budget).read(name, rows)
             flag = flags.get(name + PRESENT)
             present[name] = np.ones(size, np.bool_) if flag is None else flag[1][0].read(rows)
         except UnsupportedTensor as error:
-            why = error.message.partition("; names=")[0]
-            raise SchemaError(f"{why}; columns= leaves it out", tensor=name) from None
+            refused = isinstance(parts[0], RefusedColumn)
+            advice = parts[0].advice if refused else error.hint
+            hint = _LEAVE_OUT if advice is None else f"{advice}; {_LEAVE_OUT}"
+            raise SchemaError(error.message, tensor=name, hint=hint) from None
         if not isinstance(column, (np.ndarray, Strings, Ragged)) or column.shape[:1] != (size,):
             raise SchemaError(
-                f"a shape of {column.shape}, where the columns of a dataset have {size} rows",
+                f"dataset columns must have {size} rows, but this one has shape {column.shape}",
                 tensor=name,
             )
         columns[name] = _shaped(column, schema.get(name) if schema is not None else None)
@@ -287,29 +306,28 @@ def _is_null(kind: pa.DataType) -> bool:
 
 
 def blank_of(arrow: pa.Schema, spec: ConversionSpec) -> Batch:
-    """A table's columns, without rows. One of nothing but nulls, which has no type, is one of
-    objects.
-    """
-    found = batch_of(empty_rows(arrow), spec)
+    """Returns a table's columns without rows. A column of type null has dtype object."""
+    blank = batch_of(empty_rows(arrow), spec)
     untyped = [
         name
         for name in arrow.names
         if (spec.names is None or name in spec.names) and _is_null(arrow.field(name).type)
     ]
-    return Batch({**found, **{name: np.empty(0, object) for name in untyped}}, size=0)
+    return Batch({**blank, **{name: np.empty(0, object) for name in untyped}}, size=0)
 
 
 def _check_unique(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         name = next(name for number, name in enumerate(names) if name in names[:number])
         raise SchemaError(
-            f"two columns of the name {name!r}, of which only one could be kept; rename one",
+            f"two columns are named {name!r}",
             tensor=name,
+            hint="rename one of them",
         )
 
 
 def _shaped(column: BatchColumn, feature: Feature | None) -> Any:
-    """Strings of a fixed shape, which are lists in Arrow."""
+    """Returns strings of a fixed shape, which are lists in Arrow, as a dense tensor."""
     if (
         feature is None
         or not feature.fixed
@@ -324,35 +342,37 @@ def _shaped(column: BatchColumn, feature: Feature | None) -> Any:
 
 
 def table_schema(spec: ConversionSpec, batch: Batch) -> pa.Schema:
-    """Arrow's schema of what is written: by the columns of a batch, and with our own schema of
-    Examples in its metadata.
+    """Returns the Arrow schema for writing: the columns of a batch, and the Example schema as
+    metadata.
     """
-    found = arrow_batches.record_batch(batch.slice(0, 0), {}).schema
+    schema = arrow_batches.record_batch(batch.slice(0, 0), {}).schema
     if spec.schema is None:
-        return found
-    return found.with_metadata(
+        return schema
+    return schema.with_metadata(
         {KEY: jsontext.write(example_features.remembered(spec).json()).decode()}
     )
 
 
 def arrow_batch(pa: ModuleType, batch: Batch, schema: pa.Schema) -> Any:
-    """A record batch of that schema."""
-    found = arrow_batches.record_batch(batch, batch.present)
-    for name in dict.fromkeys([*schema.names, *found.schema.names]):
+    """Returns a batch as a record batch of the given schema."""
+    record_batch = arrow_batches.record_batch(batch, batch.present)
+    for name in dict.fromkeys([*schema.names, *record_batch.schema.names]):
         kinds = [
-            one.field(name).type if name in one.names else None for one in (schema, found.schema)
+            side.field(name).type if name in side.names else None
+            for side in (schema, record_batch.schema)
         ]
         if None in kinds:
-            raise EncodeError(_SOME, tensor=name)
+            raise EncodeError(_SOME, tensor=name, hint="columns= selects the columns to keep")
         if not _are_alike(pa, *kinds):
             raise EncodeError(DIFFER.format(" and ".join(map(str, kinds))), tensor=name)
     return pa.RecordBatch.from_arrays(
-        [_as_kind(pa, found.column(field.name), field.type) for field in schema], schema=schema
+        [_as_kind(pa, record_batch.column(field.name), field.type) for field in schema],
+        schema=schema,
     )
 
 
 def _are_alike(pa: ModuleType, a: pa.DataType, b: pa.DataType) -> bool:
-    """Whether two types differ in nothing but the width of their offsets."""
+    """Whether two types are equal except for the width of their offsets."""
     for kinds in _WIDTHS:
         if {
             kind for kind in (a, b) if any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
@@ -365,24 +385,26 @@ def _as_kind(pa: ModuleType, column: pa.Array, kind: pa.DataType) -> Any:
     try:
         return column if column.type == kind else column.cast(kind)
     except pa.ArrowInvalid as error:
-        raise EncodeError(f"more in one batch than {kind} holds: {error!s:.100}") from None
+        raise EncodeError(
+            f"a batch is too large for the Arrow type {kind}: {error!s:.100}"
+        ) from None
 
 
 def empty_rows(arrow: pa.Schema) -> Any:
-    """A record batch without rows."""
+    """Returns a record batch without rows."""
     pa = require("pyarrow", extra="arrow")
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in arrow], schema=arrow)
 
 
 def remembered(arrow: pa.Schema) -> Schema | None:
-    """The schema of Examples in a table's metadata, if it is still that of the table."""
-    known = (arrow.metadata or {}).get(KEY.encode())
-    found = Schema.from_json(known) if known is not None else None
-    return found if found is not None and set(found) == set(arrow.names) else None
+    """Returns the Example schema in a table's metadata; None if the columns have changed."""
+    stored = (arrow.metadata or {}).get(KEY.encode())
+    schema = Schema.from_json(stored) if stored is not None else None
+    return schema if schema is not None and set(schema) == set(arrow.names) else None
 
 
 def schema_of(arrow: pa.Schema, spec: ConversionSpec) -> Schema:
-    """The schema of Examples for a table: the one in its metadata, or what its types become."""
+    """Returns the Example schema of a table, from its metadata or its types."""
     pa = require("pyarrow", extra="arrow")
     _check_unique(arrow.names)
     if (kept := remembered(arrow)) is not None:

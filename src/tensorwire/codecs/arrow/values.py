@@ -1,9 +1,8 @@
-"""What reads the elements of an array: numbers, bits, and strings in each of the forms that Arrow
-has for them.
+"""Value readers of Arrow arrays: numbers, bools, and strings in each of Arrow's layouts.
 
-What lies in one batch and needs no other form is a view where the source is in memory; bits, 32-bit
-offsets, views and places in dictionaries become what our tensors have. Everything is checked, and
-what it takes is known, before it is made.
+Data of one batch that needs no conversion is a view, if the source is in memory. Bits, 32-bit
+offsets, string views and dictionary indices are converted. All of it is validated, and its size is
+limited, before memory is allocated.
 """
 
 from __future__ import annotations
@@ -27,39 +26,42 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+NO_COPY_HINT = "omit copy=False"
+
+
 class Values(Protocol):
-    """What reads the elements of an array."""
+    """Reads the elements of an array."""
 
     dtype: str
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
-        """Those from, to, in a shape that has as many."""
+        """Returns the elements from `low` to `high` in a shape of that size."""
 
 
 class _Reader:
-    """What readers of values share: their array, and the memory rule that they follow."""
+    """The base of value readers: the array, and the rule about copies."""
 
     def __init__(self, level: Level, copy: bool | None) -> None:
         self._level, self._copy = level, copy
 
     def _need_copy(self, why: str) -> None:
         if self._copy is False:
-            raise self._level.bad(f"copy=False, but {why}; leave copy out")
+            raise self._level.bad(f"copy=False is not possible: {why}", hint=NO_COPY_HINT)
 
     def _finish(self, array: Array) -> Array:
-        """An array of our own making, by the memory rules."""
+        """Returns a new array: writable if copy=True, else read-only."""
         return array if self._copy else memory.read_only(array)
 
 
 class NumberValues(_Reader):
-    """Numbers as they lie in the file."""
+    """Reads numbers."""
 
     def __init__(self, level: Level, copy: bool | None, row: dtypes.DType) -> None:
         super().__init__(level, copy)
         self.row, self.dtype = row, row.name
 
     def piece(self, chunk: Chunk, start: int, stop: int) -> Array:
-        """Some of those in one batch, to look at."""
+        """Returns a view of some numbers of one batch."""
         item = self.row.numpy.itemsize
         return np.frombuffer(
             self._level.file.data.read(
@@ -70,40 +72,40 @@ class NumberValues(_Reader):
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
         level, item = self._level, self.row.numpy.itemsize
-        found = []
+        located = []
         for chunk, start, stop in level.pieces(low, high):
             buffer = level.place(chunk) + 1
-            found.append(level.file.data.locate(chunk, buffer, start * item, stop * item))
-        if len(found) == 1 and not isinstance(found[0], int):
+            located.append(level.file.data.locate(chunk, buffer, start * item, stop * item))
+        if len(located) == 1 and not isinstance(located[0], int):
             return memory.dense(
-                found[0],
+                located[0],
                 0,
                 self.row.numpy,
                 shape,
                 self._copy,
                 chunk.body + chunk.batch.buffers[buffer][0] + start * item,
             )
-        if len(found) > 1:
-            self._need_copy(f"the column lies in {len(level.chunks)} batches")
-        # all of it is there: whoever claims more was found out above
+        if len(located) > 1:
+            self._need_copy(f"the column is in {len(level.chunks)} batches")
+        # `locate` has checked that all bytes exist, so a hostile length cannot allocate more.
         out: Array = np.empty(high - low, self.row.numpy)
         rest = out.view(np.uint8)
-        for (_, start, stop), part in zip(level.pieces(low, high), found, strict=True):
+        for (_, start, stop), part in zip(level.pieces(low, high), located, strict=True):
             level.file.data.fill(part, rest[: (stop - start) * item])
             rest = rest[(stop - start) * item :]
-        return (out if any(isinstance(part, int) for part in found) else self._finish(out)).reshape(
-            shape
-        )
+        return (
+            out if any(isinstance(part, int) for part in located) else self._finish(out)
+        ).reshape(shape)
 
 
 class Bits(_Reader):
-    """Bools, of which Arrow has eight in a byte."""
+    """Reads bools, which Arrow stores as bits."""
 
     dtype = "bool"
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
-        self._need_copy("bools are bits in Arrow")
-        found = [np.empty(0, np.bool_)]
+        self._need_copy("Arrow stores bools as bits")
+        unpacked = [np.empty(0, np.bool_)]
         for chunk, start, stop in self._level.pieces(low, high):
             packed = self._level.file.data.read(
                 chunk, self._level.place(chunk) + 1, start // 8, (stop + 7) // 8
@@ -111,12 +113,14 @@ class Bits(_Reader):
             bits = np.unpackbits(
                 np.frombuffer(packed, np.uint8), count=start % 8 + stop - start, bitorder="little"
             )
-            found.append(bits[start % 8 :].view(np.bool_))
-        return self._finish(found[1] if len(found) == 2 else np.concatenate(found)).reshape(shape)
+            unpacked.append(bits[start % 8 :].view(np.bool_))
+        return self._finish(
+            unpacked[1] if len(unpacked) == 2 else np.concatenate(unpacked)
+        ).reshape(shape)
 
 
 class Words(_Reader):
-    """Strings by their offsets, 32 or 64 bits."""
+    """Reads strings with offsets of 32 or 64 bits."""
 
     dtype = "bytes"
 
@@ -129,7 +133,7 @@ class Words(_Reader):
         if len(pieces) == 1:
             data, offsets = self._piece(*pieces[0])
         else:
-            self._need_copy(f"the column lies in {len(self._level.chunks)} batches")
+            self._need_copy(f"the column is in {len(self._level.chunks)} batches")
             data, offsets = join([self._piece(*piece) for piece in pieces])
             data, offsets = self._finish(data), self._finish(offsets)
         try:
@@ -146,7 +150,7 @@ class Words(_Reader):
             chunk, first, start * stored.itemsize, (stop + 1) * stored.itemsize
         )
         if stored.itemsize == 4:
-            self._need_copy("the offsets of its strings have 32 bits")
+            self._need_copy("the string offsets have 32 bits")
             offsets = self._finish(np.frombuffer(view, stored).astype(np.int64))
         else:
             offsets = memory.dense(
@@ -154,7 +158,7 @@ class Words(_Reader):
             )
         low, high = int(offsets[0]), int(offsets[-1])
         if not 0 <= low <= high:
-            raise level.bad(f"offsets of strings from {low} to {high}", chunk)
+            raise level.bad(f"invalid string offsets from {low} to {high}", chunk)
         if low:
             offsets = self._finish(offsets - low)
         view = level.file.data.read(chunk, first + 1, low, high)
@@ -162,7 +166,7 @@ class Words(_Reader):
 
 
 class Views(_Reader):
-    """Strings that say where they are: short ones in 16 bytes, others in one of several buffers."""
+    """Reads string views: 16 bytes that hold a short string, or refer to one of many buffers."""
 
     dtype = "bytes"
 
@@ -171,7 +175,7 @@ class Views(_Reader):
         self._text = level.field.kind in TEXT
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Strings:
-        self._need_copy("its strings lie in many places")
+        self._need_copy("string views are in many places")
         data, offsets = join([self._piece(*piece) for piece in self._level.pieces(low, high)])
         validate.strings(data, offsets, shape, self._text, DecodeError)
         return trusted(Strings, self._finish(data), self._finish(offsets), shape, self._text)
@@ -182,13 +186,14 @@ class Views(_Reader):
         buffers = range(first + 1, first + 1 + chunk.batch.counts[level.views])
         view = file.data.read(chunk, first, start * 16, stop * 16)
         views = np.frombuffer(view, np.int32).reshape(-1, 4)
+        # A view is (length, prefix, buffer number, offset). Up to 12 bytes are stored in place.
         lengths, numbers, places = views[:, 0], views[:, 2], views[:, 3]
         sizes = np.array([file.data.size(chunk, buffer) for buffer in buffers] or [0], np.int64)
         far = lengths > 12
         bad = (lengths < 0) | (far & ((numbers < 0) | (numbers >= len(buffers)) | (places < 0)))
         ends = places.astype(np.int64) + lengths
         if bad.any() or (ends[far] > sizes[numbers[far]]).any():
-            raise level.bad("a string lies outside of its buffers", chunk)
+            raise level.bad("a string view refers to bytes outside its buffers", chunk)
         allow(level, int(lengths.sum(dtype=np.int64)), chunk)
         pa = require("pyarrow", extra="arrow")
         parts = [
@@ -205,7 +210,7 @@ class Views(_Reader):
 
 
 class Coded(_Reader):
-    """Places in a dictionary, which become what stands there."""
+    """Reads dictionary indices as the values that they refer to."""
 
     def __init__(self, level: Level, copy: bool | None, index: dtypes.DType) -> None:
         super().__init__(level, copy)
@@ -218,12 +223,12 @@ class Coded(_Reader):
         return Level(self._level.file, chunks, self._plain, None, self._level.column, counts)
 
     def take(self, low: int, high: int, shape: tuple[int, ...]) -> Any:
-        self._need_copy("it is read through a dictionary")
-        found = [self._piece(piece) for piece in self._level.pieces(low, high)]
+        self._need_copy("the column is dictionary-encoded")
+        pieces = [self._piece(piece) for piece in self._level.pieces(low, high)]
         if self.dtype != "bytes":
             empty: Array = np.empty(0, dtypes.named(self.dtype).numpy)
-            return self._finish(np.concatenate([empty, *found])).reshape(shape)
-        data, offsets = join(found)
+            return self._finish(np.concatenate([empty, *pieces])).reshape(shape)
+        data, offsets = join(pieces)
         return trusted(
             Strings, self._finish(data), self._finish(offsets), shape, self._plain.kind in TEXT
         )
@@ -231,17 +236,20 @@ class Coded(_Reader):
     def _piece(self, piece: Piece) -> Any:
         chunk, start, stop = piece
         items, places = self._items(chunk), self._index.piece(chunk, start, stop)
-        if self._level.nulls:  # whose places mean nothing
+        # The indices of null rows are undefined, so only valid rows are looked up.
+        if self._level.nulls:
             valid = self._level.valid_piece(chunk, start, stop)
             return _spread(self._chosen(items, places[valid], chunk), valid)
         return self._chosen(items, places, chunk)
 
     def _chosen(self, items: Array | Strings, places: Array, chunk: Chunk) -> Any:
-        """The items in these places: an array, or (data, offsets) of strings."""
+        """Returns the items at these indices: an array, or (data, offsets) of strings."""
         if not len(places):
             places = np.zeros(0, np.int64)
         elif places.min() < 0 or places.max() >= len(items):
-            raise self._level.bad(f"a place outside of a dictionary of {len(items)}", chunk)
+            raise self._level.bad(
+                f"a dictionary index is out of range for {len(items)} values", chunk
+            )
         if isinstance(items, np.ndarray):
             return items[places]
         allow(self._level, int(np.diff(items.offsets)[places].sum()), chunk)
@@ -254,25 +262,26 @@ class Coded(_Reader):
         )
 
     def _items(self, chunk: Chunk) -> Any:
-        """What stands in the dictionary that holds for a batch."""
-        found = self._level.file.dictionary(self._id, chunk)
-        if found is None:
-            raise self._level.bad("a dictionary is missing", chunk)
-        if found.items is None:
+        """Returns the values of the dictionary version that is valid for a batch."""
+        dictionary = self._level.file.dictionary(self._id, chunk)
+        if dictionary is None:
+            raise self._level.bad("the dictionary of the column is missing", chunk)
+        if dictionary.items is None:
             counts = [0, 0, 0]
-            level = self._level_of(found.chunks, counts)
-            check_layout(found.chunks, *counts)
+            level = self._level_of(dictionary.chunks, counts)
+            check_layout(dictionary.chunks, *counts)
             if level.nulls:
-                why = "a dictionary with a null in it; in pyarrow, dictionary_decode() first"
-                raise self._level.bad(why, chunk)
-            found.items = _reader(level).take(0, level.rows, (level.rows,))
-        return found.items
+                raise self._level.bad(
+                    "the dictionary of the column contains a null",
+                    chunk,
+                    hint="call dictionary_decode() in pyarrow first",
+                )
+            dictionary.items = _reader(level).take(0, level.rows, (level.rows,))
+        return dictionary.items
 
 
 def values(level: Level, copy: bool | None) -> Values | None:
-    """What reads the elements of an array that has nothing inside; None for types that are not of
-    tensors.
-    """
+    """Returns the reader of a leaf array; None for types that no tensor can represent."""
     field = level.field
     if field.coded:
         index = dtype_of(ipc.INT, *field.coded[1:])
@@ -293,14 +302,14 @@ def values(level: Level, copy: bool | None) -> Values | None:
 
 
 def _reader(level: Level) -> Values:
-    found = values(level, None)
-    if found is None:
-        raise level.unsupported("a dictionary of what no tensor holds")
-    return found
+    reader = values(level, None)
+    if reader is None:
+        raise level.unsupported("the dictionary has values of an unsupported type")
+    return reader
 
 
 def check_layout(chunks: list[Chunk], nodes: int, buffers: int, views: int) -> None:
-    """That batches have as many arrays and buffers as their fields need."""
+    """Checks that batches have as many arrays and buffers as their fields need."""
     for batch, body in chunks:
         if (
             len(batch.nodes) != nodes
@@ -308,15 +317,15 @@ def check_layout(chunks: list[Chunk], nodes: int, buffers: int, views: int) -> N
             or len(batch.buffers) != buffers + sum(batch.counts)
         ):
             why = (
-                f"{nodes} arrays and {buffers} buffers are needed, and a batch has"
+                f"the schema needs {nodes} arrays and {buffers} buffers, but a batch has"
                 f" {len(batch.nodes)} and {len(batch.buffers)}"
             )
             raise DecodeError(why, offset=body)
 
 
 def join(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """(data, offsets) of strings, one after the other."""
-    data = np.concatenate([np.empty(0, np.uint8), *(one for one, _ in parts)])
+    """Concatenates strings, given as (data, offsets)."""
+    data = np.concatenate([np.empty(0, np.uint8), *(piece for piece, _ in parts)])
     steps = [np.zeros(1, np.int64)]
     for _, offsets in parts:
         steps.append(offsets[1:] + steps[-1][-1])
@@ -324,7 +333,7 @@ def join(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
 
 
 def _spread(items: Array | tuple[Array, Array], valid: Array) -> Any:
-    """Items, or (data, offsets) of strings, with a zero or nothing where a row is null."""
+    """Spreads items, or (data, offsets) of strings, over the valid rows; null rows are blank."""
     if isinstance(items, np.ndarray):
         out: Array = np.zeros(len(valid), items.dtype)
         out[valid] = items
@@ -336,7 +345,7 @@ def _spread(items: Array | tuple[Array, Array], valid: Array) -> Any:
 
 
 def without(tensor: Array | Strings, alive: Array) -> Any:
-    """A tensor with a zero or nothing in the rows that are null, whatever was stored there."""
+    """Returns a tensor whose null rows are zeros or empty strings, whatever is stored there."""
     if alive.all():
         return tensor
     if isinstance(tensor, np.ndarray):
@@ -355,17 +364,17 @@ def without(tensor: Array | Strings, alive: Array) -> Any:
 
 
 def _arrow_strings(array: pa.Array) -> tuple[Array, Array]:
-    """(data, offsets) of a large_binary array that is ours."""
+    """Returns (data, offsets) of a large_binary array."""
     _, bounds, data = array.buffers()
     offsets = np.frombuffer(bounds, np.int64, len(array) + 1, array.offset * 8)
     return np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
 def allow(level: Level, size: int, chunk: Chunk | None = None) -> None:
-    """What the file does not itself carry is bounded before it is made."""
+    """Draws bytes that the file does not itself contain on the budget, before allocation."""
     if size > level.file.limits.tensor:
         why = (
-            f"{size} bytes that the file does not itself hold; Limits(tensor=...) allows"
+            f"the tensor expands to {size} bytes; Limits(tensor=...) allows"
             f" {level.file.limits.tensor}"
         )
         raise LimitError(why, tensor=level.column, offset=chunk.body if chunk else 0)

@@ -1,8 +1,7 @@
-"""Columns as the bytes of an Arrow file or stream, in one batch. Large data is not copied, unless
-it is compressed.
+"""Arrow writer: columns as the bytes of a file or stream with one record batch.
 
-The body, and each buffer in it, begins at a multiple of 64, which Arrow recommends and any array is
-aligned by.
+Large data is not copied unless it is compressed. The body, and each buffer in it, begins at a
+multiple of 64, as Arrow recommends, which is aligned for any array.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 _ALIGN = 64
 _END = ipc.MARK + bytes(4)
 _PARALLEL = 1 << 20
-"""Bytes from which on buffers are compressed in threads."""
+"""Buffers of at least this many bytes in total are compressed in threads."""
 
 
 def chunks(
     table: TableColumns, stream: bool, codec: pa.Codec | None = None, parquet: bool = False
 ) -> list[Buffer]:
-    """The whole file, or stream; `parquet` is for what will be a Parquet file."""
+    """Returns a file or stream as chunks; `parquet` uses the layout for Parquet files."""
     columns, pairs = table.arrow(empty_lists=parquet), list(table.texts.items())
     plain = columns.buffers
     out = _Chunks()
@@ -43,7 +42,7 @@ def chunks(
         for buffer in buffers:
             places.append((body, len(buffer)))
             body += len(buffer) + -len(buffer) % _ALIGN
-        # bytes that mean nothing, so that whoever reads it with the default limits can
+        # Padding keeps very compressible data within the default expansion limit of readers.
         if codec is not None:
             body += -(-streams.filling(sum(map(len, plain)), body) // _ALIGN) * _ALIGN
         number = -1 if codec is None else CODECS.index(codec.name)
@@ -62,7 +61,7 @@ def chunks(
 
 
 class _Chunks:
-    """Buffers one after the other: small ones are put together, large ones stay what they are."""
+    """Collects buffers in order: small ones are joined, large ones are not copied."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -78,7 +77,7 @@ class _Chunks:
         self.size += len(data)
 
     def message(self, flatbuffer: bytes, align: int) -> int:
-        """Adds one whose body will begin at a multiple of `align`; returns its length."""
+        """Adds a message whose body begins at a multiple of `align`; returns its length."""
         pad = -(self.size + 8 + len(flatbuffer)) % align
         self.add(ipc.MARK + (len(flatbuffer) + pad).to_bytes(4, "little") + flatbuffer + bytes(pad))
         return 8 + len(flatbuffer) + pad
@@ -88,9 +87,9 @@ class _Chunks:
 
 
 def _compressed(buffers: list[Buffer], codec: pa.Codec) -> list[Buffer]:
-    """Each with its size before it; -1, and as it was, where compressing does not make it smaller."""
+    """Compresses buffers: each is its size and a frame, or -1 and the data if that is smaller."""
 
-    def one(buffer: Buffer) -> Buffer:
+    def compress(buffer: Buffer) -> Buffer:
         if not len(buffer):
             return b""
         packed = codec.compress(buffer, asbytes=True)
@@ -101,4 +100,4 @@ def _compressed(buffers: list[Buffer], codec: pa.Codec) -> list[Buffer]:
         )
 
     parallel = sum(map(len, buffers)) >= _PARALLEL
-    return list(streams.map_parallel(one, buffers, streams.cores(None) if parallel else 1))
+    return list(streams.map_parallel(compress, buffers, streams.cores(None) if parallel else 1))

@@ -36,24 +36,29 @@ class Layout:
 
     def __init__(self) -> None:
         self.shard = 0
-        self._used = 0
-        self._entries: dict[bytes, bytes] = {}
-
-    @property
-    def used(self) -> int:
+        self.used = 0
         """Bytes in the current data file."""
-        return self._used
+        self._entries: dict[bytes, bytes] = {}
 
     def next_shard(self) -> None:
         """Starts the next data file."""
-        self.shard, self._used = self.shard + 1, 0
+        self.shard, self.used = self.shard + 1, 0
 
     def add(self, key: str, tensor: Any) -> Buffers:
         """Returns the bytes to append to the current data file for a tensor.
 
         The tensor is an array in C order, or Strings. Large data is not copied.
         """
-        self._check(key)
+        if key in HIDDEN or not key or key.startswith("\0"):
+            raise EncodeError(
+                f"invalid checkpoint key {key!r:.60}: empty, reserved or starting with a null byte",
+                format=FORMAT,
+                tensor=key,
+            )
+        if key.encode() in self._entries:
+            raise EncodeError(
+                f"two tensors have the same checkpoint key {key!r:.80}", format=FORMAT, tensor=key
+            )
         return self._place(key, tensor)
 
     def finish(self, graph: bool, spec: bytes | None) -> Buffers:
@@ -65,18 +70,6 @@ class Layout:
         if spec is not None:
             out += self._place(SPEC, Strings.of([spec], ()))
         return out
-
-    def _check(self, key: str) -> None:
-        if key in HIDDEN or not key or key.startswith("\0"):
-            raise EncodeError(
-                f"invalid checkpoint key {key!r:.60}: empty, reserved or starting with a null byte",
-                format=FORMAT,
-                tensor=key,
-            )
-        if key.encode() in self._entries:
-            raise EncodeError(
-                f"two tensors have the same checkpoint key {key!r:.80}", format=FORMAT, tensor=key
-            )
 
     def _place(self, key: str, tensor: Any) -> Buffers:
         if isinstance(tensor, Strings):
@@ -90,16 +83,14 @@ class Layout:
             data = memory.chunk(tensor)
             number, gap, chunks, crc = (
                 row.tf,
-                -self._used % ALIGN if len(data) else 0,
+                -self.used % ALIGN if len(data) else 0,
                 [data],
                 crc32c(data),
             )
         size = sum(map(len, chunks))
-        self._used += gap
-        self._entries[key.encode()] = _entry(
-            number, tensor.shape, self.shard, self._used, size, crc
-        )
-        self._used += size
+        self.used += gap
+        self._entries[key.encode()] = _entry(number, tensor.shape, self.shard, self.used, size, crc)
+        self.used += size
         return [chunk for chunk in (bytes(gap), *chunks) if len(chunk)]
 
     def index(self, shards: int | None = None) -> bytes:

@@ -50,13 +50,7 @@ class CheckpointPart(BasePart, ABC):
             validate.elements(self.shape, DecodeError)
             source, offset = self._located()
             path = source.path
-            if rows is not None and (
-                not self.shape or not 0 <= rows[0] <= rows[1] <= self.shape[0]
-            ):
-                raise DecodeError(
-                    f"rows {rows[0]} to {rows[1]} are out of range for shape {list(self.shape)}",
-                    offset=offset,
-                )
+            validate.row_range(rows, self.shape)
             return self._read(source, offset, rows)
         except DecodeError as error:
             raise error.add(
@@ -189,7 +183,7 @@ class StringPart(CheckpointPart):
                 f"the string lengths do not add up to the {size} bytes that are stored",
                 offset=offset,
             )
-        crc = self._length_crc(lengths)
+        crc = length_crc(lengths, ">" if self._big else "<")
         stored = bytes(source.read_at(offset + used, 4))
         if int.from_bytes(stored, "big" if self._big else "little") != mask(crc):
             raise ChecksumError(
@@ -245,9 +239,6 @@ class StringPart(CheckpointPart):
             more = widths > i
             lengths[more] |= (head[starts[more] + i] & 0x7F).astype(np.int64) << 7 * i
         return lengths, int(ends[-1]) + 1 if count else 0
-
-    def _length_crc(self, lengths: Any) -> int:
-        return length_crc(lengths, ">" if self._big else "<")
 
 
 def length_crc(lengths: Any, order: str = "<") -> int:

@@ -117,9 +117,7 @@ class SlicedPart(BasePart):
             raise error.add(format=FORMAT, tensor=self.name, offset=0) from None
 
     def _read(self, rows: Rows) -> Any:
-        low, high = rows if rows is not None else (0, self.shape[0] if self.shape else 0)
-        if rows is not None and (not self.shape or not 0 <= low <= high <= self.shape[0]):
-            raise DecodeError(f"rows {low} to {high} are out of range for shape {list(self.shape)}")
+        low, high = validate.row_range(rows, self.shape)
         # The slices together have the size of the tensor. So if all of their bytes exist, the
         # tensor can be allocated.
         for part in self._parts:

@@ -177,8 +177,8 @@ class Hdf5:
                 name = request.get("name")
                 raise DecodeError(str(gone), format=self._format, tensor=name, offset=0) from None
             except BaseException:
-                # The child may be in the middle of an answer, or wait for bytes of the file. The
-                # next request could not be told from that.
+                # The child may be in the middle of an answer, or wait for bytes of the file, so it
+                # cannot take another request.
                 if not self._child.is_settled:
                     self.close()
                 raise
@@ -327,16 +327,12 @@ class DatasetPart(BasePart):
 
     def read(self, rows: Rows = None) -> Array:
         file = self._file
-        start, stop = (0, self.shape[0] if self.shape else 0) if rows is None else rows
-        if rows is not None and (not self.shape or not 0 <= start <= stop <= self.shape[0]):
-            why = f"rows {start} to {stop} are out of range for shape {list(self.shape)}"
-            raise DecodeError(why, format=file._format, tensor=self.name, offset=0)
-        shape = (stop - start, *self.shape[1:]) if self.shape else ()
-        size = math.prod(shape) * self._row.numpy.itemsize
         try:
-            file._budget.draw(size, file._format, 0)
-        except LimitError as error:
-            raise error.add(tensor=self.name) from None
+            start, stop = validate.row_range(rows, self.shape)
+            shape = (stop - start, *self.shape[1:]) if self.shape else ()
+            file._budget.draw(math.prod(shape) * self._row.numpy.itemsize)
+        except DecodeError as error:
+            raise error.add(format=file._format, tensor=self.name, offset=0) from None
         array: Array = np.empty(shape, self._row.numpy)
         if array.size:
             file.read(self.name, start, stop, array)

@@ -127,7 +127,7 @@ class Parquet:
     def _opened(self, data: memoryview, copy: bool | None) -> Container:
         with read_by_pyarrow(FORMAT):
             budget = self.limits.call(len(data))
-            file, plan = opened(data, budget, coded=True)
+            file, plan = opened(data, budget)
             columns, metadata = _read(file, plan, budget, copy)
         return Container(*value_of(columns, metadata), budget)
 
@@ -150,39 +150,34 @@ def read_by_pyarrow(format: str) -> Iterator[None]:
         yield
     except TensorwireError:
         raise
-    except OSError as error:
-        # An errno marks an error of the operating system. pyarrow raises OSError without one for
-        # invalid bytes.
-        if error.errno is not None:
-            raise
-        raise _unreadable(error, format) from None
     except (
         pa.ArrowException,
+        OSError,
         ValueError,
         LookupError,
         TypeError,
         OverflowError,
         MemoryError,
     ) as error:
-        raise _unreadable(error, format) from None
-
-
-def _unreadable(error: Exception, format: str) -> DecodeError:
-    return DecodeError(
-        f"pyarrow cannot read this {format} file: {error!s:.300}", format=format, offset=0
-    )
+        # An errno marks an error of the operating system. pyarrow raises OSError without one for
+        # invalid bytes.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DecodeError(
+            f"pyarrow cannot read this {format} file: {error!s:.300}", format=format, offset=0
+        ) from None
 
 
 def opened(
     data: memoryview,
     limits: Limits,
-    coded: bool = False,
     streaming: bool = False,
 ) -> tuple[Any, parquet_pages.PagePlan]:
     """Returns (pyarrow.ParquetFile, page plan) after checking the footer and all page headers.
 
-    `coded` reads dictionary-encoded strings as dictionaries, so that their expanded size is known
-    before it is allocated. With `streaming` the budget starts again for each row group.
+    Dictionary-encoded strings are read as dictionaries, so that their expanded size is known before
+    it is allocated. With `streaming` they are decoded, and the budget starts again for each row
+    group.
     """
     pa, parquet = require("pyarrow", extra="arrow"), require("pyarrow.parquet", extra="arrow")
     if len(data) < 12 or bytes(data[:4]) != _MAGIC or bytes(data[-4:]) != _MAGIC:
@@ -205,7 +200,7 @@ def opened(
         "thrift_string_size_limit": size + 1,
         "thrift_container_size_limit": size // 4 + 100,
     }
-    if coded:
+    if not streaming:
         options["read_dictionary"] = sorted(plan.coded)
     source = pa.BufferReader(pa.py_buffer(data))
     return parquet.ParquetFile(source, page_checksum_verification=True, **options), plan

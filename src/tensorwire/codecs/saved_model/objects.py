@@ -199,7 +199,7 @@ class Objects:
             function = self._reader.take(self._nodes[child], once=(6,))[6]
             if function is not None:
                 fields = self._reader.take(function, once=(2,), many=(1,))
-                calls = [self._call(self._reader.text(one)) for one in fields[1]]
+                calls = [self._call(self._reader.text(trace)) for trace in fields[1]]
                 functions.append(
                     Function(
                         name, self._names(fields[2]), [call for call in calls if call is not None]

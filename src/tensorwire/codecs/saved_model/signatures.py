@@ -162,7 +162,7 @@ def _signatures(reader: MessageReader, graph: dict[int, Any]) -> dict[str, Signa
         if name in INTERNAL:
             continue
         fields = reader.take(entries[name], once=(3,), many=(1, 2))
-        inputs, outputs = (_tensors(reader, fields[number]) for number in (1, 2))
+        inputs, outputs = (tensor_infos(reader, fields[number]) for number in (1, 2))
         composites: tuple[Composite, ...] | None = ()
         arguments = None
         if any(_may_be_splits(info) for info in inputs.values()):
@@ -174,7 +174,8 @@ def _signatures(reader: MessageReader, graph: dict[int, Any]) -> dict[str, Signa
     return result
 
 
-def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
+def tensor_infos(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
+    """Reads the inputs or outputs of a signature, in natural order."""
     entries = reader.entries(spans)
     return {alias: tensor_info(reader, entries[alias]) for alias in sorted(entries, key=order)}
 

@@ -15,8 +15,7 @@ _REF = 100
 """What TensorFlow 1 adds to the dtype number of a reference variable."""
 _OTHERS = {0: "invalid", dtypes.STRING: "string", 20: "resource", dtypes.VARIANT: "variant"}
 _CLASSES = {1: "sparse", 3: "ragged"}
-_CONTAINERS = {51: 1, 52: 1}
-"""Field numbers of lists and tuples in a StructuredValue -> the field with their values."""
+_LIST, _TUPLE = 51, 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +155,9 @@ def arguments(reader: MessageReader, span: Span, depth: int = 0) -> list[Argumen
     if alternatives[34] is not None:
         out.append(type_spec(reader, alternatives[34], depth))
     inner: list[Span] = []
-    for number, values in _CONTAINERS.items():
+    for number in (_LIST, _TUPLE):
         if alternatives[number] is not None:
-            inner += reader.take(alternatives[number], many=(values,))[values]
+            inner += reader.take(alternatives[number], many=(1,))[1]
     if alternatives[53] is not None:
         fields = reader.entries(reader.take(alternatives[53], many=(1,))[1])
         inner += [fields[key] for key in sorted(fields)]

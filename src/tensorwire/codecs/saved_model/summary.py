@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,8 @@ from ...core import formatting
 from ...storage import files
 from ...storage.files import Source
 from ...wire.protobuf import MessageReader, Span
-from .objects import Function, Object, Objects, shown
-from .signatures import order
+from .objects import Function, Object, Objects, ObjectSpec, shown
+from .signatures import order, tensor_infos
 from .specs import TensorInfo, tensor_info
 from .variables import FILE, FORMAT, folder_of, open_saved_model
 
@@ -193,13 +192,8 @@ def _graph(reader: MessageReader, span: Span, small: bool) -> MetaGraphSummary:
 def _signature(reader: MessageReader, span: Span) -> SignatureSummary:
     fields = reader.take(span, once=(3,), many=(1, 2))
     return SignatureSummary(
-        _tensors(reader, fields[1]), _tensors(reader, fields[2]), reader.text(fields[3])
+        tensor_infos(reader, fields[1]), tensor_infos(reader, fields[2]), reader.text(fields[3])
     )
-
-
-def _tensors(reader: MessageReader, spans: Sequence[Span]) -> dict[str, TensorInfo]:
-    entries = reader.entries(spans)
-    return {name: tensor_info(reader, entries[name]) for name in sorted(entries, key=order)}
 
 
 def _body(
@@ -329,11 +323,8 @@ def _graph_lines(graph: MetaGraphSummary) -> list[str]:
         lines.append(f"    signature {name}: {signature.method or 'no method'}")
         for what, tensors in (("input", signature.inputs), ("output", signature.outputs)):
             for alias, info in tensors.items():
-                dims = "of any shape" if info.shape is None else formatting.shape(info.shape)
-                kind = "" if info.kind == "dense" else f"{info.kind} "
-                lines.append(
-                    f"      {what:6} {alias}: {kind}{info.dtype} {dims}  {', '.join(info.tensors)}"
-                )
+                spec = ObjectSpec(info.kind, info.dtype, info.shape)
+                lines.append(f"      {what:6} {alias}: {spec}  {', '.join(info.tensors)}")
     for function in graph.functions:
         for call in function.calls:
             names = [*function.arguments, *[""] * len(call.arguments)]
