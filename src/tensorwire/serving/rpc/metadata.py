@@ -22,7 +22,7 @@ from ...core import dtypes
 from ...core.memory import Buffer
 from ...wire.protobuf import Span
 from ..signature import Signature
-from ..spec import DENSE, RAGGED, SPARSE, Input, Shape
+from ..spec import DENSE, RAGGED, SPARSE, Input, Shape, ragged_rank
 from .fields import (
     FORMAT,
     Fields,
@@ -170,15 +170,11 @@ def _ragged(tensor: Input) -> bytes:
     """Return a TypeSpecProto {1 class, 2 state}. The state is a StructuredValue with a tuple of
     shape, dtype and ragged rank.
     """
-    # The last dimension that varies is the innermost partition. The rank is a signed varint
-    # (zigzag), so it is doubled.
-    varying = [
-        number for number, dim in enumerate(tensor.shape or (None, None)) if dim is None and number
-    ]
+    # The ragged rank is a signed varint (zigzag), so it is doubled.
     state = [
         piece(31, _shape(tensor.shape)),
         varint(32, _dtype(tensor.dtype)),
-        varint(12, 2 * max(varying, default=1)),
+        varint(12, 2 * (ragged_rank(tensor.shape) or 1)),
     ]
     return varint(1, 3) + piece(2, piece(52, b"".join(piece(1, value) for value in state)))
 
