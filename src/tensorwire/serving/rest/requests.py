@@ -26,6 +26,7 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
+from ..lower.conversion import fits
 from ..spec import Input
 from . import examples, serving_rules
 from .examples import RestExamples
@@ -298,12 +299,8 @@ def _is_empty_list(tensor: Array | Strings, expected: Input) -> bool:
 
 
 def _check_shape(tensor: Array | Strings, expected: Input, layout: str) -> None:
-    shape, wanted = tensor.shape, expected.shape
-    if wanted is not None and (
-        len(shape) != len(wanted)
-        or any(want not in (None, dim) for dim, want in zip(shape, wanted, strict=True))
-    ):
-        why = f"input {expected.name} has the shape {list(shape)}"
+    if expected.shape is not None and not fits(tensor.shape, expected.shape):
+        why = f"input {expected.name} has the shape {list(tensor.shape)}"
         hint = (
             f"the signature has {expected}; Serving's answer to another shape depends on the model"
         )
