@@ -27,6 +27,6 @@ The strategy of `plan`:
 from __future__ import annotations
 
 from .planner import as_given, plan
-from .plans import APART, FORMS, LoweringPlan, Step
+from .plans import FORMS, LoweringPlan, Step
 
-__all__ = ["APART", "FORMS", "LoweringPlan", "Step", "as_given", "plan"]
+__all__ = ["FORMS", "LoweringPlan", "Step", "as_given", "plan"]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..signature import Signature
 
 FORMS = ("dense", "flattened", "parts", "serialized", "example")
-APART = ("flattened", "parts")
+_APART = ("flattened", "parts")
 """Forms that need several inputs for a tensor, with different first dimensions."""
 
 
@@ -38,12 +38,16 @@ class LoweringPlan:
     steps: tuple[Step, ...]
 
     @property
+    def has_parts(self) -> bool:
+        """Whether a tensor is sent as several inputs, whose first dimensions are not rows."""
+        return any(step.form in _APART for step in self.steps)
+
+    @property
     def has_rows(self) -> bool:
         """Whether all inputs share their first dimension, so that they can be sent by rows."""
         counts = {tensor.shape[0] if tensor.shape else None for tensor in self.inputs.values()}
         # The first dimensions of the parts of a tensor can be equal by chance.
-        apart = any(step.form in APART for step in self.steps)
-        return not apart and len(counts) == 1 and None not in counts
+        return not self.has_parts and len(counts) == 1 and None not in counts
 
     def explain(self) -> str:
         """Return the plan as text."""
