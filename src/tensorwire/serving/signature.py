@@ -142,14 +142,13 @@ class Signature:
 
     @classmethod
     def _saved(cls, name: str, definition: saved_model.SignatureDef) -> Signature:
-        inputs = {
-            alias: Input(alias, info.dtype, info.shape, info.kind)
-            for alias, info in definition.inputs.items()
-        }
-        outputs = {
-            alias: Input(alias, info.dtype, info.shape, info.kind)
-            for alias, info in definition.outputs.items()
-        }
+        inputs, outputs = (
+            {
+                alias: Input(alias, info.dtype, info.shape, info.kind)
+                for alias, info in infos.items()
+            }
+            for infos in (definition.inputs, definition.outputs)
+        )
         declared: tuple[Group, ...] | None = None
         if definition.composites is not None:
             exact = [
