@@ -145,7 +145,7 @@ def _read_feature(text: RequestText, start: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(request: serving_rules.Classify) -> RestExamples:
+def from_rules(request: serving_rules.Classify) -> RestExamples:
     """Return the examples that `serving_rules` accepted, as arrays."""
     context = (
         None

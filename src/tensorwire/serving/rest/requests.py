@@ -33,7 +33,7 @@ from .examples import RestExamples
 from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
 from .json_rows import read_rows
 from .json_text import DTYPES, RequestText
-from .serving_rules import Given
+from .serving_rules import FlatTensor
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -79,10 +79,10 @@ def read(
     _check_depth(text)
     body_values = document(text.data)
     if verb != "predict":
-        return examples.made(serving_rules.classify(body_values))
+        return examples.from_rules(serving_rules.classify(body_values))
     name, signature, layout, inputs = serving_rules.predict(body_values, find)
     return RestRequest(
-        {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
+        {key: _array(tensor, signature.inputs[key].dtype) for key, tensor in inputs.items()},
         layout,
         name,
     )
@@ -210,12 +210,12 @@ class _Predict:
         )
 
 
-def _made(given: Given, dtype: str) -> Array | Strings:
+def _array(tensor: FlatTensor, dtype: str) -> Array | Strings:
     if dtype == "string":
-        return Strings.of(given.values, given.shape, text=False)
+        return Strings.of(tensor.values, tensor.shape, text=False)
     # A number out of the range of float32 becomes infinite, as in Serving.
     with np.errstate(over="ignore"):
-        return np.array(given.values, dtypes.named(dtype).numpy).reshape(given.shape)
+        return np.array(tensor.values, dtypes.named(dtype).numpy).reshape(tensor.shape)
 
 
 # Faults

@@ -27,12 +27,12 @@ from .fields import (
     FORMAT,
     Fields,
     ModelSpec,
+    checked,
     encoded,
     piece,
     signed,
     text,
     varint,
-    whole,
     write_spec,
 )
 
@@ -73,7 +73,7 @@ def build_metadata(model: ModelSpec) -> list[Any]:
     >>> build_metadata(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m', b'\\x12\\rsignature_def']
     """
-    return whole([piece(1, write_spec(model)), text(2, SIGNATURES)])
+    return checked([piece(1, write_spec(model)), text(2, SIGNATURES)])
 
 
 def parse_metadata(data: Buffer, limits: Limits = DEFAULT) -> RpcMetadata:
@@ -101,7 +101,7 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
     listed = b"".join(
         _entry(1, name, _signature(signature)) for name, signature in signatures.items()
     )
-    return whole(
+    return checked(
         [piece(1, write_spec(model)), _entry(2, SIGNATURES, text(1, _URL) + piece(2, listed))]
     )
 
@@ -205,7 +205,7 @@ def build_status(model: ModelSpec) -> list[Any]:
     >>> build_status(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m']
     """
-    return whole([piece(1, write_spec(model))])
+    return checked([piece(1, write_spec(model))])
 
 
 def parse_status(data: Buffer, limits: Limits = DEFAULT) -> ModelSpec:
@@ -240,7 +240,7 @@ def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
                 + piece(3, status),
             )
         )
-    return whole(chunks)
+    return checked(chunks)
 
 
 def parse_status_answer(data: Buffer, limits: Limits = DEFAULT) -> list[VersionStatus]:
