@@ -49,7 +49,7 @@ def test_taken(name):
     # The readable twin says the same.
     given_ = serving_rules.predict(faults.document(body.encode()), lambda name: sig(inputs))
     for key, tensor in tensors.items():
-        assert tw.equal(requests._made(given_.inputs[key], inputs[key][0]), tensor), key
+        assert tw.equal(requests._array(given_.inputs[key], inputs[key][0]), tensor), key
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -272,7 +272,7 @@ def test_the_quick_reader_agrees_with_the_rules(body, dtype, two):
     if quick is not None:
         assert slow is not None and slow.layout == quick.layout
         for name, found in slow.inputs.items():
-            made = requests._made(found, inputs[name][0])
+            made = requests._array(found, inputs[name][0])
             same = quick.inputs[name]
             assert made.shape == same.shape
             # of -0 Serving makes 0

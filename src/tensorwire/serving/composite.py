@@ -85,13 +85,13 @@ class Group:
         return f"{self.name or '(no name)'}: {self.kind} {self.dtype} {shown(self.shape)} = {parts}"
 
 
-def made(
+def make_group(
     kind: str, inputs: list[Input], name: str | None = None, shape: Shape = None, by: str = "names"
 ) -> Group:
     """Return the group of inputs in TensorFlow's order: indices, values, dense_shape; or values and
     the row_splits.
 
-    >>> made("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))]).parts
+    >>> make_group("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))]).parts
     {'values': 'r', 'row_splits_0': 'r_1'}
     """
     if kind == SPARSE:
@@ -114,10 +114,10 @@ def made(
     )
 
 
-def fits(kind: str, parts: list[Input]) -> bool:
+def fits_kind(kind: str, parts: list[Input]) -> bool:
     """Return whether inputs in TensorFlow's order have dtypes and shapes of such a tensor.
 
-    >>> fits("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))])
+    >>> fits_kind("ragged", [Input("r", "int64", (None,)), Input("r_1", "int64", (None,))])
     True
     """
     if kind == SPARSE:
@@ -150,8 +150,8 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
     groups = []
     for name, roles in roles_by_name.items():
         parts = [roles[role] for role in ("indices", "values", "dense_shape") if role in roles]
-        if fits(SPARSE, parts):
-            groups.append(made(SPARSE, parts, name))
+        if fits_kind(SPARSE, parts):
+            groups.append(make_group(SPARSE, parts, name))
             continue
         # The levels count from 0 or from 1, without gaps.
         levels = sorted(int(role.split()[1]) for role in roles if role.startswith("row_splits"))
@@ -164,8 +164,8 @@ def by_role(inputs: Iterable[Input]) -> list[Group]:
             and "values" in roles
         ):
             parts = [roles["values"], *splits]
-            if fits(RAGGED, parts):
-                groups.append(made(RAGGED, parts, name))
+            if fits_kind(RAGGED, parts):
+                groups.append(make_group(RAGGED, parts, name))
     return groups
 
 
@@ -188,11 +188,11 @@ def by_number(inputs: Iterable[Input]) -> list[Group]:
             while f"{name}_{number}" in by_name:
                 run.append(by_name[f"{name}_{number}"])
                 number += 1
-            groups += in_a_row(run)
+            groups += groups_in_run(run)
     return groups
 
 
-def in_a_row(run: list[Input], by: str = "names") -> list[Group]:
+def groups_in_run(run: list[Input], by: str = "names") -> list[Group]:
     """Return the groups in a run of inputs that belong to one argument, which may be a dict of
     several tensors.
     """
@@ -201,14 +201,14 @@ def in_a_row(run: list[Input], by: str = "names") -> list[Group]:
     groups, start = [], 0
     while start < len(run) - 1:
         if len(run) - start >= 3 and _fits_sparse(run[start : start + 3], exact=True):
-            groups.append(made(SPARSE, run[start : start + 3], by=by))
+            groups.append(make_group(SPARSE, run[start : start + 3], by=by))
             start += 3
             continue
         stop = start + 1
         while _is_values(run[start]) and stop < len(run) and _is_splits(run[stop], run[start + 1]):
             stop += 1
         if stop > start + 1:
-            groups.append(made(RAGGED, run[start:stop], by=by))
+            groups.append(make_group(RAGGED, run[start:stop], by=by))
         start = stop
     return groups
 

@@ -91,7 +91,7 @@ class Signature:
                 checked[part.name] = part
             if len(parts) > 1:
                 declared.append(
-                    _groups.made(spec.kind, list(parts.values()), name_, spec.shape, "given")
+                    _groups.make_group(spec.kind, list(parts.values()), name_, spec.shape, "given")
                 )
         results = {
             name_: Input(name_, *_plain(Spec.of(spec_like, name_)))
@@ -142,14 +142,13 @@ class Signature:
 
     @classmethod
     def _saved(cls, name: str, definition: saved_model.SignatureDef) -> Signature:
-        inputs = {
-            alias: Input(alias, info.dtype, info.shape, info.kind)
-            for alias, info in definition.inputs.items()
-        }
-        outputs = {
-            alias: Input(alias, info.dtype, info.shape, info.kind)
-            for alias, info in definition.outputs.items()
-        }
+        inputs, outputs = (
+            {
+                alias: Input(alias, info.dtype, info.shape, info.kind)
+                for alias, info in infos.items()
+            }
+            for infos in (definition.inputs, definition.outputs)
+        )
         declared: tuple[Group, ...] | None = None
         if definition.composites is not None:
             exact = [
@@ -157,14 +156,14 @@ class Signature:
                 for composite in definition.composites
             ]
             declared = tuple(
-                _groups.made(kind, parts, shape=shape, by="structure")
+                _groups.make_group(kind, parts, shape=shape, by="structure")
                 for kind, parts, shape in exact
-                if _groups.fits(kind, parts)
+                if _groups.fits_kind(kind, parts)
             )
         elif definition.arguments is not None:
             rows = [[inputs[alias] for alias in row] for row in definition.arguments]
             declared = tuple(
-                group for row in rows for group in _groups.in_a_row(row, by="structure")
+                group for row in rows for group in _groups.groups_in_run(row, by="structure")
             )
         if declared is not None:
             declared = tuple(_renamed(group, inputs) for group in declared)

@@ -112,12 +112,14 @@ class Spec:
                 return cls(DENSE, dtype_name(given[0]), dims(given[1]))
             if isinstance(given, (tuple, list)) and len(given) == 3 and given[0] in KINDS:
                 shape = dims(given[2])
-                return cls(
-                    given[0],
-                    dtype_name(given[1]),
-                    shape,
-                    _ragged_rank(shape) if given[0] == RAGGED else 0,
-                )
+                rank = ragged_rank(shape) if given[0] == RAGGED else 0
+                if given[0] == RAGGED and not rank:
+                    raise EncodeError(
+                        f"the ragged shape {shown(shape)} has no ragged dimension",
+                        hint="use None for each ragged dimension after the first, as in"
+                        " [None, None]",
+                    )
+                return cls(given[0], dtype_name(given[1]), shape, rank)
         except EncodeError as error:
             raise error.add(tensor=name) from None
         raise EncodeError(
@@ -205,12 +207,12 @@ def _foreign(spec: Any) -> Spec:
     return Spec(kind, dtype_name(spec.dtype), shape)
 
 
-def _ragged_rank(shape: Shape) -> int:
-    """Return the number of the last dimension that varies, which is the innermost partition."""
-    varying = [number for number, dim in enumerate(shape or ()) if dim is None and number]
-    if not varying:
-        raise EncodeError(
-            f"the ragged shape {shown(shape)} has no ragged dimension",
-            hint="use None for each ragged dimension after the first, as in [None, None]",
-        )
-    return varying[-1]
+def ragged_rank(shape: Shape) -> int:
+    """Return the number of the last dimension that varies, which is the innermost partition; 0 if
+    none does.
+
+    >>> ragged_rank((None, 2, None, 3)), ragged_rank((None, 3))
+    (2, 0)
+    """
+    varying = [number for number, dim in enumerate(shape or ()) if dim is None]
+    return max(varying, default=0)

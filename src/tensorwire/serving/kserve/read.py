@@ -106,8 +106,7 @@ def _read(
     limits: Limits,
     watch: Callable[[], object] | None,
 ) -> dict[str, Array | Strings]:
-    text = RequestText(data[:end], limits, exact=False)
-    text.watch = watch
+    text = RequestText(data[:end], limits, exact=False, watch=watch)
     declarations: list[_Declaration] = []
     keys: list[str] = []
 

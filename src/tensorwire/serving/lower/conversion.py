@@ -22,6 +22,7 @@ from ..._errors import EncodeError, TensorwireError
 from ...core import dtypes
 from ...core.tensors import Array, Ragged, Sparse, Strings, TensorLike, describe
 from ..spec import Input, shown
+from .values import is_plain
 
 FORMAT = "serving"
 _EXACT = {"float64": 1 << 53, "float32": 1 << 24, "float16": 1 << 11, "bfloat16": 1 << 8}
@@ -64,15 +65,6 @@ def _fit(value: TensorLike, target: Input, cast: bool) -> tuple[Array | Strings,
             raise EncodeError(f"cannot send a tensor to {target}: unsupported dtype {target.dtype}")
         tensor, notes = _converted(tensor, dtypes.named(target.dtype), plain, cast)
     return _shaped(tensor, target), notes
-
-
-def is_plain(value: TensorLike) -> bool:
-    """Return whether a value is made of Python's own numbers, which have no width."""
-    while isinstance(value, (list, tuple)) and value:
-        value = value[0]
-    return isinstance(value, (bool, int, float, complex, list, tuple)) and not isinstance(
-        value, np.generic
-    )
 
 
 def _converted(array: Array, row: dtypes.DType, plain: bool, cast: bool) -> tuple[Array, list[str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..._errors import EncodeError, UsageError
 from ..._optional import roots
-from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name
+from ..spec import DENSE, RAGGED, SPARSE, Spec, dims, dtype_name, ragged_rank
 
 if TYPE_CHECKING:
     import tensorflow
@@ -71,8 +71,7 @@ def _struct(model: Model) -> Any:
 def _keras_spec(tensor: tensorflow.keras.KerasTensor) -> Spec:
     shape = dims(tensor.shape)
     if getattr(tensor, "ragged", False):
-        varying = [number for number, dim in enumerate(shape or ()) if dim is None and number]
-        return Spec(RAGGED, dtype_name(tensor.dtype), shape, varying[-1] if varying else 1)
+        return Spec(RAGGED, dtype_name(tensor.dtype), shape, ragged_rank(shape) or 1)
     return Spec(
         SPARSE if getattr(tensor, "sparse", False) else DENSE, dtype_name(tensor.dtype), shape
     )

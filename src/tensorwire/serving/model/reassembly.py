@@ -175,10 +175,7 @@ def _sparse_checks(
     ]
     # The comparison of indices with dense_shape below would fail with TensorFlow's own message if
     # their ranks differed.
-    with tf.control_dependencies(
-        [shape_check for shape_check in shapes if shape_check is not None]
-    ):
-        dense_shape = tf.identity(dense_shape)
+    (dense_shape,) = after(tf, shapes, dense_shape)
     size = tf.reduce_prod(tf.cast(dense_shape, tf.float64))
     countable = tf.logical_and(tf.reduce_all(dense_shape >= 0), size < 2.0**63)
     checks = [check(tf, countable, f"{label}: invalid dense_shape", dense_shape)]

@@ -28,7 +28,7 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes
 from ...core.memory import Buffer
 from ...core.tensors import Array, Strings, TensorLike, describe
-from ..lower import APART, LoweringPlan, plan
+from ..lower import LoweringPlan, plan
 from . import answers, examples, requests
 from .answers import parse_answer
 from .examples import FORMAT, Examples, RestExamples
@@ -103,7 +103,8 @@ def build(
         inputs = plan(inputs, signature)
     tensors = _tensors(inputs)
     if layout == "auto":
-        layout = "rows" if _without_rows(tensors) and not _has_parts(inputs) else "columns"
+        has_parts = isinstance(inputs, LoweringPlan) and inputs.has_parts
+        layout = "rows" if _without_rows(tensors) and not has_parts else "columns"
     head = (
         b"{"
         if signature_name is None
@@ -190,10 +191,6 @@ def _without_rows(tensors: Mapping[str, Array | Strings]) -> bool:
     """Return whether the tensors are an empty batch whose inner dimensions columns would lose."""
     shapes = [tensor.shape for tensor in tensors.values()]
     return all(shape and not shape[0] for shape in shapes) and any(map(loses_dimensions, shapes))
-
-
-def _has_parts(inputs: object) -> bool:
-    return isinstance(inputs, LoweringPlan) and any(step.form in APART for step in inputs.steps)
 
 
 def _tensors(inputs: object) -> dict[str, Array | Strings]:

@@ -69,8 +69,7 @@ def parse_answer(
     data = memory.flat(body)
     if status != 200:
         raise ModelError(status, message(data))
-    text = RequestText(data, limits, exact=False)
-    text.watch = watch
+    text = RequestText(data, limits, exact=False, watch=watch)
     outputs: dict[str, Tensors] = {}
     keys = []
 

@@ -8,7 +8,7 @@ kind. `context` has the features that all examples share.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +145,7 @@ def _read_feature(text: RequestText, start: int) -> tuple[Array | Strings, int]:
     return values, end
 
 
-def made(request: serving_rules.Classify) -> RestExamples:
+def from_rules(request: serving_rules.Classify) -> RestExamples:
     """Return the examples that `serving_rules` accepted, as arrays."""
     context = (
         None
@@ -176,9 +176,7 @@ def _array(feature: serving_rules.FeatureRule) -> Array | Strings:
 
 def build(examples: Examples, context: Context, signature_name: str | None) -> list[bytes]:
     """Return the body of a classify or regress request, in chunks."""
-    rows = list(_rows(examples))
-    if not rows:
-        raise EncodeError("classify and regress take at least one example", format=FORMAT)
+    rows = _rows(examples)
     head = b"{" if signature_name is None else b'{"signature_name":' + key(signature_name) + b","
     if context is not None:
         head += b'"context":' + _object(context, "$.context") + b","
@@ -191,10 +189,7 @@ def build(examples: Examples, context: Context, signature_name: str | None) -> l
 
 def given(examples: Examples, context: Context) -> RestExamples:
     """Return examples from the values that `build` takes, for requests by gRPC."""
-    rows = list(_rows(examples))
-    if not rows:
-        raise EncodeError("classify and regress take at least one example", format=FORMAT)
-    features = [_features(row, f"$.examples[{i}]") for i, row in enumerate(rows)]
+    features = [_features(row, f"$.examples[{i}]") for i, row in enumerate(_rows(examples))]
     return RestExamples(features, None if context is None else _features(context, "$.context"), "")
 
 
@@ -210,16 +205,22 @@ def _features(features: Mapping[str, TensorLike], path: str) -> Features:
     return vectors
 
 
-def _rows(examples: Examples) -> Iterable[Mapping[str, Any]]:
-    """Return the examples as dicts of features."""
-    if not isinstance(examples, Mapping):
-        if not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
-            raise EncodeError(
-                "expected examples as a list of dicts or a dict of columns, got"
-                f" {type(examples).__name__}",
-                format=FORMAT,
-            )
-        return examples
+def _rows(examples: Examples) -> Sequence[Mapping[str, Any]]:
+    """Return the examples as dicts of features; raise EncodeError if there are none."""
+    if isinstance(examples, Mapping):
+        examples = _rows_of_columns(examples)
+    elif not isinstance(examples, Sequence) or isinstance(examples, (str, bytes)):
+        raise EncodeError(
+            "expected examples as a list of dicts or a dict of columns, got"
+            f" {type(examples).__name__}",
+            format=FORMAT,
+        )
+    if not examples:
+        raise EncodeError("classify and regress take at least one example", format=FORMAT)
+    return examples
+
+
+def _rows_of_columns(examples: Mapping[str, TensorLike]) -> list[dict[str, Any]]:
     columns: dict[str, Any] = {}
     for name, given in examples.items():
         columns |= (

@@ -74,14 +74,12 @@ def refuse(message: str, path: str, status: int = INVALID, hint: str = "") -> No
     raise RequestRefused(RestFault(status, message, path, hint))
 
 
-def step(path: str, key: str | int) -> str:
-    """Return the path of a member or an item.
+def step(path: str, key: str) -> str:
+    """Return the path of a member of an object.
 
-    >>> step(step(step("$", "inputs"), "x/indices"), 3)
-    '$.inputs["x/indices"][3]'
+    >>> step(step("$", "inputs"), "x/indices")
+    '$.inputs["x/indices"]'
     """
-    if isinstance(key, int):
-        return f"{path}[{key}]"
     return (
         f"{path}.{key}"
         if re.fullmatch(r"[A-Za-z_]\w*", key, re.ASCII)

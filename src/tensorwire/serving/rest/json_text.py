@@ -11,6 +11,7 @@ import binascii
 import json
 import math
 import re
+from collections.abc import Callable
 from json.encoder import encode_basestring
 from typing import Any
 
@@ -113,16 +114,21 @@ def _check_lists(tensor: Array | Strings) -> None:
 class RequestText(Tokens):
     """The parser of a body: `Tokens` with tensors."""
 
-    def __init__(self, data: memoryview, limits: Limits, exact: bool) -> None:
+    def __init__(
+        self,
+        data: memoryview,
+        limits: Limits,
+        exact: bool,
+        watch: Callable[[], object] | None = None,
+    ) -> None:
         super().__init__(data, limits)
+        self.watch = watch
         self.exact = exact
         """Whether Serving's own rules apply: "NaN" is a string, and 1e39 an infinite float32."""
 
     def of(self, data: Buffer) -> RequestText:
         """Return a parser of another text with the same rules."""
-        parser = RequestText(memoryview(data), self.limits, self.exact)
-        parser.watch = self.watch
-        return parser
+        return RequestText(memoryview(data), self.limits, self.exact, self.watch)
 
     def tensor(self, start: int, dtype: str | None) -> tuple[Array | Strings, int]:
         """Return the tensor at an offset, and the offset of its end. If the dtype is not given, it

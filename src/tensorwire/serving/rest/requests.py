@@ -26,13 +26,14 @@ from ..._limits import DEFAULT, Limits
 from ...core import dtypes, memory, validate
 from ...core.memory import Buffer
 from ...core.tensors import Array, Strings
+from ..lower.conversion import fits
 from ..spec import Input
 from . import examples, serving_rules
 from .examples import RestExamples
 from .faults import INVALID, UNIMPLEMENTED, RequestRefused, RestFault, document, refuse, step
 from .json_rows import read_rows
 from .json_text import DTYPES, RequestText
-from .serving_rules import Given
+from .serving_rules import FlatTensor
 
 if TYPE_CHECKING:
     from ..signature import Signature
@@ -78,10 +79,10 @@ def read(
     _check_depth(text)
     body_values = document(text.data)
     if verb != "predict":
-        return examples.made(serving_rules.classify(body_values))
+        return examples.from_rules(serving_rules.classify(body_values))
     name, signature, layout, inputs = serving_rules.predict(body_values, find)
     return RestRequest(
-        {key: _made(given, signature.inputs[key].dtype) for key, given in inputs.items()},
+        {key: _array(tensor, signature.inputs[key].dtype) for key, tensor in inputs.items()},
         layout,
         name,
     )
@@ -209,12 +210,12 @@ class _Predict:
         )
 
 
-def _made(given: Given, dtype: str) -> Array | Strings:
+def _array(tensor: FlatTensor, dtype: str) -> Array | Strings:
     if dtype == "string":
-        return Strings.of(given.values, given.shape, text=False)
+        return Strings.of(tensor.values, tensor.shape, text=False)
     # A number out of the range of float32 becomes infinite, as in Serving.
     with np.errstate(over="ignore"):
-        return np.array(given.values, dtypes.named(dtype).numpy).reshape(given.shape)
+        return np.array(tensor.values, dtypes.named(dtype).numpy).reshape(tensor.shape)
 
 
 # Faults
@@ -298,12 +299,8 @@ def _is_empty_list(tensor: Array | Strings, expected: Input) -> bool:
 
 
 def _check_shape(tensor: Array | Strings, expected: Input, layout: str) -> None:
-    shape, wanted = tensor.shape, expected.shape
-    if wanted is not None and (
-        len(shape) != len(wanted)
-        or any(want not in (None, dim) for dim, want in zip(shape, wanted, strict=True))
-    ):
-        why = f"input {expected.name} has the shape {list(shape)}"
+    if expected.shape is not None and not fits(tensor.shape, expected.shape):
+        why = f"input {expected.name} has the shape {list(tensor.shape)}"
         hint = (
             f"the signature has {expected}; Serving's answer to another shape depends on the model"
         )

@@ -37,7 +37,7 @@ _TF_NAMES = {"float32": "float", "float64": "double", "float16": "half"}
 _FLOATS = ("float32", "float64")
 
 
-class Given(NamedTuple):
+class FlatTensor(NamedTuple):
     """The shape and the flat values of a tensor that was given as nested lists."""
 
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class PredictRules(NamedTuple):
     signature_name: str
     signature: Signature
     layout: str
-    inputs: dict[str, Given]
+    inputs: dict[str, FlatTensor]
 
 
 class FeatureRule(NamedTuple):
@@ -77,7 +77,7 @@ def tf_name(dtype: str) -> str:
 # Tensors
 
 
-def given(value: object, dtype: str, path: str) -> Given:
+def flat_tensor(value: object, dtype: str, path: str) -> FlatTensor:
     """Return a tensor from nested lists. The first list of each depth determines the shape."""
     shape: list[int] = []
     first = value
@@ -90,12 +90,12 @@ def given(value: object, dtype: str, path: str) -> Given:
             f" {validate.NUMPY_RANK}",
             path,
         )
-    out = Given(tuple(shape), [])
+    out = FlatTensor(tuple(shape), [])
     _fill(value, 0, dtype, out, path)
     return out
 
 
-def _fill(value: object, level: int, dtype: str, out: Given, path: str) -> None:
+def _fill(value: object, level: int, dtype: str, out: FlatTensor, path: str) -> None:
     rank = len(out.shape)
     if not isinstance(value, list):
         if level != rank:
@@ -247,17 +247,17 @@ def predict(doc: dict[str, Any], find: Callable[[str], Signature]) -> PredictRul
     )
 
 
-def _no_rows(signature: Signature) -> dict[str, Given]:
+def _no_rows(signature: Signature) -> dict[str, FlatTensor]:
     """Return an empty batch with the inner dimensions of the signature; unknown ones are 0."""
     inner = {name: (spec.shape or ())[1:] for name, spec in signature.inputs.items()}
-    return {name: Given((0, *(dim or 0 for dim in dims)), []) for name, dims in inner.items()}
+    return {name: FlatTensor((0, *(dim or 0 for dim in dims)), []) for name, dims in inner.items()}
 
 
 def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict) and not is_base64(value)
 
 
-def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
+def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, FlatTensor]:
     if not isinstance(rows[0], dict) and len(kinds) > 1:
         why = (
             "instances is a plain list, but expecting list of objects as multiple input tensors"
@@ -269,7 +269,7 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
             hint=f"each row is an object with the keys {', '.join(sorted(kinds))}",
         )
     named = _is_object(rows[0])
-    out: dict[str, Given] = {}
+    out: dict[str, FlatTensor] = {}
     for i, row in enumerate(rows):
         path = f"$.instances[{i}]"
         if _is_object(row) != named:
@@ -303,11 +303,13 @@ def _rows(rows: list[Any], kinds: Mapping[str, str]) -> dict[str, Given]:
             f" len({{{names}}})."
         )
         refuse(f"{why} Sent extra: {{}}. Missing but required: {{{missing}}}.", "$.instances")
-    return {name: Given((len(rows), *tensor.shape), tensor.values) for name, tensor in out.items()}
+    return {
+        name: FlatTensor((len(rows), *tensor.shape), tensor.values) for name, tensor in out.items()
+    }
 
 
 def _add(
-    value: object, name: str, kinds: Mapping[str, str], out: dict[str, Given], path: str
+    value: object, name: str, kinds: Mapping[str, str], out: dict[str, FlatTensor], path: str
 ) -> None:
     if name not in kinds:
         refuse(
@@ -315,7 +317,7 @@ def _add(
             path,
             hint=f"the signature has {', '.join(sorted(kinds))}",
         )
-    row = given(value, kinds[name], path)
+    row = flat_tensor(value, kinds[name], path)
     column = out.setdefault(name, row)
     if column is row:
         return
@@ -334,7 +336,7 @@ def _add(
 _UNEQUAL = "all rows must have the shape of the first one"
 
 
-def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:
+def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, FlatTensor]:
     if not _is_object(value):
         if len(kinds) > 1:
             why = (
@@ -343,13 +345,13 @@ def _columns(value: object, kinds: Mapping[str, str]) -> dict[str, Given]:
             )
             refuse(why, "$.inputs", hint=f"an object with the keys {', '.join(sorted(kinds))}")
         name = next(iter(kinds))
-        return {name: given(value, kinds[name], "$.inputs")}
+        return {name: flat_tensor(value, kinds[name], "$.inputs")}
     out = {}
     for name, dtype in kinds.items():
         if name not in value:
             why = f"Missing named input: {name} in 'inputs' object."
             refuse(why, "$.inputs", hint=f"the signature has {', '.join(sorted(kinds))}")
-        out[name] = given(value[name], dtype, step("$.inputs", name))
+        out[name] = flat_tensor(value[name], dtype, step("$.inputs", name))
     return out
 
 

@@ -23,7 +23,7 @@ from ...core.memory import Buffer
 from ...core.tensors import Array, Strings, TensorLike, describe
 from ...wire.protobuf import LEN, Span
 from ...wire.status import REPEATED, UNKNOWN_FIELD, problem
-from .fields import FORMAT, Fields, ModelSpec, header, piece, whole, write_spec
+from .fields import FORMAT, Fields, ModelSpec, checked, header, piece, write_spec
 
 _FIXED32 = 5
 _ZERO = bytes(4)
@@ -61,7 +61,7 @@ def build_examples(model: ModelSpec, examples: Strings, context: bytes | None = 
     number = 1 if context is None else 2
     content = b"".join(messages if context is None else [*messages, piece(2, bytes(context))])
     head = header(number, len(content))
-    return whole(
+    return checked(
         [piece(1, write_spec(model)) + header(2, len(head) + len(content)) + head, content]
     )
 
@@ -144,7 +144,7 @@ def build_classify_answer(
     examples = [
         piece(1, b"".join(framed[row * columns : (row + 1) * columns])) for row in range(rows)
     ]
-    return whole([piece(1, b"".join(examples)), piece(2, write_spec(model))])
+    return checked([piece(1, b"".join(examples)), piece(2, write_spec(model))])
 
 
 def parse_classify_answer(
@@ -240,7 +240,7 @@ def build_regress_answer(model: ModelSpec, values: TensorLike) -> list[Any]:
         _VALUE + bits if bits != _ZERO else piece(1, b"")
         for bits in _bits(_float32(values, 1, "values"))
     ]
-    return whole([piece(1, b"".join(entries)), piece(2, write_spec(model))])
+    return checked([piece(1, b"".join(entries)), piece(2, write_spec(model))])
 
 
 def parse_regress_answer(

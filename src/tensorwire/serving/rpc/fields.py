@@ -87,7 +87,7 @@ def encoded(value: str) -> bytes:
         ) from None
 
 
-def whole(chunks: Iterable[Any]) -> list[Any]:
+def checked(chunks: Iterable[Any]) -> list[Any]:
     """Return the chunks of a message; raise EncodeError if they are too long for one."""
     parts = [chunk for chunk in chunks if len(chunk)]
     size = sum(map(len, parts))
@@ -193,7 +193,7 @@ class Fields(MessageReader):
         for count, field in enumerate(self.fields(span)):
             if field.number in numbers:
                 self.check(count, self.limits.names, what, field.offset)
-                yield field.number, located(field)
+                yield field.number, span_of(field)
 
     def bytes(self, span: Span) -> bytes:
         """Return the bytes of a span."""
@@ -222,7 +222,7 @@ class Fields(MessageReader):
 
     def entry(self, field: Field) -> tuple[str, Span]:
         """Return the key of a map entry and the span of its value, empty if it is missing."""
-        start, stop = located(field)
+        start, stop = span_of(field)
         data = self.data
         # The fast path: a key of less than 128 bytes, then the value, and nothing else.
         if stop - start > 2 and data[start] == 0x0A and data[start + 1] < 0x80:
@@ -254,7 +254,7 @@ class Fields(MessageReader):
         return ModelSpec(self.text(fields[1]), version, label, self.text(fields[3]))
 
 
-def located(field: Field) -> Span:
+def span_of(field: Field) -> Span:
     """Return the span of a string or message field."""
     if field.wire != LEN:
         raise problem(UNKNOWN_FIELD, field.offset, FORMAT)

@@ -22,17 +22,17 @@ from ...core import dtypes
 from ...core.memory import Buffer
 from ...wire.protobuf import Span
 from ..signature import Signature
-from ..spec import DENSE, RAGGED, SPARSE, Input, Shape
+from ..spec import DENSE, RAGGED, SPARSE, Input, Shape, ragged_rank
 from .fields import (
     FORMAT,
     Fields,
     ModelSpec,
+    checked,
     encoded,
     piece,
     signed,
     text,
     varint,
-    whole,
     write_spec,
 )
 
@@ -73,7 +73,7 @@ def build_metadata(model: ModelSpec) -> list[Any]:
     >>> build_metadata(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m', b'\\x12\\rsignature_def']
     """
-    return whole([piece(1, write_spec(model)), text(2, SIGNATURES)])
+    return checked([piece(1, write_spec(model)), text(2, SIGNATURES)])
 
 
 def parse_metadata(data: Buffer, limits: Limits = DEFAULT) -> RpcMetadata:
@@ -101,7 +101,7 @@ def build_metadata_answer(model: ModelSpec, signatures: Mapping[str, Signature])
     listed = b"".join(
         _entry(1, name, _signature(signature)) for name, signature in signatures.items()
     )
-    return whole(
+    return checked(
         [piece(1, write_spec(model)), _entry(2, SIGNATURES, text(1, _URL) + piece(2, listed))]
     )
 
@@ -170,15 +170,11 @@ def _ragged(tensor: Input) -> bytes:
     """Return a TypeSpecProto {1 class, 2 state}. The state is a StructuredValue with a tuple of
     shape, dtype and ragged rank.
     """
-    # The last dimension that varies is the innermost partition. The rank is a signed varint
-    # (zigzag), so it is doubled.
-    varying = [
-        number for number, dim in enumerate(tensor.shape or (None, None)) if dim is None and number
-    ]
+    # The ragged rank is a signed varint (zigzag), so it is doubled.
     state = [
         piece(31, _shape(tensor.shape)),
         varint(32, _dtype(tensor.dtype)),
-        varint(12, 2 * max(varying, default=1)),
+        varint(12, 2 * (ragged_rank(tensor.shape) or 1)),
     ]
     return varint(1, 3) + piece(2, piece(52, b"".join(piece(1, value) for value in state)))
 
@@ -209,7 +205,7 @@ def build_status(model: ModelSpec) -> list[Any]:
     >>> build_status(ModelSpec("m"))
     [b'\\n\\x03\\n\\x01m']
     """
-    return whole([piece(1, write_spec(model))])
+    return checked([piece(1, write_spec(model))])
 
 
 def parse_status(data: Buffer, limits: Limits = DEFAULT) -> ModelSpec:
@@ -244,7 +240,7 @@ def build_status_answer(versions: Iterable[VersionStatus]) -> list[Any]:
                 + piece(3, status),
             )
         )
-    return whole(chunks)
+    return checked(chunks)
 
 
 def parse_status_answer(data: Buffer, limits: Limits = DEFAULT) -> list[VersionStatus]:

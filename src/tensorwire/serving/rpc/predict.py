@@ -22,7 +22,7 @@ from ...core.memory import Buffer
 from ...core.tensors import Array, Strings, TensorLike, describe
 from ...wire.protobuf import Span
 from ...wire.status import REPEATED, problem
-from .fields import FORMAT, Fields, ModelSpec, encoded, header, located, piece, whole, write_spec
+from .fields import FORMAT, Fields, ModelSpec, checked, encoded, header, piece, span_of, write_spec
 
 Tensors = dict[str, Array | Strings]
 _SHARE = 10
@@ -48,7 +48,7 @@ def build_predict(
     >>> b"".join(build_predict(ModelSpec("m"), {"x": np.int8([1, 2])})).hex(" ")
     '0a 03 0a 01 6d 12 11 0a 01 78 12 0c 08 06 12 04 12 02 08 02 22 02 01 02'
     """
-    return whole(
+    return checked(
         [
             piece(1, write_spec(model)),
             *_map(2, inputs),
@@ -80,7 +80,7 @@ def build_predict_answer(
     >>> b"".join(build_predict_answer(ModelSpec("m"), {"y": np.int8([3])})).hex(" ")
     '0a 10 0a 01 79 12 0b 08 06 12 04 12 02 08 01 22 01 03 12 03 0a 01 6d'
     """
-    return whole([*_map(1, outputs, typed), piece(2, write_spec(model))])
+    return checked([*_map(1, outputs, typed), piece(2, write_spec(model))])
 
 
 def parse_predict_answer(
@@ -156,7 +156,7 @@ def _read(
         elif field.number == spec:
             if spec_span is not None:
                 raise problem(REPEATED, field.offset, FORMAT)
-            spec_span = located(field)
+            spec_span = span_of(field)
         elif field.number == names:
-            name_spans.append(located(field))
+            name_spans.append(span_of(field))
     return reader.spec(spec_span), by_name, name_spans
