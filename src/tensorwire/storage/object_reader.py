@@ -152,7 +152,8 @@ class ObjectSource:
         with self._lock:
             if self._whole is None:
                 with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
-                    for piece in self._store.get_all(self._entry):  # type: ignore[attr-defined]  # only obstore raises NoRanges
+                    # Only ObjectStore raises NoRanges, and it has `get_all`.
+                    for piece in self._store.get_all(self._entry):  # type: ignore[attr-defined]
                         file.write(piece)
                     file.flush()
                     if file.tell() != self.size:

@@ -321,7 +321,7 @@ class ModelCalls:
         raise EncodeError(f"attempts= expects a positive integer, got {self.attempts!r:.60}")
 
     def _pause(self, attempt: int, answer: Answer | None, deadline: Deadline) -> Pause | None:
-        """Return the pause before the next attempt, or None if the deadline leaves no time for it."""
+        """Return the pause before the next attempt; None if the deadline leaves no time for it."""
         seconds = self.chance() * min(_MOST, _FIRST * 2 ** (attempt - 1))
         if answer is not None and (requested := _retry_after(answer.headers)) is not None:
             seconds = max(seconds, requested)
@@ -331,7 +331,7 @@ class ModelCalls:
 def _wanted(outputs: tuple[str, ...], signature: Signature) -> tuple[str, ...]:
     """Return the signature's names for the requested outputs.
 
-    The name of a sparse or ragged tensor stands for the names of its parts.
+    The name of a sparse or ragged tensor means the names of its parts.
     """
     if not signature.outputs:
         return outputs

@@ -250,7 +250,7 @@ class HttpServer:
             connection.incoming.forget()
 
     def _proceed(self, connection: _Connection) -> None:
-        """Hand a request to a worker: a small one when it is complete, a large one after its head."""
+        """Hand a request to a worker: a small one when it is complete, a large one earlier."""
         incoming = connection.incoming
         try:
             head = incoming.next_head()

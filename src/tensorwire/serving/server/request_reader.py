@@ -111,7 +111,7 @@ class Incoming:
         self._until = now + (self._first_deadline if self._ahead else self._bounds.idle)
 
     def receive_now(self) -> bool:
-        """Receive bytes without waiting; return whether there were any. Gone at the end of stream."""
+        """Receive bytes without waiting; return whether any came. Gone at the end of stream."""
         try:
             piece = self._sock.recv(_PIECE)
         except (BlockingIOError, InterruptedError):

@@ -156,7 +156,10 @@ def _check_names(signature: Any, inputs: Mapping[str, Any]) -> None:
     if len(sent) > len(expected) or (len(sent) < len(expected) and not signature.defaults):
         extra = ",".join(name for name in sent if name not in signature.inputs)
         missing = ",".join(name for name in expected if name not in inputs)
-        sizes = f"{len(sent)}!={len(expected)} len({{{','.join(sent)}}}) != len({{{','.join(expected)}}})"
+        sizes = (
+            f"{len(sent)}!={len(expected)} len({{{','.join(sent)}}}) !="
+            f" len({{{','.join(expected)}}})"
+        )
         reason = (
             f"input size does not match signature: {sizes}. Sent extra: {{{extra}}}. Missing but"
             f" required: {{{missing}}}."
@@ -167,8 +170,8 @@ def _check_names(signature: Any, inputs: Mapping[str, Any]) -> None:
             details = f"Inputs expected to be in the request {{{','.join(sent)}}}, "
             details += f"or default input alias set: {','.join(sorted(signature.defaults))}"
             reason = (
-                f"Signature input alias: {name}(feed name: {signature.inputs[name].name}) not found in"
-                " request and no default value provided."
+                f"Signature input alias: {name}(feed name: {signature.inputs[name].name}) not found"
+                " in request and no default value provided."
             )
             raise Failure(INVALID, f"{reason} {details}")
     if any(name not in signature.inputs for name in sent):
