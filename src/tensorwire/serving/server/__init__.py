@@ -18,7 +18,7 @@ from typing import Self
 from ..._errors import EncodeError
 from ..signature import Signature
 from .folders import Folders, Versions
-from .http import HttpServer
+from .http import HttpServer, host_port
 from .models import AVAILABLE, Models
 from .request_reader import Bounds
 from .routes import RestRoutes
@@ -137,22 +137,19 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _where(self, port: int) -> str:
-        return f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
-
     @property
     def rest_url(self) -> str:
         """The URL of the REST port, such as http://127.0.0.1:8501; EncodeError without one."""
         if self._rest is None:
             raise EncodeError("the server has no REST port", hint="pass rest=0 to Server")
-        return f"http://{self._where(self._rest.port)}"
+        return f"http://{host_port(self._host, self._rest.port)}"
 
     @property
     def grpc_url(self) -> str:
         """The URL of the gRPC port, such as grpc://127.0.0.1:8500; EncodeError without one."""
         if self._rpc is None:
             raise EncodeError("the server has no gRPC port", hint="pass grpc=0 to Server")
-        return f"grpc://{self._where(self._rpc.port)}"
+        return f"grpc://{host_port(self._host, self._rpc.port)}"
 
     @property
     def signatures(self) -> dict[str, dict[int, dict[str, Signature]]]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtypes
 from ...core.tensors import Array, Strings
 from ..rest.faults import dims_text
 from ..signature import DEFAULT
 from .failures import INVALID, PRECONDITION, Failure
-from .runner import Runner, Tensors
+from .runner import Runner, Tensors, dtype_name
 
 INPUTS, CLASSES, SCORES, OUTPUTS = "inputs", "classes", "scores", "outputs"
 _DT = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
@@ -55,9 +54,9 @@ def _check_classes(tensor: Array | Strings, alias: str, dtype: str, examples: in
             INVALID,
             f"Expected Tensor shape: [batch_size num_classes] but got {dims_text(tensor.shape)}",
         )
-    if _dtype(tensor) != dtype:
+    if dtype_name(tensor) != dtype:
         raise Failure(
-            INVALID, f"Expected {alias} Tensor of {_enum(dtype)}. Got: {_enum(_dtype(tensor))}"
+            INVALID, f"Expected {alias} Tensor of {_enum(dtype)}. Got: {_enum(dtype_name(tensor))}"
         )
     if tensor.shape[0] != examples:
         raise Failure(
@@ -89,8 +88,10 @@ def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
             f"Input batch size did not match output batch size: {len(examples)} vs."
             f" {tensor.shape[0]}",
         )
-    if _dtype(tensor) != "float32":
-        raise Failure(INVALID, f"Expected output Tensor of DT_FLOAT.  Got: {_enum(_dtype(tensor))}")
+    if dtype_name(tensor) != "float32":
+        raise Failure(
+            INVALID, f"Expected output Tensor of DT_FLOAT.  Got: {_enum(dtype_name(tensor))}"
+        )
     return {OUTPUTS: tensor.reshape(-1)}
 
 
@@ -111,10 +112,6 @@ def _run(runner: Runner, name: str, examples: Strings, wanted: tuple[str, ...]) 
     if not len(examples):
         raise Failure(INVALID, "Input is empty.")
     return runner.run(name or DEFAULT, {INPUTS: examples}, wanted)
-
-
-def _dtype(tensor: Array | Strings) -> str:
-    return "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
 
 
 def _enum(dtype: str) -> str:

@@ -15,11 +15,12 @@ not block other clients.
 A connection is owned by one thread at a time: by the accepting thread while it is in `_waiting`, by
 a worker after `_proceed`, and by the accepting thread again after the worker has put it into
 `_returned`. Only its owner reads, writes and closes the socket. Other threads may only shut it down
-(`end`, `interrupt`), which wakes up the owner.
+(`end`), which wakes up the owner.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import selectors
@@ -119,7 +120,7 @@ class HttpServer:
             self._stopping = True
             self._ring()
             for connection in self._receiving:
-                connection.interrupt()
+                connection.end(socket.SHUT_RD)
             done = self._state.wait_for(lambda: not self._running and not self._receiving, grace)
             busy = [*self._running, *self._receiving]
         for connection in busy:
@@ -135,11 +136,9 @@ class HttpServer:
 
     def _ring(self) -> None:
         """Wake up the accepting thread."""
-        try:
+        # Sending fails if the buffer is full of wake-ups that are not read yet.
+        with contextlib.suppress(OSError):
             self._bell.send(b"\0")
-        except OSError:
-            # The buffer is full of wake-ups that are not read yet, or the server is closed.
-            pass
 
     # The accepting thread
 
@@ -163,7 +162,9 @@ class HttpServer:
                 elif key.data in self._waiting:
                     self._readable(key.data)
             while self._returned:
-                self._take_back(self._returned.popleft())
+                connection = self._returned.popleft()
+                self._wait_for(connection)
+                self._proceed(connection)
             now = time.monotonic()
             if now - looked > _TICK or self._stopping:
                 self._expire(now)
@@ -231,10 +232,6 @@ class HttpServer:
         self._forget(connection)
         connection.close()
 
-    def _take_back(self, connection: _Connection) -> None:
-        self._wait_for(connection)
-        self._proceed(connection)
-
     def _readable(self, connection: _Connection) -> None:
         """Read the bytes that have come, and proceed with the request."""
         try:
@@ -258,12 +255,12 @@ class HttpServer:
                 return
             self.check(connection, head)
             is_small = incoming.is_small(head)
-            if is_small and not incoming.is_complete(head):
-                return
-            if is_small:
+            if not is_small:
+                self._receive(connection)
+            elif incoming.is_complete(head):
                 self.take_slot(connection)
             else:
-                self._receive(connection)
+                return
             self._workers.reserve()
         except BadRequest as refused:
             self._release(connection)
@@ -408,6 +405,7 @@ class HttpServer:
             return False
 
     def log(self, line: str) -> None:
+        """Pass a line to the log, if there is one."""
         if self._log is not None:
             self._log(line)
 
@@ -470,19 +468,13 @@ class _Connection:
         """The address that the client has connected to, which is allowed in the Host header."""
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def end(self) -> None:
-        """End the connection from another thread: its owner wakes up and closes it."""
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
+    def end(self, how: int = socket.SHUT_RDWR) -> None:
+        """End the connection from another thread: its owner wakes up and closes it.
 
-    def interrupt(self) -> None:
-        """End the receiving of a body from another thread; an answer can still be sent."""
-        try:
-            self.sock.shutdown(socket.SHUT_RD)
-        except OSError:
-            pass
+        With SHUT_RD only the receiving of a body ends, and an answer can still be sent.
+        """
+        with contextlib.suppress(OSError):
+            self.sock.shutdown(how)
 
     def close(self) -> None:
         self.incoming.release()
@@ -523,12 +515,10 @@ class _Connection:
 
     def refuse(self, refused: BadRequest) -> None:
         """Refuse a request in a worker thread, and drain the client."""
-        try:
+        with contextlib.suppress(Gone, OSError):
             self._send([self.refusal(refused)])
             self.sock.shutdown(socket.SHUT_WR)
             self.incoming.drain(_DRAIN)
-        except (Gone, OSError):
-            pass
 
     def refusal(self, refused: BadRequest) -> bytes:
         """Return the bytes of the answer to a refused request."""
@@ -572,10 +562,17 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        raise OSError(
-            f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}"
-        ) from None
+        reason = os.strerror(error.errno) if error.errno else error
+        raise OSError(f"cannot listen on {host_port(host, port)}: {reason}") from None
+
+
+def host_port(host: str, port: int) -> str:
+    """Return host:port, with an IPv6 address in brackets.
+
+    >>> host_port("127.0.0.1", 8501), host_port("::1", 8501)
+    ('127.0.0.1:8501', '[::1]:8501')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _size(chunk: Buffer) -> int:

@@ -22,6 +22,7 @@ from .http1 import MOST_HEAD, BadRequest, Head, HttpRequest, chunk_size, parse_h
 
 _STEP = 1 << 20
 _PIECE = 64 << 10
+_LINE = 8192
 _PATIENCE = 5.0
 SMALL = 64 << 10
 """The most bytes of a body that is read without a worker thread."""
@@ -89,7 +90,8 @@ class Incoming:
         self._ahead = bytearray()
         """Bytes that were received and are not parsed yet."""
         self._looked = 0
-        self._until = time.monotonic() + bounds.idle
+        self.until = time.monotonic() + bounds.idle
+        """The time at which the connection is closed, if the request is not complete by then."""
         self._held = 0
         self.progress = time.monotonic()
         """The time at which the last bytes came."""
@@ -100,15 +102,10 @@ class Incoming:
         """Whether nothing of a request has come yet."""
         return self._head is None and not self._ahead
 
-    @property
-    def until(self) -> float:
-        """The time at which the connection is closed, if the request is not complete by then."""
-        return self._until
-
     def next(self) -> None:
         """Prepare for the next request on the connection."""
         self._head, self._looked, now = None, 0, time.monotonic()
-        self._until = now + (self._first_deadline if self._ahead else self._bounds.idle)
+        self.until = now + (self._first_deadline if self._ahead else self._bounds.idle)
 
     def receive_now(self) -> bool:
         """Receive bytes without waiting; return whether any came. Gone at the end of stream."""
@@ -120,7 +117,7 @@ class Incoming:
             raise Gone
         self.progress = time.monotonic()
         if self.is_idle:
-            self._until = self.progress + self._first_deadline
+            self.until = self.progress + self._first_deadline
         self._ahead += piece
         return True
 
@@ -146,7 +143,7 @@ class Incoming:
             if head.length is not None and head.length > self._bounds.body:
                 raise self._too_large()
             self._head = head
-            self._until += self._bounds.timeout - self._first_deadline
+            self.until += self._bounds.timeout - self._first_deadline
         return self._head
 
     def is_complete(self, head: Head) -> bool:
@@ -185,7 +182,7 @@ class Incoming:
         Closing a socket with unread bytes resets the connection, and the client would lose the
         answer.
         """
-        self._until = time.monotonic() + seconds
+        self.until = time.monotonic() + seconds
         try:
             while True:
                 self._ahead.clear()
@@ -206,7 +203,7 @@ class Incoming:
 
     def _receive(self, view: memoryview) -> int:
         """Wait for bytes until the deadline; raise Gone if none come."""
-        left = self._until - time.monotonic()
+        left = self.until - time.monotonic()
         if left <= 0:
             raise Gone
         self._sock.settimeout(left)
@@ -223,18 +220,6 @@ class Incoming:
         piece = bytearray(_PIECE)
         count = self._receive(memoryview(piece))
         self._ahead += memoryview(piece)[:count]
-
-    def _find(self, mark: bytes, most: int, what: str) -> int:
-        """Return the position after a mark, which has to come within `most` bytes."""
-        looked = 0
-        while (end := self._ahead.find(mark, looked)) < 0:
-            looked = max(0, len(self._ahead) - len(mark) + 1)
-            if len(self._ahead) > most:
-                raise BadRequest(431, f"{what} has more than {most} bytes")
-            self._more()
-        if end > most:
-            raise BadRequest(431, f"{what} has more than {most} bytes")
-        return end + len(mark)
 
     def _whole(self, length: int) -> Array:
         # The system provides memory when it is first written to, so a large Content-Length without
@@ -261,7 +246,7 @@ class Incoming:
         """Read a chunked body. Its memory doubles whenever it is full."""
         body: Array = np.empty(_PIECE, np.uint8)
         size = 0
-        while count := self._chunk():
+        while count := chunk_size(self._line()):
             if size + count > self._bounds.body:
                 raise self._too_large()
             if size + count > len(body):
@@ -280,13 +265,16 @@ class Incoming:
             pass
         return body[:size]
 
-    def _chunk(self) -> int:
-        return chunk_size(self._line())
-
     def _line(self) -> bytes:
-        end = self._find(b"\r\n", 8192, "a line")
-        line = bytes(self._ahead[: end - 2])
-        del self._ahead[:end]
+        """Read a line of at most _LINE bytes and return it without its end."""
+        looked = 0
+        while (end := self._ahead.find(b"\r\n", looked)) < 0 and len(self._ahead) <= _LINE:
+            looked = max(0, len(self._ahead) - 1)
+            self._more()
+        if not 0 <= end <= _LINE:
+            raise BadRequest(431, f"a line of a chunked body has more than {_LINE} bytes")
+        line = bytes(self._ahead[:end])
+        del self._ahead[: end + 2]
         return line
 
     def _unpacked(self, body: Array) -> Array:

@@ -19,7 +19,7 @@ from ..rpc.messages import ModelSpec
 from ..signature import DEFAULT as DEFAULT_NAME
 from . import classification
 from .failures import INVALID, Failure, failure
-from .http import Log, listen
+from .http import Log, host_port, listen
 from .models import Models
 from .request_reader import Bounds
 from .runner import Runner, Tensors
@@ -80,7 +80,7 @@ class RpcServer:
             self._server.add_generic_rpc_handlers(
                 (grpc.method_handlers_generic_handler(service, {method: handler}),)
             )
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        where = host_port(host, port)
         try:
             self.port: int = self._server.add_insecure_port(where)
         except RuntimeError as error:

@@ -113,7 +113,10 @@ class Runner:
                 if alias in inputs
                 else frameworks.tensor(self._tf.make_ndarray(signature.defaults[alias]))
             )
-            given, expected = _dtype(tensor), self._tf.as_dtype(signature.inputs[alias].dtype).name
+            given, expected = (
+                dtype_name(tensor),
+                self._tf.as_dtype(signature.inputs[alias].dtype).name,
+            )
             if given != expected:
                 raise Failure(
                     INVALID,
@@ -196,7 +199,8 @@ def _check_shape(name: str, shape: object) -> None:
             )
 
 
-def _dtype(tensor: Array | Strings) -> str:
+def dtype_name(tensor: Array | Strings) -> str:
+    """Return the name of a tensor's dtype."""
     return "string" if isinstance(tensor, Strings) else dtypes.of(tensor.dtype).name
 
 
