@@ -6,7 +6,9 @@ which batches, warms up and reports metrics; clients of this server work with it
 
     folders.py, models.py                 the models and versions on disk; loading and unloading
     runner.py, classification.py          calling a model in the way TensorFlow Serving does
-    http1.py, request_reader.py, http.py  HTTP/1.1: parsing, bounded reads, connections and threads
+    http1.py, request_reader.py           HTTP/1.1: parsing, reading with deadlines and limits
+    http.py, server_connection.py,
+    worker_threads.py                     the REST port: connections and threads
     routes.py, kserve.py, rpc.py          the APIs: Serving's REST, KServe's REST, Serving's gRPC
 """
 

@@ -27,25 +27,16 @@ import selectors
 import socket
 import threading
 import time
-import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import Callable, Collection
 
-from ...core.memory import Buffer
 from ..hosts import is_own_host
-from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
-from .request_reader import BodyMemory, Bounds, Gone, Incoming
+from .http1 import BadRequest, Head, HttpRequest
+from .request_reader import BodyMemory, Bounds, Gone
+from .server_connection import DRAIN, Handler, ServerConnection
+from .worker_threads import WorkerThreads
 
-Handler = Callable[[HttpRequest], Response]
 Log = Callable[[str], None]
-_PACKED = 1024
-"""Bytes from which an answer is worth compressing."""
-_TOGETHER = 64 << 10
-"""An answer up to this size is sent by one system call."""
-_STEP = 1 << 20
-"""Bytes that a client has to receive within `Bounds.stalled` seconds."""
 _RESERVED = 128
 """File descriptors that are reserved for models, logs and the gRPC port."""
 _MOST_OPEN = 16_384
@@ -55,8 +46,6 @@ _TICK = 0.25
 """Seconds between two checks for connections whose time has run out."""
 _LINGER = 0.2
 """Seconds that idle connections stay open on `stop`, so that a request on its way is answered."""
-_DRAIN = 2.0
-"""Seconds for which a refused client is drained."""
 _NEXT = 0.02
 """Seconds that a worker waits for the next request on the connection that it has answered."""
 _STALLED = 1.0
@@ -84,17 +73,17 @@ class HttpServer:
         self.budget = BodyMemory(2 * bounds.body)
         # Guards the two sets below, which `stop` waits to be empty.
         self._state = threading.Condition()
-        self._running: set[_Connection] = set()
-        self._receiving: set[_Connection] = set()
-        self._returned: deque[_Connection] = deque()
+        self._running: set[ServerConnection] = set()
+        self._receiving: set[ServerConnection] = set()
+        self._returned: deque[ServerConnection] = deque()
         """Connections that workers have answered, on their way back to the accepting thread."""
-        self._waiting: OrderedDict[_Connection, None] = OrderedDict()
+        self._waiting: OrderedDict[ServerConnection, None] = OrderedDict()
         """Connections of the accepting thread; the one that was silent for longest comes first."""
         self._stopping = self._closing = False
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         usable = _MOST_OPEN if descriptors == resource.RLIM_INFINITY else descriptors - _RESERVED
         self._most_open = max(_RESERVED, min(_MOST_OPEN, usable))
-        self._workers = _Workers()
+        self._workers = WorkerThreads()
         self._thread: threading.Thread | None = None
         self._selector = selectors.DefaultSelector()
         self._listener = listen(host, port)
@@ -202,7 +191,7 @@ class HttpServer:
             if len(self._waiting) >= self._most_open:
                 self._evict()
             try:
-                connection = _Connection(self, sock, str(address[0]))
+                connection = ServerConnection(self, sock, str(address[0]))
             except OSError:
                 # The client has closed the connection already.
                 sock.close()
@@ -217,22 +206,22 @@ class HttpServer:
         self._drop(next(iter(self._waiting)))
         return True
 
-    def _wait_for(self, connection: _Connection) -> None:
+    def _wait_for(self, connection: ServerConnection) -> None:
         """Make the accepting thread the owner of a connection."""
         self._waiting[connection] = None
         connection.sock.setblocking(False)
         self._selector.register(connection.sock, selectors.EVENT_READ, connection)
 
-    def _forget(self, connection: _Connection) -> None:
+    def _forget(self, connection: ServerConnection) -> None:
         """End the ownership of the accepting thread."""
         self._waiting.pop(connection, None)
         self._selector.unregister(connection.sock)
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: ServerConnection) -> None:
         self._forget(connection)
         connection.close()
 
-    def _readable(self, connection: _Connection) -> None:
+    def _readable(self, connection: ServerConnection) -> None:
         """Read the bytes that have come, and proceed with the request."""
         try:
             if not connection.incoming.receive_now():
@@ -246,7 +235,7 @@ class HttpServer:
         else:
             connection.incoming.forget()
 
-    def _proceed(self, connection: _Connection) -> None:
+    def _proceed(self, connection: ServerConnection) -> None:
         """Hand a request to a worker: a small one when it is complete, a large one earlier."""
         incoming = connection.incoming
         try:
@@ -270,10 +259,10 @@ class HttpServer:
         connection.sock.setblocking(True)
         self._workers.put(lambda: self._work(connection, head, is_small))
 
-    def _refuse(self, connection: _Connection, refused: BadRequest) -> None:
+    def _refuse(self, connection: ServerConnection, refused: BadRequest) -> None:
         """Refuse a request in the accepting thread, without waiting; the client is drained then."""
         connection.incoming.forget()
-        connection.drains_until = time.monotonic() + _DRAIN
+        connection.drains_until = time.monotonic() + DRAIN
         try:
             connection.sock.send(connection.refusal(refused))
             connection.sock.shutdown(socket.SHUT_WR)
@@ -296,7 +285,7 @@ class HttpServer:
 
     # Slots
 
-    def check(self, connection: _Connection, head: Head) -> None:
+    def check(self, connection: ServerConnection, head: Head) -> None:
         """Refuse requests with a foreign Host header, and all requests while the server stops.
 
         The Host header is checked against DNS rebinding: a web page must not reach this server
@@ -311,7 +300,7 @@ class HttpServer:
         if self._stopping:
             raise BadRequest(503, "the server is stopping")
 
-    def take_slot(self, connection: _Connection) -> None:
+    def take_slot(self, connection: ServerConnection) -> None:
         """Take a slot for a complete request; raise BadRequest if none is free."""
         with self._state:
             if self._stopping:
@@ -324,7 +313,7 @@ class HttpServer:
             self._receiving.discard(connection)
             self._running.add(connection)
 
-    def _receive(self, connection: _Connection) -> None:
+    def _receive(self, connection: ServerConnection) -> None:
         """Let a worker receive a large body; a transfer that has stalled is ended to make room."""
         with self._state:
             if len(self._receiving) >= self.bounds.connections:
@@ -335,7 +324,7 @@ class HttpServer:
                 slowest.end()
             self._receiving.add(connection)
 
-    def received(self, connection: _Connection, head: Head) -> HttpRequest:
+    def received(self, connection: ServerConnection, head: Head) -> HttpRequest:
         """Receive the body of a request; refuse it if the server stops meanwhile."""
         try:
             return connection.incoming.request(head)
@@ -344,7 +333,7 @@ class HttpServer:
                 raise BadRequest(503, "the server is stopping") from None
             raise
 
-    def _release(self, connection: _Connection) -> None:
+    def _release(self, connection: ServerConnection) -> None:
         """Free the slot of a connection, if it has one."""
         with self._state:
             self._running.discard(connection)
@@ -353,7 +342,7 @@ class HttpServer:
 
     # Workers
 
-    def _work(self, connection: _Connection, head: Head, has_slot: bool) -> None:
+    def _work(self, connection: ServerConnection, head: Head, has_slot: bool) -> None:
         """Answer a request, and those that follow immediately on the same connection.
 
         Afterwards the connection goes back to the accepting thread (`returns`), or is closed.
@@ -389,7 +378,7 @@ class HttpServer:
             else:
                 connection.close()
 
-    def _follows(self, connection: _Connection) -> bool:
+    def _follows(self, connection: ServerConnection) -> bool:
         """Return whether another request follows within `_NEXT` seconds.
 
         The worker does not wait if other requests need a thread.
@@ -410,152 +399,6 @@ class HttpServer:
             self._log(line)
 
 
-class _Workers:
-    """Worker threads: a new one is started whenever all are busy, and kept for later requests.
-
-    They are daemons, so they do not keep the process alive.
-    """
-
-    def __init__(self) -> None:
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._idle = self._threads = 0
-
-    @property
-    def are_needed(self) -> bool:
-        return not self._tasks.empty()
-
-    def reserve(self) -> None:
-        """Reserve a thread for the next `put`; raise BadRequest if none can be started."""
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-                return
-            try:
-                threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
-            except (RuntimeError, MemoryError):
-                raise BadRequest(
-                    503, "cannot start a thread for this request; try again later"
-                ) from None
-            self._threads += 1
-
-    def put(self, task: Callable[[], None]) -> None:
-        self._tasks.put(task)
-
-    def stop(self) -> None:
-        for _ in range(self._threads):
-            self._tasks.put(None)
-
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-            # The task refers to the connection and its buffers.
-            del task
-            with self._lock:
-                self._idle += 1
-
-
-class _Connection:
-    """A connection to a client: it answers requests and sends refusals."""
-
-    def __init__(self, server: HttpServer, sock: socket.socket, client: str) -> None:
-        self._server, self.sock, self._client = server, sock, client
-        self.incoming = Incoming(sock, server.bounds, server.budget)
-        self.drains_until: float | None = None
-        """The time until which a refused client is drained."""
-        self.lingers_until = float("inf")
-        self.own_address = str(sock.getsockname()[0])
-        """The address that the client has connected to, which is allowed in the Host header."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def end(self, how: int = socket.SHUT_RDWR) -> None:
-        """End the connection from another thread: its owner wakes up and closes it.
-
-        With SHUT_RD only the receiving of a body ends, and an answer can still be sent.
-        """
-        with contextlib.suppress(OSError):
-            self.sock.shutdown(how)
-
-    def close(self) -> None:
-        self.incoming.release()
-        self.sock.close()
-
-    def answer_one(self, handler: Handler, head: Head, has_slot: bool) -> bool:
-        """Read the body of a request and answer it; return whether another one may follow."""
-        started, refused = time.perf_counter(), None
-        try:
-            if head.continues:
-                self._send([b"HTTP/1.1 100 Continue\r\n\r\n"])
-            request = self._server.received(self, head)
-            if not has_slot:
-                self._server.take_slot(self)
-        except BadRequest as error:
-            # A new exception, because the traceback of this one keeps the received body alive.
-            refused = BadRequest(error.status, error.message)
-        except MemoryError:
-            refused = BadRequest(503, "not enough memory for this request")
-        if refused is not None:
-            self.incoming.release()
-            self.refuse(refused)
-            return False
-        response = handler(request)
-        del request
-        try:
-            self.incoming.release(keep=sum(map(_size, response.chunks)))
-        except BadRequest as error:
-            response = answer({"error": error.message}, error.status)
-        size = self._answer(head, response)
-        self.incoming.release()
-        took = (time.perf_counter() - started) * 1000
-        self._server.log(
-            f"{self._client} {head.method} {head.target:.200} {response.status} {size} bytes"
-            f" {took:.1f} ms"
-        )
-        return True
-
-    def refuse(self, refused: BadRequest) -> None:
-        """Refuse a request in a worker thread, and drain the client."""
-        with contextlib.suppress(Gone, OSError):
-            self._send([self.refusal(refused)])
-            self.sock.shutdown(socket.SHUT_WR)
-            self.incoming.drain(_DRAIN)
-
-    def refusal(self, refused: BadRequest) -> bytes:
-        """Return the bytes of the answer to a refused request."""
-        self._server.log(f"{self._client} - {refused.status} {refused.message}")
-        response = answer({"error": refused.message}, refused.status)
-        extra = {"Retry-After": "1"} if refused.status == 503 else {}
-        body = b"".join(response.chunks)
-        return write_head(refused.status, {**response.headers, **extra}, len(body), True) + body
-
-    def _answer(self, head: Head, response: Response) -> int:
-        """Send an answer, compressed if the client accepts that; return the size of its body."""
-        chunks, headers = list(response.chunks), dict(response.headers)
-        size = sum(map(_size, chunks))
-        if size >= _PACKED and _takes_gzip(head.headers.get("accept-encoding", "")):
-            chunks, headers = (
-                _packed(chunks),
-                {**headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"},
-            )
-            size = sum(map(len, chunks))
-        first = write_head(response.status, headers, size, head.close)
-        if head.method == "HEAD":
-            chunks = []
-        if size <= _TOGETHER:
-            self._send([b"".join([first, *chunks])])
-        else:
-            self._send([first, *chunks])
-        return size
-
-    def _send(self, chunks: Sequence[Any]) -> None:
-        """Send buffers; a client that receives too slowly raises TimeoutError."""
-        self.sock.settimeout(self._server.bounds.stalled)
-        for chunk in chunks:
-            view = memoryview(chunk).cast("B")
-            for start in range(0, len(view), _STEP):
-                self.sock.sendall(view[start : start + _STEP])
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket; raise OSError with the address if it cannot be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -573,25 +416,3 @@ def host_port(host: str, port: int) -> str:
     ('127.0.0.1:8501', '[::1]:8501')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _size(chunk: Buffer) -> int:
-    return memoryview(chunk).nbytes
-
-
-def _takes_gzip(header: str) -> bool:
-    """Return whether an Accept-Encoding header accepts gzip, that is with a weight above 0.
-
-    >>> _takes_gzip("deflate, gzip;q=0.5"), _takes_gzip("gzip;q=0"), _takes_gzip("")
-    (True, False, False)
-    """
-    for part in header.split(","):
-        name, _, weight = part.strip().lower().partition(";")
-        if name.strip() in ("gzip", "x-gzip"):
-            return weight.replace(" ", "").rstrip("0").rstrip(".") not in ("q=", "q=0")
-    return False
-
-
-def _packed(chunks: Sequence[Any]) -> list[bytes]:
-    stream = zlib.compressobj(1, wbits=31)
-    return [piece for piece in (*map(stream.compress, chunks), stream.flush()) if piece]
