@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..._errors import SchemaError
-from ...codecs.saved_model.signatures import FILE
+from ...codecs.saved_model.signatures import FILE, is_complete
 
 LATEST, ALL = "latest", "all"
 _NUMBER = re.compile(r"\d{1,19}", re.A)
@@ -81,13 +81,13 @@ def versions(path: str) -> dict[int, str]:
             ),
             path=path,
         )
-    if is_saved_model(path):
+    if is_complete(path):
         name = os.path.basename(os.path.abspath(path))
         return {int(name) if _is_version(name) else 1: path}
     versions: dict[int, str] = {}
     for name in sorted(os.listdir(path)):
         inner = os.path.join(path, name)
-        if _is_version(name) and is_saved_model(inner):
+        if _is_version(name) and is_complete(inner):
             versions.setdefault(int(name), inner)
     if not versions:
         raise SchemaError(
@@ -100,10 +100,6 @@ def _is_version(name: str) -> bool:
     """Return whether a name is the number of a version."""
     return _NUMBER.fullmatch(name) is not None and int(name) < 1 << 63
 
-
-def is_saved_model(path: str) -> bool:
-    """Return whether a folder is a complete SavedModel: TensorFlow writes this file last."""
-    return os.path.isfile(os.path.join(path, FILE))
 
 
 def policy(versions: Versions) -> str | frozenset[int]:
