@@ -203,24 +203,6 @@ class ModelCalls:
             return as_given(inputs, signature)
         return plan(inputs, signature, prefer, cast=cast, partial=self.protocol.open_inputs)
 
-    def plan(
-        self,
-        inputs: Mapping[str, TensorLike] | TensorLike,
-        deadline: Deadline,
-        *,
-        prefer: str | Mapping[str, str] | None = None,
-        cast: bool = False,
-    ) -> CallSteps[LoweringPlan]:
-        """Fit inputs to the model's signature; fetch it again if they do not fit."""
-        cached = self.cached
-        try:
-            return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
-        except EncodeError:
-            changed = yield from self._changed(cached, deadline)
-            if changed is None:
-                raise
-            return self.fit(inputs, changed, prefer, cast)
-
     def planned(
         self,
         inputs: Mapping[str, TensorLike] | TensorLike,
@@ -231,20 +213,27 @@ class ModelCalls:
         cast: bool = False,
     ) -> CallSteps[tuple[LoweringPlan, Call]]:
         """Return the plan for these inputs, and the request that `predict` would send."""
-        lowered = yield from self.plan(inputs, deadline, prefer=prefer, cast=cast)
-        return lowered, self.build(lowered, (), layout)
+        cached = self.cached
+        try:
+            lowered = self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            lowered = self.fit(inputs, changed, prefer, cast)
+        return lowered, self.build(lowered, (), layout, self.protocol)
 
     def build(
         self,
         planned: LoweringPlan,
-        outputs: tuple[str, ...] = (),
-        layout: str = "auto",
-        protocol: ModelProtocol | None = None,
+        outputs: tuple[str, ...],
+        layout: str,
+        protocol: ModelProtocol,
     ) -> Call:
         """Return the request for a plan."""
         if layout not in LAYOUTS:
             raise EncodeError(f"unknown layout {layout!r}{choices(layout, LAYOUTS)}")
-        return (protocol or self.protocol).predict(planned, outputs, layout)
+        return protocol.predict(planned, outputs, layout)
 
     def build_examples(self, verb: str, examples: Examples | TensorLike, context: Context) -> Call:
         """Return the request for classify or regress."""
