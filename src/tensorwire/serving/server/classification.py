@@ -20,8 +20,6 @@ _DT = {"float32": "DT_FLOAT", "float64": "DT_DOUBLE", "float16": "DT_HALF"}
 def classify(runner: Runner, name: str, examples: Strings) -> Tensors:
     """Return {"classes": strings [N, C], "scores": float32 [N, C]}, or one of them."""
     signature = _signature(runner, name)
-    if len(signature.inputs) != 1:
-        raise Failure(INVALID, "Expected one input Tensor.")
     if len(signature.outputs) not in (1, 2):
         raise Failure(
             INVALID, f"Expected one or two output Tensors, found {len(signature.outputs)}"
@@ -67,8 +65,6 @@ def _check_classes(tensor: Array | Strings, alias: str, dtype: str, examples: in
 def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
     """Return {"outputs": float32 [N]}."""
     signature = _signature(runner, name)
-    if len(signature.inputs) != 1:
-        raise Failure(INVALID, "Expected one input Tensor.")
     if len(signature.outputs) != 1:
         raise Failure(INVALID, "Expected one output Tensor.")
     if INPUTS not in signature.inputs:
@@ -96,7 +92,7 @@ def regress(runner: Runner, name: str, examples: Strings) -> Tensors:
 
 
 def _signature(runner: Runner, name: str) -> Any:
-    """Return TensorFlow's SignatureDef of a name.
+    """Return TensorFlow's SignatureDef of a name; raise Failure unless it has one input.
 
     Its method_name is not checked: Serving does not check it by default, and TensorFlow 2 always
     writes "predict".
@@ -104,6 +100,8 @@ def _signature(runner: Runner, name: str) -> Any:
     signature = runner.defs.get(name or DEFAULT)
     if signature is None:
         raise Failure(INVALID, f"No signature was found with the name: {name or DEFAULT}")
+    if len(signature.inputs) != 1:
+        raise Failure(INVALID, "Expected one input Tensor.")
     return signature
 
 

@@ -101,7 +101,6 @@ def _is_version(name: str) -> bool:
     return _NUMBER.fullmatch(name) is not None and int(name) < 1 << 63
 
 
-
 def policy(versions: Versions) -> str | frozenset[int]:
     """Return the versions to serve in a normal form: LATEST, ALL, or a set of numbers.
 
