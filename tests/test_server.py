@@ -636,7 +636,7 @@ class TestGrpc:
             channel, messages.PREDICT, messages.build_predict(ModelSpec("ranker"), tensors)
         )
         assert code == "INVALID_ARGUMENT" and details.startswith(
-            "clicks_dense_shape is no shape of a sparse tensor: ["
+            "clicks_dense_shape: invalid shape of a sparse tensor ["
         )
         self.test_predict(channel, ranked)
 
@@ -770,7 +770,12 @@ class TestKserve:
             ("/v2/models/scale/infer", {"inputs": []}, 400, "input size does not match signature"),
             ("/v2/models/scale/infer", {}, 400, "missing key 'inputs'"),
             ("/v2/models/scale/infer", b"[", 400, ""),
-            ("/v2/models/scale/infer", {"inputs": [], "outputs": 3}, 400, "outputs are a list"),
+            (
+                "/v2/models/scale/infer",
+                {"inputs": [], "outputs": 3},
+                400,
+                "outputs: expected a list",
+            ),
             ("/v2/models/scale/nothing", {}, 404, "Malformed request: POST"),
         ],
     )
@@ -983,19 +988,19 @@ class TestCommand:
 
     def test_folders_that_are_no_models(self, tmp_path, fails):
         (tmp_path / "file").touch()
-        assert "there is no such folder" in fails(tmp_path / "none")
-        assert "this is no folder" in fails(tmp_path / "file")
-        assert "no SavedModel: neither saved_model.pb nor folders such as 1/" in fails(tmp_path)
+        assert "the folder does not exist" in fails(tmp_path / "none")
+        assert "expected the folder of a SavedModel" in fails(tmp_path / "file")
+        assert "no SavedModel: expected saved_model.pb, or version folders" in fails(tmp_path)
 
     @pytest.mark.parametrize(
         ("more", "words"),
         [
-            (("--versions", "9"), "none of them is asked for"),
-            (("--versions", "x"), "versions are 'latest', 'all', or numbers"),
-            (("--label", "x=9"), "the label 'x' means version 9"),
-            (("--label", "other:x=1"), "labels for 'other'"),
-            (("scale=elsewhere",), "duplicate model name 'scale'"),
-            (("a/b=elsewhere",), "it has neither / nor :"),
+            (("--versions", "9"), "none of the requested versions"),
+            (("--versions", "x"), "expected 'latest', 'all', or numbers"),
+            (("--label", "x=9"), "the label 'x' refers to version 9"),
+            (("--label", "other:x=1"), "labels: unknown model 'other'"),
+            (("scale=elsewhere",), "two models are called 'scale'"),
+            (("a/b=elsewhere",), "invalid model name"),
         ],
     )
     def test_what_cannot_be_served(self, made, fails, more, words):

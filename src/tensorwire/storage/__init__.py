@@ -152,25 +152,21 @@ def listing(prefix: str) -> list[FileEntry]:
     return sorted(_store(prefix).walk(prefix))
 
 
-def opened(path: str, *, ahead: bool = False, known: FileEntry | None = None) -> OpenedObject:
+def opened(path: str, *, ahead: bool = False) -> OpenedObject:
     """Open a file or object for reading.
 
-    `ahead=True` prefetches in the background, for sequential access. `known` is the entry, if the
-    caller has it already: it saves a request.
+    `ahead=True` prefetches in the background, for sequential access.
     """
     if not is_url(path):
         return local.LocalSource(local_path(path))
     from . import object_reader
 
     store = _store(path)
-    entry = known if known is not None else store.stat(path)
+    entry = store.stat(path)
     if entry is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), shown(path))
-    return (
-        object_reader.AheadSource(store, entry)
-        if ahead
-        else object_reader.ObjectSource(store, entry)
-    )
+    kind = object_reader.AheadSource if ahead else object_reader.ObjectSource
+    return kind(store, entry)
 
 
 def source(path: str) -> OpenedObject:

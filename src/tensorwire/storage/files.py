@@ -71,7 +71,7 @@ class BytesSource:
         self.size = len(self.view)
 
     def read_at(self, offset: int, count: int) -> memoryview:
-        _check(self, offset, count, self.size)
+        check_range(self, offset, count, self.size)
         return self.view[offset : offset + count]
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class FileSource:
         while done < count:
             got = os.preadv(self._fd, [memoryview(buffer)[done:]], offset + done)
             if got == 0:
-                _check(self, offset, count, offset + done)
+                check_range(self, offset, count, offset + done)
             done += got
 
     def read_bytes(self, offset: int, count: int) -> bytes:
@@ -125,7 +125,7 @@ class FileSource:
         while len(data) < count:
             more = os.pread(self._fd, count - len(data), offset + len(data))
             if not more:
-                _check(self, offset, count, offset + len(data))
+                check_range(self, offset, count, offset + len(data))
             data += more
         return data
 
@@ -194,14 +194,14 @@ class StreamSource:
         with self._lock:
             self._stream.seek(offset)
             got = fill(self._stream, out)
-        _check(self, offset, count, offset + got)
+        check_range(self, offset, count, offset + got)
         return out.data
 
     def close(self) -> None:
         """Do nothing: the caller closes the stream."""
 
 
-def _check(source: Source, offset: int, count: int, end: int) -> None:
+def check_range(source: Source, offset: int, count: int, end: int) -> None:
     """Raise TruncatedError if a read goes beyond the end."""
     if offset + count > end:
         raise TruncatedError(

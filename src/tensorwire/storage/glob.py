@@ -24,7 +24,6 @@ from stat import S_ISDIR
 from . import local
 from .urls import FileEntry, Store, is_url, local_path, shown
 
-_HIDDEN = (".", "_")
 _WEB = ("http", "https")
 
 
@@ -36,11 +35,9 @@ def is_pattern(path: str) -> bool:
     """
     if not glob.has_magic(path):
         return False
-    return (
-        not path.lower().startswith(("http:", "https:"))
-        if is_url(path)
-        else not os.path.lexists(path)
-    )
+    if is_url(path):
+        return path.partition("://")[0].lower() not in _WEB
+    return not os.path.lexists(path)
 
 
 def find(patterns: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[FileEntry]:
@@ -124,7 +121,7 @@ def _matching(step: str) -> Callable[[str], object]:
 
 
 def _is_plain(name: str) -> bool:
-    return name[0] not in "._"
+    return not name.startswith((".", "_"))
 
 
 def _folders(folder: str, above: frozenset[tuple[int, int]]) -> Iterator[str]:
@@ -174,9 +171,7 @@ def _remote_matches(store: Store, pattern: str) -> list[FileEntry]:
     host, _, path = rest.partition("/")
     root = f"{scheme}://{host}"
     if pattern.endswith("/") or not path:
-        return [
-            entry for entry in store.level(pattern)[1] if not _name(entry.path).startswith(_HIDDEN)
-        ]
+        return [entry for entry in store.level(pattern)[1] if _is_plain(_name(entry.path))]
     if scheme.lower() in _WEB or not glob.has_magic(path):
         entry = store.stat(pattern)
         if entry is not None:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, Any, Self, cast
 
-from .._errors import TransportError, TruncatedError
+from .._errors import TransportError
 from ..core import memory
 from . import files
 from .errors import NoRanges
@@ -70,7 +70,7 @@ class ObjectSource:
         return bytes(self.read_at(offset, count))
 
     def read_into(self, offset: int, buffer: memory.Buffer | memory.Array) -> None:
-        self._check(offset, len(buffer))
+        files.check_range(self, offset, len(buffer), self.size)
         self._read(offset, memory.flat(buffer))
 
     def read_some(self, offset: int, buffer: memory.Buffer | memory.Array) -> int:
@@ -78,14 +78,6 @@ class ObjectSource:
         count = max(0, min(len(buffer), self.size - offset))
         self._read(offset, memory.flat(buffer)[:count])
         return count
-
-    def _check(self, offset: int, count: int) -> None:
-        if offset + count > self.size:
-            raise TruncatedError(
-                f"expected {count} bytes, but the file ends at byte {self.size}",
-                path=self.path,
-                offset=offset,
-            )
 
     def _read(self, offset: int, view: memoryview) -> None:
         """Fill a view: from the cached beginning, by one request, or by concurrent requests."""
@@ -107,7 +99,7 @@ class ObjectSource:
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
         for offset, count in ranges:
-            self._check(offset, count)
+            files.check_range(self, offset, count, self.size)
         runs = _merge(ranges)
         starts = [start for start, _ in runs]
         chunks = list(
@@ -152,7 +144,8 @@ class ObjectSource:
         with self._lock:
             if self._whole is None:
                 with tempfile.NamedTemporaryFile(prefix="tensorwire-") as file:
-                    for piece in self._store.get_all(self._entry):  # type: ignore[attr-defined]  # only obstore raises NoRanges
+                    # Only ObjectStore raises NoRanges, and it has `get_all`.
+                    for piece in self._store.get_all(self._entry):  # type: ignore[attr-defined]
                         file.write(piece)
                     file.flush()
                     if file.tell() != self.size:
@@ -235,7 +228,7 @@ class AheadSource(ObjectSource):
         return count
 
     def read_into(self, offset: int, buffer: memory.Buffer | memory.Array) -> None:
-        self._check(offset, len(buffer))
+        files.check_range(self, offset, len(buffer), self.size)
         self.read_some(offset, buffer)
 
     def _part(self, offset: int) -> tuple[int, memoryview]:

@@ -32,11 +32,8 @@ class ObjectStore:
 
     def __init__(self, kind: str, root: str, patience: float) -> None:
         _check_process(root)
-        self._obs, self._root, self._web = (
-            require("obstore", extra="cloud"),
-            root,
-            kind == "HTTPStore",
-        )
+        self._obs = require("obstore", extra="cloud")
+        self._root, self._web = root, kind == "HTTPStore"
         settings = aws_config.settings(kind)
         client = {
             "allow_http": aws_config.allows_http(kind, root, settings),
@@ -138,11 +135,8 @@ class ObjectStore:
 
     def delete(self, url: str) -> None:
         self._check_writable(url)
-        try:
-            with translating(url):
-                self._obs.delete(self._store, self._key(url))
-        except FileNotFoundError:
-            pass
+        with contextlib.suppress(FileNotFoundError), translating(url):
+            self._obs.delete(self._store, self._key(url))
 
     def level(self, url: str) -> tuple[list[str], list[FileEntry]]:
         self._check_listable(url)

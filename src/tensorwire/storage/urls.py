@@ -77,7 +77,7 @@ class Store(Protocol):
 def is_url(path: object) -> TypeGuard[str]:
     """Return whether a path is a URL, `scheme://...`; `file:///...` counts as a local path.
 
-    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://bucket/a")
+    >>> is_url("s3://bucket/a"), is_url("/data/a"), is_url("file:///data/a"), is_url(b"s3://b/a")
     (True, False, False, False)
     """
     return (

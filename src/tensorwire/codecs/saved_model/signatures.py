@@ -203,3 +203,8 @@ def _composites(
         ]
         return tuple(composites), None
     return None, None if rows is None else tuple(map(tuple, rows))
+
+
+def is_complete(folder: str) -> bool:
+    """Return whether a folder is a complete SavedModel: TensorFlow writes saved_model.pb last."""
+    return os.path.isfile(os.path.join(folder, FILE))

@@ -13,7 +13,8 @@ SCHEMES = ("http", "https", "grpc", "grpcs")
 PROTOCOLS = ("tensorflow", "kserve")
 VERBS = ("predict", "classify", "regress")
 _MODEL = re.compile(
-    r"(?P<base>.*?)/(?P<api>v1|v2)/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
+    r"(?P<base>.*?)/(?P<api>v1|v2)/models/(?P<model>[^/:]+)"
+    r"(?:/versions/(?P<version>[^/:]+)|/labels/(?P<label>[^/:]+))?"
     r"(?::(?P<verb>predict|classify|regress)|/(?:infer|metadata|ready))?/?"
 )
 _NUMBER = re.compile(r"0|[1-9]\d{0,17}", re.A)

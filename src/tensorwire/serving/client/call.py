@@ -204,24 +204,6 @@ class ModelCalls:
             return as_given(inputs, signature)
         return plan(inputs, signature, prefer, cast=cast, partial=self.protocol.open_inputs)
 
-    def plan(
-        self,
-        inputs: Mapping[str, TensorLike] | TensorLike,
-        deadline: Deadline,
-        *,
-        prefer: str | Mapping[str, str] | None = None,
-        cast: bool = False,
-    ) -> CallSteps[LoweringPlan]:
-        """Fit inputs to the model's signature; fetch it again if they do not fit."""
-        cached = self.cached
-        try:
-            return self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
-        except EncodeError:
-            changed = yield from self._changed(cached, deadline)
-            if changed is None:
-                raise
-            return self.fit(inputs, changed, prefer, cast)
-
     def planned(
         self,
         inputs: Mapping[str, TensorLike] | TensorLike,
@@ -232,20 +214,27 @@ class ModelCalls:
         cast: bool = False,
     ) -> CallSteps[tuple[LoweringPlan, Call]]:
         """Return the plan for these inputs, and the request that `predict` would send."""
-        lowered = yield from self.plan(inputs, deadline, prefer=prefer, cast=cast)
-        return lowered, self.build(lowered, (), layout)
+        cached = self.cached
+        try:
+            lowered = self.fit(inputs, (yield from self.find(deadline)), prefer, cast)
+        except EncodeError:
+            changed = yield from self._changed(cached, deadline)
+            if changed is None:
+                raise
+            lowered = self.fit(inputs, changed, prefer, cast)
+        return lowered, self.build(lowered, (), layout, self.protocol)
 
     def build(
         self,
         planned: LoweringPlan,
-        outputs: tuple[str, ...] = (),
-        layout: str = "auto",
-        protocol: ModelProtocol | None = None,
+        outputs: tuple[str, ...],
+        layout: str,
+        protocol: ModelProtocol,
     ) -> Call:
         """Return the request for a plan."""
         if layout not in LAYOUTS:
             raise UsageError(f"unknown layout {layout!r}{choices(layout, LAYOUTS)}")
-        return (protocol or self.protocol).predict(planned, outputs, layout)
+        return protocol.predict(planned, outputs, layout)
 
     def build_examples(self, verb: str, examples: Examples | TensorLike, context: Context) -> Call:
         """Return the request for classify or regress."""
@@ -322,7 +311,7 @@ class ModelCalls:
         raise UsageError(f"attempts= expects a positive integer, got {self.attempts!r:.60}")
 
     def _pause(self, attempt: int, answer: Answer | None, deadline: Deadline) -> Pause | None:
-        """Return the pause before the next attempt, or None if the deadline leaves no time for it."""
+        """Return the pause before the next attempt; None if the deadline leaves no time for it."""
         seconds = self.chance() * min(_MOST, _FIRST * 2 ** (attempt - 1))
         if answer is not None and (requested := _retry_after(answer.headers)) is not None:
             seconds = max(seconds, requested)
@@ -332,7 +321,7 @@ class ModelCalls:
 def _wanted(outputs: tuple[str, ...], signature: Signature) -> tuple[str, ...]:
     """Return the signature's names for the requested outputs.
 
-    The name of a sparse or ragged tensor stands for the names of its parts.
+    The name of a sparse or ragged tensor means the names of its parts.
     """
     if not signature.outputs:
         return outputs

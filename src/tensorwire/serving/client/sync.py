@@ -84,7 +84,8 @@ class Client(Base):
         that do not fit the signature raise EncodeError.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x * 2}, signature)
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="double", transport=mock)
         >>> client.predict([1, 2])
@@ -149,7 +150,8 @@ class Client(Base):
         """Return the status of the model's versions; "AVAILABLE" means that a version is served.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
         >>> [(status.version, status.state) for status in client.status()]
@@ -161,7 +163,8 @@ class Client(Base):
         """Fetch the model's signatures from the server and return them with name and version.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
         >>> list(client.metadata().signatures)
@@ -183,7 +186,8 @@ class Client(Base):
         No inference request is sent. The signature is fetched if it is not known yet.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", signature=signature)
         >>> print(client.explain([1, 2]).splitlines()[-1])
           POST http://127.0.0.1:8501/v1/models/m:predict, 22 bytes of application/json
@@ -207,7 +211,8 @@ class Client(Base):
         A `Call` has a method, a path (`target`), headers, and the buffers of the body.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", signature=signature)
         >>> call = client.build([1, 2])
         >>> call.target, b"".join(call.body)
@@ -229,7 +234,8 @@ class Client(Base):
         """Send a JSON body unchanged and return the tensors of the answer, by REST only.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x * 2}, signature)
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
         >>> client.send(b'{"instances": [1, 2]}')
@@ -242,7 +248,8 @@ class Client(Base):
         """Return the signature that this client uses; it is fetched from the server once.
 
         >>> import tensorwire as tw
-        >>> signature = tw.serving.Signature.given({"x": ("int32", [None])}, {"y": ("int32", [None])})
+        >>> signature = tw.serving.Signature.given(
+        ...     {"x": ("int32", [None])}, {"y": ("int32", [None])})
         >>> mock = tw.serving.MockTransport.model(lambda x: {"y": x}, signature)
         >>> client = tw.serving.Client("http://127.0.0.1:8501", model="m", transport=mock)
         >>> list(client.signature().inputs)

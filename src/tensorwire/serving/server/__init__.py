@@ -1,15 +1,15 @@
-"""A local server for SavedModels: TensorFlow Serving's REST and gRPC protocols, and KServe v2 over
-REST. Needs TensorFlow.
+"""A local server for SavedModels, with TensorFlow Serving's REST and gRPC APIs, and KServe v2 over
+REST. It needs TensorFlow.
 
-For laptops, notebooks and CI, where no container runs. Production should run the real TensorFlow
-Serving, which batches, warms up, reports metrics and is written in C++; whatever talks to this
-server talks to that one, too.
+It is for laptops, notebooks and CI without containers. Production should run TensorFlow Serving,
+which batches, warms up and reports metrics; clients of this server work with it unchanged.
 
-    folders.py, models.py                 which models and versions are served; loading, unloading
-    runner.py, classification.py          calling a model, as Serving does it
-    http1.py, request_reader.py, http.py  HTTP/1.1: the rules, reading within bounds, connections
-    routes.py, kserve.py, rpc.py          requests and answers: Serving's REST, KServe's, Serving's
-                                          gRPC
+    folders.py, models.py                 the models and versions on disk; loading and unloading
+    runner.py, classification.py          calling a model in the way TensorFlow Serving does
+    http1.py, request_reader.py           HTTP/1.1: parsing, reading with deadlines and limits
+    http.py, server_connection.py,
+    worker_threads.py                     the REST port: connections and threads
+    routes.py, kserve.py, rpc.py          the APIs: Serving's REST, KServe's REST, Serving's gRPC
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Self
 from ..._errors import UsageError
 from ..signature import Signature
 from .folders import Folders, Versions
-from .http import HttpServer
+from .http import HttpServer, host_port
 from .models import AVAILABLE, Models
 from .request_reader import Bounds
 from .routes import RestRoutes
@@ -32,32 +32,34 @@ _BOUNDS = Bounds()
 
 
 class Server:
-    """Serves SavedModels from this process, as long as the `with` block lasts.
+    """A server for SavedModels in this process, which runs as long as the `with` block lasts.
 
-    models     {name: folder}, or folders, which say the names: a SavedModel, or a model's folder
-               with numbered versions in it
-    rest, grpc ports; 0 for one of the system's choice, None for none
+    models     {name: folder}, or folders whose names are those of the models: a SavedModel, or a
+               folder with numbered versions
+    rest, grpc ports; 0 lets the system choose one, None disables the API
     host       the address to listen on; by default only this machine can connect
-    hosts      names that clients may call it by in the Host header, besides localhost, addresses of
-               the
-               loopback interface, `host` and the address that the client has connected to
-    versions   "latest", "all", or numbers: which versions of each model to load
+    hosts      allowed names in the Host header, in addition to localhost, addresses of the loopback
+               interface, `host` and the address that the client has connected to
+    versions   the versions of each model to load: "latest", "all", or numbers
     labels     {model: {label: version}}; these versions are loaded, too
-    poll       seconds between two looks for new versions; 0 for none
-    bounds     what clients may ask: sizes, connections, times
-    log        takes a line for each request
-    tensor_content   whether gRPC answers have their values in tensor_content, which is quicker for
-               integers and half floats; TensorFlow Serving answers in typed fields such as
-               float_val
+    poll       seconds between two searches for new versions; 0 disables them
+    bounds     limits for clients: sizes, connections, times
+    grace      seconds that `stop` waits for requests in progress
+    log        called with a line of text for each request
+    tensor_content   whether gRPC answers use tensor_content, which is faster for integers and half
+               floats; TensorFlow Serving uses typed fields such as float_val
 
-    >>> import os, tempfile, urllib.request
-    >>> from tensorwire.serving import export
+    Raises SchemaError if a folder has no SavedModel or a version cannot be loaded, OSError if a
+    port is in use, EncodeError if both ports are None, and MissingDependencyError without
+    TensorFlow or (for `grpc=`) grpcio.
+
+    >>> import os, tempfile
+    >>> import tensorwire as tw
     >>> folder = os.path.join(tempfile.mkdtemp(), "double")
-    >>> _ = export(lambda x: x * 2, folder, {"x": ("float32", [None])}, version=1)
-    >>> with Server(folder, rest=0) as server:
-    ...     with urllib.request.urlopen(f"{server.rest_url}/v1/models/double:predict", b'{"instances": [1, 2.5]}') as answer:
-    ...         print(answer.read().decode())
-    {"predictions":[2.0,5.0]}
+    >>> _ = tw.serving.export(lambda x: {"y": x * 2}, folder, {"x": ("float32", [None])}, version=1)
+    >>> with tw.serving.Server(folder, rest=0) as server:
+    ...     tw.serving.Client(server.rest_url, model="double").predict([1, 2.5])
+    {'y': array([2., 5.], dtype=float32)}
     """
 
     def __init__(
@@ -78,14 +80,16 @@ class Server:
     ) -> None:
         if rest is None and grpc is None:
             raise UsageError(
-                "a server listens on rest=PORT or grpc=PORT, or on both; 0 is a port of the"
-                " system's choice"
+                "rest= and grpc= are both None: the server has no port",
+                hint="pass rest=PORT or grpc=PORT; 0 lets the system choose a port",
             )
         self._models = Models(models, versions, labels)
         self._host, self._poll, self._grace, self._ready = host, poll, grace, False
         self._rest: HttpServer | None = None
         self._rpc: RpcServer | None = None
-        try:  # before the models are loaded, so that a port that is taken is known at once
+        # The ports are opened before the models are loaded, so that a port in use is reported at
+        # once.
+        try:
             if rest is not None:
                 routes = RestRoutes(self._models, lambda: self._ready)
                 self._rest = HttpServer(routes, host, rest, bounds, log, hosts)
@@ -98,7 +102,7 @@ class Server:
             raise
 
     def start(self) -> Self:
-        """Loads the models, then answers requests."""
+        """Load the models, then accept requests; return the server."""
         try:
             self._models.load()
         except BaseException:
@@ -113,8 +117,9 @@ class Server:
         return self
 
     def stop(self, grace: float | None = None) -> bool:
-        """Takes no more requests, lets the running ones finish, and unloads the models. Whether all
-        had finished within the grace.
+        """Refuse new requests, wait for those in progress, and unload the models.
+
+        Returns whether all requests have finished within `grace` seconds.
         """
         self._ready = False
         done = self._stop_ports(self._grace if grace is None else grace)
@@ -134,31 +139,28 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _where(self, port: int) -> str:
-        return f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
-
     @property
     def rest_url(self) -> str:
-        """http://127.0.0.1:8501"""
+        """The URL of the REST port, such as http://127.0.0.1:8501; UsageError without one."""
         if self._rest is None:
-            raise UsageError("this server has no REST; Server(..., rest=0) gives it a port")
-        return f"http://{self._where(self._rest.port)}"
+            raise UsageError("the server has no REST port", hint="pass rest=0 to Server")
+        return f"http://{host_port(self._host, self._rest.port)}"
 
     @property
     def grpc_url(self) -> str:
-        """grpc://127.0.0.1:8500"""
+        """The URL of the gRPC port, such as grpc://127.0.0.1:8500; UsageError without one."""
         if self._rpc is None:
-            raise UsageError("this server has no gRPC; Server(..., grpc=0) gives it a port")
-        return f"grpc://{self._where(self._rpc.port)}"
+            raise UsageError("the server has no gRPC port", hint="pass grpc=0 to Server")
+        return f"grpc://{host_port(self._host, self._rpc.port)}"
 
     @property
     def signatures(self) -> dict[str, dict[int, dict[str, Signature]]]:
-        """What is served: signatures by model, version and name."""
+        """The signatures of all loaded versions, by model, version and name."""
         return {
             name: {
-                one.number: dict(one.runner.signatures)
-                for one in self._models.versions(name)
-                if one.state == AVAILABLE
+                version.number: dict(version.runner.signatures)
+                for version in self._models.versions(name)
+                if version.state == AVAILABLE
             }
             for name in self._models.names
         }

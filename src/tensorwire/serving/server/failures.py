@@ -1,5 +1,5 @@
-"""Why a request fails, in TensorFlow Serving's words: one of gRPC's codes, and a message. REST
-makes an HTTP status of the code.
+"""Failures of requests: a gRPC status code and a message, as in TensorFlow Serving. REST answers
+use the HTTP status for that code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _log = logging.getLogger("tensorwire.serving")
 
 
 class Failure(Exception):
-    """An error that the client is told.
+    """An error that is sent to the client.
 
     >>> Failure(NOT_FOUND, "Servable not found for request: Latest(ranker)").http
     404
@@ -27,12 +27,14 @@ class Failure(Exception):
 
     @property
     def http(self) -> int:
+        """The HTTP status for the code."""
         return CODES[self.code][1]
 
 
 def failure(error: Exception) -> Failure:
-    """What a client is told of an error that nobody has put in other words; whose fault it is
-    decides the code.
+    """Return the failure to send to the client for an exception.
+
+    The code says whether the request or the server is at fault.
 
     >>> from tensorwire import DecodeError
     >>> failure(DecodeError("a field runs past the end", offset=3)).code == INVALID
@@ -43,6 +45,6 @@ def failure(error: Exception) -> Failure:
     if isinstance(error, TensorwireError):
         return Failure(EXHAUSTED if isinstance(error, LimitError) else INVALID, str(error))
     if isinstance(error, MemoryError):
-        return Failure(EXHAUSTED, "there is not enough memory for this request")
-    _log.error("a request failed in a way that is not foreseen", exc_info=error)
+        return Failure(EXHAUSTED, "not enough memory for this request")
+    _log.error("a request failed with an unexpected exception", exc_info=error)
     return Failure(INTERNAL, f"{type(error).__name__}: {error}")

@@ -1,10 +1,9 @@
-"""Which SavedModels are served: folders on disk, their names and versions, and which of the
-versions are wanted.
+"""Folders of models: their names, their versions, and the versions to be served.
 
 ranker/saved_model.pb                       a SavedModel: the model "ranker", version 1
-ranker/1/saved_model.pb, ranker/2/...       a model's folder, with a folder for each version:
+ranker/1/saved_model.pb, ranker/2/...       a folder with a folder for each version: the model
                                             "ranker", versions 1 and 2
-ranker/2                                    one of its versions: "ranker", version 2
+ranker/2                                    a single version: the model "ranker", version 2
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ..._errors import SchemaError
-from ...codecs.saved_model.signatures import FILE
+from ...codecs.saved_model.signatures import FILE, is_complete
 
 LATEST, ALL = "latest", "all"
 _NUMBER = re.compile(r"\d{1,19}", re.A)
@@ -24,14 +23,13 @@ _FORBIDDEN = re.compile(r"[/:\x00-\x1f]")
 
 Path = str | os.PathLike[str]
 Folders = Mapping[str, Path] | Iterable[Path] | Path
-"""Folders of models by name, or one or more folders whose names are those of the models."""
+"""Folders by the models' names, or one or more folders whose names are those of the models."""
 Versions = str | int | Iterable[int]
 """LATEST, ALL, or the numbers of versions."""
 
 
 def named(models: Folders) -> dict[str, str]:
-    """Folders by the models' names. They are given as a mapping, or as one or several paths, of
-    which each says its model's name.
+    """Return folders by the models' names; paths without names are named after their folders.
 
     >>> named({"a": "models/ranker"}), named("models/ranker"), named(["models/ranker/3"])
     ({'a': 'models/ranker'}, {'ranker': 'models/ranker'}, {'ranker': 'models/ranker/3'})
@@ -44,28 +42,28 @@ def named(models: Folders) -> dict[str, str]:
         if isinstance(models, Mapping)
         else ((_name(os.fspath(path)), path) for path in models)
     )
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for name, path in pairs:
         if not isinstance(name, str) or not name or _FORBIDDEN.search(name):
             raise SchemaError(
-                f"{name!r} is no name for a model: it stands in URLs, so it has neither / nor :",
+                f"invalid model name {name!r}: '/', ':' and control characters are not allowed,"
+                " because the name is part of URLs",
                 path=str(path),
             )
-        if name in found:
+        if name in folders:
             raise SchemaError(
-                f"two models are called {name!r}; name them, as in {name}_2={os.fspath(path)}",
+                f"two models are called {name!r}",
                 path=str(path),
+                hint=f"give one another name, as in {name}_2={os.fspath(path)}",
             )
-        found[name] = os.fspath(path)
-    if not found:
-        raise SchemaError("there is no model to serve")
-    return found
+        folders[name] = os.fspath(path)
+    if not folders:
+        raise SchemaError("no models to serve: the list of models is empty")
+    return folders
 
 
 def _name(path: str) -> str:
-    """A folder's own name; that of a version's folder is a number, so there it is the folder's
-    above.
-    """
+    """Return the model's name for a folder; for a version's folder it is the parent's name."""
     parent, name = os.path.split(os.path.abspath(path))
     return (
         os.path.basename(parent) if _NUMBER.fullmatch(name) and os.path.basename(parent) else name
@@ -73,49 +71,45 @@ def _name(path: str) -> str:
 
 
 def versions(path: str) -> dict[int, str]:
-    """The SavedModels in a model's folder, by version; SchemaError if there is none."""
+    """Return the SavedModels in a model's folder, by version; raise SchemaError if it has none."""
     if not os.path.isdir(path):
         raise SchemaError(
             (
-                "there is no such folder"
+                "the folder does not exist"
                 if not os.path.exists(path)
-                else "this is no folder, so it is no SavedModel"
+                else "expected the folder of a SavedModel, found a file"
             ),
             path=path,
         )
-    if is_saved_model(path):
+    if is_complete(path):
         name = os.path.basename(os.path.abspath(path))
         return {int(name) if _is_version(name) else 1: path}
-    found: dict[int, str] = {}
+    versions: dict[int, str] = {}
     for name in sorted(os.listdir(path)):
         inner = os.path.join(path, name)
-        if _is_version(name) and is_saved_model(inner):
-            found.setdefault(int(name), inner)
-    if not found:
+        if _is_version(name) and is_complete(inner):
+            versions.setdefault(int(name), inner)
+    if not versions:
         raise SchemaError(
-            f"no SavedModel: neither {FILE} nor folders such as 1/ that have one", path=path
+            f"no SavedModel: expected {FILE}, or version folders such as 1/{FILE}", path=path
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(versions.items()))
 
 
 def _is_version(name: str) -> bool:
+    """Return whether a name is the number of a version."""
     return _NUMBER.fullmatch(name) is not None and int(name) < 1 << 63
 
 
-def is_saved_model(path: str) -> bool:
-    """TensorFlow writes this file last, so a folder that has it is whole."""
-    return os.path.isfile(os.path.join(path, FILE))
-
-
 def policy(versions: Versions) -> str | frozenset[int]:
-    """What was said of the versions to serve, in one form.
+    """Return the versions to serve in a normal form: LATEST, ALL, or a set of numbers.
 
     >>> policy("latest"), policy("1,3") == policy([1, 3]) == frozenset({1, 3})
     ('latest', True)
     """
     if versions in (LATEST, ALL):
         return str(versions)
-    said = (
+    items = (
         versions.split(",")
         if isinstance(versions, str)
         else [versions]
@@ -123,29 +117,29 @@ def policy(versions: Versions) -> str | frozenset[int]:
         else versions
     )
     try:
-        found = frozenset(map(int, said))
+        numbers = frozenset(map(int, items))
     except (TypeError, ValueError):
-        found = frozenset()
-    if not found or min(found) < 0:
+        numbers = frozenset()
+    if not numbers or min(numbers) < 0:
         raise SchemaError(
-            f"versions are {LATEST!r}, {ALL!r}, or numbers such as 1,3, not {versions!r}"
+            f"versions: expected {LATEST!r}, {ALL!r}, or numbers such as 1,3, got {versions!r}"
         )
-    return found
+    return numbers
 
 
 def wanted(
-    there: Collection[int], policy: str | frozenset[int], labelled: Collection[int] = ()
+    versions: Collection[int], policy: str | frozenset[int], labelled: Collection[int] = ()
 ) -> set[int]:
-    """The versions that should be loaded; one that has a label always is.
+    """Return the versions to load; a version with a label is always loaded.
 
     >>> wanted({1, 2, 3}, "latest", [1]), wanted({1, 2}, frozenset({2, 7}))
     ({1, 3}, {2})
     """
     chosen = (
-        set(there)
+        set(versions)
         if policy == ALL
-        else {max(there)}
+        else {max(versions)}
         if policy == LATEST
-        else set(there) & set(policy)
+        else set(versions) & set(policy)
     )
-    return chosen | (set(there) & set(labelled))
+    return chosen | (set(versions) & set(labelled))

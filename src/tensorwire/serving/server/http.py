@@ -1,63 +1,62 @@
-"""The REST port. Half-sent requests, idle connections and too many clients lock nobody out.
+"""The REST port: connections and threads. Slow clients, idle connections and too many clients do
+not block other clients.
 
-1. One thread accepts connections and reads heads and small bodies, as far as they have come.
-   Thousands of connections may wait there; none of them occupies a thread.
-2. A request that is complete takes one of `Bounds.connections` slots and goes to a worker thread.
-   If no slot is free, it is answered 503 with Retry-After. Large bodies are received by a worker
-   before they take a slot.
+1. The accepting thread accepts connections and reads heads and small bodies, as far as they have
+   come. Thousands of connections may wait there; none of them occupies a worker thread.
+2. A complete request takes one of `Bounds.connections` slots and goes to a worker thread. If no
+   slot is free, it is answered 503 with Retry-After. Large bodies are received by a worker before
+   they take a slot.
 3. A refused client is drained before its connection is closed: closing a socket with unread bytes
-   resets it, and the answer is lost.
+   resets the connection, and the client loses the answer.
 4. When file descriptors run short, the connection that has been silent for longest is closed.
    Connections whose request is received or answered by a worker are not closed.
-5. At a stop, requests that have a slot are answered. All others get 503 until the last one is done.
+5. On `stop`, requests that have a slot are answered. All others get 503 until the last one is done.
+
+A connection is owned by one thread at a time: by the accepting thread while it is in `_waiting`, by
+a worker after `_proceed`, and by the accepting thread again after the worker has put it into
+`_returned`. Only its owner reads, writes and closes the socket. Other threads may only shut it down
+(`end`), which wakes up the owner.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import selectors
 import socket
 import threading
 import time
-import zlib
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Sequence
-from queue import SimpleQueue
-from typing import Any
+from collections.abc import Callable, Collection
 
-from ...core.memory import Buffer
 from ..hosts import is_own_host
-from .http1 import BadRequest, Head, HttpRequest, Response, answer, write_head
-from .request_reader import BodyMemory, Bounds, Gone, Incoming
+from .http1 import BadRequest, Head, HttpRequest
+from .request_reader import BodyMemory, Bounds, Gone
+from .server_connection import DRAIN, Handler, ServerConnection
+from .worker_threads import WorkerThreads
 
-Handler = Callable[[HttpRequest], Response]
 Log = Callable[[str], None]
-_PACKED = 1024
-"""Bytes from which an answer is worth packing."""
-_TOGETHER = 64 << 10
-_STEP = 1 << 20
 _RESERVED = 128
-"""File descriptors that are left to models, logs and the gRPC port."""
+"""File descriptors that are reserved for models, logs and the gRPC port."""
 _MOST_OPEN = 16_384
 _AT_ONCE = 64
-"""Connections that are accepted before those that are open have their turn."""
+"""New connections that are accepted before the open ones get a turn."""
 _TICK = 0.25
-"""Seconds between two looks for connections whose time is up."""
+"""Seconds between two checks for connections whose time has run out."""
 _LINGER = 0.2
-"""Seconds that idle connections stay open at a stop: what a client is just sending is answered."""
-_DRAIN = 2.0
-"""Seconds in which a refused client may go on sending."""
+"""Seconds that idle connections stay open on `stop`, so that a request on its way is answered."""
 _NEXT = 0.02
 """Seconds that a worker waits for the next request on the connection that it has answered."""
 _STALLED = 1.0
-"""Seconds without a byte after which a large body makes place for another one."""
+"""Seconds without a byte after which the transfer of a large body gives way to another one."""
 
 
 class HttpServer:
-    """Listens from the start; accepts connections between `start` and `stop`.
+    """An HTTP server. It has its port from the start, and accepts connections between `start` and
+    `stop`.
 
-    `hosts` are the names that clients may call it by, besides those of the loopback interface.
+    `hosts` are allowed names in the Host header, in addition to those of the loopback interface.
     """
 
     def __init__(
@@ -72,22 +71,24 @@ class HttpServer:
         self._handler, self._log, self.bounds = handler, log, bounds
         self._hosts = (host, *hosts)
         self.budget = BodyMemory(2 * bounds.body)
+        # Guards the two sets below, which `stop` waits to be empty.
         self._state = threading.Condition()
-        self._running: set[_Connection] = set()
-        self._receiving: set[_Connection] = set()
-        self._returned: deque[_Connection] = deque()
-        """Connections that workers have answered, and that may bring another request."""
-        self._waiting: OrderedDict[_Connection, None] = OrderedDict()
-        """Connections of the accepting thread, the one that has been silent for longest first."""
+        self._running: set[ServerConnection] = set()
+        self._receiving: set[ServerConnection] = set()
+        self._returned: deque[ServerConnection] = deque()
+        """Connections that workers have answered, on their way back to the accepting thread."""
+        self._waiting: OrderedDict[ServerConnection, None] = OrderedDict()
+        """Connections of the accepting thread; the one that was silent for longest comes first."""
         self._stopping = self._closing = False
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         usable = _MOST_OPEN if descriptors == resource.RLIM_INFINITY else descriptors - _RESERVED
         self._most_open = max(_RESERVED, min(_MOST_OPEN, usable))
-        self._workers = _Workers()
+        self._workers = WorkerThreads()
         self._thread: threading.Thread | None = None
         self._selector = selectors.DefaultSelector()
         self._listener = listen(host, port)
         self._listener.setblocking(False)
+        # A byte that is written to the bell wakes up the accepting thread, which selects the alarm.
         self._alarm, self._bell = socket.socketpair()
         for sock in (self._alarm, self._bell):
             sock.setblocking(False)
@@ -100,13 +101,15 @@ class HttpServer:
         self._thread.start()
 
     def stop(self, grace: float) -> bool:
-        """Lets running requests finish, within the grace; others are answered 503. Whether all of
-        the running ones have finished."""
+        """Let requests in progress finish within `grace` seconds; refuse others with 503.
+
+        Returns whether all of them have finished.
+        """
         with self._state:
             self._stopping = True
             self._ring()
             for connection in self._receiving:
-                connection.interrupt()
+                connection.end(socket.SHUT_RD)
             done = self._state.wait_for(lambda: not self._running and not self._receiving, grace)
             busy = [*self._running, *self._receiving]
         for connection in busy:
@@ -121,15 +124,21 @@ class HttpServer:
         return done
 
     def _ring(self) -> None:
-        """Wakes up the accepting thread."""
-        try:
+        """Wake up the accepting thread."""
+        # Sending fails if the buffer is full of wake-ups that are not read yet.
+        with contextlib.suppress(OSError):
             self._bell.send(b"\0")
-        except OSError:  # it has been rung often enough, or is gone
-            pass
 
     # The accepting thread
 
     def _accepting(self) -> None:
+        """Run the accepting thread.
+
+        1. Select: accept connections, and read from those that are readable.
+        2. Take back the connections that workers have answered.
+        3. Close the connections whose time has run out, every `_TICK` seconds.
+        4. After `stop`, refuse clients that still connect, for `_LINGER` seconds; then end.
+        """
         looked, ends = time.monotonic(), None
         while True:
             for key, _ in self._selector.select(0.02 if self._stopping else _TICK):
@@ -137,10 +146,14 @@ class HttpServer:
                     self._accept(_AT_ONCE)
                 elif key.fileobj is self._alarm:
                     self._alarm.recv(4096)
+                # An event may be stale: a connection can be dropped by an event before it in the
+                # same round.
                 elif key.data in self._waiting:
                     self._readable(key.data)
             while self._returned:
-                self._take_back(self._returned.popleft())
+                connection = self._returned.popleft()
+                self._wait_for(connection)
+                self._proceed(connection)
             now = time.monotonic()
             if now - looked > _TICK or self._stopping:
                 self._expire(now)
@@ -154,58 +167,62 @@ class HttpServer:
             self._drop(connection)
 
     def _stop_listening(self) -> None:
-        """Accepts and refuses all clients that have connected: closing the socket would reset them.
-        Others cannot connect any more."""
+        """Accept and refuse all clients in the backlog, then close the listening socket.
+
+        Closing it with clients in the backlog would reset their connections.
+        """
         self._listener.listen(0)
         self._accept(self._most_open)
         self._selector.unregister(self._listener)
         self._listener.close()
 
     def _accept(self, most: int) -> None:
+        """Accept up to `most` connections, and read what they have sent already."""
         for _ in range(most):
             try:
                 sock, address = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no file descriptors, most likely
+            except OSError:
+                # Most likely there is no file descriptor left.
                 if not self._evict():
                     time.sleep(0.05)
                 return
             if len(self._waiting) >= self._most_open:
                 self._evict()
             try:
-                connection = _Connection(self, sock, str(address[0]))
-            except OSError:  # it has gone already
+                connection = ServerConnection(self, sock, str(address[0]))
+            except OSError:
+                # The client has closed the connection already.
                 sock.close()
                 continue
             self._wait_for(connection)
             self._readable(connection)
 
     def _evict(self) -> bool:
-        """Closes the connection that has been silent for longest, if there is one."""
+        """Close the connection that has been silent for longest; return False if there is none."""
         if not self._waiting:
             return False
         self._drop(next(iter(self._waiting)))
         return True
 
-    def _wait_for(self, connection: _Connection) -> None:
+    def _wait_for(self, connection: ServerConnection) -> None:
+        """Make the accepting thread the owner of a connection."""
         self._waiting[connection] = None
         connection.sock.setblocking(False)
         self._selector.register(connection.sock, selectors.EVENT_READ, connection)
 
-    def _forget(self, connection: _Connection) -> None:
+    def _forget(self, connection: ServerConnection) -> None:
+        """End the ownership of the accepting thread."""
         self._waiting.pop(connection, None)
         self._selector.unregister(connection.sock)
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: ServerConnection) -> None:
         self._forget(connection)
         connection.close()
 
-    def _take_back(self, connection: _Connection) -> None:
-        self._wait_for(connection)
-        self._proceed(connection)
-
-    def _readable(self, connection: _Connection) -> None:
+    def _readable(self, connection: ServerConnection) -> None:
+        """Read the bytes that have come, and proceed with the request."""
         try:
             if not connection.incoming.receive_now():
                 return
@@ -218,8 +235,8 @@ class HttpServer:
         else:
             connection.incoming.forget()
 
-    def _proceed(self, connection: _Connection) -> None:
-        """Hands a request to a worker as soon as that can do something with it."""
+    def _proceed(self, connection: ServerConnection) -> None:
+        """Hand a request to a worker: a small one when it is complete, a large one earlier."""
         incoming = connection.incoming
         try:
             head = incoming.next_head()
@@ -227,12 +244,12 @@ class HttpServer:
                 return
             self.check(connection, head)
             is_small = incoming.is_small(head)
-            if is_small and not incoming.is_complete(head):
-                return
-            if is_small:
+            if not is_small:
+                self._receive(connection)
+            elif incoming.is_complete(head):
                 self.take_slot(connection)
             else:
-                self._receive(connection)
+                return
             self._workers.reserve()
         except BadRequest as refused:
             self._release(connection)
@@ -242,10 +259,10 @@ class HttpServer:
         connection.sock.setblocking(True)
         self._workers.put(lambda: self._work(connection, head, is_small))
 
-    def _refuse(self, connection: _Connection, refused: BadRequest) -> None:
-        """Answers at once, and then reads what the client still sends for a little while."""
+    def _refuse(self, connection: ServerConnection, refused: BadRequest) -> None:
+        """Refuse a request in the accepting thread, without waiting; the client is drained then."""
         connection.incoming.forget()
-        connection.drains_until = time.monotonic() + _DRAIN
+        connection.drains_until = time.monotonic() + DRAIN
         try:
             connection.sock.send(connection.refusal(refused))
             connection.sock.shutdown(socket.SHUT_WR)
@@ -253,6 +270,7 @@ class HttpServer:
             self._drop(connection)
 
     def _expire(self, now: float) -> None:
+        """Close the connections whose time has run out."""
         for connection in [*self._waiting]:
             until = (
                 connection.incoming.until
@@ -267,40 +285,47 @@ class HttpServer:
 
     # Slots
 
-    def check(self, connection: _Connection, head: Head) -> None:
-        """Refuses requests under a name of another server, and all requests once the server stops."""
+    def check(self, connection: ServerConnection, head: Head) -> None:
+        """Refuse requests with a foreign Host header, and all requests while the server stops.
+
+        The Host header is checked against DNS rebinding: a web page must not reach this server
+        under a name of its own.
+        """
         host = head.headers.get("host")
         if host is not None and not is_own_host(host, (*self._hosts, connection.own_address)):
             raise BadRequest(
-                403, f"this server is not called {host!r:.60}; --allow-host and hosts= allow names"
+                403,
+                f"the Host header {host!r:.60} is not allowed; --allow-host or hosts= allows names",
             )
         if self._stopping:
             raise BadRequest(503, "the server is stopping")
 
-    def take_slot(self, connection: _Connection) -> None:
+    def take_slot(self, connection: ServerConnection) -> None:
+        """Take a slot for a complete request; raise BadRequest if none is free."""
         with self._state:
             if self._stopping:
                 raise BadRequest(503, "the server is stopping")
             if len(self._running) >= self.bounds.connections:
                 raise BadRequest(
-                    503, f"more than {self.bounds.connections} requests at once; try again later"
+                    503,
+                    f"more than {self.bounds.connections} concurrent requests; try again later",
                 )
             self._receiving.discard(connection)
             self._running.add(connection)
 
-    def _receive(self, connection: _Connection) -> None:
-        """Lets a worker receive a large body. One that has stalled makes place for it."""
+    def _receive(self, connection: ServerConnection) -> None:
+        """Let a worker receive a large body; a transfer that has stalled is ended to make room."""
         with self._state:
             if len(self._receiving) >= self.bounds.connections:
-                slowest = min(self._receiving, key=lambda each: each.incoming.progress)
+                slowest = min(self._receiving, key=lambda other: other.incoming.progress)
                 if time.monotonic() - slowest.incoming.progress < _STALLED:
                     raise BadRequest(503, "too many large requests at once; try again later")
                 self._receiving.discard(slowest)
                 slowest.end()
             self._receiving.add(connection)
 
-    def received(self, connection: _Connection, head: Head) -> HttpRequest:
-        """A request with its body. If the server stops meanwhile, the request is refused."""
+    def received(self, connection: ServerConnection, head: Head) -> HttpRequest:
+        """Receive the body of a request; refuse it if the server stops meanwhile."""
         try:
             return connection.incoming.request(head)
         except Gone:
@@ -308,7 +333,8 @@ class HttpServer:
                 raise BadRequest(503, "the server is stopping") from None
             raise
 
-    def _release(self, connection: _Connection) -> None:
+    def _release(self, connection: ServerConnection) -> None:
+        """Free the slot of a connection, if it has one."""
         with self._state:
             self._running.discard(connection)
             self._receiving.discard(connection)
@@ -316,8 +342,11 @@ class HttpServer:
 
     # Workers
 
-    def _work(self, connection: _Connection, head: Head, has_slot: bool) -> None:
-        """Answers a request, and those that follow it at once on the same connection."""
+    def _work(self, connection: ServerConnection, head: Head, has_slot: bool) -> None:
+        """Answer a request, and those that follow immediately on the same connection.
+
+        Afterwards the connection goes back to the accepting thread (`returns`), or is closed.
+        """
         incoming, returns = connection.incoming, False
         try:
             while connection.answer_one(self._handler, head, has_slot) and not head.close:
@@ -349,9 +378,11 @@ class HttpServer:
             else:
                 connection.close()
 
-    def _follows(self, connection: _Connection) -> bool:
-        """Whether bytes of another request are there, or come within moments. The thread does not
-        wait while other requests need it."""
+    def _follows(self, connection: ServerConnection) -> bool:
+        """Return whether another request follows within `_NEXT` seconds.
+
+        The worker does not wait if other requests need a thread.
+        """
         if not connection.incoming.is_idle:
             return True
         if self._workers.are_needed:
@@ -363,186 +394,25 @@ class HttpServer:
             return False
 
     def log(self, line: str) -> None:
+        """Pass a line to the log, if there is one."""
         if self._log is not None:
             self._log(line)
 
 
-class _Workers:
-    """Threads for requests: as many as are needed at once, each kept for the next request. They do
-    not keep the process alive."""
-
-    def __init__(self) -> None:
-        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._lock = threading.Lock()
-        self._idle = self._threads = 0
-
-    @property
-    def are_needed(self) -> bool:
-        return not self._tasks.empty()
-
-    def reserve(self) -> None:
-        """Make sure of a thread for the task that `put` then adds; Refused if none can be started."""
-        with self._lock:
-            if self._idle:
-                self._idle -= 1
-                return
-            try:
-                threading.Thread(target=self._run, name="tensorwire-request", daemon=True).start()
-            except (RuntimeError, MemoryError):
-                raise BadRequest(
-                    503, "no thread can be started for this request; try again later"
-                ) from None
-            self._threads += 1
-
-    def put(self, task: Callable[[], None]) -> None:
-        self._tasks.put(task)
-
-    def stop(self) -> None:
-        for _ in range(self._threads):
-            self._tasks.put(None)
-
-    def _run(self) -> None:
-        while (task := self._tasks.get()) is not None:
-            task()
-            del task
-            with self._lock:
-                self._idle += 1
-
-
-class _Connection:
-    def __init__(self, server: HttpServer, sock: socket.socket, client: str) -> None:
-        self._server, self.sock, self._client = server, sock, client
-        self.incoming = Incoming(sock, server.bounds, server.budget)
-        self.drains_until: float | None = None
-        """Of a client that was refused: when it has had its time."""
-        self.lingers_until = float("inf")
-        self.own_address = str(sock.getsockname()[0])
-        """What the client has connected to, which is a name that it may call the server by."""
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def end(self) -> None:
-        """From another thread: the thread that waits on the socket wakes up and closes it."""
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-
-    def interrupt(self) -> None:
-        """From another thread: the thread that receives a body is told that no more comes."""
-        try:
-            self.sock.shutdown(socket.SHUT_RD)
-        except OSError:
-            pass
-
-    def close(self) -> None:
-        self.incoming.release()
-        self.sock.close()
-
-    def answer_one(self, handler: Handler, head: Head, has_slot: bool) -> bool:
-        """Reads the body of a request and answers it; whether there may be another request."""
-        started, refused = time.perf_counter(), None
-        try:
-            if head.continues:
-                self._send([b"HTTP/1.1 100 Continue\r\n\r\n"])
-            request = self._server.received(self, head)
-            if not has_slot:
-                self._server.take_slot(self)
-        except BadRequest as error:
-            # without the traceback, which holds what there is of the body
-            refused = BadRequest(error.status, error.message)
-        except MemoryError:
-            refused = BadRequest(503, "there is not enough memory for this request")
-        if refused is not None:
-            self.incoming.release()
-            self.refuse(refused)
-            return False
-        response = handler(request)
-        del request
-        try:
-            self.incoming.release(keep=sum(map(_size, response.chunks)))
-        except BadRequest as error:
-            response = answer({"error": error.message}, error.status)
-        size = self._answer(head, response)
-        self.incoming.release()
-        took = (time.perf_counter() - started) * 1000
-        self._server.log(
-            f"{self._client} {head.method} {head.target:.200} {response.status} {size} bytes"
-            f" {took:.1f} ms"
-        )
-        return True
-
-    def refuse(self, refused: BadRequest) -> None:
-        """Says why, and takes what the client still sends, for a little while."""
-        try:
-            self._send([self.refusal(refused)])
-            self.sock.shutdown(socket.SHUT_WR)
-            self.incoming.drain(_DRAIN)
-        except (Gone, OSError):
-            pass
-
-    def refusal(self, refused: BadRequest) -> bytes:
-        """The bytes of an answer that says why."""
-        self._server.log(f"{self._client} - {refused.status} {refused.message}")
-        response = answer({"error": refused.message}, refused.status)
-        extra = {"Retry-After": "1"} if refused.status == 503 else {}
-        body = b"".join(response.chunks)
-        return write_head(refused.status, {**response.headers, **extra}, len(body), True) + body
-
-    def _answer(self, head: Head, response: Response) -> int:
-        chunks, headers = list(response.chunks), dict(response.headers)
-        size = sum(map(_size, chunks))
-        if size >= _PACKED and _takes_gzip(head.headers.get("accept-encoding", "")):
-            chunks, headers = (
-                _packed(chunks),
-                {**headers, "Content-Encoding": "gzip", "Vary": "Accept-Encoding"},
-            )
-            size = sum(map(len, chunks))
-        first = write_head(response.status, headers, size, head.close)
-        if head.method == "HEAD":
-            chunks = []
-        if size <= _TOGETHER:
-            self._send([b"".join([first, *chunks])])
-        else:
-            self._send([first, *chunks])
-        return size
-
-    def _send(self, chunks: Sequence[Any]) -> None:
-        self.sock.settimeout(self._server.bounds.stalled)
-        for chunk in chunks:
-            view = memoryview(chunk).cast("B")
-            for at in range(0, len(view), _STEP):
-                self.sock.sendall(view[at : at + _STEP])
-
-
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; OSError says where it cannot."""
+    """Return a listening socket; raise OSError with the address if it cannot be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        raise OSError(
-            f"cannot listen on {where}: {os.strerror(error.errno) if error.errno else error}"
-        ) from None
+        reason = os.strerror(error.errno) if error.errno else error
+        raise OSError(f"cannot listen on {host_port(host, port)}: {reason}") from None
 
 
-def _size(chunk: Buffer) -> int:
-    return memoryview(chunk).nbytes
+def host_port(host: str, port: int) -> str:
+    """Return host:port, with an IPv6 address in brackets.
 
-
-def _takes_gzip(said: str) -> bool:
-    """Whether a client's Accept-Encoding has gzip in it, and not with a weight of 0.
-
-    >>> _takes_gzip("deflate, gzip;q=0.5"), _takes_gzip("gzip;q=0"), _takes_gzip("")
-    (True, False, False)
+    >>> host_port("127.0.0.1", 8501), host_port("::1", 8501)
+    ('127.0.0.1:8501', '[::1]:8501')
     """
-    for part in said.split(","):
-        name, _, weight = part.strip().lower().partition(";")
-        if name.strip() in ("gzip", "x-gzip"):
-            return weight.replace(" ", "").rstrip("0").rstrip(".") not in ("q=", "q=0")
-    return False
-
-
-def _packed(chunks: Sequence[Any]) -> list[bytes]:
-    stream = zlib.compressobj(1, wbits=31)
-    return [piece for piece in (*map(stream.compress, chunks), stream.flush()) if piece]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -4,7 +4,7 @@
     GET  /v2/models/NAME[/versions/V], .../ready
     POST /v2/models/NAME[/versions/V]/infer
 
-It knows no signatures: a model's `serving_default` is called, or its only one.
+The protocol has no signatures: a model's `serving_default` is called, or its only signature.
 """
 
 from __future__ import annotations
@@ -37,32 +37,35 @@ _WANTED = ("id", "outputs", "parameters")
 
 
 class ModelRequest(NamedTuple):
-    """What a request says beside its tensors."""
+    """The fields of a request other than its inputs."""
 
     id: str | None
     outputs: tuple[str, ...]
     binary: bool
-    """Whether outputs go as bytes. If any is asked for so, all do: each says how it comes."""
+    """Whether outputs are sent as binary data: all of them, if it is requested for any of them."""
 
 
 class KserveRoutes:
+    """The handler for KServe requests."""
+
     def __init__(self, models: Models, ready: Callable[[], bool], limits: Limits = DEFAULT) -> None:
         self._models, self._ready, self._limits = models, ready, limits
 
     def __call__(self, request: HttpRequest) -> Response:
-        found = _MODEL.fullmatch(request.target)
-        if request.method == "GET" and found is None:
+        match = _MODEL.fullmatch(request.target)
+        if request.method == "GET" and match is None:
             return self._server(request)
-        if found is None or request.method != ("POST" if found["what"] == "infer" else "GET"):
+        if match is None or request.method != ("POST" if match["what"] == "infer" else "GET"):
             return answer({"error": f"Malformed request: {request.method} {request.target}"}, 404)
         spec = ModelSpec(
-            unquote(found["name"]), int(found["version"]) if found["version"] else None
+            unquote(match["name"]), int(match["version"]) if match["version"] else None
         )
-        if found["what"] == "infer":
+        if match["what"] == "infer":
             return self._infer(spec, request)
-        return answer(self._is_ready(spec) if found["what"] else self._about(spec))
+        return answer(self._is_ready(spec) if match["what"] else self._about(spec))
 
     def _server(self, request: HttpRequest) -> Response:
+        """Answer a request about the server: its metadata and its health."""
         target = request.target.rstrip("/")
         if target == "/v2":
             return answer(
@@ -80,15 +83,17 @@ class KserveRoutes:
             return {"name": spec.name, "ready": True}
 
     def _about(self, spec: ModelSpec) -> dict[str, Any]:
+        """Return the metadata of a model."""
         with self._models.using(spec) as version:
-            one = _signature(version.runner.signatures)
+            signature = _signature(version.runner.signatures)
             versions = [
-                str(each.number)
-                for each in self._models.versions(spec.name)
-                if each.state == AVAILABLE
+                str(other.number)
+                for other in self._models.versions(spec.name)
+                if other.state == AVAILABLE
             ]
             inputs, outputs = (
-                [_tensor(each) for each in kind.values()] for kind in (one.inputs, one.outputs)
+                [_tensor(tensor) for tensor in specs.values()]
+                for specs in (signature.inputs, signature.outputs)
             )
             return {
                 "name": spec.name,
@@ -99,76 +104,80 @@ class KserveRoutes:
             }
 
     def _infer(self, spec: ModelSpec, request: HttpRequest) -> Response:
+        """Call a model and return its outputs."""
         inputs = kserve.parse_request(request.body, request.headers, limits=self._limits)
-        asked = _asked(request.body, request.headers, self._limits)
+        fields = _fields(request.body, request.headers, self._limits)
         with self._models.using(spec) as version:
             name = _signature(version.runner.signatures).name
-            outputs = version.runner.predict(name, inputs, asked.outputs)
+            outputs = version.runner.predict(name, inputs, fields.outputs)
             body = kserve.build_answer(
                 outputs,
-                binary=asked.binary,
+                binary=fields.binary,
                 model=spec.name,
                 version=str(version.number),
-                id=asked.id,
+                id=fields.id,
             )
             return Response(200, body.chunks, body.headers)
 
 
 def _signature(signatures: Mapping[str, Signature]) -> Signature:
+    """Return the signature that is called: the default one, or the only one."""
     if DEFAULT_NAME in signatures:
         return signatures[DEFAULT_NAME]
     if len(signatures) != 1:
         raise Failure(
             INVALID,
-            f"the model has no signature {DEFAULT_NAME!r}, and KServe's protocol cannot name"
-            " another",
+            f"the model has no signature {DEFAULT_NAME!r}, and KServe requests cannot select"
+            " another one",
         )
     return next(iter(signatures.values()))
 
 
-def _tensor(one: Input) -> dict[str, Any]:
-    """A dtype that KServe does not know goes by its own name, and a shape whose rank is not known
-    is empty.
+def _tensor(spec: Input) -> dict[str, Any]:
+    """Return the metadata of an input or output.
+
+    A dtype that KServe does not have is given by its own name, and a shape of unknown rank is
+    empty.
     """
-    row = dtypes.BY_NAME.get(one.dtype)
+    row = dtypes.BY_NAME.get(spec.dtype)
     kind = (
         BYTES
-        if one.dtype == "string"
-        else (row.kserve if row is not None else None) or one.dtype.upper()
+        if spec.dtype == "string"
+        else (row.kserve if row is not None else None) or spec.dtype.upper()
     )
     return {
-        "name": one.name,
+        "name": spec.name,
         "datatype": kind,
-        "shape": [-1 if dim is None else dim for dim in one.shape or ()],
+        "shape": [-1 if dim is None else dim for dim in spec.shape or ()],
     }
 
 
-def _asked(body: Buffer, headers: Mapping[str, str], limits: Limits) -> ModelRequest:
-    """What `kserve.parse_request`, which has read the body before, does not give back."""
+def _fields(body: Buffer, headers: Mapping[str, str], limits: Limits) -> ModelRequest:
+    """Parse the fields that `kserve.parse_request`, which has checked the body, does not return."""
     data = memory.flat(body)
     text = RequestText(data[: int(headers.get(LENGTH.lower(), len(data)))], limits, exact=False)
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
 
-    def take(key: str, at: int) -> int:
-        end = text.end(at)
-        if key in _WANTED and end - at <= 1 << 20:
-            said[key] = text.loose(at, end)
+    def take(key: str, start: int) -> int:
+        end = text.end(start)
+        if key in _WANTED and end - start <= 1 << 20:
+            fields[key] = text.loose(start, end)
         return end
 
     text.each_key(text.space(0), take)
-    outputs, parameters = given(said, "outputs", []), given(said, "parameters", {})
+    outputs, parameters = given(fields, "outputs", []), given(fields, "parameters", {})
     if not isinstance(outputs, list) or not all(
-        isinstance(one, dict) and isinstance(one.get("name"), str) for one in outputs
+        isinstance(output, dict) and isinstance(output.get("name"), str) for output in outputs
     ):
-        raise Failure(INVALID, "outputs are a list of objects with a name")
-    details = [given(each, "parameters", {}) for each in outputs]
-    if any(not isinstance(each, dict) for each in (parameters, *details)):
-        raise Failure(INVALID, "parameters are an object")
+        raise Failure(INVALID, "outputs: expected a list of objects with a name")
+    details = [given(output, "parameters", {}) for output in outputs]
+    if any(not isinstance(value, dict) for value in (parameters, *details)):
+        raise Failure(INVALID, "parameters: expected an object")
     fallback = parameters.get("binary_data_output", False) is True
-    binary = [each.get("binary_data", fallback) is True for each in details]
-    known = said.get("id")
+    binary = [detail.get("binary_data", fallback) is True for detail in details]
+    request_id = fields.get("id")
     return ModelRequest(
-        known if isinstance(known, str) else None,
-        tuple(each["name"] for each in outputs),
+        request_id if isinstance(request_id, str) else None,
+        tuple(output["name"] for output in outputs),
         any(binary) if outputs else fallback,
     )

@@ -1,9 +1,10 @@
-"""The models that are served, and their versions: loaded when they appear, unloaded when they are
-no longer wanted and nobody uses them.
+"""The models of a server and their versions: loaded when they appear on disk, and unloaded when
+they are no longer wanted and no request uses them.
 
-A version goes START -> LOADING -> AVAILABLE -> UNLOADING -> END, or from LOADING to END with the
-error that kept it from loading, as TensorFlow Serving's do. Old versions go only when a new one is
-there, so that a model that was there once stays so.
+1. A version goes START -> LOADING -> AVAILABLE -> UNLOADING -> END, as in TensorFlow Serving. If it
+   cannot be loaded, it goes from LOADING to END and keeps the error.
+2. Old versions are unloaded only after a wanted one is available, so that a model never disappears.
+3. A request counts as a user of its version. A version in UNLOADING is closed by its last user.
 """
 
 from __future__ import annotations
@@ -33,40 +34,42 @@ class Version:
         self.number, self.path, self.state = number, path, START
         self.error: Failure | None = None
         self.users = 0
-        """Requests that use it now."""
+        """The number of requests in progress that use it."""
         self._runner: Runner | None = None
         self._tried: Any = None
 
     @property
     def runner(self) -> Runner:
+        """The loaded model; Failure if it is not loaded."""
         if self._runner is None:
             raise Failure(NOT_FOUND, f"version {self.number} is not loaded")
         return self._runner
 
     def load(self) -> None:
-        """Into TensorFlow. What goes wrong is kept: a client may ask for it."""
+        """Load the model. An error is kept, because clients can ask for it by the status."""
         self.state, self.error, self._tried = LOADING, None, self._stamp()
         try:
             self._runner = Runner(self.path)
             self.state = AVAILABLE
         except MissingDependencyError:
             raise
-        except (
-            Exception
-        ) as error:  # TensorFlow's, ours, or the system's: the server goes on with what it has
+        except Exception as error:
+            # The error may be TensorFlow's, ours, or the system's. The server continues with its
+            # other versions.
             self.error = _reason(error)
             self.state = END
 
     def may_load(self) -> bool:
-        """It is new, or its files are others than those that could not be loaded."""
+        """Return whether to load it: it is new, or its files have changed since loading failed."""
         return self.state == START or (
             self.state == END and (self.error is None or self._tried != self._stamp())
         )
 
     def _stamp(self) -> Any:
+        """Return a value that changes with the SavedModel's file."""
         with contextlib.suppress(OSError):
-            about = os.stat(os.path.join(self.path, FILE))
-            return about.st_mtime_ns, about.st_size, about.st_ino
+            status = os.stat(os.path.join(self.path, FILE))
+            return status.st_mtime_ns, status.st_size, status.st_ino
         return None
 
     def close(self) -> None:
@@ -84,6 +87,7 @@ class Version:
 
 
 def _reason(error: Exception) -> Failure:
+    """Return the failure for an error of loading; TensorFlow's errors have a code of their own."""
     code = getattr(error, "error_code", None)
     return (
         Failure(code, str(getattr(error, "message", error)))
@@ -103,30 +107,30 @@ class Models:
     ) -> None:
         self._folders, self._policy = folders.named(models), folders.policy(versions)
         self._labels: dict[str, dict[str, int]] = {
-            name: dict(given) for name, given in (labels or {}).items()
+            name: dict(by_label) for name, by_label in (labels or {}).items()
         }
         unknown = [name for name in self._labels if name not in self._folders]
         if unknown:
             raise SchemaError(
-                f"labels for {unknown[0]!r}, and the models are {', '.join(self._folders)}"
+                f"labels: unknown model {unknown[0]!r} (the models are {', '.join(self._folders)})"
             )
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self._folders}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._watcher: threading.Thread | None = None
         for name, path in self._folders.items():
-            there = folders.versions(path)
-            if not folders.wanted(there, self._policy):
+            available = folders.versions(path)
+            if not folders.wanted(available, self._policy):
                 raise SchemaError(
-                    f"{name} has the versions {', '.join(map(str, there))}, and none of them is"
-                    " asked for",
+                    f"none of the requested versions of {name} exists (it has"
+                    f" {', '.join(map(str, available))})",
                     path=path,
                 )
             for label, number in self._labels.get(name, {}).items():
-                if number not in there:
+                if number not in available:
                     raise SchemaError(
-                        f"the label {label!r} means version {number}, and {name} has"
-                        f" {', '.join(map(str, there))}",
+                        f"the label {label!r} refers to version {number}, which {name} does not"
+                        f" have (it has {', '.join(map(str, available))})",
                         path=path,
                     )
 
@@ -135,110 +139,117 @@ class Models:
         return list(self._folders)
 
     def load(self) -> None:
-        """All that is wanted; SchemaError if a model has no version that can be loaded."""
+        """Load all wanted versions; raise SchemaError for a model without a loaded version."""
         self.refresh()
         for name in self._folders:
             versions = self.versions(name)
-            if not any(one.state == AVAILABLE for one in versions):
+            if not any(version.state == AVAILABLE for version in versions):
                 worst = versions[-1]
-                why = worst.error.message if worst.error else "it is not there any more"
+                reason = worst.error.message if worst.error else "its folder was removed"
                 raise SchemaError(
-                    f"version {worst.number} of {name} cannot be loaded: {why}", path=worst.path
+                    f"version {worst.number} of {name} cannot be loaded: {reason}", path=worst.path
                 )
 
     def watch(self, seconds: float) -> None:
-        """Looks for other versions from now on."""
+        """Start a thread that looks for new and removed versions."""
 
         def look() -> None:
             while not self._stopped.wait(seconds):
                 try:
                     self.refresh()
-                except Exception as error:  # a folder that cannot be read now may be readable again
-                    _log.warning("looking for versions: %s", error)
+                except Exception as error:
+                    # A folder that cannot be read now may be readable the next time.
+                    _log.warning("cannot look for new versions: %s", error)
 
         self._watcher = threading.Thread(target=look, name="tensorwire-versions", daemon=True)
         self._watcher.start()
 
     def close(self) -> None:
-        """Unloads everything that nobody uses."""
+        """Stop the thread and unload all versions; those in use are closed by their last user."""
         self._stopped.set()
         if self._watcher is not None:
             self._watcher.join(10)
         for name in self._folders:
-            for one in self.versions(name):
-                self._unload(one)
+            for version in self.versions(name):
+                self._unload(version)
 
     def refresh(self) -> None:
-        """Loads the versions that have come, and unloads those that are not wanted any more."""
+        """Load new versions, and unload those that are no longer wanted."""
         for name, path in self._folders.items():
             try:
-                there = folders.versions(path)
+                available = folders.versions(path)
             except (SchemaError, OSError):
-                # it was there when the server started: whoever replaces it is not done yet
+                # The folder existed when the server started, so it is being replaced now.
                 continue
-            wanted = folders.wanted(there, self._policy, self._labels.get(name, {}).values())
+            wanted = folders.wanted(available, self._policy, self._labels.get(name, {}).values())
             for number in sorted(wanted):
                 with self._lock:
-                    one = self._versions[name].setdefault(number, Version(number, there[number]))
-                if one.may_load() and not self._stopped.is_set():
-                    one.load()
+                    version = self._versions[name].setdefault(
+                        number, Version(number, available[number])
+                    )
+                if version.may_load() and not self._stopped.is_set():
+                    version.load()
                     _log.info(
                         "%s version %d: %s",
                         name,
                         number,
-                        one.error.message if one.error else "loaded",
+                        version.error.message if version.error else "loaded",
                     )
-            known = self.versions(name)
-            if any(one.number in wanted and one.state == AVAILABLE for one in known):
-                for one in known:
-                    if one.number not in wanted and one.state == AVAILABLE:
-                        self._unload(one)
-                        _log.info("%s version %d: unloaded", name, one.number)
+            versions = self.versions(name)
+            if any(version.number in wanted and version.state == AVAILABLE for version in versions):
+                for version in versions:
+                    if version.number not in wanted and version.state == AVAILABLE:
+                        self._unload(version)
+                        _log.info("%s version %d: unloaded", name, version.number)
 
-    def _unload(self, one: Version) -> None:
+    def _unload(self, version: Version) -> None:
+        """Close a version now, or let its last user close it."""
         with self._lock:
-            if one.state != AVAILABLE:
+            if version.state != AVAILABLE:
                 return
-            one.state = UNLOADING
-            unused = not one.users
+            version.state = UNLOADING
+            unused = not version.users
         if unused:
-            one.close()
+            version.close()
 
     def versions(self, name: str) -> list[Version]:
+        """Return the versions of a model, by number; empty if there is no such model."""
         with self._lock:
-            return [one for _, one in sorted(self._versions.get(name, {}).items())]
+            return [version for _, version in sorted(self._versions.get(name, {}).items())]
 
     def status(self, spec: ModelSpec) -> list[VersionStatus]:
-        """Of one version, or of all that there were. Serving does not look at a label here, so
-        neither do we.
+        """Return the status of one version, or of all versions, including those that have ended.
+
+        A label is ignored, as in TensorFlow Serving.
         """
-        found = self.versions(spec.name)
+        versions = self.versions(spec.name)
         if spec.version is not None:
-            found = [one for one in found if one.number == spec.version]
-            if not found:
+            versions = [version for version in versions if version.number == spec.version]
+            if not versions:
                 raise Failure(
                     NOT_FOUND, f"Could not find version {spec.version} of model {spec.name}"
                 )
-        if not found:
+        if not versions:
             raise Failure(NOT_FOUND, f"Could not find any versions of model {spec.name}")
-        return [one.status() for one in found]
+        return [version.status() for version in versions]
 
     @contextlib.contextmanager
     def using(self, spec: ModelSpec) -> Iterator[Version]:
-        """The version that a request means, which stays loaded as long as it is used."""
+        """Yield the version that a request selects; it stays loaded during the `with` block."""
         with self._lock:
-            one = self._find(spec)
-            one.users += 1
+            version = self._find(spec)
+            version.users += 1
         try:
-            yield one
+            yield version
         finally:
             with self._lock:
-                one.users -= 1
-                last = one.state == UNLOADING and not one.users
+                version.users -= 1
+                last = version.state == UNLOADING and not version.users
             if last:
-                one.close()
+                version.close()
 
     def _find(self, spec: ModelSpec) -> Version:
+        """Return the selected version, or the latest one. The caller holds the lock."""
         if not spec.name:
             raise Failure(INVALID, "ModelSpec has no name specified.")
         number = spec.version
@@ -246,11 +257,13 @@ class Models:
             number = self._labels.get(spec.name, {}).get(spec.label)
             if number is None:
                 raise Failure(INVALID, f"Unrecognized servable version label: {spec.label}")
-        there = [
-            one for one in self._versions.get(spec.name, {}).values() if one.state == AVAILABLE
+        available = [
+            version
+            for version in self._versions.get(spec.name, {}).values()
+            if version.state == AVAILABLE
         ]
-        fitting = [one for one in there if number in (None, one.number)]
-        if not fitting:
-            asked = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"
-            raise Failure(NOT_FOUND, f"Servable not found for request: {asked}")
-        return max(fitting, key=lambda one: one.number)
+        matches = [version for version in available if number in (None, version.number)]
+        if not matches:
+            query = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"
+            raise Failure(NOT_FOUND, f"Servable not found for request: {query}")
+        return max(matches, key=lambda version: version.number)

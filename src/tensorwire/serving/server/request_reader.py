@@ -1,8 +1,9 @@
-"""Requests out of a socket: by a deadline, and into bounded memory.
+"""Reading requests from sockets, with deadlines and bounded memory.
 
-Heads and small bodies are read as far as bytes have come, without waiting (`receive_now`,
-`next_head`, `is_complete`), so that a client that sends half a request occupies no thread. Large
-bodies are read by a thread (`request`).
+1. Heads and small bodies are read as far as bytes have come, without waiting (`receive_now`,
+   `next_head`, `is_complete`). So a client that sends half a request does not occupy a thread.
+2. Large bodies are read by a worker thread (`request`), until a deadline.
+3. Memory for bodies is counted as bytes come, not when a client announces them (`BodyMemory`).
 """
 
 from __future__ import annotations
@@ -21,18 +22,25 @@ from .http1 import MOST_HEAD, BadRequest, Head, HttpRequest, chunk_size, parse_h
 
 _STEP = 1 << 20
 _PIECE = 64 << 10
+_LINE = 8192
 _PATIENCE = 5.0
 SMALL = 64 << 10
-"""Bytes of a body that is read without a thread."""
+"""The most bytes of a body that is read without a worker thread."""
 
 
 class Bounds(NamedTuple):
-    """What clients may ask of the server."""
+    """Limits of a server for its clients.
+
+    >>> import tensorwire as tw
+    >>> from tensorwire.serving.server import Bounds
+    >>> Bounds(body=1 << 20).connections
+    128
+    """
 
     body: int = 256 << 20
-    """Bytes of a body, as they come and unpacked."""
+    """The most bytes of a body, before and after decompression."""
     connections: int = 128
-    """Requests that are answered at once. Connections that wait do not count."""
+    """The most concurrent requests. Idle connections do not count."""
     timeout: float = 60.0
     """Seconds from the first byte of a request to its last."""
     head: float = 10.0
@@ -40,26 +48,27 @@ class Bounds(NamedTuple):
     idle: float = 60.0
     """Seconds that a connection may wait for its next request."""
     stalled: float = 30.0
-    """Seconds in which a client has to take a megabyte of its answer."""
+    """Seconds in which a client has to receive a megabyte of its answer."""
 
 
 class Gone(Exception):
-    """The client has closed the connection, or is too slow to be waited for."""
+    """The client has closed the connection, or its time has run out."""
 
 
 class BodyMemory:
-    """Memory for the bodies of all requests and answers together, so that many large ones at once
-    are refused and do not fill the machine.
+    """A budget of memory for the bodies of all requests and answers together.
 
-    A model needs some more while it runs: a number of one digit and a comma becomes a float32, and
-    comes back as text.
+    Too many large requests at once are refused, instead of exhausting the machine's memory. A model
+    needs additional memory while it runs: "1," in a body becomes a float32 of four bytes.
     """
 
     def __init__(self, total: int) -> None:
         self.total, self._left, self._changed = total, total, threading.Condition()
 
     def take(self, size: int) -> None:
-        """Waits for others to finish, but not for long: they may wait for the same. Not all of them
+        """Take memory; wait a little for other requests to finish, then raise BadRequest.
+
+        All requests may be waiting for each other. The time is random, so that not all of them
         give up at once.
         """
         with self._changed:
@@ -74,17 +83,18 @@ class BodyMemory:
 
 
 class Incoming:
-    """What comes on one connection."""
+    """The requests that come over one connection."""
 
     def __init__(self, sock: socket.socket, bounds: Bounds, budget: BodyMemory) -> None:
         self._sock, self._bounds, self._budget = sock, bounds, budget
         self._ahead = bytearray()
-        """Bytes that were read before they were needed."""
+        """Bytes that were received and are not parsed yet."""
         self._looked = 0
-        self._until = time.monotonic() + bounds.idle
+        self.until = time.monotonic() + bounds.idle
+        """The time at which the connection is closed, if the request is not complete by then."""
         self._held = 0
         self.progress = time.monotonic()
-        """When the last bytes came."""
+        """The time at which the last bytes came."""
         self._head: Head | None = None
 
     @property
@@ -92,18 +102,13 @@ class Incoming:
         """Whether nothing of a request has come yet."""
         return self._head is None and not self._ahead
 
-    @property
-    def until(self) -> float:
-        """When the connection ends unless more comes."""
-        return self._until
-
     def next(self) -> None:
-        """Prepares for the next request on the connection."""
+        """Prepare for the next request on the connection."""
         self._head, self._looked, now = None, 0, time.monotonic()
-        self._until = now + (self._first_deadline if self._ahead else self._bounds.idle)
+        self.until = now + (self._first_deadline if self._ahead else self._bounds.idle)
 
     def receive_now(self) -> bool:
-        """Takes the bytes that have come; whether there were any. Gone at the end of the stream."""
+        """Receive bytes without waiting; return whether any came. Gone at the end of stream."""
         try:
             piece = self._sock.recv(_PIECE)
         except (BlockingIOError, InterruptedError):
@@ -112,12 +117,12 @@ class Incoming:
             raise Gone
         self.progress = time.monotonic()
         if self.is_idle:
-            self._until = self.progress + self._first_deadline
+            self.until = self.progress + self._first_deadline
         self._ahead += piece
         return True
 
     def forget(self) -> None:
-        """Throws away what has come."""
+        """Discard the received bytes."""
         self._ahead.clear()
 
     @property
@@ -125,11 +130,11 @@ class Incoming:
         return min(self._bounds.head, self._bounds.timeout)
 
     def next_head(self) -> Head | None:
-        """The head of the next request, if all of it has come."""
+        """Return the head of the next request, or None if it is not complete."""
         if self._head is None:
             end = self._ahead.find(b"\r\n\r\n", self._looked)
             if (len(self._ahead) if end < 0 else end) > MOST_HEAD:
-                raise BadRequest(431, f"headers of more than {MOST_HEAD} bytes")
+                raise BadRequest(431, f"the head has more than {MOST_HEAD} bytes")
             if end < 0:
                 self._looked = max(0, len(self._ahead) - 3)
                 return None
@@ -138,30 +143,32 @@ class Incoming:
             if head.length is not None and head.length > self._bounds.body:
                 raise self._too_large()
             self._head = head
-            self._until += self._bounds.timeout - self._first_deadline
+            self.until += self._bounds.timeout - self._first_deadline
         return self._head
 
     def is_complete(self, head: Head) -> bool:
-        """Whether all of a body has come, too."""
+        """Return whether the whole body has come."""
         return head.length is not None and len(self._ahead) >= head.length
 
     @staticmethod
     def is_small(head: Head) -> bool:
-        """Whether a body is to be waited for without a thread."""
+        """Return whether a body is read without a worker thread."""
         return head.length is not None and head.length <= SMALL and not head.continues
 
     def request(self, head: Head) -> HttpRequest:
-        """The request with its body, unpacked. `release` gives its memory back."""
+        """Read and decompress the body and return the request. `release` frees its memory."""
         body = self._whole(head.length) if head.length is not None else self._chunked()
         coding = head.headers.get("content-encoding", "identity").lower()
         if coding in ("gzip", "x-gzip"):
             body = self._unpacked(body)
         elif coding != "identity":
-            raise BadRequest(415, f"bodies come as they are or by gzip, not {coding!r:.60}")
+            raise BadRequest(
+                415, f"unsupported Content-Encoding {coding!r:.60} (supported: gzip, identity)"
+            )
         return HttpRequest(head.method, head.target, head.headers, body.data)
 
     def release(self, keep: int = 0) -> None:
-        """Gives memory back, as the request is done; the answer may still need some, or more."""
+        """Return the memory of the request to the budget; `keep` bytes are held for the answer."""
         keep = min(keep, self._budget.total)
         if keep > self._held:
             self._hold(keep - self._held)
@@ -170,10 +177,12 @@ class Incoming:
             self._held = keep
 
     def drain(self, seconds: float) -> None:
-        """Throws away what a refused client still sends, or it would never read why: its system
-        drops the answer with the connection.
+        """Discard what a refused client still sends.
+
+        Closing a socket with unread bytes resets the connection, and the client would lose the
+        answer.
         """
-        self._until = time.monotonic() + seconds
+        self.until = time.monotonic() + seconds
         try:
             while True:
                 self._ahead.clear()
@@ -184,8 +193,8 @@ class Incoming:
     def _too_large(self) -> BadRequest:
         return BadRequest(
             413,
-            f"the body is larger than {self._bounds.body} bytes; the server's --max-body allows"
-            " more",
+            f"the body has more than {self._bounds.body} bytes, the limit of the server"
+            " (--max-body)",
         )
 
     def _hold(self, size: int) -> None:
@@ -193,7 +202,8 @@ class Incoming:
         self._held += size
 
     def _receive(self, view: memoryview) -> int:
-        left = self._until - time.monotonic()
+        """Wait for bytes until the deadline; raise Gone if none come."""
+        left = self.until - time.monotonic()
         if left <= 0:
             raise Gone
         self._sock.settimeout(left)
@@ -211,42 +221,32 @@ class Incoming:
         count = self._receive(memoryview(piece))
         self._ahead += memoryview(piece)[:count]
 
-    def _find(self, mark: bytes, most: int, what: str) -> int:
-        """Where a mark ends, which must come within some bytes."""
-        looked = 0
-        while (at := self._ahead.find(mark, looked)) < 0:
-            looked = max(0, len(self._ahead) - len(mark) + 1)
-            if len(self._ahead) > most:
-                raise BadRequest(431, f"{what} of more than {most} bytes")
-            self._more()
-        if at > most:
-            raise BadRequest(431, f"{what} of more than {most} bytes")
-        return at + len(mark)
-
     def _whole(self, length: int) -> Array:
-        # Memory that nobody has written to costs nothing, so a length that is only claimed does not
-        # either.
+        # The system provides memory when it is first written to, so a large Content-Length without
+        # a body costs nothing.
         body: Array = np.empty(length, np.uint8)
         self._fill(body.data, 0, length)
         return body
 
-    def _fill(self, view: memoryview, at: int, end: int) -> None:
-        ready = min(len(self._ahead), end - at)
+    def _fill(self, view: memoryview, position: int, end: int) -> None:
+        """Receive bytes into view[position:end], and count their memory step by step."""
+        ready = min(len(self._ahead), end - position)
         self._hold(ready)
-        view[at : at + ready] = self._ahead[:ready]
+        view[position : position + ready] = self._ahead[:ready]
         del self._ahead[:ready]
-        at += ready
-        while at < end:
-            step = min(_STEP, end - at)
+        position += ready
+        while position < end:
+            step = min(_STEP, end - position)
             self._hold(step)
-            stop = at + step
-            while at < stop:
-                at += self._receive(view[at:stop])
+            stop = position + step
+            while position < stop:
+                position += self._receive(view[position:stop])
 
     def _chunked(self) -> Array:
+        """Read a chunked body. Its memory doubles whenever it is full."""
         body: Array = np.empty(_PIECE, np.uint8)
         size = 0
-        while count := self._chunk():
+        while count := chunk_size(self._line()):
             if size + count > self._bounds.body:
                 raise self._too_large()
             if size + count > len(body):
@@ -258,23 +258,27 @@ class Incoming:
             while len(self._ahead) < 2:
                 self._more()
             if self._ahead[:2] != b"\r\n":
-                raise BadRequest(400, "a chunk is longer than it says")
+                raise BadRequest(400, "the data of a chunk is longer than the chunk size")
             del self._ahead[:2]
+        # Skip the trailers.
         while self._line() != b"":
-            pass  # trailers, which nobody needs
+            pass
         return body[:size]
 
-    def _chunk(self) -> int:
-        return chunk_size(self._line())
-
     def _line(self) -> bytes:
-        end = self._find(b"\r\n", 8192, "a line")
-        line = bytes(self._ahead[: end - 2])
-        del self._ahead[:end]
+        """Read a line of at most _LINE bytes and return it without its end."""
+        looked = 0
+        while (end := self._ahead.find(b"\r\n", looked)) < 0 and len(self._ahead) <= _LINE:
+            looked = max(0, len(self._ahead) - 1)
+            self._more()
+        if not 0 <= end <= _LINE:
+            raise BadRequest(431, f"a line of a chunked body has more than {_LINE} bytes")
+        line = bytes(self._ahead[:end])
+        del self._ahead[: end + 2]
         return line
 
     def _unpacked(self, body: Array) -> Array:
-        """At most as large as a body may be, and counted as it grows."""
+        """Decompress a gzip body; its size is limited, and its memory is counted as it grows."""
         stream = zlib.decompressobj(wbits=31)
         pieces: list[bytes] = []
         size, rest = 0, body.data
@@ -287,20 +291,21 @@ class Incoming:
                     raise self._too_large()
                 self._hold(len(pieces[-1]))
         except zlib.error as error:
-            raise BadRequest(400, f"the body is no gzip: {error}") from None
+            raise BadRequest(400, f"the body is not valid gzip: {error}") from None
         if not stream.eof or stream.unused_data:
             raise BadRequest(
                 400,
                 (
-                    "the body's gzip is cut off"
+                    "the gzip data of the body is truncated"
                     if not stream.eof
-                    else "something stands behind the body's gzip"
+                    else "the body has extra bytes after its gzip data"
                 ),
             )
         joined: Any = np.empty(size, np.uint8)
-        at = size
-        while pieces:  # each is gone once it is copied
+        position = size
+        # The pieces are copied from the last to the first, so that each is freed after its copy.
+        while pieces:
             piece = pieces.pop()
-            at -= len(piece)
-            joined[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+            position -= len(piece)
+            joined[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
         return joined  # type: ignore[no-any-return]

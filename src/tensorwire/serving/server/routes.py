@@ -1,6 +1,4 @@
-"""TensorFlow Serving's REST API: what is asked by a method and a path, and the answer. See
-docs/serving.md for the routes.
-"""
+"""TensorFlow Serving's REST API: routes by method and path. docs/serving.md lists them."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ _ABOUT = re.compile(
 
 
 class RestRoutes:
-    """Answers requests by REST, of TensorFlow Serving's protocol and of KServe's."""
+    """The handler for REST requests, of TensorFlow Serving's API and of KServe's."""
 
     def __init__(self, models: Models, ready: Callable[[], bool], limits: Limits = DEFAULT) -> None:
         self._models, self._limits = models, limits
@@ -44,64 +42,76 @@ class RestRoutes:
         except ModelError as error:
             return answer({"error": error.args[1]}, error.status)
         except Exception as error:
-            found = failure(error)
-            return answer({"error": found.message}, found.http)
+            reason = failure(error)
+            return answer({"error": reason.message}, reason.http)
 
     def _answer(self, request: HttpRequest) -> Response:
         call = _CALL.fullmatch(request.target) if request.method == "POST" else None
         if call is not None and call["verb"] in rest.VERBS:
             return self._call(_spec(call), call["verb"], request.body)
-        about = _ABOUT.fullmatch(request.target) if request.method == "GET" else None
-        if about is not None:
-            if not about["name"]:
+        query = _ABOUT.fullmatch(request.target) if request.method == "GET" else None
+        if query is not None:
+            if not query["name"]:
                 raise Failure(INVALID, "Missing model name in request.")
             return answer(
-                self._metadata(_spec(about)) if about["metadata"] else self._status(_spec(about))
+                self._metadata(_spec(query)) if query["metadata"] else self._status(_spec(query))
             )
-        # Serving answers 404, without JSON, to paths outside of its API.
+        # TensorFlow Serving answers 404, without JSON, to paths that are not in its API.
         status = 400 if request.target.lower().startswith("/v1/") else 404
         return answer({"error": f"Malformed request: {request.method} {request.target}"}, status)
 
     def _call(self, spec: ModelSpec, verb: str, body: Buffer) -> Response:
         with self._models.using(spec) as version:
             runner = version.runner
-            asked = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
-            if isinstance(asked, rest.RestRequest):
-                if asked.layout == "rows" and not any(len(each) for each in asked.inputs.values()):
-                    return answer({"predictions": []})  # Serving does not call the model
-                outputs = runner.predict(asked.signature_name, asked.inputs)
-                return Response(200, rest.build_answer(outputs, asked.layout))
+            request = rest.parse_request(body, runner.signatures, verb=verb, limits=self._limits)
+            if isinstance(request, rest.RestRequest):
+                # TensorFlow Serving does not call the model if there are no rows.
+                if request.layout == "rows" and not any(
+                    len(tensor) for tensor in request.inputs.values()
+                ):
+                    return answer({"predictions": []})
+                outputs = runner.predict(request.signature_name, request.inputs)
+                return Response(200, rest.build_answer(outputs, request.layout))
             run = classification.classify if verb == "classify" else classification.regress
             return Response(
                 200,
-                rest.build_answer(run(runner, asked.signature_name, asked.serialized()), verb=verb),
+                rest.build_answer(
+                    run(runner, request.signature_name, request.serialized()), verb=verb
+                ),
             )
 
     def _status(self, spec: ModelSpec) -> dict[str, Any]:
-        found = self._models.status(spec)
+        statuses = self._models.status(spec)
         return {
             "model_version_status": [
                 {
-                    "version": str(one.version),
-                    "state": one.state,
-                    "status": {"error_code": CODES[one.code][0], "error_message": one.message},
+                    "version": str(status.version),
+                    "state": status.state,
+                    "status": {
+                        "error_code": CODES[status.code][0],
+                        "error_message": status.message,
+                    },
                 }
-                for one in found
+                for status in statuses
             ]
         }
 
     def _metadata(self, spec: ModelSpec) -> dict[str, Any]:
         with self._models.using(spec) as version:
-            about = {"name": spec.name, "signature_name": "", "version": str(version.number)}
-            return {"model_spec": about, "metadata": {"signature_def": version.runner.metadata()}}
+            model_spec = {"name": spec.name, "signature_name": "", "version": str(version.number)}
+            return {
+                "model_spec": model_spec,
+                "metadata": {"signature_def": version.runner.metadata()},
+            }
 
 
-def _spec(found: re.Match[str]) -> ModelSpec:
-    number, label = found["version"], found["label"]
+def _spec(match: re.Match[str]) -> ModelSpec:
+    """Return the model, version and label of a path."""
+    number, label = match["version"], match["label"]
     if number is not None and int(number[:20]) >= 1 << 63:
         raise Failure(INVALID, f"Failed to convert version: {number:.40} to numeric.")
     return ModelSpec(
-        unquote(found["name"]),
+        unquote(match["name"]),
         None if number is None else int(number),
         None if label is None else unquote(label),
     )

@@ -1,4 +1,4 @@
-"""Connections to a server, and the pool that keeps them alive. Nothing here blocks; see `drivers`."""
+"""Connections to a server, and the pool that keeps them alive. They never block: see `drivers`."""
 
 from __future__ import annotations
 

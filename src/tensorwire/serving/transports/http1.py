@@ -122,7 +122,8 @@ class ResponseReader:
     The caller writes received bytes into `room()` and reports their number with `filled(count)`, 0
     for the end of the stream, until `done`.
 
-    >>> reader, data = ResponseReader("GET"), b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}"
+    >>> reader = ResponseReader("GET")
+    >>> data = b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}"
     >>> reader.room()[: len(data)] = data
     >>> reader.filled(len(data))
     >>> reader.done, reader.keep, reader.answer.status, bytes(reader.answer.body)

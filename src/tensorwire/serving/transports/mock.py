@@ -1,4 +1,4 @@
-"""A transport for tests: without a server or a network, but with the real bytes of each protocol."""
+"""A transport for tests: it needs no server, but uses the real bytes of each protocol."""
 
 from __future__ import annotations
 
@@ -164,7 +164,8 @@ class _Model:
             ]
         if call.method == "GET":
             return {}, [
-                b'{"model_version_status":[{"version":"1","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}'
+                b'{"model_version_status":[{"version":"1","state":"AVAILABLE",'
+                b'"status":{"error_code":"OK","error_message":""}}]}'
             ]
         raise ModelError(501, _NOT_MOCKED)
 

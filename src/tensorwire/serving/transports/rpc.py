@@ -362,7 +362,7 @@ class RpcTransport(RpcConnection):
             channel.grpc.close()
 
     def close(self) -> None:
-        """Close the channel when the calls in progress are finished; a later call opens a new one."""
+        """Close the channel after the calls in progress; a later call opens a new one."""
         with self._lock:
             channel, self._channel = self._channel, None
             if channel is None:

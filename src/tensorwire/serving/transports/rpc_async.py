@@ -83,7 +83,7 @@ class AsyncRpcTransport(RpcConnection):
             await channel.grpc.close()
 
     async def close(self) -> None:
-        """Close the channel when the calls in progress are finished; a later call opens a new one."""
+        """Close the channel after the calls in progress; a later call opens a new one."""
         channel, self._channel = self._channel, None
         if channel is not None and self._loop is asyncio.get_running_loop():
             channel.given_up = True

@@ -24,6 +24,14 @@ def default_context() -> ssl.SSLContext:
     return context
 
 
+WANTS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+def _events(error: Exception) -> int:
+    """Return the poll event that TLS waits for: a read may need a write, and the reverse."""
+    return select.POLLIN if isinstance(error, ssl.SSLWantReadError) else select.POLLOUT
+
+
 class TlsConnection(Connection):
     """A non-blocking TLS socket."""
 
@@ -34,18 +42,14 @@ class TlsConnection(Connection):
     def send(self, buffers: Sequence[memoryview]) -> int:
         try:
             return self._tls.send(buffers[0])
-        except ssl.SSLWantReadError:
-            raise Busy(select.POLLIN) from None
-        except ssl.SSLWantWriteError:
-            raise Busy(select.POLLOUT) from None
+        except WANTS as error:
+            raise Busy(_events(error)) from None
 
     def receive(self, room: memoryview) -> int:
         try:
             return self._tls.recv_into(room)
-        except ssl.SSLWantReadError:
-            raise Busy(select.POLLIN) from None
-        except ssl.SSLWantWriteError:
-            raise Busy(select.POLLOUT) from None
+        except WANTS as error:
+            raise Busy(_events(error)) from None
         except ssl.SSLZeroReturnError:
             return 0
 
@@ -93,10 +97,8 @@ def _handshake(sock: ssl.SSLSocket, origin: Origin) -> int:
     try:
         sock.do_handshake()
         return 0
-    except ssl.SSLWantReadError:
-        return select.POLLIN
-    except ssl.SSLWantWriteError:
-        return select.POLLOUT
+    except WANTS as wants:
+        return _events(wants)
     except ssl.SSLCertVerificationError as cause:
         raise TransportError(
             f"the certificate of {origin.place} is not valid: {cause.verify_message}",

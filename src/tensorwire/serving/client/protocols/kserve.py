@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...._errors import DecodeError, EncodeError, ModelError
 from ...._limits import Limits
@@ -87,10 +86,10 @@ class KServe:
         return Call("GET", self.address.path(API), (), {"Accept": "application/json"})
 
     def read_metadata(self, answer: Answer, limits: Limits) -> Metadata:
-        metadata = _about(answer)
-        return Metadata(
-            self.address.model, self.address.version, {DEFAULT: kserve.signature(metadata)}
-        )
+        if answer.status != 200:
+            raise ModelError(answer.status, message(answer.body))
+        signature = kserve.signature(document(answer, FORMAT))
+        return Metadata(self.address.model, self.address.version, {DEFAULT: signature})
 
     def status(self) -> Call:
         return Call("GET", self.address.path(API) + "/ready", (), {"Accept": "application/json"})
@@ -114,11 +113,3 @@ def _ready(answer: Answer) -> bool:
     """Return whether a model is ready: some servers answer 200 with {"ready": false}."""
     body = document(answer, FORMAT) if answer.body else {}
     return body.get("ready", True) is not False
-
-
-def _about(answer: Answer) -> Mapping[str, Any]:
-    """Return the metadata of a model; raise ModelError for an error status."""
-    if answer.status != 200:
-        raise ModelError(answer.status, message(answer.body))
-    metadata: Mapping[str, Any] = document(answer, FORMAT)
-    return metadata

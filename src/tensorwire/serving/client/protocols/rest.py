@@ -67,15 +67,9 @@ class Rest:
         metadata = _about(answer)
         spec = metadata.get("model_spec")
         version = spec.get("version") if isinstance(spec, dict) else None
-        is_number = (
-            isinstance(version, str)
-            and version.isascii()
-            and version.isdigit()
-            and len(version) <= 18
-        )
         return Metadata(
             self.address.model,
-            int(version) if is_number and isinstance(version, str) else None,
+            int(version) if isinstance(version, str) and _is_number(version) else None,
             Signature.all_of_metadata(metadata),
         )
 
@@ -91,7 +85,10 @@ class Rest:
         return tuple(map(_version, versions))
 
     def _get(self, path: str) -> Call:
-        return Call("GET", path, (), {"Accept": "application/json"} | self._asked())
+        headers = {"Accept": "application/json"}
+        if self.compression:
+            headers["Accept-Encoding"] = self.compression
+        return Call("GET", path, (), headers)
 
     def raw(self, verb: str, body: Sequence[Any]) -> Call:
         """Return the request for a body that is already encoded."""
@@ -101,9 +98,6 @@ class Rest:
             {"Content-Type": "application/json"},
             self.compression,
         )
-
-    def _asked(self) -> dict[str, str]:
-        return {"Accept-Encoding": self.compression} if self.compression else {}
 
 
 def post(
@@ -132,15 +126,16 @@ def _about(answer: Answer) -> Any:
     return value
 
 
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number that is below 2**63."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
+
+
 def _version(entry: object) -> VersionStatus:
     """Return the status of a version from its JSON."""
     status = entry.get("status", {}) if isinstance(entry, dict) else None
     number = str(entry.get("version", "")) if isinstance(entry, dict) else ""
-    if (
-        not isinstance(entry, dict)
-        or not isinstance(status, dict)
-        or not (number.isascii() and number.isdigit() and len(number) <= 18)
-    ):
+    if not isinstance(entry, dict) or not isinstance(status, dict) or not _is_number(number):
         raise DecodeError(
             "model_version_status: expected objects with a version and a status",
             format=FORMAT,
