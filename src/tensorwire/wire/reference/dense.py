@@ -1,3 +1,5 @@
+"""Dense TensorProto messages, and the table of dtypes that all kernels share."""
+
 from __future__ import annotations
 
 import math
@@ -20,7 +22,7 @@ class Row(NamedTuple):
 
 
 class _Rows:
-    """The dtype table, as dtypes.py gives it."""
+    """The dtype table, filled by `register_dtype`."""
 
     def __init__(self) -> None:
         self.all: list[Row] = []
@@ -73,14 +75,15 @@ def encode_dense(array: Any) -> bytes | None:
 
 def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
     view = memory.flat(data)
-    code, _, enum, shape, _, _, _, has_content, at, size, _ = tensor_scan(view, True, True)
+    code, _, enum, shape, _, _, _, has_content, offset, size, _ = tensor_scan(view, True, True)
     row = rows.enum(enum)
     if code or row is None or row.checked or len(shape) > 32:
         return None
     if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
-        return None  # NumPy refuses such a shape, empty or not
-    # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content
-    # at the very end.
+        # NumPy refuses such a shape even if it has no elements.
+        return None
+    # Only the form that TensorFlow writes: the header must be the one that `dense_header` builds,
+    # and the content must be the last field. All other messages take the general path.
     head = dense_header(enum, shape, size if has_content else -1)
     if (
         bytes(view[: len(head)]) != head
@@ -88,4 +91,4 @@ def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
         or math.prod(shape) * row.dtype.itemsize != size
     ):
         return None
-    return memory.dense(view, at, row.dtype, shape, copy or None)
+    return memory.dense(view, offset, row.dtype, shape, copy or None)
