@@ -37,7 +37,7 @@ def _int64(values: Any, name: str) -> Array:
 
 
 class Strings(Frozen):
-    """A tensor of byte strings or of text: one buffer with all bytes, and the offsets of the strings.
+    """A tensor of byte strings or of text: one buffer with all bytes, and the offsets in it.
 
     String i is `data[offsets[i]:offsets[i + 1]]`. `shape` defaults to one dimension. With `text`,
     the strings are str and their bytes must be UTF-8. Raises EncodeError for invalid arguments.

@@ -196,9 +196,9 @@ def strings(
         and message.content is None
         and not any(message.counts[field] for field in _VALUE_FIELDS - {8})
     ):
-        quick = _string_vals(view, message.strings_at, count, limits)
-        if quick is not None:
-            return message.shape, *quick
+        strings_read = _string_vals(view, message.strings_at, count, limits)
+        if strings_read is not None:
+            return message.shape, *strings_read
     # The shape or tensor_content may come after the strings, so the whole message is scanned.
     full_scan = scan(view, strict, stop_at_strings=False)
     count = check_shape(full_scan, strict, 1)

@@ -124,8 +124,8 @@ class _Inflate(StagedDecompressor):
         if len(left) <= len(given):
             self._advance(len(given) - len(left))
         else:
-            # isal took up to eight bytes of an earlier call that it did not need. They are no longer
-            # in `_rest`, so they are put back in front of it.
+            # isal took up to eight bytes of an earlier call that it did not need. They are no
+            # longer in `_rest`, so they are put back in front of it.
             self._offset -= len(left) - len(given)
             self._rest = memoryview(left + self._rest[len(given) :])
         return piece

@@ -51,7 +51,7 @@ class FrameHeader(NamedTuple):
 def skippable(head: Buffer) -> bool:
     """Return whether bytes are the start of a skippable frame. They may end inside the magic.
 
-    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e+")
+    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\0\\0\\0"), skippable(b"\\x5e"), skippable(b"\\x5e+")
     (True, True, False)
     """
     return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(bytes(head[1:4]))

@@ -24,7 +24,7 @@ _WORD = 4
 
 
 class SnappyDecompressor(Decompressor):
-    """Decompressor of Snappy blocks. Each block is held in memory, at most `limits.record` bytes."""
+    """Decompressor of Snappy blocks, each of which is held in memory (up to `limits.record`)."""
 
     name, unit = "snappy", "Snappy block"
 

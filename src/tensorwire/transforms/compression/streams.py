@@ -148,7 +148,8 @@ class StagedDecompressor(Decompressor):
         super().__init__(limits, total)
         # Bytes of a header or trailer that is not complete yet.
         self._buffer = bytearray()
-        # A name and not a bound method, which would be a reference cycle that keeps the input alive.
+        # A name and not a bound method, which would be a reference cycle that keeps the input
+        # alive.
         self._state = "_header"
 
     def _step(self) -> Buffer:

@@ -65,18 +65,18 @@ class _Table:
         offset = self.place(slot)
         return self.buffer.read(form, offset) if offset else default
 
-    def behind(self, slot: int) -> int:
+    def target(self, slot: int) -> int:
         """Return where the offset in a field points, or 0 if the table does not have it."""
         offset = self.place(slot)
         return offset + self.buffer.read("<I", offset) if offset else 0
 
     def table(self, slot: int) -> _Table | None:
-        offset = self.behind(slot)
+        offset = self.target(slot)
         return _Table(self.buffer, offset) if offset else None
 
     def vector(self, slot: int, item: int) -> tuple[int, int]:
         """Return (count, offset of the first) of a vector of items of `item` bytes."""
-        offset = self.behind(slot)
+        offset = self.target(slot)
         if not offset:
             return 0, 0
         count = self.buffer.read("<I", offset)

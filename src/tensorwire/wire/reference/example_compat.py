@@ -5,18 +5,18 @@ The rules below are the differences from protobuf. They were found by experiment
 
 Both messages:
 
-- A length is a varint of up to 10 bytes, of which the low 32 bits count. A length that runs past the
-  enclosing message is cut to its end without an error. Only keys, values of entries, and strings
-  must fit.
+- A length is a varint of up to 10 bytes, of which the low 32 bits count. A length that runs past
+  the enclosing message is cut to its end without an error. Only keys, values of entries, and
+  strings must fit.
 - Tags are compared as single bytes (so `8a 00` is not `0a`), except the two of an Example's map
   entry, which may be padded.
-- Between the parts of a message, fields of other numbers or wire types are skipped: varint, fixed64,
-  fixed32, and length-delimited (cut to the end; with a length of 2**31 and more, nothing is
-  skipped). Groups and the wire types 6 and 7 are errors. Field number 0 is not an error.
+- Between the parts of a message, fields of other numbers or wire types are skipped: varint,
+  fixed64, fixed32, and length-delimited (cut to the end; with a length of 2**31 and more, nothing
+  is skipped). Groups and the wire types 6 and 7 are errors. Field number 0 is not an error.
 - At all deeper levels an unexpected field is an error: UNKNOWN_FIELD at the field, or TRUNCATED if
   the message ends instead.
-- A map entry of an Example has exactly two fields, each a key or a value, in any order. Two keys (an
-  unset Feature) and two values (the key "", the last value) are accepted too. A map entry of a
+- A map entry of an Example has exactly two fields, each a key or a value, in any order. Two keys
+  (an unset Feature) and two values (the key "", the last value) are accepted too. A map entry of a
   SequenceExample is a key, then a value. Nothing may follow.
 - Of a Feature only the first list counts, and the rest is ignored. Of a list only the first packed
   run counts, or all unpacked values if it begins with one. Bytes after a packed run are ignored. A
@@ -30,24 +30,25 @@ An Example:
   features, and for all in parse_single_example, the last one that is not empty counts. For sparse
   and ragged features in parse_example the feature is missing. Hence `compat` has two values: 1
   ignores empty features, 2 does not.
-- A packed run of floats has size // 4 values, which must be present. The remaining bytes are ignored.
+- A packed run of floats has size // 4 values, which must be present. The remaining bytes are
+  ignored.
 
 A SequenceExample (`compat` 1 and 2 are the same):
 
 - If a name appears twice, the last one counts, empty or not.
-- An empty Feature in the context is not missing. It has no values, so a fixed length other than 0 is
-  WRONG_LENGTH, even if there is a default.
+- An empty Feature in the context is not missing. It has no values, so a fixed length other than 0
+  is WRONG_LENGTH, even if there is a default.
 - A list of floats or integers whose length is greater than 0, but is cut to 0, is an error.
 - A packed run of floats must have a whole number of them.
-- A step of 2 bytes must be a list of the column's kind and of length 0 (which may be padded past the
-  2 bytes). A step of 1 byte is an error, and one of 0 bytes has no values. The next step begins
+- A step of 2 bytes must be a list of the column's kind and of length 0 (which may be padded past
+  the 2 bytes). A step of 1 byte is an error, and one of 0 bytes has no values. The next step begins
   where the values of the previous step ended, not where its length ended. A second list in a
   Feature, or a second run in a list, is therefore read as the next step, and is an error if it does
   not look like one.
 
-The order of checks: first the structure of the whole message, then, in the order of the columns, the
-first bytes of a column's Features, its kind, and its values. Kinds and numbers of values are compared
-with the column after that, as in example.py.
+The order of checks: first the structure of the whole message, then, in the order of the columns,
+the first bytes of a column's Features, its kind, and its values. Kinds and numbers of values are
+compared with the column after that, as in example.py.
 """
 
 from __future__ import annotations

@@ -63,11 +63,11 @@ def read(
                     record[STRANGE] = []
                     continue
                 name, spans = b"", []
-                for inner, inside, behind in fields(view, entry, entry_end):
+                for inner, value_start, value_stop in fields(view, entry, entry_end):
                     if inner == 1:
-                        name = bytes(view[inside:behind])
+                        name = bytes(view[value_start:value_stop])
                     elif inner == 2:
-                        spans.append((inside, behind))
+                        spans.append((value_start, value_stop))
                 number = numbers.get((parts[field], name))
                 if number is not None:
                     read_value(view, spans, columns[number], number, record)

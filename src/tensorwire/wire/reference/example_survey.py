@@ -85,11 +85,11 @@ class ExampleSurvey:
                     undefined = True
                     continue
                 name, values = b"", []
-                for inner, inside, behind in fields(view, entry, entry_end):
+                for inner, value_start, value_stop in fields(view, entry, entry_end):
                     if inner == 1:
-                        name = bytes(view[inside:behind])
+                        name = bytes(view[value_start:value_stop])
                     elif inner == 2:
-                        values.append((inside, behind))
+                        values.append((value_start, value_stop))
                 key = (number == 2, name)
                 names += key not in self.features and key not in message
                 if names > self.most_names:

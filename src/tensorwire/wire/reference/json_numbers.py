@@ -10,10 +10,12 @@ from functools import cache
 from typing import NamedTuple
 
 KINDS = (
-    "float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
+    "float64", "float32", "float16", "bfloat16",
+    "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float8_e4m3", "float8_e3m4",
-    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32",
-    "uint16", "uint8", "uint4", "uint2", "bool",
+    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+    "int64", "int32", "int16", "int8", "int4", "int2",
+    "uint64", "uint32", "uint16", "uint8", "uint4", "uint2", "bool",
 )  # fmt: skip
 """Names in `dtypes`, in the order of native/src/json_numbers.h."""
 WIDTHS = (8, 4, 2, 2, *(1,) * 11, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)

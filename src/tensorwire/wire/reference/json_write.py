@@ -100,8 +100,8 @@ def lay_out(digits: str, point: int) -> str:
     ('1.5', '0.0015', '1500.0', '1.5e-05', '1e+16')
     """
     if not -4 < point <= 16:
-        exponent = point - 1
-        return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{digits[0]}{fraction}e{point - 1:+03}"
     if point <= 0:
         return f"0.{'0' * -point}{digits}"
     return f"{digits[:point]:0<{point}}.{digits[point:] or '0'}"
