@@ -17,9 +17,8 @@ from .._optional import FRAMEWORKS, roots
 from . import display, validate
 from .frozen import Frozen
 from .frozen import trusted as trusted
+from .memory import Array as Array
 from .quantized import Quantized
-
-Array = np.ndarray[Any, Any]
 
 
 def _int64(values: Any, name: str) -> Array:

@@ -25,10 +25,9 @@ import numpy as np
 from .._errors import LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
 from ..core import memory
+from ..core.memory import Array
 from ..core.tensors import Strings
 from . import kernels, protobuf, status
-
-Array = np.ndarray[Any, Any]
 
 FORMAT = "example"
 BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4

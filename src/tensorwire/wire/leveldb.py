@@ -18,16 +18,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, TruncatedError
-from ..core.memory import flat
+from ..core.memory import Array, flat
 from . import kernels, snappy
 from .crc import crc32c, mask
 from .protobuf import Fault, read_varint, varint
 from .status import TRUNCATED, problem
 
-Array = np.ndarray[Any, Any]
 FORMAT = "table"
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER = 48

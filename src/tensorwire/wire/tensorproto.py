@@ -12,18 +12,18 @@ It has `dtype`, `tensor_shape`, and the values in `tensor_content` or in a typed
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import Limits
 from ..core import dtypes, memory, validate
+from ..core.memory import Array
 from . import kernels
 from .status import BAD_BOOL, MAX_MESSAGE, OUT_OF_RANGE, TOO_MANY, problem
 
 FORMAT = "tensorproto"
-Array = np.ndarray[Any, Any]
 _VALUE_FIELDS = frozenset({5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18})
 
 

@@ -198,7 +198,7 @@ class FrameDecompressor(StagedDecompressor):
 
     @staticmethod
     @abstractmethod
-    def _read(held: Buffer, limits: Limits) -> FrameHeader | None:
+    def _read(head: Buffer, limits: Limits) -> FrameHeader | None:
         """Return the header at the start of a frame, or None if it is not complete.
 
         Raises DecodeError, with offset 0 if the bytes are not a frame at all.

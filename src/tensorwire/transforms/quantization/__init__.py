@@ -38,19 +38,19 @@ import math
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from ... import frameworks
-from ..._errors import DecodeError, EncodeError, choices
+from ..._errors import EncodeError, choices
 from ...core import dtypes
+from ...core.literals import Nonfinite
 from ...core.memory import Array
 from ...core.quantized import Quantized
+from ...core.validate import Blame
 
-Blame = type[EncodeError] | type[DecodeError]
-Nonfinite = Literal["raise", "clip", "zero"]
 Block = tuple[slice, slice, slice]
 
 BLOCK = 1 << 17

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from . import example_compat, example_protobuf
 from .crc32c import crc32c
 from .example_protobuf import BYTES, FLOAT, INT64, PLACES, ColumnSpec, FeatureMessage, Found
 from .protobuf import WireFault
 
-Array = np.ndarray[Any, Any]
 Output = tuple[Array, Array | None, Array | None, Array | None, Array]
 
 

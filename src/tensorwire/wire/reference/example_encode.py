@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.memory import Array
 from .. import status
 from .example_protobuf import BYTES, FLOAT, INT64
 from .protobuf import WireFault, to_varint
 from .tfrecord import frame
 
-Array = np.ndarray[Any, Any]
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64}
 
 

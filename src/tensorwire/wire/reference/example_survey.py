@@ -11,15 +11,12 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .example_protobuf import BYTES, FLOAT, INT64, LISTS, fields, messages
 from .protobuf import WireFault
 from .tfrecord import FOOTER, holds
 
-Array = np.ndarray[Any, Any]
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 

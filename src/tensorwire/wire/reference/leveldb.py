@@ -11,8 +11,6 @@ from ...core.memory import flat
 from .. import status
 from .protobuf import FIXED32, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
 
-Array = np.ndarray[Any, Any]
-
 _INT64_MAX = (1 << 63) - 1
 _RANK = 254
 _WIRES = {1: VARINT, 2: LEN, 3: VARINT, 4: VARINT, 5: VARINT, 6: FIXED32, 7: LEN}

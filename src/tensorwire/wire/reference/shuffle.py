@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from ...core.memory import Array
 
 
 def shuffle(data: Any, item: int, block: int, out: Array) -> None:

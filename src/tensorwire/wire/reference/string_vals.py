@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .protobuf import LEN, WireFault, length, skip, tag, to_varint, varint
-
-Array = np.ndarray[Any, Any]
 
 
 def _pieces(data: Any, offsets: Array) -> Iterator[Any]:

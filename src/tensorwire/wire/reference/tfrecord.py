@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .crc32c import crc32c
 
-Array = np.ndarray[Any, Any]
 HEADER, FOOTER = 12, 4
 
 

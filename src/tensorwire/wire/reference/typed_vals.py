@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .protobuf import FIXED32, FIXED64, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
 
-Array = np.ndarray[Any, Any]
 BOOL, FLOAT8 = 11, 18
 FIXED = {5: (4, FIXED32), 9: (4, FIXED32), 6: (8, FIXED64), 12: (8, FIXED64)}
 
