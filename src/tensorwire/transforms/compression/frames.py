@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ..._errors import ChecksumError, DecodeError
 from ..._limits import DEFAULT, Limits
@@ -79,9 +79,6 @@ def skipped(size: int) -> bytes:
 
 class FrameDecompressor(StagedDecompressor):
     """Decompressor of any number of frames."""
-
-    _kind: ClassVar[str]
-    """The name of the format in messages."""
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)

@@ -16,9 +16,9 @@ import numpy as np
 from ...core.memory import Array, flat
 from .. import status
 from . import example_compat, example_protobuf
-from .crc32c import crc32c
 from .example_protobuf import BYTES, FLOAT, INT64, PLACES, ColumnSpec, FeatureMessage, Found
 from .protobuf import WireFault
+from .tfrecord import FOOTER, holds
 
 Output = tuple[Array, Array | None, Array | None, Array | None, Array]
 
@@ -73,11 +73,9 @@ class ExampleDecoder:
         while first + done < count and row + done < rows:
             start, size = int(starts[first + done]), int(sizes[first + done])
             end = start + size
-            if start < 0 or size < 0 or end + (0 if checked else 4) > len(view):
+            if start < 0 or size < 0 or end + (0 if checked else FOOTER) > len(view):
                 return status.TRUNCATED, start, done, 0, 0, strange
-            if not checked and _masked(crc32c(view[start:end])) != int.from_bytes(
-                view[end : end + 4], "little"
-            ):
+            if not checked and not holds(view, start, end):
                 return status.BAD_DATA_CRC, start, done, 0, 0, strange
             try:
                 record = self._read(view, start, end)
@@ -118,10 +116,6 @@ class ExampleDecoder:
                 view, offset, end, self.columns, self.numbers, self.sequence, self.compat == 2
             )
         return example_protobuf.read(view, offset, end, self.columns, self.numbers, self.sequence)
-
-
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 class ColumnWriter:

@@ -1,8 +1,7 @@
 """tf.train.Example and SequenceExample by protobuf's rules.
 
-Bytes are read in order, and the first fault is reported. All fields of a map entry are read before
-its value is parsed, because the key may come after the value. The value is parsed only if the name
-is a column, and of a Feature only the lists of the column's kind.
+Bytes are read in order, and the first fault is reported. The value of a map entry is parsed only if
+the name is a column, and of a Feature only the lists of the column's kind.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ STRANGE = -1
 """The entry of a record with a feature that is not a column, or with unknown fields."""
 
 
-Numbers = dict[tuple[bool, bytes], int]
+Numbers = dict[tuple[bool, bytes | None], int]
 """(whether it is a feature list, name) -> column number."""
 
 
@@ -58,16 +57,7 @@ def read(
     parts = {1: False, 2: True} if sequence else {1: False}
     for field, start, stop in fields(view, offset, end, every=True):
         if field in parts and start >= 0:
-            for part, entry, entry_end in fields(view, start, stop, every=True):
-                if part != 1 or entry < 0:
-                    record[STRANGE] = []
-                    continue
-                name, spans = b"", []
-                for inner, value_start, value_stop in fields(view, entry, entry_end):
-                    if inner == 1:
-                        name = bytes(view[value_start:value_stop])
-                    elif inner == 2:
-                        spans.append((value_start, value_stop))
+            for _, name, spans in entries(view, start, stop):
                 number = numbers.get((parts[field], name))
                 if number is not None:
                     read_value(view, spans, columns[number], number, record)
@@ -76,6 +66,26 @@ def read(
         else:
             record[STRANGE] = []
     return record
+
+
+def entries(
+    view: memoryview, offset: int, end: int
+) -> Iterator[tuple[int, bytes | None, list[tuple[int, int]]]]:
+    """Yield (offset, name, spans of the value) of each map entry. The name of other fields is None.
+
+    All fields of an entry are read before it is yielded, because the key may come after the value.
+    """
+    for number, start, stop in fields(view, offset, end, every=True):
+        if number != 1 or start < 0:
+            yield start, None, []
+            continue
+        name, spans = b"", []
+        for part, value_start, value_stop in fields(view, start, stop):
+            if part == 1:
+                name = bytes(view[value_start:value_stop])
+            elif part == 2:
+                spans.append((value_start, value_stop))
+        yield start, name, spans
 
 
 def read_value(

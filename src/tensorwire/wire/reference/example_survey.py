@@ -13,7 +13,7 @@ from typing import Any
 
 from ...core.memory import Array, flat
 from .. import status
-from .example_protobuf import BYTES, FLOAT, INT64, LISTS, fields, messages
+from .example_protobuf import BYTES, FLOAT, INT64, LISTS, entries, fields, messages
 from .protobuf import WireFault
 from .tfrecord import FOOTER, holds
 
@@ -77,16 +77,10 @@ class ExampleSurvey:
                 undefined = True
                 continue
             lists |= number == 2
-            for part, entry, entry_end in fields(view, start, stop, every=True):
-                if part != 1 or entry < 0:
+            for entry, name, values in entries(view, start, stop):
+                if name is None:
                     undefined = True
                     continue
-                name, values = b"", []
-                for inner, value_start, value_stop in fields(view, entry, entry_end):
-                    if inner == 1:
-                        name = bytes(view[value_start:value_stop])
-                    elif inner == 2:
-                        values.append((value_start, value_stop))
                 key = (number == 2, name)
                 names += key not in self.features and key not in message
                 if names > self.most_names:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import memory
-from .dense import rows
+from .dense import rows, writable_row
 
 LONE = json.dumps({"tensorwire": '{"version":1,"spec":{}}'}, separators=(",", ":")).encode()
 MAX_HEADER, MAX_NAMES, MAX_RANK = 100_000_000, 1_000_000, 32
@@ -21,17 +21,11 @@ _METADATA = re.compile(r'([{,] *"__metadata__" *: *)(\{(?:[^"{}]|"(?:[^"\\]|\\.)
 def named_header(names: list[str], arrays: list[Any], metadata: bytes) -> bytes | None:
     entries, offset, last = [b'"__metadata__":' + metadata] if metadata else [], 0, 1 << 30
     for name, array in zip(names, arrays, strict=True):
-        row = rows.of(array.dtype) if type(array) is np.ndarray else None
+        row = writable_row(array)
         if (
             row is None
             or not row.safetensors
-            or not array.flags.c_contiguous
-            or not array.flags.aligned
-            or not array.dtype.isnative
-        ):
-            return None
-        if (
-            type(name) is not str
+            or type(name) is not str
             or _SPECIAL.search(name)
             or name == "__metadata__"
             or array.itemsize > last
@@ -132,7 +126,7 @@ def _array(view: memoryview, data: int, offset: int, entry: Any, copy: bool) -> 
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         return None, offset
     shape, offsets = entry["shape"], entry["data_offsets"]
-    row = rows.named(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    row = next((row for row in rows if row.safetensors and row.safetensors == entry["dtype"]), None)
     if (
         row is None
         or not _natural(shape)
