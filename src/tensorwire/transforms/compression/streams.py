@@ -161,6 +161,7 @@ class Compressor(ABC):
     """Takes data in pieces and returns the bytes that are ready to be written, in order."""
 
     _closed = False
+    _taken = _written = 0
     expanded = 0
     """Bytes that a reader allocates in addition to the data, and that its budget must allow."""
 
@@ -184,6 +185,15 @@ class Compressor(ABC):
         if self._closed:
             raise ValueError("cannot write to a compressed stream after finish()")
 
+    def _counted(self, parts: list[bytes]) -> list[bytes]:
+        """Count the bytes of parts, and return those that are not empty."""
+        self._written += sum(map(len, parts))
+        return [part for part in parts if part]
+
+    def _missing(self) -> int:
+        """Return the padding that the stream needs: see `filling`."""
+        return filling(self._taken + self.expanded, self._written)
+
 
 class UnitCompressor(Compressor):
     """Compressor of streams of independent units, each packed by `pack` from at most `size` bytes.
@@ -206,7 +216,6 @@ class UnitCompressor(Compressor):
         filler: Callable[[int], bytes] | None = None,
     ) -> None:
         self._pack, self._unit_size, self._empty, self._filler = pack, size, empty, filler
-        self._taken = self._written = 0
         self._unit = bytearray()
         self._any_unit = False
         self._pending: deque[Future[bytes]] = deque()
@@ -235,9 +244,7 @@ class UnitCompressor(Compressor):
             packed = self._pack(last)
             out = [packed]
         out = self._counted([future.result() for future in self._finished()] + out)
-        if self._filler is not None and (
-            missing := filling(self._taken + self.expanded, self._written)
-        ):
+        if self._filler is not None and (missing := self._missing()):
             out += self._counted([self._filler(missing)])
         return out
 
@@ -263,10 +270,6 @@ class UnitCompressor(Compressor):
         while self._pending and (len(self._pending) > self._most or self._pending[0].done()):
             out.append(self._pending.popleft().result())
         return out
-
-    def _counted(self, parts: list[bytes]) -> list[bytes]:
-        self._written += sum(map(len, parts))
-        return parts
 
     def _finished(self) -> Iterator[Future[bytes]]:
         while self._pending:
