@@ -103,7 +103,12 @@ def _fault(text: str) -> int:
             keys.append(set() if token == "{" else None)
         elif token in ("}", "]"):
             keys.pop()
-        elif token[0] == '"' and keys and keys[-1] is not None and _is_key(text, match.end()):
+        elif (
+            token[0] == '"'
+            and keys
+            and keys[-1] is not None
+            and _COLON.match(text, match.end()) is not None
+        ):
             key = json.loads(token)
             if key in keys[-1]:
                 return match.start()
@@ -122,10 +127,6 @@ def _lone_surrogate(text: str) -> int:
             except UnicodeEncodeError:
                 return match.start()
     return 0
-
-
-def _is_key(text: str, end: int) -> bool:
-    return _COLON.match(text, end) is not None
 
 
 def _is_past(token: str) -> bool:

@@ -243,7 +243,10 @@ class UnitCompressor(Compressor):
             # The last unit is packed in this thread, while the pool works on those before it.
             packed = self._pack(last)
             out = [packed]
-        out = self._counted([future.result() for future in self._finished()] + out)
+        finished = []
+        while self._pending:
+            finished.append(self._pending.popleft().result())
+        out = self._counted(finished + out)
         if self._filler is not None and (missing := self._missing()):
             out += self._counted([self._filler(missing)])
         return out
@@ -270,10 +273,6 @@ class UnitCompressor(Compressor):
         while self._pending and (len(self._pending) > self._most or self._pending[0].done()):
             out.append(self._pending.popleft().result())
         return out
-
-    def _finished(self) -> Iterator[Future[bytes]]:
-        while self._pending:
-            yield self._pending.popleft()
 
 
 def map_parallel(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
