@@ -46,7 +46,7 @@ class ExampleDecoder:
             for column in self.columns
         ):
             raise ValueError("a kind, length or list that no column has")
-        self.numbers = {
+        self.numbers: example_protobuf.Numbers = {
             (column.list, column.name): number for number, column in enumerate(self.columns)
         }
         if len(self.numbers) != len(self.columns):
