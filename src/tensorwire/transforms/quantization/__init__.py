@@ -225,7 +225,8 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
     owner = f"a tensor quantized as {scheme.name}"
     if quantized.original not in FLOATS:
         raise blame(
-            f"the original of {owner} must be one of {', '.join(FLOATS)}, not {quantized.original!r}"
+            f"the original of {owner} must be one of {', '.join(FLOATS)}, not"
+            f" {quantized.original!r}"
         )
     if not isinstance(codes, np.ndarray) or codes.dtype.num != scheme.dtype.num:
         raise blame(f"the codes of {owner} must be a {scheme.name} array, not {_kind(codes)}")
