@@ -168,7 +168,7 @@ class TestExample:
 
     def test_errors_say_where(self):
         wrong = example(a=floats(1))
-        with pytest.raises(tw.SchemaError, match="float list, and int64") as caught:
+        with pytest.raises(tw.SchemaError, match="float list, expected int64") as caught:
             io.parse_example([self.RECORDS[0], wrong], {"a": io.VarLenFeature("int64")})
         assert (caught.value.record, caught.value.tensor, caught.value.offset) == (1, "a", 9)
         assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

@@ -999,7 +999,7 @@ class TestCommand:
             (("--versions", "x"), "expected 'latest', 'all', or numbers"),
             (("--label", "x=9"), "the label 'x' refers to version 9"),
             (("--label", "other:x=1"), "labels: unknown model 'other'"),
-            (("scale=elsewhere",), "two models are called 'scale'"),
+            (("scale=elsewhere",), "duplicate model name 'scale'"),
             (("a/b=elsewhere",), "invalid model name"),
         ],
     )

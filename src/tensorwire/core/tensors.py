@@ -17,9 +17,8 @@ from .._optional import FRAMEWORKS, roots
 from . import display, formatting, validate
 from .frozen import Frozen
 from .frozen import trusted as trusted
+from .memory import Array as Array
 from .quantized import Quantized
-
-Array = np.ndarray[Any, Any]
 
 
 def _int64(values: Any, name: str) -> Array:
@@ -36,8 +35,19 @@ def _int64(values: Any, name: str) -> Array:
     return array.astype(np.int64)
 
 
+def _values(values: Any, owner: str) -> Any:
+    """Return the values of a sparse or ragged tensor as an array or Strings."""
+    items = values if isinstance(values, Strings) else np.asarray(values)
+    if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
+        raise EncodeError(
+            f"the values of a {owner} must be numbers or Strings, not {items.dtype}",
+            hint="pass tw.tensor(values)",
+        )
+    return items
+
+
 class Strings(Frozen):
-    """A tensor of byte strings or of text: one buffer with all bytes, and the offsets of the strings.
+    """A tensor of byte strings or of text: one buffer with all bytes, and the offsets in it.
 
     String i is `data[offsets[i]:offsets[i + 1]]`. `shape` defaults to one dimension. With `text`,
     the strings are str and their bytes must be UTF-8. Raises EncodeError for invalid arguments.
@@ -252,12 +262,7 @@ class Sparse(Frozen):
         # An empty list has no second dimension, so the rank comes from dense_shape.
         if positions.size == 0 and positions.ndim == 1:
             positions = positions.reshape(0, len(dims))
-        items = values if isinstance(values, Strings) else np.asarray(values)
-        if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
-            raise EncodeError(
-                f"the values of a Sparse must be numbers or Strings, not {items.dtype}",
-                hint="pass tw.tensor(values)",
-            )
+        items = _values(values, "Sparse")
         validate.sparse(positions, items.shape, dims)
         self._set(positions, items, dims)
 
@@ -362,12 +367,7 @@ class Ragged(Frozen):
         splits = tuple(
             part if part.dtype == np.int32 else _int64(part, "row_splits") for part in splits
         )
-        items = values if isinstance(values, Strings) else np.asarray(values)
-        if isinstance(items, np.ndarray) and items.dtype.kind in "OSUT":
-            raise EncodeError(
-                f"the values of a Ragged must be numbers or Strings, not {items.dtype}",
-                hint="pass tw.tensor(values)",
-            )
+        items = _values(values, "Ragged")
         if not items.shape:
             raise EncodeError("the values of a Ragged must have at least one dimension")
         lengths = (

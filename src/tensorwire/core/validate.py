@@ -7,13 +7,13 @@ The same check serves a value that the caller created (EncodeError) and one that
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._errors import DecodeError, EncodeError
+from .memory import Array
 
-Array = np.ndarray[Any, Any]
 Blame = type[EncodeError] | type[DecodeError]
 
 NUMPY_RANK = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32

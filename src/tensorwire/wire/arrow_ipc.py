@@ -30,8 +30,8 @@ NAMES = (
     " run_end_encoded binary_view string_view list_view large_list_view"
 ).split()
 _BUFFERS = (0, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 1, 2, 2, 3, 3, 2, 0, 2, 2, 3, 3)
-"""The number of buffers of each type, by type number - 1. Views have more, and a dense union has one
-more.
+"""The number of buffers of each type, by type number - 1. Views have more, and a dense union has
+one more.
 """
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 V4, V5 = 3, 4

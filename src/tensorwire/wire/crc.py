@@ -16,14 +16,4 @@ def mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _DELTA) & 0xFFFFFFFF
 
 
-def unmask(masked: int) -> int:
-    """Return the CRC of a masked CRC.
-
-    >>> unmask(mask(0x12345678)) == 0x12345678
-    True
-    """
-    rotated = (masked - _DELTA) & 0xFFFFFFFF
-    return (rotated >> 17 | rotated << 15) & 0xFFFFFFFF
-
-
-__all__ = ["crc32c", "mask", "unmask"]
+__all__ = ["crc32c", "mask"]

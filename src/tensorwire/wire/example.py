@@ -1,8 +1,8 @@
 """tf.train.Example and SequenceExample: messages decoded into columns, and columns into messages.
 
 Strategy of the quick path (`ColumnBuffers.fill`):
-1. A `Decoder` holds the requested columns in the form that the kernel needs. The kernel decodes many
-   messages per call, without the GIL, directly into preallocated arrays.
+1. A `Decoder` holds the requested columns in the form that the kernel needs. The kernel decodes
+   many messages per call, without the GIL, directly into preallocated arrays.
 2. For each column there are values, string offsets (bytes only), row splits (unless the length is
    fixed), steps (feature lists only), and a flag per row that tells whether the feature is present.
 3. The kernel writes a row only if all of its columns fit. Otherwise it returns NO_SPACE and the
@@ -25,15 +25,14 @@ import numpy as np
 from .._errors import LimitError, SchemaError, TensorwireError
 from .._limits import DEFAULT, Limits
 from ..core import memory
+from ..core.memory import Array
 from ..core.tensors import Strings
 from . import kernels, protobuf, status
 
-Array = np.ndarray[Any, Any]
-
 FORMAT = "example"
 BYTES, FLOAT, INT64, PLACES = 1, 2, 3, 4
-"""Kinds of lists. A column of PLACES has the (offset, size) of the strings of a bytes list instead of
-a copy.
+"""Kinds of lists. A column of PLACES has the (offset, size) of the strings of a bytes list instead
+of a copy.
 """
 KINDS = {BYTES: "bytes", FLOAT: "float", INT64: "int64", PLACES: "bytes"}
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64, PLACES: np.int64}
@@ -90,13 +89,13 @@ def encode(columns: list[Any], count: int) -> tuple[Array, Array]:
     room: Array = np.empty(max(4096, 2 * size), np.uint8)
     done = used = 0
     while done < count:
-        code, more, size, wanted = kernels.example_encode(
+        code, more, size, needed = kernels.example_encode(
             columns, False, done, 1, count - done, False, room[used:], offsets[done + 1 :]
         )
         offsets[done + 1 : done + 1 + more] += used
         done, used = done + more, used + size
         if code == status.NO_SPACE:
-            larger: Array = np.empty(2 * len(room) + wanted, np.uint8)
+            larger: Array = np.empty(2 * len(room) + needed, np.uint8)
             larger[:used] = room[:used]
             room = larger
         elif code:
@@ -121,10 +120,10 @@ def encode_one(features: Mapping[str, Array | Strings]) -> memoryview | None:
         columns.append((*head, values, places, None, None, None))
     room: Array = np.empty(0, np.uint8)
     while True:
-        code, _, used, wanted = kernels.example_encode(columns, False, 0, 1, 1, False, room, None)
+        code, _, used, needed = kernels.example_encode(columns, False, 0, 1, 1, False, room, None)
         if code != status.NO_SPACE:
             return None if code else room[:used].data
-        room = np.empty(wanted, np.uint8)
+        room = np.empty(needed, np.uint8)
 
 
 def entries(features: Mapping[str, Array | Strings]) -> memoryview | None:
@@ -254,10 +253,10 @@ class ColumnBuffers:
         )
 
     def _array(self, size: int, dtype: Any) -> Array:
-        """Allocate an array. Its first element is zero, because offsets, splits and steps need it."""
-        wanted = size * np.dtype(dtype).itemsize
+        """Allocate an array whose first element is zero, as offsets, splits and steps need it."""
+        nbytes = size * np.dtype(dtype).itemsize
         array: Array = (
-            np.empty(size, dtype) if self._pool is None else self._pool.take(wanted).view(dtype)
+            np.empty(size, dtype) if self._pool is None else self._pool.take(nbytes).view(dtype)
         )
         array[:1] = 0
         return array

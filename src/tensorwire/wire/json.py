@@ -30,7 +30,10 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        for twice, _ in pairs:
+            if twice in seen:
+                break
+            seen.add(twice)
         raise ValueError(f"the key {twice!r:.60} appears twice")
     return result
 
@@ -100,7 +103,12 @@ def _fault(text: str) -> int:
             keys.append(set() if token == "{" else None)
         elif token in ("}", "]"):
             keys.pop()
-        elif token[0] == '"' and keys and keys[-1] is not None and _is_key(text, match.end()):
+        elif (
+            token[0] == '"'
+            and keys
+            and keys[-1] is not None
+            and _COLON.match(text, match.end()) is not None
+        ):
             key = json.loads(token)
             if key in keys[-1]:
                 return match.start()
@@ -119,10 +127,6 @@ def _lone_surrogate(text: str) -> int:
             except UnicodeEncodeError:
                 return match.start()
     return 0
-
-
-def _is_key(text: str, end: int) -> bool:
-    return _COLON.match(text, end) is not None
 
 
 def _is_past(token: str) -> bool:
@@ -255,10 +259,10 @@ def read_numbers(
     """
     numpy = dtype.numpy
     part = np.dtype(f"f{numpy.itemsize // 2}") if numpy.kind == "c" else numpy
-    dims_expected = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
+    expected_shape = None if shape is None else (*shape, 2) if numpy.kind == "c" else tuple(shape)
     code = _CODES[dtypes.of(part).name]
     status, offset, end, dims, values, splits = kernels.json_read_numbers(
-        data, start, code, dims_expected, ragged, most // part.itemsize
+        data, start, code, expected_shape, ragged, most // part.itemsize
     )
     if values is None:
         raise problem(status, offset, format)

@@ -3,10 +3,10 @@
     block | type | crc, block | type | crc, ...  data blocks, metaindex (empty), index
     footer of 48 bytes                           handles of metaindex and index, zeros, magic
 
-1. A block is a sequence of entries, followed by the offsets of its restarts. An entry stores how many
-   bytes its key shares with the previous key. At a restart it shares none.
-2. The index has an entry for each data block: a key that is not less than the last key of the block,
-   and the handle (offset, size) of the block.
+1. A block is a sequence of entries, followed by the offsets of its restarts. An entry stores how
+   many bytes its key shares with the previous key. At a restart it shares none.
+2. The index has an entry for each data block: a key that is not less than the last key of the
+   block, and the handle (offset, size) of the block.
 3. The CRC of every block is checked before its content is used.
 4. Blocks must follow each other without gaps, so that no handle can lead back, or to the same block
    twice.
@@ -18,16 +18,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .._errors import ChecksumError, DecodeError, EncodeError, LimitError, TruncatedError
-from ..core.memory import flat
+from ..core.memory import Array, flat
 from . import kernels, snappy
 from .crc import crc32c, mask
 from .protobuf import Fault, read_varint, varint
 from .status import TRUNCATED, problem
 
-Array = np.ndarray[Any, Any]
 FORMAT = "table"
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER = 48

@@ -39,9 +39,10 @@ _DIGITS = 21
 
 _N = b"(?:0|[1-9][0-9]{0,17})"
 _PLAIN = re.compile(
-    rb"""\{'descr': '([^'"\\\n]*)', 'fortran_order': (True|False), 'shape': \((|N,|(?:N, )+N)\), \}""".replace(
-        b"N", _N
-    )
+    (
+        rb"""\{'descr': '([^'"\\\n]*)', 'fortran_order': (True|False), """
+        rb"""'shape': \((|N,|(?:N, )+N)\), \}"""
+    ).replace(b"N", _N)
 )
 """The dict as NumPy writes it. For these headers `_careful` gives the same result, but slower."""
 _SPACE = rb"(?:[ \t\r\n]|#[^\n]*(?:\n|\Z))*"
@@ -152,7 +153,8 @@ def _careful(text: bytes, start: int, base: int = 0) -> tuple[str, bool, tuple[i
         after = _COMMA.match(text, offset) if len(values) < 3 else _CLOSE.match(text, offset)
         if after is None:
             raise bad(
-                f"{'comma' if len(values) < 3 else 'brace'} expected after {name} in the npy header",
+                f"{'comma' if len(values) < 3 else 'brace'} expected after {name} in the npy"
+                " header",
                 offset,
             )
         offset = after.end()

@@ -130,8 +130,8 @@ class MessageReader:
     ) -> dict[int, Any]:
         """Return fields by number.
 
-        Fields in `once` are (start, stop) or None, those in `many` a list of (start, stop), those in
-        `numbers` int, 0 if missing. All other fields are skipped, because newer versions of
+        Fields in `once` are (start, stop) or None, those in `many` a list of (start, stop), those
+        in `numbers` int, 0 if missing. All other fields are skipped, because newer versions of
         TensorFlow may add fields.
         """
         result: dict[int, Any] = (

@@ -1,4 +1,4 @@
-"""Raw Snappy blocks, as in old checkpoints and compressed record files. Reading needs no package."""
+"""Raw Snappy blocks, as in old checkpoints and record files. Reading needs no package."""
 
 from __future__ import annotations
 

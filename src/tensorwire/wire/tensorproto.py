@@ -12,18 +12,18 @@ It has `dtype`, `tensor_shape`, and the values in `tensor_content` or in a typed
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .._errors import DecodeError, EncodeError, LimitError, TruncatedError
 from .._limits import Limits
 from ..core import dtypes, memory, validate
+from ..core.memory import Array
 from . import kernels
 from .status import BAD_BOOL, MAX_MESSAGE, OUT_OF_RANGE, TOO_MANY, problem
 
 FORMAT = "tensorproto"
-Array = np.ndarray[Any, Any]
 _VALUE_FIELDS = frozenset({5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18})
 
 
@@ -79,6 +79,18 @@ def check_shape(message: Message, strict: bool, itemsize: int) -> int:
     return validate.elements(message.shape, DecodeError, itemsize)
 
 
+def _check_fields(message: Message, field: int, dtype: str) -> None:
+    """Raise DecodeError if values are in another field than that of the dtype, or in two places."""
+    wrong = [other for other in _VALUE_FIELDS if message.counts[other] and other != field]
+    if wrong or (message.content is not None and message.counts[field]):
+        where = f"field {wrong[0]}" if wrong else f"both tensor_content and field {field}"
+        raise DecodeError(
+            f"a tensor of {dtype} has values in {where}",
+            format=FORMAT,
+            hint="pass tf_compat=True to read it like TensorFlow",
+        )
+
+
 def numbers(
     view: memoryview,
     message: Message,
@@ -91,14 +103,7 @@ def numbers(
     count = check_shape(message, strict, row.numpy.itemsize)
     counts, content = message.counts, message.content
     if strict:
-        wrong = [field for field in _VALUE_FIELDS if counts[field] and field != row.field]
-        if wrong or (content is not None and counts[row.field]):
-            where = f"field {wrong[0]}" if wrong else "both tensor_content and a typed field"
-            raise DecodeError(
-                f"a tensor of {row.name} has values in {where}",
-                format=FORMAT,
-                hint="pass tf_compat=True to read it like TensorFlow",
-            )
+        _check_fields(message, row.field, row.name)
     if (
         content is not None
         and (content[1] or not counts[row.field])
@@ -196,22 +201,15 @@ def strings(
         and message.content is None
         and not any(message.counts[field] for field in _VALUE_FIELDS - {8})
     ):
-        quick = _string_vals(view, message.strings_at, count, limits)
-        if quick is not None:
-            return message.shape, *quick
+        strings_read = _string_vals(view, message.strings_at, count, limits)
+        if strings_read is not None:
+            return message.shape, *strings_read
     # The shape or tensor_content may come after the strings, so the whole message is scanned.
     full_scan = scan(view, strict, stop_at_strings=False)
     count = check_shape(full_scan, strict, 1)
     string_count, content = full_scan.counts[8], full_scan.content
     if strict:
-        wrong = [field for field in _VALUE_FIELDS if full_scan.counts[field] and field != 8]
-        if wrong or (content is not None and string_count):
-            where = f"field {wrong[0]}" if wrong else "both tensor_content and string_val"
-            raise DecodeError(
-                f"a tensor of strings has values in {where}",
-                format=FORMAT,
-                hint="pass tf_compat=True to read it like TensorFlow",
-            )
+        _check_fields(full_scan, 8, "strings")
     if content is not None and content[1] and count:
         return full_scan.shape, *_string_content(view, content, count)
     if content is not None and content[1] and strict:

@@ -35,12 +35,11 @@ def footer(chunks: Iterable[Any]) -> bytes:
 
 def length(head: bytes) -> int:
     """Return the length in a header. Raises ChecksumError if its checksum does not match."""
-    size, crc = struct.unpack("<QI", head)
-    if mask(crc32c(head[:8])) != crc:
+    if not is_header(head):
         raise ChecksumError(
             "the length of a record does not match its checksum", format="tfrecord", offset=8
         )
-    return int(size)
+    return length_at(head, 0)
 
 
 def is_header(head: bytes) -> bool:

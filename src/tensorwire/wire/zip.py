@@ -116,8 +116,8 @@ def end(members: Sequence[Member], start: int) -> bytes:
             version = 45
         entries.append(
             _ENTRY.pack(
-                _SIGNATURES[1], 3 << 8 | version, version, member.flags, member.method, _1980, member.crc, packed, size,
-                len(member.name), len(extra), 0, 0, 0, _UNIX_0644, place,
+                _SIGNATURES[1], 3 << 8 | version, version, member.flags, member.method, _1980,
+                member.crc, packed, size, len(member.name), len(extra), 0, 0, 0, _UNIX_0644, place,
             )
             + member.name
             + extra

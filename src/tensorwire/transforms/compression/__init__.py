@@ -11,36 +11,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..._errors import DecodeError, UnknownFormatError, choices
 from ..._limits import DEFAULT, Limits
 from ...core.memory import Array, Buffer, flat
 from . import deflate, frames, lz4, snappy, zstd
-from .streams import Compressor, Decompressor, cores
-
-
-def _peeking(kind: type[Decompressor]) -> Callable[[Any, int], bytes]:
-    def peek(head: Buffer, count: int) -> bytes:
-        stream, view, out = kind(), flat(head), bytearray()
-        try:
-            # Feed small steps, so that damage further on hides little of the data before it.
-            for start in range(0, len(view), 256):
-                for piece in stream.feed(view[start : start + 256]):
-                    out += piece[: count - len(out)]
-                    if len(out) == count:
-                        return bytes(out)
-        except DecodeError:
-            pass
-        return bytes(out)
-
-    return peek
+from .streams import Compressor, Decompressor, UnitCompressor, cores
 
 
 class Compression(NamedTuple):
     decompressor: type[Decompressor]
-    compressor: Callable[[int | None, int | None], Compressor]
-    peek: Callable[[Any, int], bytes]
     packer: Callable[[int | None], Callable[[Buffer], bytes]]
     """Level -> function that compresses data into one unit (for zlib, into a whole stream)."""
     unit: int | None = None
@@ -62,24 +43,15 @@ class Compression(NamedTuple):
 TABLE = {
     "gzip": Compression(
         deflate.GzipDecompressor,
-        deflate.gzip_compressor,
-        _peeking(deflate.GzipDecompressor),
         deflate.gzip_packer,
         deflate.MEMBER,
         deflate.gzip_split,
         filler=deflate.filler,
         guess=True,
     ),
-    "zlib": Compression(
-        deflate.ZlibDecompressor,
-        deflate.ZlibCompressor,
-        _peeking(deflate.ZlibDecompressor),
-        deflate.zlib_packer,
-    ),
+    "zlib": Compression(deflate.ZlibDecompressor, deflate.zlib_packer),
     "zstd": Compression(
         zstd.ZstdDecompressor,
-        zstd.zstd_compressor,
-        _peeking(zstd.ZstdDecompressor),
         zstd.packer,
         zstd.FRAME,
         zstd.split,
@@ -89,8 +61,6 @@ TABLE = {
     ),
     "lz4": Compression(
         lz4.Lz4Decompressor,
-        lz4.lz4_compressor,
-        _peeking(lz4.Lz4Decompressor),
         lz4.packer,
         lz4.FRAME,
         lz4.split,
@@ -100,8 +70,6 @@ TABLE = {
     ),
     "snappy": Compression(
         snappy.SnappyDecompressor,
-        snappy.snappy_compressor,
-        snappy.peek,
         snappy.packer,
         snappy.BLOCK,
         snappy.split,
@@ -174,8 +142,15 @@ def compressor(name: str, level: int | None = None, threads: int | None = None) 
     >>> b"".join(map(bytes, decompressor("gzip").feed(b"".join(parts))))
     b'one, two'
     """
-    cores(threads)
-    return entry(name).compressor(level, threads)
+    row, count = entry(name), cores(threads)
+    if row.unit is None:
+        return deflate.ZlibCompressor(level)
+    pack = row.packer(level)
+    # Snappy is fast enough that threads are used only on request. Without padding, which only
+    # Snappy lacks, a stream of no data is empty.
+    if row.filler is None:
+        return UnitCompressor(pack, row.unit, 1 if threads is None else count, b"")
+    return UnitCompressor(pack, row.unit, count, pack(b""), row.filler)
 
 
 def recognise(head: Buffer) -> str | None:
@@ -212,4 +187,16 @@ def peek(name: str, head: Buffer, n: int) -> bytes:
     >>> peek("zlib", zlib.compress(b"hello")[:-6], 4), peek("gzip", b"hello", 4)
     (b'hell', b'')
     """
-    return entry(name).peek(head, n)
+    if name == "snappy":
+        return snappy.peek(head, n)
+    stream, view, out = entry(name).decompressor(), flat(head), bytearray()
+    try:
+        # Feed small steps, so that damage further on hides little of the data before it.
+        for start in range(0, len(view), 256):
+            for piece in stream.feed(view[start : start + 256]):
+                out += piece[: n - len(out)]
+                if len(out) == n:
+                    return bytes(out)
+    except DecodeError:
+        pass
+    return bytes(out)

@@ -38,7 +38,7 @@ from typing import Any
 from ..._errors import ChecksumError, DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core.memory import Buffer, flat
-from .streams import PIECE, Compressor, StagedDecompressor, UnitCompressor, cores, filling
+from .streams import PIECE, Compressor, StagedDecompressor
 
 MEMBER = 1 << 20
 """Bytes of data in a gzip member that we write. Starting a new member costs less than 1 %."""
@@ -124,8 +124,8 @@ class _Inflate(StagedDecompressor):
         if len(left) <= len(given):
             self._advance(len(given) - len(left))
         else:
-            # isal took up to eight bytes of an earlier call that it did not need. They are no longer
-            # in `_rest`, so they are put back in front of it.
+            # isal took up to eight bytes of an earlier call that it did not need. They are no
+            # longer in `_rest`, so they are put back in front of it.
             self._offset -= len(left) - len(given)
             self._rest = memoryview(left + self._rest[len(given) :])
         return piece
@@ -334,12 +334,6 @@ def filler(size: int) -> bytes:
     return nothing * -(-size // len(nothing))
 
 
-def gzip_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Return a compressor that writes members of up to 1 MiB in parallel."""
-    pack = gzip_packer(level)
-    return UnitCompressor(pack, MEMBER, cores(threads), pack(b""), filler)
-
-
 def gzip_split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:
     """Return the (start, stop, data size) of each member, if we have written them, else None.
 
@@ -359,7 +353,7 @@ def zlib_packer(level: int | None) -> Callable[[Buffer], bytes]:
     choose(level)
 
     def pack(data: Buffer) -> bytes:
-        stream = ZlibCompressor(level, None)
+        stream = ZlibCompressor(level)
         return b"".join([*stream.write(data), *stream.finish()])
 
     return pack
@@ -368,12 +362,11 @@ def zlib_packer(level: int | None) -> Callable[[Buffer], bytes]:
 class ZlibCompressor(Compressor):
     """Compressor of a single zlib stream, in the caller's thread."""
 
-    def __init__(self, level: int | None, threads: int | None) -> None:
+    def __init__(self, level: int | None) -> None:
         library, own = choose(level)
         self._stream = library.compressobj(own, zlib.DEFLATED, 15)
         # Whether there is nothing to flush. zlib would write an empty block for each flush.
         self._flushed = True
-        self._taken = self._written = 0
 
     def write(self, data: Buffer) -> list[bytes]:
         self._open()
@@ -401,10 +394,3 @@ class ZlibCompressor(Compressor):
         out = self.flush() if self._missing() else []
         self._closed = True
         return [*out, self._stream.flush(zlib.Z_FINISH)]
-
-    def _missing(self) -> int:
-        return filling(self._taken + self.expanded, self._written)
-
-    def _counted(self, parts: list[bytes]) -> list[bytes]:
-        self._written += sum(map(len, parts))
-        return [part for part in parts if part]

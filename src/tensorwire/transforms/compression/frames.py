@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from ..._errors import ChecksumError, DecodeError
 from ..._limits import DEFAULT, Limits
@@ -51,7 +51,7 @@ class FrameHeader(NamedTuple):
 def skippable(head: Buffer) -> bool:
     """Return whether bytes are the start of a skippable frame. They may end inside the magic.
 
-    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\x00\\x00\\x00"), skippable(b"\\x5e"), skippable(b"\\x5e+")
+    >>> skippable(b"\\x5e\\x2a\\x4d\\x18\\x03\\0\\0\\0"), skippable(b"\\x5e"), skippable(b"\\x5e+")
     (True, True, False)
     """
     return len(head) > 0 and head[0] & 0xF0 == 0x50 and b"\x2a\x4d\x18".startswith(bytes(head[1:4]))
@@ -79,9 +79,6 @@ def skipped(size: int) -> bytes:
 
 class FrameDecompressor(StagedDecompressor):
     """Decompressor of any number of frames."""
-
-    _kind: ClassVar[str]
-    """The name of the format in messages."""
 
     def __init__(self, limits: Limits = DEFAULT, total: int = 0) -> None:
         super().__init__(limits, total)
@@ -198,7 +195,7 @@ class FrameDecompressor(StagedDecompressor):
 
     @staticmethod
     @abstractmethod
-    def _read(held: Buffer, limits: Limits) -> FrameHeader | None:
+    def _read(head: Buffer, limits: Limits) -> FrameHeader | None:
         """Return the header at the start of a frame, or None if it is not complete.
 
         Raises DecodeError, with offset 0 if the bytes are not a frame at all.

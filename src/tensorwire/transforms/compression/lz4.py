@@ -19,7 +19,6 @@ from ..._limits import DEFAULT, Limits
 from ...core.memory import Array, Buffer
 from . import frames
 from .frames import FrameDecompressor, FrameHeader, Part
-from .streams import Compressor, UnitCompressor, cores
 
 FRAME = 4 << 20
 """Bytes of data in a frame that we write."""
@@ -160,9 +159,3 @@ def _packer(level: int | None, checksum: bool) -> Callable[[Buffer], bytes]:
         return frame
 
     return pack
-
-
-def lz4_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Return a compressor that writes frames of up to 4 MiB in parallel."""
-    pack = packer(level)
-    return UnitCompressor(pack, FRAME, cores(threads), pack(b""), frames.skipped)

@@ -4,13 +4,13 @@
     data    a table, then the parts of the first block, those of the second, ...
 
 1. `block` is the size in bytes of each block of the tensor, except the last.
-2. With `shuffle`, the bytes of an item, a block has one part for each byte plane: the first bytes of
-   all its items, then the second bytes, and so on. Without it, a block is one part.
-3. The table has a row of little-endian uint32 for each block: the packed size of each part, then the
-   CRC32C of these sizes and of all parts of the block.
+2. With `shuffle`, the bytes of an item, a block has one part for each byte plane: the first bytes
+   of all its items, then the second bytes, and so on. Without it, a block is one part.
+3. The table has a row of little-endian uint32 for each block: the packed size of each part, then
+   the CRC32C of these sizes and of all parts of the block.
 4. A part of n bytes whose packed size is n is stored as it is. A packed size of 1 is that byte,
-   repeated n times. Any other part is a gzip member, a zlib stream, a zstd or lz4 frame, or a Snappy
-   block with its length before it.
+   repeated n times. Any other part is a gzip member, a zlib stream, a zstd or lz4 frame, or a
+   Snappy block with its length before it.
 5. Zeros may follow the last block, to keep the expansion within the default `Limits.expansion`.
 
     info    {"shuffle": 4, "block": 1048576}

@@ -15,7 +15,7 @@ from ..._errors import DecodeError, LimitError
 from ..._limits import DEFAULT, Limits
 from ...core.memory import Buffer, flat
 from ...wire import snappy
-from .streams import Compressor, Decompressor, UnitCompressor
+from .streams import Decompressor
 
 BLOCK = 1 << 18
 """Bytes of data in a block: the size of TensorFlow's read buffer."""
@@ -24,7 +24,7 @@ _WORD = 4
 
 
 class SnappyDecompressor(Decompressor):
-    """Decompressor of Snappy blocks. Each block is held in memory, at most `limits.record` bytes."""
+    """Decompressor of Snappy blocks, each of which is held in memory (up to `limits.record`)."""
 
     name, unit = "snappy", "Snappy block"
 
@@ -47,24 +47,21 @@ class SnappyDecompressor(Decompressor):
                 return b""
             part, self._buffer = self._buffer, bytearray()
         if self._length is None:
-            self._length = self._checked(int.from_bytes(part, "big"))
+            self._length = int.from_bytes(part, "big")
+            if self._length > snappy.longest(self._limit):
+                raise LimitError(
+                    f"a Snappy block of {self._length} bytes can expand to more than the limit of"
+                    f" {self._limit} bytes",
+                    format=self.name,
+                    offset=self._offset - _WORD,
+                    hint="pass a larger Limits(record=...)",
+                )
             return b""
         self._length = None
         try:
             return snappy.decode(part, self._limit)
         except DecodeError as error:
             raise error.add(base=self._offset - need) from None
-
-    def _checked(self, length: int) -> int:
-        if length > snappy.longest(self._limit):
-            raise LimitError(
-                f"a Snappy block of {length} bytes can expand to more than the limit of"
-                f" {self._limit} bytes",
-                format=self.name,
-                offset=self._offset - _WORD,
-                hint="pass a larger Limits(record=...)",
-            )
-        return length
 
     def _complete(self) -> bool:
         return self._length is None and not self._buffer
@@ -81,14 +78,6 @@ def packer(level: int | None) -> Callable[[Buffer], bytes]:
         return len(body).to_bytes(_WORD, "big") + body
 
     return pack
-
-
-def snappy_compressor(level: int | None, threads: int | None) -> Compressor:
-    """Return a compressor that writes blocks of up to 256 KiB.
-
-    Snappy is fast enough that threads are used only on request.
-    """
-    return UnitCompressor(packer(level), BLOCK, 1 if threads is None else threads, b"")
 
 
 def split(view: memoryview, limits: Limits = DEFAULT) -> list[tuple[int, int, int]] | None:

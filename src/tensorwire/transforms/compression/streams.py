@@ -148,7 +148,8 @@ class StagedDecompressor(Decompressor):
         super().__init__(limits, total)
         # Bytes of a header or trailer that is not complete yet.
         self._buffer = bytearray()
-        # A name and not a bound method, which would be a reference cycle that keeps the input alive.
+        # A name and not a bound method, which would be a reference cycle that keeps the input
+        # alive.
         self._state = "_header"
 
     def _step(self) -> Buffer:
@@ -160,6 +161,7 @@ class Compressor(ABC):
     """Takes data in pieces and returns the bytes that are ready to be written, in order."""
 
     _closed = False
+    _taken = _written = 0
     expanded = 0
     """Bytes that a reader allocates in addition to the data, and that its budget must allow."""
 
@@ -183,6 +185,15 @@ class Compressor(ABC):
         if self._closed:
             raise ValueError("cannot write to a compressed stream after finish()")
 
+    def _counted(self, parts: list[bytes]) -> list[bytes]:
+        """Count the bytes of parts, and return those that are not empty."""
+        self._written += sum(map(len, parts))
+        return [part for part in parts if part]
+
+    def _missing(self) -> int:
+        """Return the padding that the stream needs: see `filling`."""
+        return filling(self._taken + self.expanded, self._written)
+
 
 class UnitCompressor(Compressor):
     """Compressor of streams of independent units, each packed by `pack` from at most `size` bytes.
@@ -205,7 +216,6 @@ class UnitCompressor(Compressor):
         filler: Callable[[int], bytes] | None = None,
     ) -> None:
         self._pack, self._unit_size, self._empty, self._filler = pack, size, empty, filler
-        self._taken = self._written = 0
         self._unit = bytearray()
         self._any_unit = False
         self._pending: deque[Future[bytes]] = deque()
@@ -233,10 +243,11 @@ class UnitCompressor(Compressor):
             # The last unit is packed in this thread, while the pool works on those before it.
             packed = self._pack(last)
             out = [packed]
-        out = self._counted([future.result() for future in self._finished()] + out)
-        if self._filler is not None and (
-            missing := filling(self._taken + self.expanded, self._written)
-        ):
+        finished = []
+        while self._pending:
+            finished.append(self._pending.popleft().result())
+        out = self._counted(finished + out)
+        if self._filler is not None and (missing := self._missing()):
             out += self._counted([self._filler(missing)])
         return out
 
@@ -262,14 +273,6 @@ class UnitCompressor(Compressor):
         while self._pending and (len(self._pending) > self._most or self._pending[0].done()):
             out.append(self._pending.popleft().result())
         return out
-
-    def _counted(self, parts: list[bytes]) -> list[bytes]:
-        self._written += sum(map(len, parts))
-        return parts
-
-    def _finished(self) -> Iterator[Future[bytes]]:
-        while self._pending:
-            yield self._pending.popleft()
 
 
 def map_parallel(work: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""Quantization: floats stored in fewer bits, as casts to a shorter float or as affine integer codes.
+"""Quantization: floats in fewer bits, as casts to a shorter float or as affine integer codes.
 
 A cast scheme (float16, bfloat16, float8) rounds to a shorter float. An affine scheme (int8, uint8,
 int4) has a `scale` and an integer `zero_point` for the tensor, or for each index along one axis:
@@ -26,10 +26,10 @@ Error bounds: with `ulp` the distance of neighbours in the original dtype at the
 
 Half an ulp is the cost of rounding x' to its dtype. Below float64 the arithmetic adds nothing to
 it: a quotient of two numbers of 24 bits is either a tie or at least 2**-25 away from one, which
-float64 resolves up to 2**27, and products up to 2**29 scales are exact. Beyond that, a scale is less
-than a quarter of an ulp, and x' is rounded to x. For float64 there is no wider type, so the quotient
-costs up to one more ulp. If all values of a scale are equal, the scale is their absolute value and
-they are restored exactly.
+float64 resolves up to 2**27, and products up to 2**29 scales are exact. Beyond that, a scale is
+less than a quarter of an ulp, and x' is rounded to x. For float64 there is no wider type, so the
+quotient costs up to one more ulp. If all values of a scale are equal, the scale is their absolute
+value and they are restored exactly.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ import math
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from ... import frameworks
-from ..._errors import DecodeError, EncodeError, UsageError, choices
+from ..._errors import EncodeError, UsageError, choices
 from ...core import dtypes
+from ...core.literals import Nonfinite
 from ...core.memory import Array
 from ...core.quantized import Quantized
+from ...core.validate import Blame
 
-Blame = type[EncodeError] | type[DecodeError]
-Nonfinite = Literal["raise", "clip", "zero"]
 Block = tuple[slice, slice, slice]
 
 BLOCK = 1 << 17
@@ -222,16 +222,17 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
         quantized.zero_point,
     )
     scheme = _scheme(quantized.scheme, blame)
-    what = f"a tensor quantized as {scheme.name}"
+    owner = f"a tensor quantized as {scheme.name}"
     if quantized.original not in FLOATS:
         raise blame(
-            f"the original of {what} must be one of {', '.join(FLOATS)}, not {quantized.original!r}"
+            f"the original of {owner} must be one of {', '.join(FLOATS)}, not"
+            f" {quantized.original!r}"
         )
     if not isinstance(codes, np.ndarray) or codes.dtype.num != scheme.dtype.num:
-        raise blame(f"the codes of {what} must be a {scheme.name} array, not {_kind(codes)}")
+        raise blame(f"the codes of {owner} must be a {scheme.name} array, not {_kind(codes)}")
     if not scheme.affine:
         if axis is not None or scale is not None or zero is not None:
-            raise blame(f"{what} must not have an axis, a scale or a zero point")
+            raise blame(f"{owner} must not have an axis, a scale or a zero point")
         return
     if axis is not None and not 0 <= axis < codes.ndim:
         raise blame(f"axis {axis} is out of range for shape {codes.shape}")
@@ -242,23 +243,23 @@ def check(quantized: Quantized, blame: Blame = EncodeError) -> None:
         or scale.shape != shape
     ):
         raise blame(
-            f"the scale of {what} must be float32 or float64 of shape {shape}, not {_kind(scale)}"
+            f"the scale of {owner} must be float32 or float64 of shape {shape}, not {_kind(scale)}"
         )
     if not isinstance(zero, np.ndarray) or zero.dtype != np.int64 or zero.shape != shape:
-        raise blame(f"the zero point of {what} must be int64 of shape {shape}, not {_kind(zero)}")
+        raise blame(f"the zero point of {owner} must be int64 of shape {shape}, not {_kind(zero)}")
     if not (np.isfinite(scale) & (scale > 0)).all():
-        raise blame(f"the scale of {what} must be finite and greater than 0")
+        raise blame(f"the scale of {owner} must be finite and greater than 0")
     if not ((zero >= -EXACT) & (zero <= EXACT)).all():
-        raise blame(f"the zero point of {what} must be between -2**53 and 2**53")
+        raise blame(f"the zero point of {owner} must be between -2**53 and 2**53")
 
 
 def quantization_error(
     x: Any, scheme: str, axis: int | None = None, nonfinite: Nonfinite = "raise"
 ) -> ErrorReport:
-    """Measure the error of `dequantize(quantize(x, ...))` on the finite elements of x, and its size.
+    """Measure how far `dequantize(quantize(x, ...))` is from the finite elements of x.
 
-    The arguments are those of `quantize`. The tensor is processed in blocks, so that neither the
-    codes nor the restored floats are held in memory.
+    The arguments are those of `quantize`. The report also has the compression ratio. The tensor is
+    processed in blocks, so that neither the codes nor the restored floats are held in memory.
 
     >>> import tensorwire as tw
     >>> import numpy as np

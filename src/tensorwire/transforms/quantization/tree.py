@@ -14,10 +14,11 @@ from ... import frameworks
 from ..._errors import EncodeError, UsageError, choices
 from ..._limits import Budget
 from ...core import dtypes
+from ...core.literals import Nonfinite
 from ...core.memory import read_only
 from ...core.quantized import Quantized, has_codes
 from ...core.tensors import Bundle, Ragged, Sparse, Strings, trusted
-from . import FLOATS, SCHEMES, Nonfinite, dequantize, quantize
+from . import FLOATS, SCHEMES, dequantize, quantize
 
 Schemes = str | Mapping[str, str]
 """One scheme for all tensors of floats, or a scheme for each path: the keys and positions that lead

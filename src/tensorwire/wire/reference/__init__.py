@@ -1,3 +1,5 @@
-"""The reference kernels: each does what its native twin does, in the plainest Python that says how.
-Property tests hold the two equal.
+"""Reference kernels: each does the same as its native twin, in plain Python.
+
+Property tests check that the two are equal, including status codes and offsets. `_native.pyi`
+documents the functions.
 """

@@ -1,3 +1,5 @@
+"""Messages and footers of Arrow IPC files: flatbuffers, written front to back."""
+
 from __future__ import annotations
 
 import struct
@@ -7,13 +9,11 @@ from .arrow_ipc import DEPTH, FIXED_BINARY, FIXED_LIST, FLOAT, INT
 
 _VERSION = 4
 _NONE, _OFFSET = (0, 0), (4, 0)
-"""(bytes, value) of a field that a table does not have, and of one that is to be pointed at what
-follows.
-"""
+"""The (size, value) of a field that a table does not have, and of an offset that is set later."""
 
 
 class _Builder:
-    """A flatbuffer from front to back: each table lies behind the one that it belongs to."""
+    """A flatbuffer that is written front to back: each table comes after its parent."""
 
     def __init__(self) -> None:
         self.out = bytearray(4)
@@ -22,12 +22,14 @@ class _Builder:
     def align(self, to: int, ahead: int = 0) -> None:
         self.out += bytes(-(len(self.out) + ahead) % to)
 
-    def point(self, at: int, target: int) -> None:
-        struct.pack_into("<I", self.out, at, target - at)
+    def point(self, offset: int, target: int) -> None:
+        struct.pack_into("<I", self.out, offset, target - offset)
 
     def table(self, *slots: tuple[int, int]) -> list[int]:
-        """A table, its vtable right before it (some readers look nowhere else). Fields lie by their
-        size, largest first. Where each is.
+        """Write a table, and return the offsets of its fields.
+
+        The vtable comes right before the table, where some readers expect it. Fields are sorted by
+        size, largest first, which aligns them.
         """
         end, count, places = 4, 0, [0] * len(slots)
         for size in (8, 4, 2, 1):
@@ -50,29 +52,29 @@ class _Builder:
                 )
         return places
 
-    def text(self, at: int, value: str) -> None:
+    def text(self, offset: int, value: str) -> None:
         data = value.encode()
         self.align(4)
-        self.point(at, len(self.out))
+        self.point(offset, len(self.out))
         self.out += len(data).to_bytes(4, "little") + data + b"\0"
 
-    def offsets(self, at: int, count: int) -> int:
-        """A vector of offsets; where the first is."""
+    def offsets(self, offset: int, count: int) -> int:
+        """Write a vector of offsets, to be set later, and return where the first one is."""
         self.align(4)
-        self.point(at, len(self.out))
+        self.point(offset, len(self.out))
         self.out += count.to_bytes(4, "little") + bytes(4 * count)
         return len(self.out) - 4 * count
 
-    def structs(self, at: int, rows: list[Any]) -> None:
-        """A vector of structs of int64."""
+    def structs(self, offset: int, rows: list[Any]) -> None:
+        """Write a vector of structs of int64."""
         self.align(8, 4)
-        self.point(at, len(self.out))
+        self.point(offset, len(self.out))
         self.out += len(rows).to_bytes(4, "little")
         for row in rows:
             self.out += struct.pack(f"<{len(row)}q", *row)
 
-    def pairs(self, at: int, pairs: list[Any]) -> None:
-        place = self.offsets(at, len(pairs))
+    def pairs(self, offset: int, pairs: list[Any]) -> None:
+        place = self.offsets(offset, len(pairs))
         for key, value in pairs:
             places = self.table(_OFFSET, _OFFSET)
             self.point(place, self.last)
@@ -80,7 +82,7 @@ class _Builder:
             self.text(places[0], key)
             self.text(places[1], value)
 
-    def field(self, at: int, fields: list[Any], i: int, depth: int) -> int:
+    def field(self, offset: int, fields: list[Any], i: int, depth: int) -> int:
         name, kind, width, signed, children, _, pairs = fields[i]
         i += 1
         places = self.table(
@@ -92,15 +94,15 @@ class _Builder:
             _OFFSET if children else _NONE,
             _OFFSET if pairs else _NONE,
         )
-        self.point(at, self.last)
+        self.point(offset, self.last)
         self.text(places[0], name)
-        about = {
+        type_slots = {
             INT: [(4, width), (1, signed)],
             FLOAT: [(2, width)],
             FIXED_LIST: [(4, width)],
             FIXED_BINARY: [(4, width)],
         }
-        self.table(*about.get(kind, []))
+        self.table(*type_slots.get(kind, []))
         self.point(places[3], self.last)
         if children:
             place = self.offsets(places[5], children)
@@ -110,9 +112,9 @@ class _Builder:
             self.pairs(places[6], pairs)
         return i
 
-    def schema(self, at: int, fields: list[Any], pairs: list[Any]) -> None:
+    def schema(self, offset: int, fields: list[Any], pairs: list[Any]) -> None:
         places = self.table(_NONE, _OFFSET, _OFFSET if pairs else _NONE)
-        self.point(at, self.last)
+        self.point(offset, self.last)
         place, i = self.offsets(places[1], _count(fields)), 0
         while i < len(fields):
             i = self.field(place, fields, i, 0)
@@ -126,7 +128,7 @@ class _Builder:
 
 
 def _count(fields: list[Any]) -> int:
-    """How many are not inside of another; they must add up."""
+    """Return the number of top-level fields. Raises ValueError if the child counts do not match."""
     top, left = 0, list[int]()
     for field in fields:
         while left and not left[-1]:
@@ -151,15 +153,15 @@ def _message(kind: int, body: int) -> tuple[_Builder, int]:
 
 
 def ipc_schema(fields: list[Any], pairs: list[Any]) -> bytes:
-    out, at = _message(1, 0)
-    out.schema(at, fields, pairs)
+    out, offset = _message(1, 0)
+    out.schema(offset, fields, pairs)
     return out.finish()
 
 
 def ipc_batch(length: int, nodes: list[Any], buffers: list[Any], codec: int, body: int) -> bytes:
-    out, at = _message(3, body)
+    out, offset = _message(3, body)
     places = out.table((8, length), _OFFSET, _OFFSET, _NONE if codec < 0 else _OFFSET)
-    out.point(at, out.last)
+    out.point(offset, out.last)
     out.structs(places[1], nodes)
     out.structs(places[2], buffers)
     if codec >= 0:

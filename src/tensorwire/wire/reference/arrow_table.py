@@ -1,3 +1,5 @@
+"""Arrow files of one batch of dense columns, the form that tensorwire writes."""
+
 from __future__ import annotations
 
 import json
@@ -46,10 +48,10 @@ def decode_columns(data: Any, copy: bool) -> Any:
     batch = _batch(view, end, *batches[0].tolist())
     if batch is None:
         return None
-    found = _columns(view, schema[1], batch, copy)
-    if found is None or KEY not in pairs:
-        return found
-    return found["tensor"] if list(found) == ["tensor"] else None
+    arrays = _columns(view, schema[1], batch, copy)
+    if arrays is None or KEY not in pairs:
+        return arrays
+    return arrays["tensor"] if list(arrays) == ["tensor"] else None
 
 
 def _batch(view: memoryview, end: int, offset: int, length: int, body: int) -> Any:
@@ -64,8 +66,15 @@ def _batch(view: memoryview, end: int, offset: int, length: int, body: int) -> A
     size = int.from_bytes(view[offset + 4 : offset + 8], "little", signed=True)
     if not 0 < size <= length - 8:
         return None
-    status, _, version, kind, said, batch = ipc_message(view[offset + 8 : offset + 8 + size])
-    if status or kind != 3 or said != body or version not in (3, 4) or batch[3] >= 0 or batch[4]:
+    status, _, version, kind, body_size, batch = ipc_message(view[offset + 8 : offset + 8 + size])
+    if (
+        status
+        or kind != 3
+        or body_size != body
+        or version not in (3, 4)
+        or batch[3] >= 0
+        or batch[4]
+    ):
         return None
     return offset + length, batch[0], batch[1].tolist(), batch[2].tolist()
 
@@ -73,7 +82,7 @@ def _batch(view: memoryview, end: int, offset: int, length: int, body: int) -> A
 def _columns(view: memoryview, fields: list[Any], batch: Any, copy: bool) -> dict[str, Any] | None:
     body, rows, nodes, buffers = batch
     inner: tuple[int, ...]
-    found, node, buffer, i, columns = dict[str, Any](), 0, 0, 0, 0
+    arrays, node, buffer, i, columns = dict[str, Any](), 0, 0, 0, 0
     while i < len(fields):
         name, leaf, inner = fields[i][0], fields[i], ()
         if leaf[1] == FIXED_LIST:
@@ -96,11 +105,11 @@ def _columns(view: memoryview, fields: list[Any], batch: Any, copy: bool) -> dic
             or buffers[buffer + 1][1] < count * dtype.itemsize
         ):
             return None
-        found[name] = memory.dense(
+        arrays[name] = memory.dense(
             view, body + buffers[buffer + 1][0], dtype, (rows, *inner), copy or None
         )
         node, buffer, i, columns = node + 1, buffer + 2, i + 1, columns + 1
-    return found if (node, buffer, columns) == (len(nodes), len(buffers), len(found)) else None
+    return arrays if (node, buffer, columns) == (len(nodes), len(buffers), len(arrays)) else None
 
 
 def _shape(field: Any) -> tuple[int, ...] | None:
@@ -109,16 +118,16 @@ def _shape(field: Any) -> tuple[int, ...] | None:
         return None
     if not pairs:
         return (width,)
-    said = dict(pairs)
-    found = (
-        _SHAPE.fullmatch(said.get(ABOUT, ""))
-        if len(pairs) == 2 and said.get(NAME) == TENSOR
+    metadata = dict(pairs)
+    match = (
+        _SHAPE.fullmatch(metadata.get(ABOUT, ""))
+        if len(pairs) == 2 and metadata.get(NAME) == TENSOR
         else None
     )
-    if found is None:
+    if match is None:
         return None
-    shape = tuple(map(int, found[1].split(","))) if found[1] else ()
-    order = None if found[2] is None else list(map(int, found[2].split(","))) if found[2] else []
+    shape = tuple(map(int, match[1].split(","))) if match[1] else ()
+    order = None if match[2] is None else list(map(int, match[2].split(","))) if match[2] else []
     if (
         len(shape) >= MAX_RANK
         or math.prod(shape) != width
@@ -170,8 +179,11 @@ def encode_columns(value: Any, each: int) -> bytes | None:
             return None
         rows = len(array)
         if inner:
-            about = [(NAME, TENSOR), (ABOUT, json.dumps({"shape": inner}, separators=(",", ":")))]
-            fields.append((name, FIXED_LIST, math.prod(inner), 0, 1, None, about))
+            metadata = [
+                (NAME, TENSOR),
+                (ABOUT, json.dumps({"shape": inner}, separators=(",", ":"))),
+            ]
+            fields.append((name, FIXED_LIST, math.prod(inner), 0, 1, None, metadata))
             nodes.append((rows, 0))
             buffers.append((body, 0))
         floats = array.dtype.kind == "f"

@@ -1,3 +1,5 @@
+"""CRC32C checksums."""
+
 from __future__ import annotations
 
 from typing import Any

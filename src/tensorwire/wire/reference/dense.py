@@ -1,3 +1,5 @@
+"""Dense TensorProto messages, and the table of dtypes that all kernels share."""
+
 from __future__ import annotations
 
 import math
@@ -19,31 +21,26 @@ class Row(NamedTuple):
     checked: bool
 
 
-class _Rows:
-    """The dtype table, as dtypes.py gives it."""
-
-    def __init__(self) -> None:
-        self.all: list[Row] = []
-
-    def of(self, dtype: np.dtype[Any]) -> Row | None:
-        return next((row for row in self.all if row.writes and row.dtype == dtype), None)
-
-    def enum(self, enum: int) -> Row | None:
-        return next((row for row in self.all if row.enum == enum and enum), None)
-
-    def named(self, safetensors: str) -> Row | None:
-        return next(
-            (row for row in self.all if row.safetensors == safetensors and safetensors), None
-        )
-
-
-rows = _Rows()
+rows: list[Row] = []
+"""The dtype table, filled by `register_dtype`."""
 
 
 def register_dtype(
     dtype: np.dtype[Any], tf_enum: int, safetensors: str, writes: bool, checked: bool
 ) -> None:
-    rows.all.append(Row(dtype, tf_enum, safetensors, writes, checked))
+    rows.append(Row(dtype, tf_enum, safetensors, writes, checked))
+
+
+def writable_row(array: Any) -> Row | None:
+    """Return the row of an array that can be written as it is in memory, else None."""
+    if (
+        type(array) is not np.ndarray
+        or not array.flags.c_contiguous
+        or not array.flags.aligned
+        or not array.dtype.isnative
+    ):
+        return None
+    return next((row for row in rows if row.writes and row.dtype == array.dtype), None)
 
 
 def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
@@ -56,16 +53,8 @@ def dense_header(dtype: int, shape: tuple[int, ...], content: int) -> bytes:
 
 
 def encode_dense(array: Any) -> bytes | None:
-    if type(array) is not np.ndarray:
-        return None
-    row = rows.of(array.dtype)
-    if (
-        row is None
-        or not row.enum
-        or not array.flags.c_contiguous
-        or not array.flags.aligned
-        or not array.dtype.isnative
-    ):
+    row = writable_row(array)
+    if row is None or not row.enum:
         return None
     head = dense_header(row.enum, array.shape, array.nbytes or -1)
     return None if len(head) + array.nbytes > MAX_MESSAGE else head + array.tobytes()
@@ -73,14 +62,15 @@ def encode_dense(array: Any) -> bytes | None:
 
 def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
     view = memory.flat(data)
-    code, _, enum, shape, _, _, _, has_content, at, size, _ = tensor_scan(view, True, True)
-    row = rows.enum(enum)
+    code, _, enum, shape, _, _, _, has_content, offset, size, _ = tensor_scan(view, True, True)
+    row = next((row for row in rows if enum and row.enum == enum), None)
     if code or row is None or row.checked or len(shape) > 32:
         return None
     if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
-        return None  # NumPy refuses such a shape, empty or not
-    # Only TensorFlow's own form: rebuilding the header must give the same bytes, with the content
-    # at the very end.
+        # NumPy refuses such a shape even if it has no elements.
+        return None
+    # Only the form that TensorFlow writes: the header must be the one that `dense_header` builds,
+    # and the content must be the last field. All other messages take the general path.
     head = dense_header(enum, shape, size if has_content else -1)
     if (
         bytes(view[: len(head)]) != head
@@ -88,4 +78,4 @@ def decode_dense(data: Any, copy: bool) -> np.ndarray[Any, Any] | None:
         or math.prod(shape) * row.dtype.itemsize != size
     ):
         return None
-    return memory.dense(view, at, row.dtype, shape, copy or None)
+    return memory.dense(view, offset, row.dtype, shape, copy or None)

@@ -1,9 +1,10 @@
-"""tf.train.Example and SequenceExample into columns: how the outputs are filled. What a message
-means is in example_protobuf and, with `compat`, in example_compat.
+"""Decoding of tf.train.Example and SequenceExample into columns: how the outputs are filled.
 
-Whether the kinds and numbers of values fit is asked at the end of the record, column by column, of
-the last Feature of each name; whether there is space, after that. With a fault in the bytes
-`column` and `found` are 0.
+The rules for reading a message are in example_protobuf and, with `compat`, in example_compat. For
+each record:
+1. The message is parsed. For a fault in its bytes, `column` and `found` of the result are 0.
+2. The kind and number of values of the last Feature of each name are checked, column by column.
+3. The space in the outputs is checked. Only if all columns fit, the row is written.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from . import example_compat, example_protobuf
-from .crc32c import crc32c
 from .example_protobuf import BYTES, FLOAT, INT64, PLACES, ColumnSpec, FeatureMessage, Found
 from .protobuf import WireFault
+from .tfrecord import FOOTER, holds
 
-Array = np.ndarray[Any, Any]
 Output = tuple[Array, Array | None, Array | None, Array | None, Array]
 
 
@@ -46,7 +46,7 @@ class ExampleDecoder:
             for column in self.columns
         ):
             raise ValueError("a kind, length or list that no column has")
-        self.numbers = {
+        self.numbers: example_protobuf.Numbers = {
             (column.list, column.name): number for number, column in enumerate(self.columns)
         }
         if len(self.numbers) != len(self.columns):
@@ -73,18 +73,16 @@ class ExampleDecoder:
         while first + done < count and row + done < rows:
             start, size = int(starts[first + done]), int(sizes[first + done])
             end = start + size
-            if start < 0 or size < 0 or end + (0 if checked else 4) > len(view):
+            if start < 0 or size < 0 or end + (0 if checked else FOOTER) > len(view):
                 return status.TRUNCATED, start, done, 0, 0, strange
-            if not checked and _masked(crc32c(view[start:end])) != int.from_bytes(
-                view[end : end + 4], "little"
-            ):
+            if not checked and not holds(view, start, end):
                 return status.BAD_DATA_CRC, start, done, 0, 0, strange
             try:
-                found = self._read(view, start, end)
+                record = self._read(view, start, end)
             except WireFault as fault:
                 return fault.status, fault.offset, done, 0, 0, strange
             for number, column in enumerate(self.columns):
-                for feature in found.get(number, ()):
+                for feature in record.get(number, ()):
                     if feature.kind not in (0, BYTES if column.kind == PLACES else column.kind):
                         return (
                             status.WRONG_KIND,
@@ -104,28 +102,24 @@ class ExampleDecoder:
                             strange,
                         )
             for number, writer in enumerate(writers):
-                if not writer.fits(row + done, found.get(number)):
+                if not writer.fits(row + done, record.get(number)):
                     return status.NO_SPACE, 0, done, number, 0, strange
             for number, writer in enumerate(writers):
-                writer.write(row + done, found.get(number))
-            strange |= example_protobuf.STRANGE in found
+                writer.write(row + done, record.get(number))
+            strange |= example_protobuf.STRANGE in record
             done += 1
         return 0, 0, done, 0, 0, strange
 
-    def _read(self, view: memoryview, at: int, end: int) -> Found:
+    def _read(self, view: memoryview, offset: int, end: int) -> Found:
         if self.compat:
             return example_compat.read(
-                view, at, end, self.columns, self.numbers, self.sequence, self.compat == 2
+                view, offset, end, self.columns, self.numbers, self.sequence, self.compat == 2
             )
-        return example_protobuf.read(view, at, end, self.columns, self.numbers, self.sequence)
-
-
-def _masked(crc: int) -> int:
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+        return example_protobuf.read(view, offset, end, self.columns, self.numbers, self.sequence)
 
 
 class ColumnWriter:
-    """Where a column goes. `fits` and `write` take what a row has of it, None where it is missing."""
+    """The output of a column. `fits` and `write` take its features in a row, None if missing."""
 
     def __init__(self, column: ColumnSpec, output: Output, rows: int) -> None:
         self.column = column
@@ -134,14 +128,14 @@ class ColumnWriter:
             raise ValueError("outputs of different numbers of rows")
 
     def _begin(self, row: int) -> tuple[int, int]:
-        """The numbers of the row's first instance and of its first value."""
+        """Return the numbers of the first instance and of the first value of a row."""
         instance = row if self.steps is None else int(self.steps[row])
         return instance, (
             instance * self.column.length if self.splits is None else int(self.splits[instance])
         )
 
     def _filled(self, features: list[FeatureMessage] | None) -> list[Any]:
-        """The values of a row; a missing one of fixed length has zeros."""
+        """Return the values of a row. A missing feature of fixed length has zeros."""
         if features is None and self.splits is None and self.steps is None:
             return [
                 {BYTES: b"", FLOAT: bytes(4), INT64: 0, PLACES: (0, 0)}[self.column.kind]
@@ -153,7 +147,8 @@ class ColumnWriter:
         values: list[Any] = [value for feature in features or () for value in feature.values]
         last = first + len(values)
         if features is None and self.splits is None and self.steps is None:
-            last = first + self.column.length  # of zeros, which may be many
+            # The zeros of a missing feature are counted but not created here, as they may be many.
+            last = first + self.column.length
         count = len(features or ()) if self.steps is not None else 1
         if self.splits is not None and instance + count >= len(self.splits):
             return False

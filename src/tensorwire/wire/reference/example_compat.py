@@ -1,52 +1,54 @@
-"""tf.train.Example and SequenceExample as TensorFlow's own parser reads them, where that departs
-from protobuf (2.21, by experiment).
+"""tf.train.Example and SequenceExample as TensorFlow's fast parser reads them.
 
-Everywhere:
+The rules below are the differences from protobuf. They were found by experiment with TensorFlow
+2.21.
 
-- A length is a varint of up to 10 bytes of which the low 32 bits count. One that runs past the
-  enclosing message is cut to its end, and no error. Only keys, values of entries, and strings must
-  fit: their lengths are errors past the end.
+Both messages:
+
+- A length is a varint of up to 10 bytes, of which the low 32 bits count. A length that runs past
+  the enclosing message is cut to its end without an error. Only keys, values of entries, and
+  strings must fit.
 - Tags are compared as single bytes (so `8a 00` is not `0a`), except the two of an Example's map
   entry, which may be padded.
-- Between the parts of a message, fields of other numbers or wire types are stepped over: varint,
-  fixed64, fixed32, length (cut to the end; of 2**31 and more: nothing at all is stepped over).
-  Groups, and wire types 6 and 7, are errors; field number 0 is none.
-- Anywhere deeper, a field that is not expected is an error: UNKNOWN_FIELD where it stands,
-  TRUNCATED where the message ends instead.
-- A map's entry of an Example has exactly two fields, each a key or a value: either order, and key
-  twice (an unset Feature) or value twice (the key "", the last value) pass too. A map's entry of a
+- Between the parts of a message, fields of other numbers or wire types are skipped: varint,
+  fixed64, fixed32, and length-delimited (cut to the end; with a length of 2**31 and more, nothing
+  is skipped). Groups and the wire types 6 and 7 are errors. Field number 0 is not an error.
+- At all deeper levels an unexpected field is an error: UNKNOWN_FIELD at the field, or TRUNCATED if
+  the message ends instead.
+- A map entry of an Example has exactly two fields, each a key or a value, in any order. Two keys
+  (an unset Feature) and two values (the key "", the last value) are accepted too. A map entry of a
   SequenceExample is a key, then a value. Nothing may follow.
-- Of a Feature only the first list counts; what follows it is not looked at. Of a list only the
-  first packed run, or all unpacked values if it begins with one; what follows a packed run is not
-  looked at, a packed run behind unpacked values is an error.
+- Of a Feature only the first list counts, and the rest is ignored. Of a list only the first packed
+  run counts, or all unpacked values if it begins with one. Bytes after a packed run are ignored. A
+  packed run after unpacked values is an error.
 
 An Example:
 
-- Every Feature of a column's name, overridden or not, must be empty or begin with a list (`0a`,
-  `12`, `1a`).
-- Of a name given twice the last Feature counts. If that one is empty (unset): for dense features,
-  and for all in parse_single_example, the last that is not empty counts; for sparse and ragged ones
-  in parse_example it is missing. Hence two values of `compat`: 1 passes over empty ones, 2 does
-  not.
-- A packed run of floats has size // 4 values, which must be there; a rest is not looked at.
+- Every Feature with the name of a column, overridden or not, must be empty or begin with a list
+  (`0a`, `12`, `1a`).
+- If a name appears twice, the last Feature counts. If that one is empty (unset), then for dense
+  features, and for all in parse_single_example, the last one that is not empty counts. For sparse
+  and ragged features in parse_example the feature is missing. Hence `compat` has two values: 1
+  ignores empty features, 2 does not.
+- A packed run of floats has size // 4 values, which must be present. The remaining bytes are
+  ignored.
 
 A SequenceExample (`compat` 1 and 2 are the same):
 
-- Of a name given twice the last one counts, empty or not.
-- An empty Feature in the context is not missing: it has no values, so a fixed length other than 0
-  is WRONG_LENGTH, default or not.
-- A list that says it is longer than 0, but is cut to nothing, is an error if its numbers are floats
-  or integers.
-- A packed run of floats must be a whole number of them.
-- A step of 2 bytes must be a list of the column's kind and of length 0 (whose length may be padded,
-  past the 2 bytes), one of 1 byte is an error, one of 0 bytes has no values. The next step is
-  looked for where the values of the last one ended, not where its length said: a second list in a
-  Feature, or a second run in a list, is read as the next step, and is an error if it does not look
-  like one.
+- If a name appears twice, the last one counts, empty or not.
+- An empty Feature in the context is not missing. It has no values, so a fixed length other than 0
+  is WRONG_LENGTH, even if there is a default.
+- A list of floats or integers whose length is greater than 0, but is cut to 0, is an error.
+- A packed run of floats must have a whole number of them.
+- A step of 2 bytes must be a list of the column's kind and of length 0 (which may be padded past
+  the 2 bytes). A step of 1 byte is an error, and one of 0 bytes has no values. The next step begins
+  where the values of the previous step ended, not where its length ended. A second list in a
+  Feature, or a second run in a list, is therefore read as the next step, and is an error if it does
+  not look like one.
 
-The order here: first the structure of the whole message, then column by column, in the order of the
-columns: the first bytes of its Features, its kind, its values. (Kinds and numbers of values are
-judged after that, as always.)
+The order of checks: first the structure of the whole message, then, in the order of the columns,
+the first bytes of a column's Features, its kind, and its values. Kinds and numbers of values are
+compared with the column after that, as in example.py.
 """
 
 from __future__ import annotations
@@ -75,33 +77,35 @@ PACKED, UNPACKED_FLOAT, UNPACKED_INT = 0x0A, 0x0D, 0x08
 
 def read(
     view: memoryview,
-    at: int,
+    offset: int,
     end: int,
     columns: Sequence[ColumnSpec],
     numbers: Numbers,
     sequence: bool,
     empty_counts: bool,
 ) -> Found:
-    """`empty_counts` is `compat` 2."""
+    """Return the features of each column. `empty_counts` is `compat` 2."""
     spans: dict[int, list[Span]] = {}
-    while at < end:
-        part = view[at]
+    while offset < end:
+        part = view[offset]
         if part == KEY or (part == VALUE and sequence):
-            at, stop = cut(view, at + 1, end)
-            while at < stop:
-                at, entry_end = cut(view, expect(view, at, stop, FIELD), stop)
-                name, span = (sequence_entry if sequence else example_entry)(view, at, entry_end)
+            offset, stop = cut(view, offset + 1, end)
+            while offset < stop:
+                offset, entry_end = cut(view, expect(view, offset, stop, FIELD), stop)
+                name, span = (sequence_entry if sequence else example_entry)(
+                    view, offset, entry_end
+                )
                 number = numbers.get((part == VALUE, bytes(view[slice(*name)])))
                 if number is not None:
                     spans.setdefault(number, []).append(span)
-                at = entry_end
+                offset = entry_end
         else:
-            at = skip(view, at, end)
-    found: Found = {}
+            offset = skip(view, offset, end)
+    record: Found = {}
     for number, column in enumerate(columns):
         places = spans.get(number, [])
         if column.list and places:
-            found[number] = steps(view, *places[-1], column.kind)
+            record[number] = steps(view, *places[-1], column.kind)
         elif places:
             feature = (
                 context_feature(view, *places[-1], column.kind)
@@ -109,8 +113,8 @@ def read(
                 else example_feature(view, places, column.kind, empty_counts)
             )
             if feature is not None:
-                found[number] = [feature]
-    return found
+                record[number] = [feature]
+    return record
 
 
 def example_feature(
@@ -125,157 +129,168 @@ def example_feature(
     return feature_of(view, *chosen[-1], kind, False)
 
 
-def context_feature(view: memoryview, at: int, end: int, kind: int) -> FeatureMessage:
-    return feature_of(view, at, end, kind, True) if at < end else FeatureMessage(kind, [], at)
-
-
-def feature_of(view: memoryview, at: int, end: int, kind: int, sequence: bool) -> FeatureMessage:
-    found = kind_of(view, at, end)
-    return FeatureMessage(
-        found, list_values(view, at + 1, end, kind, sequence)[0] if found == kind else [], at
+def context_feature(view: memoryview, offset: int, end: int, kind: int) -> FeatureMessage:
+    return (
+        feature_of(view, offset, end, kind, True)
+        if offset < end
+        else FeatureMessage(kind, [], offset)
     )
 
 
-def varint32(view: memoryview, at: int, end: int) -> tuple[int, int]:
-    value, at = varint(view, at, end, strict=False)
-    return value & 0xFFFFFFFF, at
+def feature_of(
+    view: memoryview, offset: int, end: int, kind: int, sequence: bool
+) -> FeatureMessage:
+    stored_kind = kind_of(view, offset, end)
+    return FeatureMessage(
+        stored_kind,
+        list_values(view, offset + 1, end, kind, sequence)[0] if stored_kind == kind else [],
+        offset,
+    )
 
 
-def cut(view: memoryview, at: int, end: int) -> Span:
-    """(where a message begins, where it ends), whose length stands here."""
-    size, at = varint32(view, at, end)
-    return at, min(end, at + size)
+def varint32(view: memoryview, offset: int, end: int) -> tuple[int, int]:
+    value, offset = varint(view, offset, end, strict=False)
+    return value & 0xFFFFFFFF, offset
 
 
-def whole(view: memoryview, at: int, end: int) -> Span:
-    """The same for bytes that must fit."""
-    size, start = varint32(view, at, end)
+def cut(view: memoryview, offset: int, end: int) -> Span:
+    """Return the (start, stop) of a message whose length is here, cut to the end."""
+    size, offset = varint32(view, offset, end)
+    return offset, min(end, offset + size)
+
+
+def whole(view: memoryview, offset: int, end: int) -> Span:
+    """Return the (start, stop) of bytes whose length is here, and which must fit."""
+    size, start = varint32(view, offset, end)
     if size > end - start:
-        raise WireFault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, offset)
     return start, start + size
 
 
-def expect(view: memoryview, at: int, end: int, tag: int) -> int:
-    if at >= end:
-        raise WireFault(status.TRUNCATED, at)
-    if view[at] != tag:
-        raise WireFault(status.UNKNOWN_FIELD, at)
-    return at + 1
+def expect(view: memoryview, offset: int, end: int, tag: int) -> int:
+    if offset >= end:
+        raise WireFault(status.TRUNCATED, offset)
+    if view[offset] != tag:
+        raise WireFault(status.UNKNOWN_FIELD, offset)
+    return offset + 1
 
 
-def skip(view: memoryview, at: int, end: int) -> int:
-    begin = at
-    tag, at = varint32(view, at, end)
+def skip(view: memoryview, offset: int, end: int) -> int:
+    begin = offset
+    tag, offset = varint32(view, offset, end)
     wire = tag & 7
     if wire == VARINT:
-        return varint32(view, at, end)[1]
+        return varint32(view, offset, end)[1]
     if wire == LEN:
-        size, at = varint32(view, at, end)
-        return min(end, at + size) if size < 1 << 31 else at
+        size, offset = varint32(view, offset, end)
+        return min(end, offset + size) if size < 1 << 31 else offset
     if wire in (FIXED64, FIXED32):
-        return fixed(8 if wire == FIXED64 else 4, at, end)
+        return fixed(8 if wire == FIXED64 else 4, offset, end)
     raise WireFault(status.UNKNOWN_FIELD, begin)
 
 
-def example_entry(view: memoryview, at: int, end: int) -> tuple[Span, Span]:
-    parts = {KEY: (at, at), VALUE: (at, at)}
+def example_entry(view: memoryview, offset: int, end: int) -> tuple[Span, Span]:
+    parts = {KEY: (offset, offset), VALUE: (offset, offset)}
     for _ in range(2):
-        if at == end:
-            raise WireFault(status.TRUNCATED, at)
-        tag, after = varint32(view, at, end)
+        if offset == end:
+            raise WireFault(status.TRUNCATED, offset)
+        tag, after = varint32(view, offset, end)
         if tag not in parts:
-            raise WireFault(status.UNKNOWN_FIELD, at)
+            raise WireFault(status.UNKNOWN_FIELD, offset)
         parts[tag] = whole(view, after, end)
-        at = parts[tag][1]
-    if at < end:
-        raise WireFault(status.UNKNOWN_FIELD, at)
+        offset = parts[tag][1]
+    if offset < end:
+        raise WireFault(status.UNKNOWN_FIELD, offset)
     return parts[KEY], parts[VALUE]
 
 
-def sequence_entry(view: memoryview, at: int, end: int) -> tuple[Span, Span]:
-    key = whole(view, expect(view, at, end, KEY), end)
+def sequence_entry(view: memoryview, offset: int, end: int) -> tuple[Span, Span]:
+    key = whole(view, expect(view, offset, end, KEY), end)
     value = whole(view, expect(view, key[1], end, VALUE), end)
     if value[1] < end:
         raise WireFault(status.UNKNOWN_FIELD, value[1])
     return key, value
 
 
-def kind_of(view: memoryview, at: int, end: int) -> int:
-    if at >= end:
-        raise WireFault(status.TRUNCATED, at)
-    if view[at] not in KINDS:
-        raise WireFault(status.UNKNOWN_FIELD, at)
-    return KINDS[view[at]]
+def kind_of(view: memoryview, offset: int, end: int) -> int:
+    if offset >= end:
+        raise WireFault(status.TRUNCATED, offset)
+    if view[offset] not in KINDS:
+        raise WireFault(status.UNKNOWN_FIELD, offset)
+    return KINDS[view[offset]]
 
 
-def steps(view: memoryview, at: int, end: int, kind: int) -> list[FeatureMessage]:
-    """A step of another kind is the last one, since nobody can say where it ends."""
+def steps(view: memoryview, offset: int, end: int, kind: int) -> list[FeatureMessage]:
+    """Return the steps of a feature list.
+
+    A step of another kind is the last one, because its end is not known.
+    """
     out: list[FeatureMessage] = []
-    while at < end:
-        size, at = varint32(view, expect(view, at, end, FIELD), end)
-        start, values = at, list[Any]()
+    while offset < end:
+        size, offset = varint32(view, expect(view, offset, end, FIELD), end)
+        start, values = offset, list[Any]()
         if size == 1:
             raise WireFault(status.TRUNCATED, start)
         if size:
-            stop = min(end, at + size) if size > 2 else end
-            found = kind_of(view, at, stop)
-            if found != kind:
-                return [*out, FeatureMessage(found, [], start)]
+            stop = min(end, offset + size) if size > 2 else end
+            step_kind = kind_of(view, offset, stop)
+            if step_kind != kind:
+                return [*out, FeatureMessage(step_kind, [], start)]
             if size == 2:
-                empty, after = varint32(view, at + 1, end)
+                empty, after = varint32(view, offset + 1, end)
                 if empty:
-                    raise WireFault(status.TRUNCATED, at + 1)
-                at = after
+                    raise WireFault(status.TRUNCATED, offset + 1)
+                offset = after
             else:
-                values, at = list_values(view, at + 1, stop, kind, True)
+                values, offset = list_values(view, offset + 1, stop, kind, True)
         out.append(FeatureMessage(kind, values, start))
     return out
 
 
 def list_values(
-    view: memoryview, at: int, end: int, kind: int, sequence: bool
+    view: memoryview, offset: int, end: int, kind: int, sequence: bool
 ) -> tuple[list[Any], int]:
-    """The values of the list whose length stands here, and the position behind the last of them."""
-    begin = at
-    at, stop = cut(view, at, end)
+    """Return the values of the list whose length is here, and the offset after the last value."""
+    begin = offset
+    offset, stop = cut(view, offset, end)
     values: list[Any] = []
     if kind == BYTES:
-        while at < stop:
-            start, at = whole(view, expect(view, at, stop, FIELD), stop)
-            values.append(bytes(view[start:at]))
-        return values, at
-    if at == stop:
+        while offset < stop:
+            start, offset = whole(view, expect(view, offset, stop, FIELD), stop)
+            values.append(bytes(view[start:offset]))
+        return values, offset
+    if offset == stop:
         if sequence and varint32(view, begin, end)[0]:
-            raise WireFault(status.TRUNCATED, at)
-        return values, at
-    if view[at] == PACKED:
-        return packed(view, at, stop, kind, sequence)
+            raise WireFault(status.TRUNCATED, offset)
+        return values, offset
+    if view[offset] == PACKED:
+        return packed(view, offset, stop, kind, sequence)
     tag = UNPACKED_FLOAT if kind == FLOAT else UNPACKED_INT
-    while at < stop:
-        at = expect(view, at, stop, tag)
+    while offset < stop:
+        offset = expect(view, offset, stop, tag)
         if kind == FLOAT:
-            at = fixed(4, at, stop)
-            values.append(bytes(view[at - 4 : at]))
+            offset = fixed(4, offset, stop)
+            values.append(bytes(view[offset - 4 : offset]))
         else:
-            value, at = varint(view, at, stop, strict=False)
+            value, offset = varint(view, offset, stop, strict=False)
             values.append(signed(value))
-    return values, at
+    return values, offset
 
 
 def packed(
     view: memoryview, begin: int, end: int, kind: int, sequence: bool
 ) -> tuple[list[Any], int]:
-    size, at = varint32(view, begin + 1, end)
-    stop = min(end, at + size)
+    size, offset = varint32(view, begin + 1, end)
+    stop = min(end, offset + size)
     if kind == INT64:
         values: list[Any] = []
-        while at < stop:
-            value, at = varint(view, at, stop, strict=False)
+        while offset < stop:
+            value, offset = varint(view, offset, stop, strict=False)
             values.append(signed(value))
-        return values, at
-    if sequence and (stop - at) % 4:
+        return values, offset
+    if sequence and (stop - offset) % 4:
         raise WireFault(status.BAD_PACKED, begin)
-    if not sequence and size // 4 * 4 > stop - at:
+    if not sequence and size // 4 * 4 > stop - offset:
         raise WireFault(status.TRUNCATED, begin + 1)
-    last = stop if sequence else at + size // 4 * 4
-    return [bytes(view[i : i + 4]) for i in range(at, last, 4)], last
+    last = stop if sequence else offset + size // 4 * 4
+    return [bytes(view[i : i + 4]) for i in range(offset, last, 4)], last

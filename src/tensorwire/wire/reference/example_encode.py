@@ -1,5 +1,6 @@
-"""Columns into tf.train.Example and SequenceExample. A column that contradicts itself raises
-`WireFault`, and the loop over rows ends there.
+"""Encoding of columns as tf.train.Example and SequenceExample messages.
+
+Offsets or splits that are out of range raise `WireFault`, which ends the loop over rows.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.memory import Array
 from .. import status
 from .example_protobuf import BYTES, FLOAT, INT64
 from .protobuf import WireFault, to_varint
 from .tfrecord import frame
 
-Array = np.ndarray[Any, Any]
 _DTYPES: dict[int, Any] = {BYTES: np.uint8, FLOAT: np.float32, INT64: np.int64}
 
 
@@ -61,7 +62,7 @@ def example_encode(
 
 
 def checked(column: EncodeInput, sequence: bool) -> EncodeInput:
-    """What is the caller's mistake and not the data's."""
+    """Check a column for mistakes of the caller. Those in the data are found row by row."""
     if column.kind not in _DTYPES or column.length < -1 or (column.list and not sequence):
         raise ValueError("a kind, length or list that no column has")
     if column.values.dtype != _DTYPES[column.kind]:
@@ -97,7 +98,7 @@ def item(array: Array, index: int) -> Any:
 
 
 def span(bounds: Array, index: int, end: int) -> tuple[int, int]:
-    """From where to where, of something that ends at `end`."""
+    """Return the (start, stop) of an index, which must lie within 0 and `end`."""
     start, stop = int(item(bounds, index)), int(item(bounds, index + 1))
     if not 0 <= start <= stop <= end:
         raise WireFault(status.OUT_OF_RANGE, 0)
@@ -106,7 +107,7 @@ def span(bounds: Array, index: int, end: int) -> tuple[int, int]:
 
 def feature_list(column: EncodeInput, row: int) -> bytes:
     assert column.steps is not None
-    # A step takes four bytes or more, and steps of no values have no other bound.
+    # A step takes at least four bytes. Without this check, empty steps would be unbounded.
     start, stop = span(column.steps, row, (1 << 63) - 1)
     if stop - start > status.MAX_MESSAGE // 4:
         raise WireFault(status.OUT_OF_RANGE, 0)

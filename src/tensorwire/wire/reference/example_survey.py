@@ -1,5 +1,7 @@
-"""Which features Examples have. A message is gathered first and counted when whole: a name that
-stands twice counts once, as the last.
+"""Survey of Examples: which features they have, and statistics of each.
+
+All features of a message are collected before they are counted. If a name appears twice, only the
+last feature counts.
 """
 
 from __future__ import annotations
@@ -9,21 +11,18 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
-from .example_protobuf import BYTES, FLOAT, INT64, LISTS, fields, messages
+from .example_protobuf import BYTES, FLOAT, INT64, LISTS, entries, fields, messages
 from .protobuf import WireFault
 from .tfrecord import FOOTER, holds
 
-Array = np.ndarray[Any, Any]
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
 @dataclass
 class Instance:
-    """A Feature: its kind (0: no list), its number of values, and their extremes."""
+    """A Feature: its kind (0: no list), its number of values, and their minimum and maximum."""
 
     kind: int = 0
     count: int = 0
@@ -70,41 +69,35 @@ class ExampleSurvey:
                 return fault.status, fault.offset, done
         return 0, 0, len(starts)
 
-    def _message(self, view: memoryview, at: int, end: int) -> None:
-        found: dict[Key, list[Instance]] = {}
+    def _message(self, view: memoryview, offset: int, end: int) -> None:
+        message: dict[Key, list[Instance]] = {}
         lists, undefined, names = False, False, len(self.features)
-        for number, start, stop in fields(view, at, end, every=True):
+        for number, start, stop in fields(view, offset, end, every=True):
             if number not in (1, 2) or start < 0:
                 undefined = True
                 continue
             lists |= number == 2
-            for part, entry, entry_end in fields(view, start, stop, every=True):
-                if part != 1 or entry < 0:
+            for entry, name, values in entries(view, start, stop):
+                if name is None:
                     undefined = True
                     continue
-                name, values = b"", []
-                for inner, inside, behind in fields(view, entry, entry_end):
-                    if inner == 1:
-                        name = bytes(view[inside:behind])
-                    elif inner == 2:
-                        values.append((inside, behind))
                 key = (number == 2, name)
-                names += key not in self.features and key not in found
+                names += key not in self.features and key not in message
                 if names > self.most_names:
                     raise WireFault(status.TOO_MANY, entry)
                 if number == 2:
-                    found[key] = [
+                    message[key] = [
                         instance(view, [step[1:]])
                         for value in values
                         for step in messages(view, *value, 1)
                     ]
                 else:
-                    found[key] = [instance(view, values)]
-        for key, instances in found.items():
+                    message[key] = [instance(view, values)]
+        for key, instances in message.items():
             count(self.features.setdefault(key, SurveyStats()), key[0], instances)
         self.records += 1
         self.with_lists += lists
-        self.others += undefined and not found
+        self.others += undefined and not message
 
     def result(self) -> tuple[int, int, list[Any]]:
         def bound(pair: tuple[float, int]) -> tuple[int, int]:
@@ -128,17 +121,19 @@ class ExampleSurvey:
 
 
 def instance(view: memoryview, spans: list[tuple[int, int]]) -> Instance:
-    """A Feature that may stand in several places, which are merged. Of a oneof the last list
-    counts, and adds to others of its kind.
+    """Return the statistics of a Feature whose parts are merged, as protobuf does.
+
+    Of the lists in the oneof only the last kind counts, and all lists of that kind since the last
+    change of kind.
     """
     seen = Instance()
     for span in spans:
-        for kind, at, end in fields(view, *span):
+        for kind, offset, end in fields(view, *span):
             if kind not in (BYTES, FLOAT, INT64):
                 continue
             if kind != seen.kind:
                 seen = Instance(kind)
-            for value in LISTS[kind](view, at, end):
+            for value in LISTS[kind](view, offset, end):
                 seen.count += 1
                 if kind == BYTES:
                     seen.sizes = wider(seen.sizes, len(value), len(value))
@@ -169,5 +164,5 @@ def count(stats: SurveyStats, is_list: bool, instances: list[Instance]) -> None:
 
 
 def wider(pair: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
-    """The range that holds these too; NaN is in none."""
+    """Return a range extended by `low` and `high`. NaN does not extend a range."""
     return low if low < pair[0] else pair[0], high if high > pair[1] else pair[1]

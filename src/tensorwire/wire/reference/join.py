@@ -1,3 +1,5 @@
+"""Concatenation of chunks."""
+
 from __future__ import annotations
 
 from typing import Any

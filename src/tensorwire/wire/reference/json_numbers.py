@@ -1,5 +1,6 @@
-"""What each kind of number is made of, and the exact arithmetic between bits and decimals; the
-kernels are in json_write and json_read.
+"""Number formats, and exact conversion between their bits and decimals.
+
+The kernels that use them are in json_write and json_read.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ from functools import cache
 from typing import NamedTuple
 
 KINDS = (
-    "float64", "float32", "float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
+    "float64", "float32", "float16", "bfloat16",
+    "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float8_e4m3", "float8_e3m4",
-    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn", "int64", "int32", "int16", "int8", "int4", "int2", "uint64", "uint32",
-    "uint16", "uint8", "uint4", "uint2", "bool",
+    "float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn",
+    "int64", "int32", "int16", "int8", "int4", "int2",
+    "uint64", "uint32", "uint16", "uint8", "uint4", "uint2", "bool",
 )  # fmt: skip
-"""By their names in `dtypes`, in the order of native/src/json_numbers.h."""
+"""Names in `dtypes`, in the order of native/src/json_numbers.h."""
 WIDTHS = (8, 4, 2, 2, *(1,) * 11, 8, 4, 2, 1, 1, 1, 8, 4, 2, 1, 1, 1, 1)
-"""Bytes of an element."""
+"""Bytes of an element of each kind."""
 
 
 class NumberForm(NamedTuple):
-    """How a float is made of bits."""
+    """The bit layout of a float type."""
 
     mantissa: int
     bias: int
     sign: int
-    """Its bit; 0 if there is none."""
+    """The sign bit; 0 if there is none."""
     most: int
-    """The bits of the largest finite number; all below are finite."""
+    """The bits of the largest finite number. All smaller bit patterns are finite."""
     infinity: int
-    """0 if there is none."""
+    """The bits of infinity; 0 if there is none."""
     nan: int
-    """The usual one, which is positive; 0 if there is none."""
+    """The bits of the usual positive NaN; 0 if there is none."""
 
 
 FORMS = (
@@ -43,10 +46,12 @@ FORMS = (
     NumberForm(7, 127, 0x8000, 0x7F7F, 0x7F80, 0x7FC0),
     NumberForm(2, 15, 0x80, 0x7B, 0x7C, 0x7E),
     NumberForm(3, 7, 0x80, 0x7E, 0, 0x7F),
-    NumberForm(3, 8, 0x80, 0x7F, 0, 0x80),  # what would be -0 is the only NaN
+    # The three fnuz types: the bits of -0 are the only NaN.
+    NumberForm(3, 8, 0x80, 0x7F, 0, 0x80),
     NumberForm(3, 11, 0x80, 0x7F, 0, 0x80),
     NumberForm(2, 16, 0x80, 0x7F, 0, 0x80),
-    NumberForm(0, 127, 0, 0xFE, 0, 0xFF),  # powers of two alone, neither zero nor sign
+    # float8_e8m0fnu: only powers of two, without a sign and without zero.
+    NumberForm(0, 127, 0, 0xFE, 0, 0xFF),
     NumberForm(3, 7, 0x80, 0x77, 0x78, 0x7C),
     NumberForm(4, 3, 0x80, 0x6F, 0x70, 0x78),
     NumberForm(3, 1, 0x20, 0x1F, 0, 0),
@@ -56,7 +61,7 @@ FORMS = (
 
 
 def binary(form: NumberForm, size: int) -> tuple[int, int]:
-    """(c, q): the bits of a finite number without its sign are c * 2**q.
+    """Return (c, q) of a finite number without its sign, whose value is c * 2**q.
 
     >>> binary(FORMS[1], 0x3FC00000)  # 1.5
     (12582912, -23)
@@ -70,28 +75,32 @@ def binary(form: NumberForm, size: int) -> tuple[int, int]:
 
 
 def shortest(form: NumberForm, size: int) -> tuple[str, int]:
-    """(digits, point): the fewest digits that are read back as these bits, and of those the
-    nearest; 0.digits * 10**point.
+    """Return (digits, point) of the shortest decimal that is read back as these bits.
 
-    >>> shortest(FORMS[1], 0x3DCCCCCD), shortest(FORMS[0], 0x3FB999999999999A)  # the float32 and the float64 nearest to 0.1
+    The number is 0.digits * 10**point. Of several shortest decimals it is the nearest one. The
+    example is the float32 and the float64 nearest to 0.1.
+
+    >>> shortest(FORMS[1], 0x3DCCCCCD), shortest(FORMS[0], 0x3FB999999999999A)
     (('1', 0), ('1', 0))
     """
     c, q = binary(form, size)
-    # The neighbour below a power of two is at half the distance. Whatever is nearer than half way
-    # is read back, and half way if c is even.
+    # Decimals that are nearer than half of the distance to a neighbour are read back as these bits,
+    # and those at exactly half if c is even. The neighbour below a power of two is at half the
+    # distance of the one above. The bounds are multiples of 2**(q - 2), so that they are integers.
     power = not form.sign or (size & ((1 << form.mantissa) - 1) == 0 and size >> form.mantissa > 1)
-    low, value, high = 4 * c - (1 if power else 2), 4 * c, 4 * c + 2  # times 2**(q - 2)
-    k = len(str(high << max(q - 2, 0)))  # no multiple of 10**k is in reach
+    low, value, high = 4 * c - (1 if power else 2), 4 * c, 4 * c + 2
+    # Start with a power of ten that has no multiple within the bounds, and reduce it.
+    k = len(str(high << max(q - 2, 0)))
     while not _multiples(low, value, high, q, k, c & 1 == 1):
         k -= 1
-    # With one digit more it may be nearer without being longer: 9e-41 rather than 1e-40. Two that
-    # are equally near: the even one.
-    found = [10 * m for m in _multiples(low, value, high, q, k, c & 1 == 1)] + _multiples(
+    # A multiple of the next smaller power may be nearer without being longer: 9e-41 rather than
+    # 1e-40. Of two that are equally near, the even one is taken.
+    candidates = [10 * m for m in _multiples(low, value, high, q, k, c & 1 == 1)] + _multiples(
         low, value, high, q, k - 1, c & 1 == 1
     )
     up, down = _scale(q, k - 1)
     m = min(
-        found,
+        candidates,
         key=lambda m: (
             len(str(m).rstrip("0")),
             abs(m * down - value * up),
@@ -102,12 +111,12 @@ def shortest(form: NumberForm, size: int) -> tuple[str, int]:
 
 
 def _scale(q: int, k: int) -> tuple[int, int]:
-    """2**(q - 2) / 10**k as a fraction."""
+    """Return 2**(q - 2) / 10**k as a fraction."""
     return (1 << max(q - 2, 0)) * 10 ** max(-k, 0), (1 << max(2 - q, 0)) * 10 ** max(k, 0)
 
 
 def _multiples(low: int, value: int, high: int, q: int, k: int, open_: bool) -> list[int]:
-    """The multiples of 10**k next to a value that lie between the bounds."""
+    """Return the multiples of 10**k next to a value that lie within the bounds."""
     up, down = _scale(q, k)
     below = value * up // down
     return [
@@ -119,26 +128,27 @@ def _multiples(low: int, value: int, high: int, q: int, k: int, open_: bool) -> 
 
 @cache
 def _values(kind: int) -> list[float]:
-    """Every finite number of a small form, by its bits, and one more that would come next."""
+    """Return all finite numbers of a small type by their bits, and the one that would follow."""
     form = FORMS[kind]
     return [c * 2.0**q for c, q in (binary(form, size) for size in range(form.most + 2))]
 
 
 def small(kind: int, value: float) -> int | None:
-    """The bits of the number nearest to a finite float64, ties to even; None if it is past the
-    largest, or there is no such sign.
+    """Return the bits of the number nearest to a finite float64, ties to even.
+
+    Returns None if the number is out of range, or if the type has no such sign.
 
     >>> hex(small(2, -0.1)), small(2, 65520.0)
     ('0xae66', None)
     """
     form, values, size = FORMS[kind], _values(kind), abs(value)
-    at = bisect.bisect_left(values, size)
-    if at == len(values):
+    index = bisect.bisect_left(values, size)
+    if index == len(values):
         return None
-    if at and values[at] != size:
-        below, above = size - values[at - 1], values[at] - size
-        at -= below < above or (below == above and at & 1 == 1)
-    if at > form.most or (not form.sign and (value <= 0 or size < values[0] * 0.75)):
+    if index and values[index] != size:
+        below, above = size - values[index - 1], values[index] - size
+        index -= below < above or (below == above and index & 1 == 1)
+    if index > form.most or (not form.sign and (value <= 0 or size < values[0] * 0.75)):
         return None
-    negative = str(value).startswith("-") and (at > 0 or form.nan != form.sign)
-    return at | (form.sign if negative else 0)
+    negative = str(value).startswith("-") and (index > 0 or form.nan != form.sign)
+    return index | (form.sign if negative else 0)

@@ -1,3 +1,5 @@
+"""Skipping of JSON lists and objects."""
+
 from __future__ import annotations
 
 import re
@@ -16,8 +18,8 @@ def json_skip(
     data, depth, deepest = bytes(flat(text)), 0, 0
     if at > len(data):
         raise ValueError("at is past the end")
-    while found := _STEP.search(data, at) if depth or data[at : at + 1] in b'[]{}"' else None:
-        at = found.start()
+    while step := _STEP.search(data, at) if depth or data[at : at + 1] in b'[]{}"' else None:
+        at = step.start()
         if data[at] in b"[{":
             if depth == most_depth:
                 return status.TOO_DEEP, at, deepest, False

@@ -1,3 +1,5 @@
+"""Nested lists of JSON numbers, written from an array."""
+
 from __future__ import annotations
 
 import struct
@@ -35,8 +37,8 @@ def json_write_numbers(
 
 
 def _bounds(levels: tuple[int | Array, ...], count: int) -> list[list[tuple[int, int]]]:
-    """For each depth, which of the things below it each list has."""
-    found, lists = [], 1
+    """Return for each depth the (start, stop) of the items of each list."""
+    result, lists = [], 1
     for level in levels:
         if isinstance(level, int):
             bounds = [(i * level, (i + 1) * level) for i in range(lists)]
@@ -47,11 +49,11 @@ def _bounds(levels: tuple[int | Array, ...], count: int) -> list[list[tuple[int,
             if len(splits) != lists + 1 or splits[0] != 0 or splits != sorted(splits):
                 raise ValueError("the levels do not fit the values")
             bounds = list(zip(splits, splits[1:], strict=False))
-        found.append(bounds)
+        result.append(bounds)
         lists = bounds[-1][1] if bounds else 0
     if lists != count:
         raise ValueError("the levels do not fit the values")
-    return found
+    return result
 
 
 def _list(items: list[str], inmost: bool, indent: int, margin: int) -> str:
@@ -63,7 +65,7 @@ def _list(items: list[str], inmost: bool, indent: int, margin: int) -> str:
 
 
 def text(kind: int, bits: int, bare: bool = False) -> str:
-    """One number.
+    """Return the text of one number.
 
     >>> text(KINDS.index("float32"), 0x3DCCCCCD), text(KINDS.index("int4"), 15)
     ('0.1', '-1')
@@ -92,14 +94,14 @@ def text(kind: int, bits: int, bare: bool = False) -> str:
 
 
 def lay_out(digits: str, point: int) -> str:
-    """0.digits * 10**point as Python's repr writes it.
+    """Return 0.digits * 10**point as Python's repr writes it.
 
     >>> lay_out("15", 1), lay_out("15", -2), lay_out("15", 4), lay_out("15", -4), lay_out("1", 17)
     ('1.5', '0.0015', '1500.0', '1.5e-05', '1e+16')
     """
     if not -4 < point <= 16:
-        exponent = point - 1
-        return f"{digits[0]}{'.' * (len(digits) > 1)}{digits[1:]}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{digits[0]}{fraction}e{point - 1:+03}"
     if point <= 0:
         return f"0.{'0' * -point}{digits}"
     return f"{digits[:point]:0<{point}}.{digits[point:] or '0'}"

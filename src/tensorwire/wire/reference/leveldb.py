@@ -1,3 +1,5 @@
+"""Blocks of LevelDB tables, and the entries of a checkpoint index in them."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -8,8 +10,6 @@ import numpy as np
 from ...core.memory import flat
 from .. import status
 from .protobuf import FIXED32, LEN, VARINT, WireFault, fixed, length, skip, tag, varint
-
-Array = np.ndarray[Any, Any]
 
 _INT64_MAX = (1 << 63) - 1
 _RANK = 254
@@ -29,7 +29,7 @@ def table_block(data: Any, room: int) -> tuple[Any, ...]:
 
 
 def _restarts(view: memoryview) -> tuple[int, list[int]]:
-    """Where the entries end, and where those with a whole key begin."""
+    """Return where the entries end, and the offsets of the restarts."""
     size = len(view)
     if size < 4:
         raise WireFault(status.TRUNCATED, size)
@@ -37,31 +37,37 @@ def _restarts(view: memoryview) -> tuple[int, list[int]]:
     if not 0 < count <= (size - 4) // 4:
         raise WireFault(status.BAD_RESTARTS, size - 4)
     end = size - 4 - 4 * count
-    return end, [int.from_bytes(view[at : at + 4], "little") for at in range(end, size - 4, 4)]
+    return end, [
+        int.from_bytes(view[offset : offset + 4], "little") for offset in range(end, size - 4, 4)
+    ]
 
 
-def _head(view: memoryview, at: int, end: int) -> tuple[int, int, int, int]:
-    """(bytes shared with the key before, bytes added to them, bytes of the value, where the added
-    ones are)
+def _head(view: memoryview, offset: int, end: int) -> tuple[int, int, int, int]:
+    """Return the head of an entry: bytes shared with the previous key, bytes added, bytes of the
+    value, and the offset of the added bytes.
     """
-    start = at
-    shared, at = varint(view, at, end)
-    added, at = varint(view, at, end)
-    value, at = varint(view, at, end)
-    if added + value > end - at:
+    start = offset
+    shared, offset = varint(view, offset, end)
+    added, offset = varint(view, offset, end)
+    value, offset = varint(view, offset, end)
+    if added + value > end - offset:
         raise WireFault(status.TRUNCATED, start)
-    return shared, added, value, at
+    return shared, added, value, offset
 
 
 def _measure(view: memoryview, room: int) -> tuple[int, int]:
-    """Where the entries end, and how many there are."""
+    """Check the entries of a block, and return where they end and how many there are.
+
+    Each restart must be the offset of an entry that shares nothing with the previous key, and the
+    full keys together must not have more than `room` bytes.
+    """
     end, restarts = _restarts(view)
-    at = found = last = total = count = 0
-    while at < end:
-        start = at
-        restart = found < len(restarts) and restarts[found] == at
-        found += restart
-        shared, added, value, at = _head(view, at, end)
+    offset = restart_index = last = total = count = 0
+    while offset < end:
+        start = offset
+        restart = restart_index < len(restarts) and restarts[restart_index] == offset
+        restart_index += restart
+        shared, added, value, offset = _head(view, offset, end)
         if shared > last:
             raise WireFault(status.BAD_PREFIX, start)
         if (restart and shared) or (start == 0 and not restart):
@@ -71,26 +77,27 @@ def _measure(view: memoryview, room: int) -> tuple[int, int]:
         if total > room:
             raise WireFault(status.OVER_LIMIT, start)
         count += 1
-        at += added + value
-    if not count and restarts == [0]:  # a block of nothing has one all the same
-        found = 1
-    if found != len(restarts):
-        raise WireFault(status.BAD_RESTARTS, end + 4 * found)
+        offset += added + value
+    # An empty block has one restart too.
+    if not count and restarts == [0]:
+        restart_index = 1
+    if restart_index != len(restarts):
+        raise WireFault(status.BAD_RESTARTS, end + 4 * restart_index)
     return end, count
 
 
 def _walk(view: memoryview, end: int, count: int) -> Iterator[tuple[int, bytes, int, int]]:
-    """(number, key, where the value begins, its size)"""
-    at, last = 0, b""
+    """Yield (number, key, offset of the value, size of the value) of each entry."""
+    offset, last = 0, b""
     for i in range(count):
-        start = at
-        shared, added, value, at = _head(view, at, end)
-        key = last[:shared] + bytes(view[at : at + added])
+        start = offset
+        shared, added, value, offset = _head(view, offset, end)
+        key = last[:shared] + bytes(view[offset : offset + added])
         if i and key <= last:
             raise WireFault(status.KEY_ORDER, start)
-        last, at = key, at + added
-        yield i, key, at, value
-        at += value
+        last, offset = key, offset + added
+        yield i, key, offset, value
+        offset += value
 
 
 def _read(view: memoryview, end: int, count: int) -> tuple[list[bytes], list[int], list[int]]:
@@ -156,27 +163,28 @@ def _check(
     slices: int,
     itemsizes: bytes,
     shards: int,
-    at: int,
+    offset: int,
 ) -> None:
     itemsize = itemsizes[dtype] if dtype < 256 else 0
     if itemsize == 0:
-        raise WireFault(status.NO_DTYPE, at)
+        raise WireFault(status.NO_DTYPE, offset)
     if shard >= shards:
-        raise WireFault(status.NO_SHARD, at)
+        raise WireFault(status.NO_SHARD, offset)
     if size if slices else itemsize != 255 and size != elements * itemsize:
-        raise WireFault(status.WRONG_SIZE, at)
+        raise WireFault(status.WRONG_SIZE, offset)
 
 
 def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int, ...]]:
-    """dtype, shard, offset, size, crc, elements, slices; and the shape"""
-    found, elements, slices, at = dict.fromkeys((1, 3, 4, 5, 6), 0), 1, 0, start
+    """Return [dtype, shard, offset, size, crc, elements, slices] and the shape of a tensor."""
+    values, elements, slices, offset = dict.fromkeys((1, 3, 4, 5, 6), 0), 1, 0, start
     shape: tuple[int, ...] = ()
     seen = set()
-    while at < end:
-        begin = at
-        field, wire, at = tag(view, at, end)
-        if field not in _WIRES:  # what newer versions may have added
-            at = skip(view, at, end, field, wire)
+    while offset < end:
+        begin = offset
+        field, wire, offset = tag(view, offset, end)
+        # Newer versions of TensorFlow may add fields.
+        if field not in _WIRES:
+            offset = skip(view, offset, end, field, wire)
             continue
         if wire != _WIRES[field]:
             raise WireFault(status.UNKNOWN_FIELD, begin)
@@ -184,43 +192,43 @@ def _entry(view: memoryview, start: int, end: int) -> tuple[list[int], tuple[int
             raise WireFault(status.REPEATED, begin)
         seen.add(field)
         if wire == FIXED32:
-            after = fixed(4, at, end)
-            found[field] = int.from_bytes(view[at:after], "little")
+            after = fixed(4, offset, end)
+            values[field] = int.from_bytes(view[offset:after], "little")
         elif wire == VARINT:
-            found[field], after = varint(view, at, end)
-            if found[field] > _INT64_MAX:
+            values[field], after = varint(view, offset, end)
+            if values[field] > _INT64_MAX:
                 raise WireFault(status.OUT_OF_RANGE, begin)
         else:
-            size, at = length(view, at, end)
-            after = at + size
+            size, offset = length(view, offset, end)
+            after = offset + size
             if field == 2:
-                shape, elements = _shape(view, at, after)
+                shape, elements = _shape(view, offset, after)
             slices += field == 7
-        at = after
-    if found[4] + found[5] > _INT64_MAX:
+        offset = after
+    if values[4] + values[5] > _INT64_MAX:
         raise WireFault(status.OUT_OF_RANGE, start)
-    return [*found.values(), elements, slices], shape
+    return [*values.values(), elements, slices], shape
 
 
-def _shape(view: memoryview, at: int, end: int) -> tuple[tuple[int, ...], int]:
-    start = at
+def _shape(view: memoryview, offset: int, end: int) -> tuple[tuple[int, ...], int]:
+    start = offset
     dims: list[int] = []
-    while at < end:
-        begin = at
-        field, wire, at = tag(view, at, end)
+    while offset < end:
+        begin = offset
+        field, wire, offset = tag(view, offset, end)
         if (field, wire) == (2, LEN):
-            size, at = length(view, at, end)
-            dim = _dim(view, at, at + size)
+            size, offset = length(view, offset, end)
+            dim = _dim(view, offset, offset + size)
             if len(dims) == _RANK:
-                raise WireFault(status.TOO_MANY_DIMS, at)
+                raise WireFault(status.TOO_MANY_DIMS, offset)
             dims.append(dim)
-            at += size
+            offset += size
         elif (field, wire) == (3, VARINT):
-            unknown, at = varint(view, at, end)
+            unknown, offset = varint(view, offset, end)
             if unknown:
                 raise WireFault(status.NEGATIVE_DIM, begin)
         else:
-            at = skip(view, at, end, field, wire)
+            offset = skip(view, offset, end, field, wire)
     bound = elements = 1
     for dim in dims:
         bound, elements = bound * (dim or 1), elements * dim
@@ -229,18 +237,18 @@ def _shape(view: memoryview, at: int, end: int) -> tuple[tuple[int, ...], int]:
     return tuple(dims), elements
 
 
-def _dim(view: memoryview, at: int, end: int) -> int:
-    start, value, seen = at, 0, False
-    while at < end:
-        begin = at
-        field, wire, at = tag(view, at, end)
+def _dim(view: memoryview, offset: int, end: int) -> int:
+    start, value, seen = offset, 0, False
+    while offset < end:
+        begin = offset
+        field, wire, offset = tag(view, offset, end)
         if (field, wire) == (1, VARINT):
             if seen:
                 raise WireFault(status.REPEATED, begin)
             seen = True
-            value, at = varint(view, at, end)
+            value, offset = varint(view, offset, end)
         else:
-            at = skip(view, at, end, field, wire)
+            offset = skip(view, offset, end, field, wire)
     if value > _INT64_MAX:
         raise WireFault(status.NEGATIVE_DIM, start)
     return value

@@ -1,3 +1,5 @@
+"""safetensors files of dense tensors, the form that most files have."""
+
 from __future__ import annotations
 
 import json
@@ -8,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import memory
-from .dense import rows
+from .dense import rows, writable_row
 
 LONE = json.dumps({"tensorwire": '{"version":1,"spec":{}}'}, separators=(",", ":")).encode()
 MAX_HEADER, MAX_NAMES, MAX_RANK = 100_000_000, 1_000_000, 32
@@ -17,19 +19,13 @@ _METADATA = re.compile(r'([{,] *"__metadata__" *: *)(\{(?:[^"{}]|"(?:[^"\\]|\\.)
 
 
 def named_header(names: list[str], arrays: list[Any], metadata: bytes) -> bytes | None:
-    entries, at, last = [b'"__metadata__":' + metadata] if metadata else [], 0, 1 << 30
+    entries, offset, last = [b'"__metadata__":' + metadata] if metadata else [], 0, 1 << 30
     for name, array in zip(names, arrays, strict=True):
-        row = rows.of(array.dtype) if type(array) is np.ndarray else None
+        row = writable_row(array)
         if (
             row is None
             or not row.safetensors
-            or not array.flags.c_contiguous
-            or not array.flags.aligned
-            or not array.dtype.isnative
-        ):
-            return None
-        if (
-            type(name) is not str
+            or type(name) is not str
             or _SPECIAL.search(name)
             or name == "__metadata__"
             or array.itemsize > last
@@ -42,10 +38,10 @@ def named_header(names: list[str], arrays: list[Any], metadata: bytes) -> bytes 
         entry = {
             "dtype": row.safetensors,
             "shape": array.shape,
-            "data_offsets": (at, at + array.nbytes),
+            "data_offsets": (offset, offset + array.nbytes),
         }
         entries.append(key + b":" + json.dumps(entry, separators=(",", ":")).encode())
-        at, last = at + array.nbytes, array.itemsize
+        offset, last = offset + array.nbytes, array.itemsize
     text = b"{" + b",".join(entries) + b"}"
     text += b" " * (-(8 + len(text)) % 64)
     return None if len(text) > MAX_HEADER else len(text).to_bytes(8, "little") + text
@@ -60,10 +56,10 @@ def encode_named(value: Any) -> bytes | None:
 
 
 def decode_named(data: Any, copy: bool) -> Any:
-    found = read_named(data, copy)
-    if found is None or not found[0]:
-        return found and found[1]
-    return found[1]["tensor"] if found[0] == LONE and list(found[1]) == ["tensor"] else None
+    result = read_named(data, copy)
+    if result is None or not result[0]:
+        return result and result[1]
+    return result[1]["tensor"] if result[0] == LONE and list(result[1]) == ["tensor"] else None
 
 
 def read_named(data: Any, copy: bool) -> tuple[bytes, dict[str, Any]] | None:
@@ -72,7 +68,7 @@ def read_named(data: Any, copy: bool) -> tuple[bytes, dict[str, Any]] | None:
     if len(view) < 10 or size > MAX_HEADER or size > len(view) - 8 or view[8] != ord("{"):
         return None
     try:
-        # bytes as they are: the metadata are somebody else's to judge
+        # latin-1 keeps all bytes. The caller decodes and validates the metadata.
         text = str(view[8 : 8 + size], "latin-1")
         metadata = _METADATA.search(text)
         rest = text[: metadata.start(2)] + "0" + text[metadata.end(2) :] if metadata else text
@@ -92,24 +88,24 @@ def read_named(data: Any, copy: bool) -> tuple[bytes, dict[str, Any]] | None:
         or len(header) > MAX_NAMES
     ):
         return None
-    found, at = {}, 0
+    arrays, offset = {}, 0
     for name, entry in header.items():
-        array, at = _array(view, 8 + size, at, entry, copy)
+        array, offset = _array(view, 8 + size, offset, entry, copy)
         if array is None:
             return None
-        found[name] = array
+        arrays[name] = array
     return (
-        (metadata[2].encode("latin-1") if metadata else b"", found)
-        if at == len(view) - 8 - size
+        (metadata[2].encode("latin-1") if metadata else b"", arrays)
+        if offset == len(view) - 8 - size
         else None
     )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key appears twice")
+    return result
 
 
 def _no(text: str) -> Any:
@@ -126,11 +122,11 @@ def _natural(values: Any) -> bool:
     )
 
 
-def _array(view: memoryview, data: int, at: int, entry: Any, copy: bool) -> tuple[Any, int]:
+def _array(view: memoryview, data: int, offset: int, entry: Any, copy: bool) -> tuple[Any, int]:
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
-        return None, at
+        return None, offset
     shape, offsets = entry["shape"], entry["data_offsets"]
-    row = rows.named(entry["dtype"]) if isinstance(entry["dtype"], str) else None
+    row = next((row for row in rows if row.safetensors and row.safetensors == entry["dtype"]), None)
     if (
         row is None
         or not _natural(shape)
@@ -138,16 +134,16 @@ def _array(view: memoryview, data: int, at: int, entry: Any, copy: bool) -> tupl
         or len(offsets) != 2
         or len(shape) > MAX_RANK
     ):
-        return None, at
+        return None, offset
     if math.prod(dim or 1 for dim in shape) * row.dtype.itemsize >= 1 << 63:
-        return None, at
+        return None, offset
     if (
-        offsets[0] != at
-        or offsets[1] - at != math.prod(shape) * row.dtype.itemsize
+        offsets[0] != offset
+        or offsets[1] - offset != math.prod(shape) * row.dtype.itemsize
         or offsets[1] > len(view) - data
     ):
-        return None, at
-    array = memory.dense(view, data + at, row.dtype, tuple(shape), copy or None)
+        return None, offset
+    array = memory.dense(view, data + offset, row.dtype, tuple(shape), copy or None)
     if row.checked and (array.reshape(-1).view(np.uint8) > 1).any():
-        return None, at
+        return None, offset
     return array, offsets[1]

@@ -1,5 +1,7 @@
-"""Reading protobuf fields one by one. `WireFault` is how a reference kernel leaves its loop; none lets
-it out.
+"""Protobuf fields: tags, varints, lengths, and skipping.
+
+Reference kernels leave their loops with `WireFault`. It never leaves a kernel, which returns its
+status and offset instead.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ class WireFault(Exception):
 
 
 def to_varint(value: int) -> bytes:
-    """An unsigned integer in protobuf's variable length.
+    """Return an unsigned integer as a varint.
 
     >>> to_varint(300)
     b'\\xac\\x02'
@@ -31,66 +33,67 @@ def to_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def varint(data: Any, at: int, end: int, strict: bool = True) -> tuple[int, int]:
-    """(value, position after it)"""
-    start, value = at, 0
+def varint(data: Any, offset: int, end: int, strict: bool = True) -> tuple[int, int]:
+    """Return the value of a varint and the offset after it."""
+    start, value = offset, 0
     for shift in range(0, 70, 7):
-        if at == end:
+        if offset == end:
             raise WireFault(status.TRUNCATED, start)
-        byte = data[at]
-        at += 1
+        byte = data[offset]
+        offset += 1
         if shift == 63 and strict and byte > 1:
             raise WireFault(status.BAD_VARINT, start)
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, at
+            return value & 0xFFFFFFFFFFFFFFFF, offset
     raise WireFault(status.BAD_VARINT, start)
 
 
-def tag(data: Any, at: int, end: int) -> tuple[int, int, int]:
-    """(field, wire type, position after it)"""
-    value, after = varint(data, at, end)
-    if value > 0xFFFFFFFF or after - at > 5 or value >> 3 == 0 or value & 7 > FIXED32:
-        raise WireFault(status.BAD_TAG, at)
+def tag(data: Any, offset: int, end: int) -> tuple[int, int, int]:
+    """Return the field number and wire type of a tag, and the offset after it."""
+    value, after = varint(data, offset, end)
+    if value > 0xFFFFFFFF or after - offset > 5 or value >> 3 == 0 or value & 7 > FIXED32:
+        raise WireFault(status.BAD_TAG, offset)
     return value >> 3, value & 7, after
 
 
-def length(data: Any, at: int, end: int) -> tuple[int, int]:
-    """(size, position of the first byte)"""
-    size, after = varint(data, at, end)
-    if after - at > 5:
-        raise WireFault(status.BAD_VARINT, at)
+def length(data: Any, offset: int, end: int) -> tuple[int, int]:
+    """Return the size of a length-delimited field and the offset of its first byte."""
+    size, after = varint(data, offset, end)
+    if after - offset > 5:
+        raise WireFault(status.BAD_VARINT, offset)
     if size > end - after:
-        raise WireFault(status.TRUNCATED, at)
+        raise WireFault(status.TRUNCATED, offset)
     return size, after
 
 
-def fixed(size: int, at: int, end: int) -> int:
-    if end - at < size:
-        raise WireFault(status.TRUNCATED, at)
-    return at + size
+def fixed(size: int, offset: int, end: int) -> int:
+    """Return the offset after a field of fixed size."""
+    if end - offset < size:
+        raise WireFault(status.TRUNCATED, offset)
+    return offset + size
 
 
-def skip(data: Any, at: int, end: int, field: int, wire: int, depth: int = 0) -> int:
-    """The position after a field whose tag has been read."""
+def skip(data: Any, offset: int, end: int, field: int, wire: int, depth: int = 0) -> int:
+    """Return the offset after a field whose tag has been read."""
     if wire == VARINT:
-        return varint(data, at, end, strict=False)[1]
+        return varint(data, offset, end, strict=False)[1]
     if wire == FIXED64:
-        return fixed(8, at, end)
+        return fixed(8, offset, end)
     if wire == FIXED32:
-        return fixed(4, at, end)
+        return fixed(4, offset, end)
     if wire == LEN:
-        size, at = length(data, at, end)
-        return at + size
+        size, offset = length(data, offset, end)
+        return offset + size
     if wire == END_GROUP or depth >= 100:
-        raise WireFault(status.BAD_GROUP, at)
-    start = at
+        raise WireFault(status.BAD_GROUP, offset)
+    start = offset
     while True:
-        if at == end:
+        if offset == end:
             raise WireFault(status.TRUNCATED, start)
-        inner, inner_wire, at = tag(data, at, end)
+        inner, inner_wire, offset = tag(data, offset, end)
         if inner_wire == END_GROUP:
             if inner != field:
                 raise WireFault(status.BAD_GROUP, start)
-            return at
-        at = skip(data, at, end, inner, inner_wire, depth + 1)
+            return offset
+        offset = skip(data, offset, end, inner, inner_wire, depth + 1)

@@ -1,10 +1,12 @@
+"""Byte shuffling: items are split into byte planes, and planes merged into items."""
+
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from ...core.memory import Array
 
 
 def shuffle(data: Any, item: int, block: int, out: Array) -> None:
@@ -48,7 +50,7 @@ def _check(out: Array) -> None:
 
 
 def _blocks(data: Any, item: int, block: int, out: Array) -> list[tuple[Array, Array, int]]:
-    """(from, to, whole items) of each block."""
+    """Return (source, target, number of whole items) of each block."""
     source = np.frombuffer(data, np.uint8)
     _check(out)
     if item < 0 or block < 0:
@@ -59,5 +61,5 @@ def _blocks(data: Any, item: int, block: int, out: Array) -> list[tuple[Array, A
         raise ValueError("as many bytes come out as go in")
     if np.may_share_memory(source, out):
         raise ValueError("the output is other memory than the input")
-    parts = [slice(at, at + block) for at in range(0, len(source), block)]
+    parts = [slice(offset, offset + block) for offset in range(0, len(source), block)]
     return [(source[part], out[part], len(source[part]) // item) for part in parts]

@@ -1,3 +1,5 @@
+"""String values of a TensorProto, in string_val and in tensor_content."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .protobuf import LEN, WireFault, length, skip, tag, to_varint, varint
-
-Array = np.ndarray[Any, Any]
 
 
 def _pieces(data: Any, offsets: Array) -> Iterator[Any]:
@@ -32,18 +32,18 @@ def string_lengths(prefix: Any, data: Any, offsets: Array) -> bytes:
 
 
 def _walk(view: memoryview, start: int, only_strings: bool) -> Iterator[tuple[int, int, int]]:
-    at, end = start, len(view)
-    while at < end:
-        begin = at
-        field, wire, at = tag(view, at, end)
+    offset, end = start, len(view)
+    while offset < end:
+        begin = offset
+        field, wire, offset = tag(view, offset, end)
         if (field, wire) == (8, LEN):
-            size, at = length(view, at, end)
-            yield begin, at, size
-            at += size
+            size, offset = length(view, offset, end)
+            yield begin, offset, size
+            offset += size
         elif only_strings:
             raise WireFault(status.MIXED_FIELDS, begin)
         else:
-            at = skip(view, at, end, field, wire)
+            offset = skip(view, offset, end, field, wire)
 
 
 def find_string_vals(
@@ -58,9 +58,9 @@ def find_string_vals(
         len(view),
     )
     try:
-        for _, at, size in _walk(view, start, only_strings):
+        for _, position, size in _walk(view, start, only_strings):
             if count < n:
-                starts[count], sizes[count] = at, size
+                starts[count], sizes[count] = position, size
             count += 1
     except WireFault as fault:
         code, offset = fault.status, fault.offset
@@ -73,11 +73,11 @@ def parse_string_vals(
     view = _bounded(data, start, n, room)
     out, offsets, used, count = np.empty(room, np.uint8), np.zeros(n + 1, np.int64), 0, 0
     try:
-        for begin, at, size in _walk(view, start, only_strings):
+        for begin, offset, size in _walk(view, start, only_strings):
             if count < n:
                 if size > room - used:
                     raise WireFault(status.NO_SPACE, begin)
-                out[used : used + size] = np.frombuffer(view[at : at + size], np.uint8)
+                out[used : used + size] = np.frombuffer(view[offset : offset + size], np.uint8)
                 used += size
                 offsets[count + 1] = used
             count += 1
@@ -95,21 +95,21 @@ def _bounded(data: Any, start: int, n: int, room: int = 0) -> memoryview:
 
 def parse_string_lengths(data: Any, n: int) -> tuple[int, int, Array]:
     view = _bounded(data, 0, n)
-    offsets, total, at = np.zeros(n + 1, np.int64), 0, 0
+    offsets, total, offset = np.zeros(n + 1, np.int64), 0, 0
     try:
         for i in range(n):
-            start = at
-            size, at = varint(view, at, len(view))
+            start = offset
+            size, offset = varint(view, offset, len(view))
             total += size
             if total > len(view):
                 raise WireFault(status.TRUNCATED, start)
             offsets[i + 1] = total
     except WireFault as fault:
         return fault.status, fault.offset, offsets
-    if total != len(view) - at:
+    if total != len(view) - offset:
         return (
-            (status.TRUNCATED, at, offsets)
-            if total > len(view) - at
-            else (status.TOO_MANY, at + total, offsets)
+            (status.TRUNCATED, offset, offsets)
+            if total > len(view) - offset
+            else (status.TOO_MANY, offset + total, offsets)
         )
-    return 0, at, offsets
+    return 0, offset, offsets

@@ -1,3 +1,5 @@
+"""Scan of a TensorProto: validates the message and counts its values."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -44,79 +46,79 @@ class _Scan:
         self.content: tuple[int, int] | None = None
         self.counts = [0] * FIELDS
 
-    def other(self, start: int, at: int, end: int, field: int, wire: int) -> int:
+    def other(self, start: int, offset: int, end: int, field: int, wire: int) -> int:
         if self.strict:
             raise WireFault(status.UNKNOWN_FIELD, start)
-        return skip(self.data, at, end, field, wire)
+        return skip(self.data, offset, end, field, wire)
 
     def once(self, seen: set[int], field: int, start: int) -> None:
         if self.strict and field in seen:
             raise WireFault(status.REPEATED, start)
         seen.add(field)
 
-    def dim(self, at: int, end: int) -> None:
-        start, size, seen = at, 0, set[int]()
-        while at < end:
-            begin = at
-            field, wire, at = tag(self.data, at, end)
+    def dim(self, offset: int, end: int) -> None:
+        start, size, seen = offset, 0, set[int]()
+        while offset < end:
+            begin = offset
+            field, wire, offset = tag(self.data, offset, end)
             if (field, wire) == (1, VARINT):
                 self.once(seen, field, begin)
-                size, at = varint(self.data, at, end, self.strict)
+                size, offset = varint(self.data, offset, end, self.strict)
             elif (field, wire) == (2, LEN):
                 self.once(seen, field, begin)
-                count, at = length(self.data, at, end)
+                count, offset = length(self.data, offset, end)
                 try:
-                    str(self.data[at : at + count], "utf-8")
+                    str(self.data[offset : offset + count], "utf-8")
                 except UnicodeDecodeError:
-                    raise WireFault(status.BAD_UTF8, at) from None
+                    raise WireFault(status.BAD_UTF8, offset) from None
                 if not self.dims:
-                    self.name = (at, count)
-                at += count
+                    self.name = (offset, count)
+                offset += count
             else:
-                at = self.other(begin, at, end, field, wire)
+                offset = self.other(begin, offset, end, field, wire)
         if len(self.dims) == MAX_RANK:
             raise WireFault(status.TOO_MANY_DIMS, start)
         if size >= 1 << 63:
             raise WireFault(status.NEGATIVE_DIM, start)
         self.dims.append(size)
 
-    def shape(self, at: int, end: int) -> None:
+    def shape(self, offset: int, end: int) -> None:
         seen = set[int]()
-        while at < end:
-            begin = at
-            field, wire, at = tag(self.data, at, end)
+        while offset < end:
+            begin = offset
+            field, wire, offset = tag(self.data, offset, end)
             if (field, wire) == (2, LEN):
-                size, at = length(self.data, at, end)
-                self.dim(at, at + size)
-                at += size
+                size, offset = length(self.data, offset, end)
+                self.dim(offset, offset + size)
+                offset += size
             elif (field, wire) == (3, VARINT):
                 self.once(seen, field, begin)
-                value, at = varint(self.data, at, end, self.strict)
+                value, offset = varint(self.data, offset, end, self.strict)
                 self.unknown_rank = value != 0
             else:
-                at = self.other(begin, at, end, field, wire)
+                offset = self.other(begin, offset, end, field, wire)
 
-    def packed(self, field: int, at: int, size: int) -> int:
-        run = self.data[at : at + size]
+    def packed(self, field: int, offset: int, size: int) -> int:
+        run = self.data[offset : offset + size]
         width = {FIXED32: 4, FIXED64: 8}.get(WIRE[field])
         if width:
             if size % width:
-                raise WireFault(status.BAD_PACKED, at)
+                raise WireFault(status.BAD_PACKED, offset)
             self.counts[field] += size // width
         else:
             if size and run[-1] >= 0x80:
-                raise WireFault(status.TRUNCATED, at + size - 1)
+                raise WireFault(status.TRUNCATED, offset + size - 1)
             self.counts[field] += sum(byte < 0x80 for byte in run)
-        return at + size
+        return offset + size
 
     def message(self, stop_at_strings: bool) -> int:
-        at, end, seen = 0, len(self.data), set[int]()
-        while at < end:
-            start = at
-            field, wire, at = tag(self.data, at, end)
+        offset, end, seen = 0, len(self.data), set[int]()
+        while offset < end:
+            start = offset
+            field, wire, offset = tag(self.data, offset, end)
             packed = field in PACKABLE and wire == LEN
             if field >= FIELDS or (wire != WIRE[field] and not packed):
-                at = self.other(start, at, end, field, wire)
+                offset = self.other(start, offset, end, field, wire)
                 continue
             if field in SINGULAR:
                 self.once(seen, field, start)
@@ -125,31 +127,31 @@ class _Scan:
                     self.counts[8] = 1
                     return start
                 if field in (14, 15):
-                    at = skip(self.data, at, end, field, wire)
+                    offset = skip(self.data, offset, end, field, wire)
                     self.counts[field] += 1
                     continue
-                size, at = length(self.data, at, end)
+                size, offset = length(self.data, offset, end)
                 if packed:
-                    at = self.packed(field, at, size)
+                    offset = self.packed(field, offset, size)
                     continue
                 if field == 2:
-                    self.shape(at, at + size)
+                    self.shape(offset, offset + size)
                 elif field == 4:
-                    self.content = (at, size)
+                    self.content = (offset, size)
                 elif field == 8:
                     self.counts[8] += 1
                 else:
                     self.counts[18] = size
-                at += size
+                offset += size
             elif field == 1:
-                value, at = varint(self.data, at, end, self.strict)
+                value, offset = varint(self.data, offset, end, self.strict)
                 self.dtype = (
                     value if self.strict else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
                 )
                 if self.dtype >= 1 << 63:
                     self.dtype -= 1 << 64
             else:
-                at = skip(self.data, at, end, field, wire)
+                offset = skip(self.data, offset, end, field, wire)
                 if field > 3:
                     self.counts[field] += 1
         return end

@@ -1,3 +1,5 @@
+"""TFRecord frames: scan, resynchronize after damage, and write."""
+
 from __future__ import annotations
 
 import struct
@@ -5,41 +7,41 @@ from typing import Any
 
 import numpy as np
 
-from ...core.memory import flat
+from ...core.memory import Array, flat
 from .. import status
 from .crc32c import crc32c
 
-Array = np.ndarray[Any, Any]
 HEADER, FOOTER = 12, 4
 
 
 def masked(data: Any) -> int:
-    """The checksum of some bytes as it is stored: masked, because a checksum over data that holds
-    checksums tells little.
+    """Return the masked CRC32C of some bytes.
+
+    Stored checksums are masked, because the CRC of data followed by its own CRC is a constant.
     """
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def holds(view: memoryview, start: int, stop: int) -> bool:
-    """Whether the checksum of view[start:stop] is the one that stands behind it."""
+    """Return whether view[start:stop] matches the masked checksum that follows it."""
     return masked(view[start:stop]) == int.from_bytes(view[stop : stop + 4], "little")
 
 
 def frame_scan(
     data: Any, start: int, check: bool, longest: int, most: int
 ) -> tuple[int, int, Array, Array]:
-    view, at, code = flat(data), start, 0
+    view, offset, code = flat(data), start, 0
     if not 0 <= start <= len(view):
         raise ValueError("start is past the end")
     starts: list[int] = []
     sizes: list[int] = []
-    while at < len(view) and len(starts) < most:
-        size = int.from_bytes(view[at : at + 8], "little")
-        begin, end = at + HEADER, at + HEADER + size
+    while offset < len(view) and len(starts) < most:
+        size = int.from_bytes(view[offset : offset + 8], "little")
+        begin, end = offset + HEADER, offset + HEADER + size
         if begin > len(view):
             code = status.TRUNCATED
-        elif not holds(view, at, at + 8):
+        elif not holds(view, offset, offset + 8):
             code = status.BAD_LENGTH_CRC
         elif size > longest:
             code = status.TOO_LONG
@@ -51,43 +53,50 @@ def frame_scan(
             break
         starts.append(begin)
         sizes.append(size)
-        at = end + FOOTER
-    return code, at, np.array(starts, np.int64), np.array(sizes, np.int64)
+        offset = end + FOOTER
+    return code, offset, np.array(starts, np.int64), np.array(sizes, np.int64)
 
 
 def frame_find(data: Any, start: int, longest: int) -> int:
     view = flat(data)
-    for at in range(start, len(view) - HEADER + 1):
-        if int.from_bytes(view[at : at + 8], "little") <= longest and holds(view, at, at + 8):
-            return at
+    for offset in range(start, len(view) - HEADER + 1):
+        if int.from_bytes(view[offset : offset + 8], "little") <= longest and holds(
+            view, offset, offset + 8
+        ):
+            return offset
     return len(view)
 
 
 def frame_chain(
     data: Any, start: int, stop: int, longest: int, total: int, near: int, checks: int, guess: int
 ) -> tuple[int, int]:
-    view, at = flat(data), start
+    view, offset = flat(data), start
     if total < len(view):
         raise ValueError("a file is not smaller than a part of it")
 
-    def header(at: int) -> bool:
-        return at + HEADER <= len(view) and holds(view, at, at + 8)
+    def header(offset: int) -> bool:
+        return offset + HEADER <= len(view) and holds(view, offset, offset + 8)
 
-    while (at := frame_find(view[: stop + HEADER - 1], at, longest)) < min(stop, len(view)):
-        begin = at + HEADER
-        foot = begin + int.from_bytes(view[at : at + 8], "little")
+    # A header may match by chance, so a candidate is accepted only if one of these holds: the next
+    # header follows its data, or the file ends there; the checksum of its data matches; or it runs
+    # past the buffer and begins at `near` or later. A candidate whose data starts with another
+    # header needs the checksum, because data may contain records. `checks` bounds the bytes of data
+    # that are checksummed.
+    while (offset := frame_find(view[: stop + HEADER - 1], offset, longest)) < min(stop, len(view)):
+        begin = offset + HEADER
+        foot = begin + int.from_bytes(view[offset : offset + 8], "little")
         end = foot + FOOTER
         if end <= total:
             if end > len(view) or (len(view) < total and end + HEADER > len(view)):
-                if at >= near:
-                    return at, checks
+                if offset >= near:
+                    return offset, checks
             elif not header(begin) and (end == total or header(end)):
-                return at, checks
+                return offset, checks
             elif (cost := max(foot - begin, guess)) <= checks:
                 if holds(view, begin, foot):
-                    return at, checks
+                    return offset, checks
                 checks -= cost
-        at += 1
+        offset += 1
     return len(view), checks
 
 
