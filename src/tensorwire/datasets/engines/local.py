@@ -29,6 +29,7 @@ from ...codecs.conversion_spec import ConversionSpec
 from ...transforms.compression.streams import available_cores
 from . import RETRIES, Outcome, Watch, answer, errors_as_json, outcome
 from .processes import PATIENCE, Process, Processes
+from .worker import source_path
 
 
 class LocalEngine:
@@ -345,9 +346,8 @@ def _died(task: dict[str, Any], status: int | None, attempts: int) -> Tensorwire
         if status < 0
         else f"with status {status}"
     )
-    path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
     return TensorwireError(
         f"the worker process ended {how}, {attempts} times",
-        path=path,
+        path=source_path(task),
         hint="check that there is enough memory for it",
     )
