@@ -221,7 +221,7 @@ class TestThereAndBack:
             assert tw.convert(tmp_path / format, tmp_path / f"{format}.arrow").records == 600
         (tmp_path / "model").mkdir()
         tw.save(tmp_path / "model" / "model.safetensors", {"w": np.zeros(3)})
-        with pytest.raises(IsADirectoryError, match=r"name a file in it: '.*model'"):
+        with pytest.raises(IsADirectoryError, match=r"pass a file in it: '.*model'"):
             tw.convert(tmp_path / "model", tmp_path / "model.npz")
 
     @pytest.mark.parametrize("seed", [0, 1])
@@ -1207,7 +1207,7 @@ class TestDeath:
     def test_a_task_that_kills_every_copy(self, many, tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         (tmp_path / "sitecustomize.py").write_text(DEADLY)
-        with pytest.raises(tw.TensorwireError, match="by signal 9, 4 times .*enough memory"):
+        with pytest.raises(tw.TensorwireError, match=r"by signal 9, 4 times .*enough memory"):
             datasets.convert(many, tmp_path / "out", "parquet", workers=1)
 
     def test_ctrl_c(self, many, tmp_path):

@@ -103,7 +103,7 @@ def test_casts(source, tmp_path, format, name, dtype):
 
 def test_casts_of_what_is_no_number(source, tmp_path):
     for name in ("names", "pair"):
-        with pytest.raises(tw.EncodeError, match="cast= is for numbers") as error:
+        with pytest.raises(tw.EncodeError, match="cast= applies to numbers") as error:
             tw.convert(source, tmp_path / "a.parquet", cast={name: "float32"}, workers=0)
         assert error.value.tensor == name
     tw.convert(source, tmp_path / "a.parquet", cast={"vary": "float64"}, workers=0)

@@ -359,7 +359,7 @@ def test_plain_is_what_tolist_gives():
     assert json.loads(
         dumps(tw.Ragged(np.float32([[1, 2], [3, 4]]), np.int32([0, 0, 2])), plain=True)
     ) == [[], [[1, 2], [3, 4]]]
-    with pytest.raises(tw.EncodeError, match="hold nothing"):
+    with pytest.raises(tw.EncodeError, match="empty lists"):
         dumps(np.zeros((1 << 40, 0)), plain=True)
 
 
@@ -421,7 +421,7 @@ def test_ragged_lists_are_refused_unless_asked_for():
     # whatever the lengths are
     assert tw.equal(loads("[[1], [2]]", dtype="int64", ragged=True), tw.Ragged.of([[1], [2]]))
     assert tw.equal(loads("[1, 2]", dtype="int64", ragged=True), np.array([1, 2]))
-    with pytest.raises(tw.DecodeError, match="side by side"):
+    with pytest.raises(tw.DecodeError, match="at the same depth"):
         loads("[[1], 2]", dtype="int64", ragged=True)
 
 

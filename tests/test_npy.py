@@ -105,7 +105,7 @@ class TestWithNumPy:
         for lie in lies:
             fields = {"version": 1, "dtype": "int64", "shape": [3]} | lie
             head = tw.dumps(np.arange(3), "npy", checksum=True)[: 128 + 24]
-            with pytest.raises(tw.DecodeError, match="a trailer says"):
+            with pytest.raises(tw.DecodeError, match="invalid trailer"):
                 tw.loads(head + wire.write_trailer(fields))
 
     @pytest.mark.parametrize("checksum", [False, True])
@@ -296,7 +296,7 @@ class TestWithNumPy:
                 return exec, ("raise SystemExit('it ran')",)
 
         blob = saved(np.array([Bomb()], object), allow_pickle=True)
-        with pytest.raises(tw.DecodeError, match="never"):
+        with pytest.raises(tw.DecodeError, match="need pickle"):
             tw.loads(blob)
 
 

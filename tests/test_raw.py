@@ -45,15 +45,15 @@ def test_shapes():
 @pytest.mark.parametrize(
     ("data", "options", "why"),
     [
-        (bytes(4), {}, "do not say their dtype"),
-        (bytes(5), {"dtype": "int32"}, "whole number"),
-        (bytes(8), {"dtype": "int32", "shape": (3,)}, "takes 12 bytes, not 8"),
-        (bytes(8), {"dtype": "int32", "shape": (1,)}, "takes 4 bytes, not 8"),
-        (bytes(8), {"dtype": "int32", "shape": (-1, 3)}, "takes"),
+        (bytes(4), {}, "do not contain their dtype"),
+        (bytes(5), {"dtype": "int32"}, "not a multiple of 4"),
+        (bytes(8), {"dtype": "int32", "shape": (3,)}, "expected 12 bytes .*, found 8"),
+        (bytes(8), {"dtype": "int32", "shape": (1,)}, "expected 4 bytes .*, found 8"),
+        (bytes(8), {"dtype": "int32", "shape": (-1, 3)}, "expected"),
         (bytes(8), {"dtype": "int32", "shape": (-2,)}, "negative"),
-        (bytes(8), {"dtype": "int32", "shape": (1 << 40, 1 << 40)}, "larger than any memory"),
-        (b"\x02", {"dtype": "bool"}, "no value of bool"),
-        (b"\x10", {"dtype": "uint4"}, "no value of uint4"),
+        (bytes(8), {"dtype": "int32", "shape": (1 << 40, 1 << 40)}, "is too large"),
+        (b"\x02", {"dtype": "bool"}, "invalid byte in bool"),
+        (b"\x10", {"dtype": "uint4"}, "invalid byte in uint4"),
         (bytes(8), {"dtype": "int32", "byteorder": "big", "copy": False}, "swapped"),
     ],
 )

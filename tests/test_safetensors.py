@@ -100,7 +100,7 @@ def test_bundle_metadata_is_where_everyone_looks():
     )
     blob = tw.dumps(bundle)
     assert header(blob)["__metadata__"]["format"] == "pt" and tw.equal(tw.loads(blob), bundle)
-    with pytest.raises(tw.EncodeError, match="taken"):
+    with pytest.raises(tw.EncodeError, match="reserved"):
         tw.dumps(tw.Bundle({}, {"tensorwire": "x"}))
     with pytest.raises(tw.EncodeError, match="__metadata__"):
         tw.dumps({"__metadata__": np.zeros(1)})

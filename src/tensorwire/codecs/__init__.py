@@ -1,7 +1,7 @@
-"""One module a format, and the table of all of them.
+"""The table of formats. Each format has a module or package of its own next to it.
 
 A codec is a frozen dataclass whose fields are its options (`protocol.TensorFormat`). It is imported
-when it is first used; only `api` resolves this table.
+when it is first used (`opening.codec`, `rows.named`).
 """
 
 from __future__ import annotations
@@ -10,34 +10,36 @@ from typing import NamedTuple
 
 
 class Format(NamedTuple):
-    """A row of the table."""
+    """A row of the table of formats."""
 
     name: str
     where: str
-    """module:Class of what reads and writes tensors, below this package; "" if it holds none."""
+    """"module:Class" of the codec for tensors, relative to this package; "" if there is none."""
     about: str
+    """One line for people, shown by `tensorwire formats`."""
     recognised: bool
-    """Whether `loads` finds it without being told."""
+    """Whether `loads` recognises the format by its first bytes."""
     suffixes: tuple[str, ...] = ()
     lazy: bool = False
-    """Whether `tw.open` reads only what is asked for."""
+    """Whether `tw.open` reads tensors on demand."""
     metadata: bool = False
-    """Whether it keeps text about any value; others keep it for a Bundle only."""
+    """Whether the format stores metadata for any value. Other formats store that of a Bundle only.
+    """
     extra: str | None = None
-    """The pip extra that it needs."""
+    """The pip extra that the format needs."""
     compressions: tuple[str, ...] = ()
-    """What it compresses with by itself; elsewhere the whole stream is compressed."""
+    """Compressions of the format itself. With any other one the whole stream is compressed."""
     packs: bool = False
-    """Whether it can compress and shuffle each tensor alone."""
+    """Whether the format can compress and shuffle tensors one by one."""
     writes: bool = True
-    """Whether it is written too."""
+    """Whether tensorwire writes the format."""
     files: bool = False
-    """Whether it is several files that share a prefix, which is what `save` and `open` are given.
+    """Whether a value is several files with a common prefix, which `save` and `open` take as path.
     """
     tensors: bool = True
-    """Whether it holds tensors by name, or any value: what `dumps`, `save` and `open` take."""
+    """Whether the format holds tensors by name or any value, for `dumps`, `save` and `open`."""
     rows: str = ""
-    """module:Class of what reads and writes rows of it (see `codecs.rows`); "" if it holds none."""
+    """"module:Class" of the format for datasets (see `codecs.rows`); "" if there is none."""
 
 
 FORMATS: dict[str, Format] = {
@@ -57,14 +59,14 @@ FORMATS: dict[str, Format] = {
         Format(
             "tensorproto",
             "tensorproto:TensorProto",
-            "TensorFlow's own bytes for one tensor, and any value inside a string vector",
+            "TensorFlow's bytes for one tensor; any other value is a string vector",
             True,
             (".pb",),
         ),
         Format(
             "npy",
             "npy:Npy",
-            "NumPy's file of one array; what NumPy cannot say stands behind it",
+            "NumPy's file of one array; a trailer holds what NumPy cannot express",
             True,
             (".npy",),
             True,
@@ -73,7 +75,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "npz",
             "npz:Npz",
-            "NumPy's zip of named arrays, each with its CRC",
+            "NumPy's zip of named arrays, each with a CRC",
             True,
             (".npz",),
             lazy=True,
@@ -84,7 +86,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "arrow",
             "arrow:Arrow",
-            "Arrow's IPC file or stream: a table, one row an item, or one row of flat tensors",
+            "Arrow IPC file or stream: a table with one row per item, or one row of flat tensors",
             True,
             (".arrow", ".feather", ".arrows"),
             lazy=True,
@@ -96,7 +98,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "parquet",
             "parquet:Parquet",
-            "columns that share their first dimension, for query engines",
+            "columns with a common first dimension, for query engines",
             True,
             (".parquet", ".pq"),
             metadata=True,
@@ -124,7 +126,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "checkpoint",
             "checkpoint.codec:Checkpoint",
-            "TensorFlow's checkpoints: an index and data files under one prefix",
+            "TensorFlow checkpoint: an index and data files with one prefix",
             False,
             (".ckpt",),
             lazy=True,
@@ -134,7 +136,7 @@ FORMATS: dict[str, Format] = {
         Format(
             "keras",
             "keras:Keras",
-            "weights of Keras models: .keras, .weights.h5 and older .h5 files; only read",
+            "weights of Keras models: .keras, .weights.h5 and older .h5 files; read only",
             True,
             (".keras", ".h5", ".hdf5"),
             lazy=True,
@@ -145,14 +147,14 @@ FORMATS: dict[str, Format] = {
         Format(
             "raw",
             "raw:Raw",
-            "bare numbers; dtype, shape and byte order travel separately",
+            "bare numbers; dtype, shape and byte order are passed separately",
             False,
             (".raw", ".bin"),
         ),
         Format(
             "tfrecord",
             "",
-            "records with checksums, mostly tf.train.Examples",
+            "records with checksums, usually tf.train.Examples",
             False,
             (".tfrecord", ".tfrecords", ".tfrec", ".tfr"),
             tensors=False,
@@ -161,13 +163,13 @@ FORMATS: dict[str, Format] = {
         Format(
             "jsonl",
             "",
-            "JSON lines, an object a row",
+            "JSON lines, one object per row",
             False,
             (".jsonl", ".ndjson"),
             tensors=False,
             rows="jsonl:JsonLinesRows",
         ),
-        Format("saved_model", "", "TensorFlow's SavedModel, a folder", False, tensors=False),
+        Format("saved_model", "", "TensorFlow SavedModel, a folder", False, tensors=False),
     )
 }
 TENSOR_FORMATS = {name: row for name, row in FORMATS.items() if row.tensors}

@@ -1,5 +1,6 @@
-"""What containers of arrays share: a dense array at a place of a Source, and how arrays by name
-find their places in a spec.
+"""Arrays at an offset of a source, and the assignment of named arrays to a spec.
+
+The formats whose files hold plain arrays share this module: npy, npz, safetensors, protobuf, keras.
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ from .container import BasePart, Rows
 
 
 class StoredPart(BasePart):
-    """An array in C order, little-endian, read on demand: all of it, or some rows, which are one
-    run of bytes.
+    """A dense array in C order, little-endian, that is read on demand.
+
+    Rows are one run of bytes, so a read of some rows touches no other bytes.
     """
 
     __slots__ = (
-        "_at",
         "_copy",
         "_format",
         "_matches",
+        "_offset",
         "_source",
         "checksum",
         "dtype",
@@ -41,7 +43,7 @@ class StoredPart(BasePart):
     def __init__(
         self,
         source: Source,
-        at: int,
+        offset: int,
         row: dtypes.DType,
         shape: tuple[int, ...],
         copy: bool | None,
@@ -50,14 +52,12 @@ class StoredPart(BasePart):
         name: str | None = None,
         matches: Callable[[Any], bool] | None = None,
     ) -> None:
-        """`matches` says whether bytes have the checksum that was stored with them, if there is
-        one.
-        """
+        """`matches` compares the data with the checksum stored for them, if there is one."""
         self.name, self.row, self.dtype, self.shape = name, row, row.name, shape
         self.nbytes, self.checksum = math.prod(shape) * row.numpy.itemsize, matches is not None
-        self._source, self._at, self._copy, self._format, self._matches = (
+        self._source, self._offset, self._copy, self._format, self._matches = (
             source,
-            at,
+            offset,
             copy,
             format,
             matches,
@@ -65,59 +65,61 @@ class StoredPart(BasePart):
 
     @property
     def offset(self) -> int:
-        """Where it begins in its file."""
-        return self._at
+        """The offset of the data in the file."""
+        return self._offset
 
     def read(self, rows: Rows = None) -> Any:
-        """All of it, its checksum verified, or some rows, for which there is none."""
+        """Returns the array and verifies its checksum, or some rows without a checksum."""
         try:
             return self._read(rows)
         except DecodeError as error:
             raise error.add(format=self._format, tensor=self.name) from None
 
     def _read(self, rows: Rows) -> Any:
-        row, shape, at, size = self.row, self.shape, self._at, self.nbytes
+        row, shape, offset, size = self.row, self.shape, self._offset, self.nbytes
         if rows is not None:
             start, stop = rows
             if not shape or not 0 <= start <= stop <= shape[0]:
                 raise DecodeError(
-                    f"rows {start} to {stop} of a tensor of shape {list(shape)}", offset=at
+                    f"rows {start} to {stop} are out of range for shape {list(shape)}",
+                    offset=offset,
                 )
             stride = math.prod(shape[1:]) * row.numpy.itemsize
-            at, size, shape = (
-                at + start * stride,
+            offset, size, shape = (
+                offset + start * stride,
                 (stop - start) * stride,
                 (stop - start, *shape[1:]),
             )
-        into = getattr(self._source, "read_into", None)
+        read_into = getattr(self._source, "read_into", None)
         view: Any
-        if into is not None:  # straight into the array, which is nobody else's
+        # A file is read straight into the new array. Memory and mapped files give a view, which
+        # `memory.dense` uses in place or copies, as `copy` says.
+        if read_into is not None:
             array = np.empty(shape, row.numpy)
             view = array.reshape(-1).view(np.uint8)
-            into(at, view)
+            read_into(offset, view)
         else:
-            view = self._source.read_at(at, size)
+            view = self._source.read_at(offset, size)
         if rows is None and self._matches is not None and not self._matches(view):
-            raise ChecksumError("the data do not match their checksum", offset=at)
-        if into is None:
-            array = memory.dense(view, 0, row.numpy, shape, self._copy, base=at)
+            raise ChecksumError("the data do not match their checksum", offset=offset)
+        if read_into is None:
+            array = memory.dense(view, 0, row.numpy, shape, self._copy, base=offset)
+        # A bool, and an element of less than 8 bits, fills a byte in which most values are invalid.
+        # NumPy and the frameworks would compute with them in undefined ways.
         bad = (
             dtypes.noncanonical(row, array.reshape(-1).view(np.uint8))
             if row.name == "bool" or row.bits < 8
             else None
         )
         if bad is not None:
-            why = (
-                "a bool is neither 0 nor 1"
-                if row.name == "bool"
-                else f"a byte that is no value of {row.name}"
-            )
-            raise DecodeError(why, offset=at + bad)
+            raise DecodeError(f"invalid byte in {row.name} data", offset=offset + bad)
         return array
 
 
 class BitsPart(BasePart):
-    """Elements below a byte that lie side by side in the file; each is a byte of its own once read."""
+    """An array with elements of less than 8 bits, packed in the file. Reading unpacks them, one
+    element per byte.
+    """
 
     def __init__(
         self,
@@ -135,29 +137,37 @@ class BitsPart(BasePart):
         self._source, self._start, self._copy, self._format = source, start, copy, format
 
     def read(self, rows: Rows = None) -> Any:
-        """All of it, or some rows, which need not begin or end at a byte."""
+        """Returns the array, or some rows, which need not begin or end at a byte boundary."""
         shape, first, stop = self.shape, 0, math.prod(self.shape)
         if self._copy is False:
-            raise self._bad(f"copy=False, but {self.row.packed} must be unpacked; leave copy out")
+            raise self._bad(
+                f"copy=False, but {self.row.packed} data must be unpacked", "leave copy= out"
+            )
         if rows is not None:
             if not shape or not 0 <= rows[0] <= rows[1] <= shape[0]:
-                raise self._bad(f"rows {rows[0]} to {rows[1]} of a tensor of shape {list(shape)}")
+                raise self._bad(
+                    f"rows {rows[0]} to {rows[1]} are out of range for shape {list(shape)}"
+                )
             stride = math.prod(shape[1:])
             first, stop, shape = rows[0] * stride, rows[1] * stride, (rows[1] - rows[0], *shape[1:])
+        # A group is the smallest run of elements that ends at a byte boundary. Whole groups are
+        # read, and the elements before and after the rows are cut off once they are unpacked.
         count, size = dtypes.GROUPS[self.row.bits]
-        low, high = first // count, -(-stop // count)  # whole groups, a few elements too many
+        low, high = first // count, -(-stop // count)
         view = self._source.read_at(self._start + low * size, (high - low) * size)
         codes = dtypes.unpack(self.row.bits, np.frombuffer(view, np.uint8))
         array = codes[first - low * count : stop - low * count].view(self.row.numpy).reshape(shape)
         writable = self._copy or hasattr(self._source, "read_into")
         return array if writable else memory.read_only(array)
 
-    def _bad(self, why: str) -> DecodeError:
-        return DecodeError(why, format=self._format, tensor=self.name, offset=self._start)
+    def _bad(self, why: str, hint: str | None = None) -> DecodeError:
+        return DecodeError(
+            why, format=self._format, tensor=self.name, offset=self._start, hint=hint
+        )
 
 
 class SourceSlice:
-    """A run of a source's bytes as a source. Its owner closes the whole."""
+    """A range of the bytes of a source, as a source of its own. Closing it does nothing."""
 
     def __init__(self, source: Source, start: int, size: int) -> None:
         self.size, self.path, self._source, self._start = size, source.path, source, start
@@ -171,29 +181,34 @@ class SourceSlice:
         self._source.read_into(self._start + offset, buffer)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """The whole stays open."""
+        """Does nothing: the owner of the outer source closes that."""
 
 
 def little(source: Source) -> Callable[[int, int], bytes | memoryview]:
-    """How a few bytes of a source are read quickest: files need no aligned memory for them."""
-    found: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)
-    return found
+    """The function that reads a few bytes of a source fastest.
+
+    A file has `read_bytes`, which skips the aligned buffer that `read_at` allocates for arrays.
+    """
+    read: Callable[[int, int], bytes | memoryview] = getattr(source, "read_bytes", source.read_at)
+    return read
 
 
 def assign(
     spec: Node,
     metadata: dict[str, str],
     parts: dict[str, Any],
-    stored: Callable[[str], str] | None = None,
+    stored_name: Callable[[str], str] | None = None,
 ) -> tuple[Any, list[Any]]:
-    """The spec, a bundle's metadata put back, and its parts in order. `stored` says what a part is
-    called in the container.
+    """Returns the spec with the metadata of a bundle put back, and its parts in order.
+
+    `stored_name` maps the name of a part in the spec to its name in the file. Raises DecodeError if
+    the names in the file and in the spec differ.
     """
     names = lowering.names(spec, len(parts))
-    if stored is not None:
-        names = [stored(name) for name in names]
+    if stored_name is not None:
+        names = [stored_name(name) for name in names]
     if len(names) != len(parts) or not parts.keys() <= set(names):
-        raise DecodeError("the names in the file are not those of the tensorwire spec")
+        raise DecodeError("the tensor names in the file do not match the tensorwire spec")
     tree = lowering.inside(spec)
     if isinstance(tree, dict) and "bundle" in tree and metadata:
         tree = tree | {"metadata": metadata}
@@ -201,8 +216,11 @@ def assign(
     return spec, [parts[name] for name in names]
 
 
-def says_it_all(spec: Node, names: Sequence[str]) -> bool:
-    """Whether a plain dict of arrays, in the order of the file, is what the value was."""
+def is_plain_dict(spec: Node, names: Sequence[str]) -> bool:
+    """Whether the value is a dict of dense arrays in the order of the file.
+
+    If so, the file needs no spec: its names and arrays are enough.
+    """
     if not isinstance(spec, dict) or list(spec) != ["dict"] or not isinstance(spec["dict"], dict):
         return False
     if list(spec["dict"]) != list(names):

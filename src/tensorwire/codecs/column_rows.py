@@ -1,4 +1,7 @@
-"""What row formats share whose files themselves say what columns they have."""
+"""Column formats for datasets: the code shared by formats whose files declare their columns.
+
+Those are npz, safetensors, arrow and parquet. Examples and JSON lines need a schema instead.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ from .safetensors import Safetensors
 
 _T = TypeVar("_T")
 FILES = 16
-"""Files that a plan looks into, for what their columns are."""
+"""The number of files that a plan opens to learn their columns."""
 _SMALL_INTEGERS = ("int4", "uint4", "int2", "uint2")
 
 
 class ColumnRows(RowFormat):
-    """A format whose files declare their columns."""
+    """Base class of formats whose files declare their columns."""
 
     declares_columns: ClassVar[bool] = True
 
@@ -39,27 +42,37 @@ class ColumnRows(RowFormat):
         return sidecar.union(dict(schemas))
 
     def schema_of(self, path: str, spec: ConversionSpec) -> Schema:
-        """The schema of Examples for one file."""
+        """Returns the schema that the columns of one file have as Examples."""
         raise NotImplementedError
 
 
 def example_schema(blank: Batch, spec: ConversionSpec) -> Schema:
-    """What columns, given as a batch without rows, become in Examples."""
-    asked = cast(blank, spec)
-    options = pack.Options([name for name in spec.tensors if name in asked])
+    """Returns the schema that columns, given as a batch without rows, have as Examples."""
+    columns = cast(blank, spec)
+    options = pack.Options([name for name in spec.tensors if name in columns])
     try:
-        columns, _ = gather.from_columns(asked, options, 0, {})
+        packed_columns, _ = gather.from_columns(columns, options, 0, {})
     except EncodeError as error:
-        if "float64" in error.message:
-            why = "float64 does not fit a float list, which is float32"
-            how = f"cast={{{error.tensor!r}: 'float32'}} rounds it{pack.EXACTLY}"
-            error.args = (f"{why}; {how}",)
-        raise
-    return Schema({name: column.feature for name, column in columns.items()})
+        name = error.tensor
+        if name is None or not _is_float64(columns[name]):
+            raise
+        raise EncodeError(
+            "float64 does not fit a float list, which holds float32",
+            tensor=name,
+            hint=f"cast={{{name!r}: 'float32'}} rounds it, tensors=[{name!r}] keeps it exactly",
+        ) from None
+    return Schema({name: column.feature for name, column in packed_columns.items()})
+
+
+def _is_float64(column: BatchColumn) -> bool:
+    """Whether a column is dense float64, or lists of it."""
+    if isinstance(column, Ragged) and len(column.row_splits) == 1:
+        column = column.values
+    return isinstance(column, np.ndarray) and column.dtype == np.float64
 
 
 def some(paths: Sequence[str]) -> list[str]:
-    """A few files, spread over all of them."""
+    """Returns a sample of at most `FILES` paths, spread evenly over all of them."""
     count = min(len(paths), FILES)
     return [paths[i * len(paths) // count] for i in range(count)]
 
@@ -67,57 +80,65 @@ def some(paths: Sequence[str]) -> list[str]:
 def looked_into(
     paths: Sequence[str], spec: ConversionSpec, look: Callable[[str], _T]
 ) -> Iterator[_T]:
-    """What a look into each of some files shows; of a damaged one that is passed over, nothing:
-    reading it says what is damaged. If that is all of them, it is an error."""
-    found, last = 0, None
+    """Yields the result of `look` for each file.
+
+    With on_corrupt="skip", damaged files are left out: the damage is reported when they are read.
+    If all files are damaged, the last error is raised.
+    """
+    readable, last = 0, None
     for path in paths:
         try:
-            one = look(path)
+            result = look(path)
         except TensorwireError as error:
             last = error.add(path=path)
             if not (spec.skips and isinstance(error, DecodeError)):
                 raise last from error.__cause__
             continue
-        found += 1
-        yield one
-    if last is not None and not found:
+        readable += 1
+        yield result
+    if last is not None and not readable:
         raise last
 
 
 def opened(path: str, spec: ConversionSpec, reading: Reading, open: Callable[[], _T]) -> _T | None:
-    """A file; None of one that cannot be opened and is passed over, which is noted."""
+    """Calls `open`. With on_corrupt="skip", a damaged file goes into `reading` and gives None."""
     try:
         return open()
     except DecodeError as error:
         if not spec.skips:
             raise
-        reading.damage.append(Damage(path, f"all of it: {error.add(path=path)}"))
+        reading.damage.append(Damage(path, f"whole file: {error.add(path=path)}"))
         return None
 
 
 def check_columns(names: Iterable[str], spec: ConversionSpec, path: str) -> None:
-    """That no column is lost because the files that the plan looked into did not have it."""
-    if spec.strict and spec.schema is not None and (strangers := set(names) - set(spec.schema)):
-        why = (
-            "a column that the schema does not have, and that would be lost; columns= says what to"
-            " keep, schema= what there is"
+    """Raises SchemaError if a file has columns that the schema lacks and that would be lost.
+
+    The plan opens some files only, so the schema may not know the columns of all of them.
+    """
+    if spec.strict and spec.schema is not None and (unknown := set(names) - set(spec.schema)):
+        raise SchemaError(
+            "the schema does not have this column, so it would be lost",
+            tensor=min(unknown),
+            path=path,
+            hint="columns= selects the columns to keep, schema= declares all columns",
         )
-        raise SchemaError(why, tensor=min(strangers), path=path)
 
 
-def absent(name: str, spec: ConversionSpec, known: Iterable[str]) -> Tensor:
-    """A column without rows that a file does not have, nor any other that was looked into, but the
-    schema.
+def absent(name: str, spec: ConversionSpec, names: Iterable[str]) -> Tensor:
+    """Returns an empty column for an optional feature of the schema that no sampled file has.
+
+    Raises SchemaError, which lists the `names` of the file's columns, for any other name.
     """
     feature = None if spec.schema is None else example_features.travelling(spec)[name]
     if feature is None or feature.required:
-        raise SchemaError(f"no column {name!r}{choices(name, known)}", tensor=name)
+        raise SchemaError(f"no column {name!r}{choices(name, names)}", tensor=name)
     filled = example.ColumnBuffers([feature.column(name)], 0).take()
     return _columns.column(feature, filled[0], 0)
 
 
 def empty(spec: ConversionSpec) -> Batch | None:
-    """A batch without rows, where the schema says what its columns are."""
+    """Returns a batch without rows whose columns are those of the schema; None without a schema."""
     if spec.schema is None:
         return None
     chosen = {
@@ -130,7 +151,7 @@ def empty(spec: ConversionSpec) -> Batch | None:
 
 
 def cast(batch: Batch, spec: ConversionSpec) -> Batch:
-    """The columns that are wanted in another dtype, in it."""
+    """Applies the option cast= to the columns of a batch."""
     if not spec.cast:
         return batch
     columns = {
@@ -143,7 +164,7 @@ def cast(batch: Batch, spec: ConversionSpec) -> Batch:
 def _cast(column: Tensor, dtype: str, name: str) -> Tensor:
     values = column.values if isinstance(column, Ragged) else column
     if not isinstance(values, np.ndarray):
-        raise EncodeError(f"strings are not cast to {dtype}", tensor=name)
+        raise EncodeError(f"strings cannot be cast to {dtype}", tensor=name)
     numbers = _cast_numbers(frameworks.tensor(values), dtypes.named(dtype).numpy, name)
     if isinstance(column, Ragged):
         return Ragged(numbers, column.row_splits, column.uniform)
@@ -151,10 +172,10 @@ def _cast(column: Tensor, dtype: str, name: str) -> Tensor:
 
 
 def _cast_numbers(values: Array, dtype: np.dtype[np.generic], name: str) -> Array:
-    """In another dtype: fractions are rounded, but a number that does not fit is an error."""
+    """Casts numbers to another dtype. Fractions are rounded; a number out of range raises."""
     if "c" in (values.dtype.kind, dtype.kind):
         if dtype.kind != "c":
-            raise EncodeError(f"complex numbers are not cast to {dtype.name}", tensor=name)
+            raise EncodeError(f"complex numbers cannot be cast to {dtype.name}", tensor=name)
         return values.astype(dtype)
     whole = dtype.kind in "iu" or dtype.name in _SMALL_INTEGERS
     if dtype.kind == "b":
@@ -168,19 +189,19 @@ def _cast_numbers(values: Array, dtype: np.dtype[np.generic], name: str) -> Arra
         values = values if values.dtype.kind in "iub" else np.rint(values.astype(np.float64))
         bounds = ml_dtypes.iinfo(dtype)  # type: ignore[no-untyped-call]
         low, high = int(bounds.min), int(bounds.max)
-        # 2**63 and 2**64 are floats, and the largest integers below them are not.
+        # The largest int64 and uint64 are not floats, but the powers of two above them are.
         fits = (values >= low) & (
             values <= high if values.dtype.kind in "iub" else values < high + 1
         )
     if not fits.all():
         wrong = values.reshape(-1)[np.flatnonzero(~fits.reshape(-1))[0]]
-        raise EncodeError(f"cast to {dtype.name}, and {wrong} does not fit", tensor=name)
+        raise EncodeError(f"{wrong} is out of range for {dtype.name}", tensor=name)
     with np.errstate(over="ignore"):
         return values.astype(dtype)
 
 
 def _family(column: BatchColumn) -> str:
-    """The same for formats that know integers, fractions and lists, and no more of them."""
+    """A word for the type of a column as JSON distinguishes types: integers, fractions, lists."""
     values = column.values if isinstance(column, Ragged) else column
     if isinstance(values, Strings):
         what = "text" if values.text else "bytes"
@@ -196,8 +217,9 @@ def _family(column: BatchColumn) -> str:
 
 
 def comparison(target: str, joined: bool) -> Callable[[BatchColumn], str] | None:
-    """How alike columns of the same name must be, to be written in a format. A schema has seen to
-    it for Examples.
+    """Returns the function that two columns of one name must agree on to be written in `target`.
+
+    None if nothing needs to be compared: for Examples the schema has already been checked.
     """
     if joined or target not in ("jsonl", "tfrecord"):
         return column_kind
@@ -207,7 +229,10 @@ def comparison(target: str, joined: bool) -> Callable[[BatchColumn], str] | None
 def check_alike(
     batch: Batch, blank: Batch, how: Callable[[BatchColumn], str] | None, but: Container[str]
 ) -> None:
-    """That columns of the same name are of the same kind, `but` some that are made so."""
+    """Raises SchemaError unless columns of the same name have the same type.
+
+    `but` names columns that are converted to a common type later.
+    """
     if how is None:
         return
     for name in batch:
@@ -223,9 +248,8 @@ def check_alike(
 
 
 def packed(batch: Batch, places: Array) -> bytes:
-    """As bytes, with a number for each row. Columns go by number, since a name may be anything,
-    what the format has for itself too.
-    """
+    """Encodes a batch, and a number for each row, as bytes. `unpacked` is the inverse."""
+    # Columns are stored in a list, because a column name may be a name that safetensors reserves.
     names = list(batch)
     present = [None if batch.present[name].all() else batch.present[name] for name in names]
     value = {
@@ -238,10 +262,10 @@ def packed(batch: Batch, places: Array) -> bytes:
 
 
 def unpacked(data: Buffer | Array) -> tuple[Batch, Array]:
-    """The inverse of `packed`."""
-    found: Any = Safetensors().decode(flat(data))
-    names, places = found["names"], found["places"]
+    """Decodes the bytes of `packed`."""
+    value: Any = Safetensors().decode(flat(data))
+    names, places = value["names"], value["places"]
     rows = len(places)
-    present = [np.ones(rows, np.bool_) if there is None else there for there in found["present"]]
-    columns = dict(zip(names, found["columns"], strict=True))
+    present = [np.ones(rows, np.bool_) if there is None else there for there in value["present"]]
+    columns = dict(zip(names, value["columns"], strict=True))
     return Batch(columns, dict(zip(names, present, strict=True)), rows), places

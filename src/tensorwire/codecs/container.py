@@ -1,15 +1,15 @@
-"""Reading one tensor, or some rows of one, out of many: the interface between formats and readers.
+"""Containers: lazy access to the tensors of a file, and the interface between formats and readers.
 
-1. A format opens its bytes as a `Container`: a spec of `lowering`, and a `Part` for each array that
-   is stored. No array has been read then.
-2. The keys of a container are the tensors of the value, by their path: "tokens",
-   "layers/2/kernel". `spec(name)` says what is known of one before it is read, `read(name, rows)`
-   reads it or some of its rows, `value()` reads all.
-3. Reading rows reads the bytes of those rows only, where the format allows it: through the offsets
-   of strings, the splits of ragged tensors, and the sorted indices of sparse tensors.
-4. What a read expands (compressed or repeated data) is drawn on the `budget` of the container. Its
-   owner starts the budget again before each call of a user.
-5. `close()` ends what reading needs besides the source, which the owner closes.
+1. A format opens its bytes as a `Container`: a spec of `lowering`, and a `Part` for each stored
+   array. No array has been read at that point.
+2. The keys of a container are the paths of the tensors in the value: "tokens", "layers/2/kernel".
+   `spec(name)` describes a tensor before it is read, `read(name, rows)` reads it or some of its
+   rows, and `value()` reads the whole value.
+3. A read of rows reads only the bytes of those rows where the format allows it. It follows the
+   offsets of strings, the splits of ragged tensors and the sorted indices of sparse tensors.
+4. Data that grow while they are read (compressed or repeated data) draw on the `budget` of the
+   container. The owner restarts the budget before each public call.
+5. `close()` releases what reading needs apart from the source. The owner closes the source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..core.tensors import Array, Bundle, Ragged, Sparse, Strings, trusted
 from ..lowering import Node
 
 Rows = tuple[int, int] | None
-"""From, to; None for all."""
+"""The first row and the row after the last one. None for all rows."""
 
 
 class Part(Protocol):
@@ -47,30 +47,30 @@ class Part(Protocol):
 
     @property
     def checksum(self) -> bool:
-        """Whether reading the array whole notices any change of its data."""
+        """Whether a read of the whole array verifies a checksum of its data."""
 
     @property
     def packed(self) -> str | None:
-        """How the array is compressed, if it is so by itself."""
+        """The compression of this array alone, if it has one."""
 
     @property
     def unreadable(self) -> bool:
-        """Whether the dtype is not known here, so that reading raises UnsupportedTensor."""
+        """Whether the dtype is unsupported, so that reading raises UnsupportedTensor."""
 
     @property
     def offset(self) -> int:
-        """Where the data begin in the file, 0 if that is not known."""
+        """The offset of the data in the file; 0 if it is unknown."""
 
     def read(self, rows: Rows = None) -> Any:
-        """The array (or Strings), or the rows from, to of its first dimension.
+        """Returns the array (or Strings), or the given rows of its first dimension.
 
-        Raises DecodeError if the bytes are not valid, ChecksumError if an array that is read whole
-        does not match its checksum.
+        Raises DecodeError if the bytes are invalid, and ChecksumError if an array that is read
+        whole does not match its checksum.
         """
 
 
 class BasePart:
-    """What most parts have in common: no checksum, no compression, an unknown offset."""
+    """Defaults of a part: no checksum, no compression, an unknown offset."""
 
     __slots__ = ()
     checksum: bool = False
@@ -86,22 +86,22 @@ class BasePart:
 
 
 class TensorSpec(NamedTuple):
-    """What is known of a tensor before it is read."""
+    """The description of a tensor before it is read."""
 
     kind: str
-    """dense, strings, sparse or ragged; unreadable for a dtype that is not known here"""
+    """dense, strings, sparse or ragged; unreadable if the dtype is unsupported."""
     dtype: str
     shape: tuple[int | None, ...]
     nbytes: int
-    """As stored."""
+    """Bytes in the file."""
     quantized: str | None = None
-    """The scheme, if it is stored in fewer bits; dtype is the original's all the same."""
+    """The quantization scheme, if the tensor is quantized. `dtype` is still the original one."""
     packed: str | None = None
-    """How it is compressed, if it is so by itself."""
+    """The compression of this tensor alone, if it has one."""
 
 
 class MemoryPart(BasePart):
-    """A part that is in memory already."""
+    """A part whose array is already in memory."""
 
     def __init__(self, array: Array | Strings) -> None:
         self.dtype = "bytes" if isinstance(array, Strings) else dtypes.of(array.dtype).name
@@ -112,11 +112,11 @@ class MemoryPart(BasePart):
 
 
 class UnsupportedTensor(DecodeError):
-    """A tensor or column that is not damaged, and of a type that is not known here."""
+    """A tensor or column is not damaged, but its type is unsupported."""
 
 
 class UnreadablePart(BasePart):
-    """A part of a dtype that is not known here: it is listed, and reading it is an error."""
+    """A part with an unsupported dtype. It is listed, and reading it raises UnsupportedTensor."""
 
     unreadable = True
 
@@ -131,11 +131,12 @@ class UnreadablePart(BasePart):
             format=error.format,
             tensor=error.tensor,
             offset=error.offset,
+            hint=error.hint,
         )
 
 
 class PackedPart(BasePart):
-    """A part that is compressed or shuffled. Reading rows of it unpacks the blocks that hold them."""
+    """A part that is compressed or shuffled by itself. Reading rows unpacks only their blocks."""
 
     def __init__(self, part: Part, entry: lowering.PackedEntry, budget: Budget) -> None:
         self.dtype, self.shape, self.nbytes = entry.row.name, entry.shape, part.nbytes
@@ -146,7 +147,8 @@ class PackedPart(BasePart):
     def read(self, rows: Rows = None) -> Any:
         if self._part.dtype != "uint8" or len(self._part.shape) != 1:
             raise DecodeError(
-                f"packed data in a part of {self._part.dtype} {list(self._part.shape)}, not bytes"
+                "packed data must be stored as a uint8 vector, not as"
+                f" {self._part.dtype} {list(self._part.shape)}"
             )
         if rows is None:
             return self._entry.unpack(self._part.read(), self._budget)
@@ -154,16 +156,18 @@ class PackedPart(BasePart):
 
 
 class _Leaf(NamedTuple):
+    """A tensor of the value: its node in the spec, and which parts belong to it."""
+
     node: Node
     first: int
     size: int
 
 
 class Container:
-    """Tensors by name, read when they are asked for. The head of this module is the contract.
+    """Tensors by name, read on demand. The module docstring is the contract.
 
-    `tree` is the spec, `parts` are its arrays in order, `metadata` is text about all tensors and
-    `tensor_metadata` text about each.
+    `tree` is the spec, `parts` are its arrays in order, `metadata` describes the whole value and
+    `tensor_metadata` single tensors.
     """
 
     def __init__(
@@ -188,7 +192,7 @@ class Container:
 
     @classmethod
     def of(cls, value: object, budget: Budget | None = None) -> Container:
-        """The container of a value in memory."""
+        """Returns a container for a value in memory."""
         spec, parts = lowering.lower(value, strings=True)
         metadata = value.metadata if isinstance(value, Bundle) else {}
         stored = [MemoryPart(part) for part in parts]
@@ -197,17 +201,17 @@ class Container:
         )
 
     def close(self) -> None:
-        """Ends what reading needs besides the source, which is nothing in most formats."""
+        """Releases what reading needs apart from the source. Most formats need nothing."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._leaves)
 
     def keys(self) -> list[str]:
-        """The tensors of the value by their path, in order."""
+        """The paths of the tensors in the value, in order."""
         return list(self._leaves)
 
     def names(self, readable: bool = True) -> list[str]:
-        """The keys, or what the file itself calls its tensors, where that is something else."""
+        """The names of the tensors in the file. Most formats use the keys."""
         return self.keys()
 
     def shapes(self) -> dict[str, tuple[int | None, ...]]:
@@ -216,42 +220,40 @@ class Container:
 
     @property
     def unlisted(self) -> list[str]:
-        """Names that can be read and are not keys: data beside the tensors of the value, which
-        `tw.verify` checks too.
-        """
+        """Names that can be read but are not keys. `tw.verify` checks these data too."""
         return []
 
     def __contains__(self, name: object) -> bool:
         return name in self._leaves
 
     def part(self, name: str) -> Part:
-        """The stored array of a dense tensor, for containers that are made of others."""
+        """The stored array of a dense tensor, for containers that combine others."""
         return self.parts[self._leaves[name].first]
 
     def plain_part(self, name: str) -> Part | None:
-        """The stored array of a dense tensor that is stored as it is; None for any other."""
+        """The stored array of a dense tensor that needs no conversion; None for other tensors."""
         leaf = self._leaves[name]
         return None if leaf.node else self.parts[leaf.first]
 
     @property
     def checksums(self) -> bool:
-        """Whether reading a tensor whole notices any change of its data."""
+        """Whether every read of a whole tensor verifies a checksum."""
         return bool(self.parts) and all(part.checksum for part in self.parts)
 
     def offset(self, name: str) -> int:
-        """Where in the file the data of a tensor begins; 0 if that is not known."""
+        """The offset of a tensor's data in the file; 0 if it is unknown."""
         leaf = self._leaves.get(name)
         return self.parts[leaf.first].offset if leaf is not None and leaf.size else 0
 
     def _leaf(self, name: str) -> tuple[Any, Sequence[Part]]:
-        """A tensor's node and parts, which fit each other."""
+        """Returns the node and the parts of a tensor, checked against each other."""
         leaf = self._leaves[name]
         parts = self.parts[leaf.first : leaf.first + leaf.size]
         _check(leaf.node, parts)
         return leaf.node, parts
 
     def spec(self, name: str) -> TensorSpec:
-        """Kind, dtype, shape and size of a tensor, before it is read. Raises KeyError."""
+        """Returns kind, dtype, shape and size of a tensor without reading it. Raises KeyError."""
         try:
             leaf = self._leaves[name]
             unreadable = _unreadable(leaf.node, self.parts[leaf.first : leaf.first + leaf.size])
@@ -266,7 +268,7 @@ class Container:
             raise error.add(tensor=name) from None
 
     def read(self, name: str, rows: Rows = None) -> Any:
-        """A tensor, or the rows from, to of its first dimension. Raises KeyError."""
+        """Returns a tensor, or the given rows of its first dimension. Raises KeyError."""
         try:
             node, parts = self._leaf(name)
             if rows is not None:
@@ -276,32 +278,33 @@ class Container:
             raise error.add(tensor=name) from None
 
     def value(self) -> Any:
-        """The whole value. A tensor of an unknown dtype raises an error that names it."""
+        """Returns the whole value. Raises UnsupportedTensor if a dtype is unsupported."""
         return lowering.lift(self.tree, [part.read() for part in self.parts], self.budget)
 
 
 def _leaves(spec: Node, count: int) -> Iterator[tuple[str, _Leaf]]:
-    """Each tensor node with its name and its parts. Names that are taken get ~1, ~2, as parts do."""
+    """Yields the tensors of a spec by name. Repeated names get the suffix ~1, ~2, as parts do."""
     tensors = list(lowering.tensors(spec, count))
     number = 0
-    made: dict[int, _Leaf] = {}
+    leaves: dict[int, _Leaf] = {}
     for name, (_, node, size) in zip(
-        lowering.unique(way for way, _, _ in tensors), tensors, strict=True
+        lowering.unique(path for path, _, _ in tensors), tensors, strict=True
     ):
         if "same" in node:
-            leaf = made.get(node["same"]) if type(node["same"]) is int else None
+            leaf = leaves.get(node["same"]) if type(node["same"]) is int else None
             if leaf is None:
                 raise DecodeError(
-                    "a spec says that a tensor is the same as one that is none", tensor=name
+                    "invalid spec: a tied tensor refers to a tensor that does not exist",
+                    tensor=name,
                 )
         else:
-            leaf = made[number] = _Leaf(node, number, size)
+            leaf = leaves[number] = _Leaf(node, number, size)
         yield name, leaf
         number += size
 
 
 def _unreadable(node: Node, parts: Sequence[Part]) -> TensorSpec | None:
-    """The spec of a tensor whose dtype, or that of one of its parts, is unknown; else None."""
+    """The spec of a tensor that has, or whose parts have, an unsupported dtype; None otherwise."""
     size = sum(part.nbytes for part in parts)
     for part in parts:
         if part.unreadable:
@@ -313,12 +316,12 @@ def _unreadable(node: Node, parts: Sequence[Part]) -> TensorSpec | None:
 
 
 def _check(node: Node, parts: Sequence[Part]) -> None:
-    """That a tensor's parts have the dtypes and shapes that its node needs, as far as it can be
-    told without reading them.
+    """Raises DecodeError unless the parts have the dtypes and shapes that the node needs.
 
-    Whoever made the file may lie. After this, describing a tensor and reading rows of it rest on
-    what is known; what the parts hold is checked when they are read.
+    The file is untrusted. After this check, `_describe` and `_read_rows` may rely on dtypes and
+    shapes. The elements of the parts are checked when they are read.
     """
+    # The first key of a node is its kind. A node without keys is a dense tensor.
     kind = next(iter(node), None)
     if kind == "dtype":
         row = dtypes.BY_NAME.get(node["dtype"]) if isinstance(node["dtype"], str) else None
@@ -328,11 +331,13 @@ def _check(node: Node, parts: Sequence[Part]) -> None:
             and (row.numpy.kind != "c" or parts[0].shape[-1:] == (2,))
         )
     elif kind == "strings":
+        # Strings have two parts: the bytes of all strings, and n + 1 offsets into them.
         shape = node["strings"]
         ok = isinstance(shape, list) and all(type(dim) is int and dim >= 0 for dim in shape)
         ok = ok and _is_vector(parts[0], "uint8") and _is_vector(parts[1], "int64")
         ok = ok and parts[1].shape[0] == validate.elements(shape, DecodeError) + 1
     elif kind == "quantized":
+        # Quantized floats have their codes, and with an axis also a scale and a zero point.
         ok = (
             isinstance(node["quantized"], dict)
             and next(iter(node["quantized"]), "dtype") == "dtype"
@@ -351,6 +356,7 @@ def _check(node: Node, parts: Sequence[Part]) -> None:
         if ok:
             _check(node["quantized"], parts[:1])
     elif kind == "sparse":
+        # Sparse tensors have indices [nnz, rank], the parts of their values, and a dense shape.
         ok = (
             parts[0].dtype == "int64"
             and len(parts[0].shape) == 2
@@ -358,6 +364,7 @@ def _check(node: Node, parts: Sequence[Part]) -> None:
         )
         _check_values(node["sparse"], parts[1:-1])
     elif kind == "ragged":
+        # Ragged tensors have the parts of their values, and then row splits, outermost first.
         count, uniform = node.get("splits"), node.get("uniform")
         ok = (
             type(count) is int
@@ -374,9 +381,9 @@ def _check(node: Node, parts: Sequence[Part]) -> None:
     else:
         ok = kind in (None, "text") and len(parts) == 1
     if kind == "dtype" and isinstance(node["dtype"], str) and node["dtype"] not in dtypes.BY_NAME:
-        raise DecodeError(f"a spec names the unknown dtype {node['dtype']!r:.40}")
+        raise DecodeError(f"invalid spec: unknown dtype {node['dtype']!r:.40}")
     if not ok:
-        raise DecodeError(f"a spec has a {kind or 'dense'} tensor whose parts do not fit it")
+        raise DecodeError(f"invalid spec: the parts of a {kind or 'dense'} tensor do not match it")
 
 
 def _check_values(node: Node, parts: Sequence[Part]) -> None:
@@ -387,10 +394,10 @@ def _check_values(node: Node, parts: Sequence[Part]) -> None:
         "strings",
         "quantized",
     ):
-        raise DecodeError("the values of a sparse or ragged tensor are dense or strings")
+        raise DecodeError("the values of a sparse or ragged tensor must be dense or strings")
     _check(node, parts)
     if not (node.get("strings") if "strings" in node else parts[0].shape):
-        raise DecodeError("the values of a sparse or ragged tensor have rows")
+        raise DecodeError("the values of a sparse or ragged tensor must not be a scalar")
 
 
 def _is_vector(part: Part, *kinds: str) -> bool:
@@ -420,7 +427,7 @@ def _describe(node: Node, parts: Sequence[Part]) -> tuple[str, str, tuple[int | 
 
 
 def _scheme(node: Node) -> str | None:
-    """How a tensor, or the values of one, is quantized."""
+    """The quantization scheme of a tensor or of the values of a sparse or ragged tensor."""
     inner = node if "quantized" in node else node.get("sparse", node.get("ragged"))
     return inner.get("scheme") if isinstance(inner, dict) else None
 
@@ -434,7 +441,8 @@ def _read_rows(node: Node, parts: Sequence[Part], rows: tuple[int, int], budget:
         return _ragged_rows(node, parts, start, stop, budget)
     if kind == "sparse":
         return _sparse_rows(node, parts, start, stop, budget)
-    if kind == "quantized":  # a scale for each row, or one for all
+    if kind == "quantized":
+        # Along axis 0 every row has its own scale and zero point. Otherwise all rows share them.
         return lowering.lift(
             node,
             [
@@ -453,7 +461,7 @@ def _string_rows(node: Node, parts: Sequence[Part], start: int, stop: int) -> St
     low, high = int(offsets[0]), int(offsets[-1])
     if not 0 <= low <= high <= parts[0].shape[0]:
         raise DecodeError(
-            f"offsets of strings go from {low} to {high}, and there are {parts[0].shape[0]} bytes"
+            f"string offsets {low} to {high} are out of range for {parts[0].shape[0]} bytes"
         )
     spec = {**node, "strings": [stop - start, *shape[1:]]}
     strings: Strings = lowering.lift(spec, [parts[0].read((low, high)), offsets - offsets[0]])
@@ -463,13 +471,15 @@ def _string_rows(node: Node, parts: Sequence[Part], start: int, stop: int) -> St
 def _ragged_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
     count = node["splits"]
     values, splits = parts[:-count], []
+    # Rows `low` to `high` of one level are `splits[low]` to `splits[high]` of the next one, so only
+    # that run of each row_splits is read. The runs are moved to begin at 0.
     low, high = start, stop
     for part in parts[len(parts) - count :]:
-        cut = part.read((low, high + 1))
-        low, high = int(cut[0]), int(cut[-1])
+        splits_slice = part.read((low, high + 1))
+        low, high = int(splits_slice[0]), int(splits_slice[-1])
         if not 0 <= low <= high:
-            raise DecodeError(f"row_splits go from {low} to {high}")
-        splits.append(cut - cut[0])
+            raise DecodeError(f"invalid row_splits: {low} to {high}")
+        splits.append(splits_slice - splits_slice[0])
     inner = _read_rows(node["ragged"], values, (low, high), budget)
     uniform = node.get("uniform", [None] * count)
     validate.ragged(len(inner), splits, uniform, DecodeError)
@@ -477,7 +487,7 @@ def _ragged_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budge
 
 
 def _sparse_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budget: Budget) -> Any:
-    """Sorted indices are searched, a few bytes at a time; others have to be read."""
+    """Returns rows of a sparse tensor. Sorted indices are searched, others are read whole."""
     indices, shape = parts[0], parts[-1].read()
     nnz, rank = indices.shape
     if not rank or not len(shape):
@@ -486,7 +496,7 @@ def _sparse_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budge
         low, high = (_search(indices, nnz, row) for row in (start, stop))
         chosen: Any = indices.read((low, high))
         if len(chosen) and (chosen[0, 0] < start or chosen[-1, 0] >= stop):
-            raise DecodeError("the indices of a sparse tensor are said to be sorted, and are not")
+            raise DecodeError("the indices of a sparse tensor are marked as sorted, but are not")
         values = _read_rows(node["sparse"], parts[1:-1], (low, high), budget)
     else:
         everything = indices.read()
@@ -505,7 +515,7 @@ def _sparse_rows(node: Node, parts: Sequence[Part], start: int, stop: int, budge
 
 
 def _search(indices: Part, nnz: int, row: int) -> int:
-    """The first index whose row is not below `row`."""
+    """The position of the first index whose row is at least `row`, by binary search."""
     low, high = 0, nnz
     while low < high:
         middle = (low + high) // 2

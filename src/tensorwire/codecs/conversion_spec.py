@@ -1,5 +1,6 @@
-"""What is to be done with every record: plain data that a worker gets once, and whose hash says
-whether two runs mean the same.
+"""The conversion spec: what a dataset operation does with every record.
+
+It is plain data that each worker receives once. Two runs with the same hash do the same work.
 """
 
 from __future__ import annotations
@@ -14,26 +15,25 @@ from typing import Any, Self
 from ..records.schema import Schema
 
 VERSION = 2
-"""Of what is written: another one makes every shard stale."""
+"""The version of the output. A new version makes every existing shard stale."""
 
 
 @dataclass(frozen=True)
 class ConversionSpec:
-    """From a format, to a format, and how."""
+    """Source format, target format and options of a conversion."""
 
     source: str
     target: str
     features: dict[str, Any] | None = None
-    """The schema as JSON, where the source or the target needs one; None for records that are only
-    moved.
+    """The schema as JSON, if the source or the target needs one; None for records that are copied
+    without being decoded.
     """
     strict: bool = False
-    """Whether a feature that the schema does not have is an error: it would be lost without a word.
-    """
+    """Whether a feature that the schema lacks is an error. Otherwise it is silently lost."""
     columns: list[str] | None = None
-    """What is written, if that is not all that is read."""
+    """The columns to write; None for all that are read."""
     reads: list[str] | None = None
-    """What is read, where no schema says it; None for all."""
+    """The columns to read if there is no schema; None for all."""
     compression: str | None = None
     level: int | None = None
     quantize: dict[str, str] = field(default_factory=dict)
@@ -43,42 +43,43 @@ class ConversionSpec:
     on_corrupt: str = "raise"
     shuffle: int | None = None
     by: str | None = None
-    """The feature by which rows are told apart for a split or a sample."""
+    """The feature that assigns rows to splits, or to the strata of a sample."""
     seed: int = 0
     total: int = 0
-    """Records of all sources, where their order matters."""
+    """The number of records in all sources, if their order matters."""
     bounds: list[int] | None = None
-    """For a shuffle: how many records the shards have, as the number of the first of each."""
+    """For a shuffle: the number of the first record of each shard."""
     strata: dict[str, list[int]] | None = None
-    """For a sample: by value (in hexadecimal), how many records there are and how many are wanted.
+    """For a sample: by value (in hexadecimal), the number of records there are and the number to
+    take.
     """
     bare: list[str] = field(default_factory=list)
-    """Features that go as the bytes that they are in an Example."""
+    """Features that are copied as the bytes that they are in an Example."""
     blank: str | None = None
-    """The columns of all files, where no schema says it and some have more than others: a batch
-    without rows, packed, in base64.
+    """The columns of all files, if there is no schema and the files differ: a packed batch without
+    rows, in base64.
     """
     memory: int = 2 << 30
-    """Bytes that a shard may take which must be held whole."""
+    """The largest shard, in bytes, of a format that is held in memory."""
 
     def json(self) -> dict[str, Any]:
-        """Plain dicts and lists; what has its default is left out."""
-        usual = asdict(type(self)(self.source, self.target))
-        plain = {
+        """Returns plain dicts and lists. Fields with their default value are left out."""
+        defaults = asdict(type(self)(self.source, self.target))
+        fields = {
             name: value
             for name, value in asdict(self).items()
-            if name in ("source", "target") or value != usual[name]
+            if name in ("source", "target") or value != defaults[name]
         }
-        return {"version": VERSION, **plain}
+        return {"version": VERSION, **fields}
 
     @classmethod
-    def from_json(cls, about: Mapping[str, Any]) -> Self:
-        """The inverse of `json`."""
-        return cls(**{name: value for name, value in about.items() if name != "version"})
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """Returns the spec that `json` was called on."""
+        return cls(**{name: value for name, value in fields.items() if name != "version"})
 
     @cached_property
     def hash(self) -> str:
-        """Of all of it."""
+        """The digest of all fields."""
         return digest(self.json())
 
     @cached_property
@@ -87,7 +88,7 @@ class ConversionSpec:
 
     @property
     def names(self) -> list[str] | None:
-        """Columns that are read; None for all that there are."""
+        """The columns that are read; None for all."""
         return self.reads if self.schema is None else list(self.schema)
 
     @property
@@ -96,7 +97,7 @@ class ConversionSpec:
 
 
 def digest(value: object) -> str:
-    """A short name for JSON that is never another's.
+    """Returns a short hash of a JSON value that does not depend on the order of keys.
 
     >>> digest({"b": 1, "a": [2]}) == digest({"a": [2], "b": 1})
     True

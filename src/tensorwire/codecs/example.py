@@ -1,13 +1,13 @@
-"""example: one tf.train.Example holds any value, each part a feature.
+"""The example format: one tf.train.Example holds any value, with one feature per part.
 
-Vectors of float32 and int64 and of strings are the three kinds of lists that Examples have. Every
-other part is a bytes list of one TensorProto, exactly what `tf.io.serialize_tensor` gives, so
-`tf.io.parse_single_example` and `tf.io.parse_tensor` read it. What features cannot say is JSON in
-one more of them, named "tensorwire": `{"version": 1, "spec": NODE, "tensors": [...]}`, with the
-spec of `lowering` and the names of the features that hold a TensorProto. It is left out when a dict
-of lists, in the order of the message, says it all; so an Example of anyone else is such a dict. By
-protobuf's rules a name that stands twice counts as the last one, and a feature without a list is
-none.
+1. Vectors of float32, int64 and strings are the three kinds of lists that Examples have.
+2. Every other part is a bytes list with one TensorProto, exactly as `tf.io.serialize_tensor` writes
+   it, so `tf.io.parse_single_example` and `tf.io.parse_tensor` read it.
+3. One more feature, "tensorwire", holds JSON: `{"version": 1, "spec": NODE, "tensors": [...]}`,
+   with the spec of `lowering` and the names of the features that hold a TensorProto. It is left out
+   if the value is a dict of lists in the order of the message. Examples of other programs are read
+   as such a dict.
+4. As in protobuf, the last feature of a name counts, and a feature without a list is ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..wire import json as jsontext
 from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
-from .array_part import says_it_all
+from .array_part import is_plain_dict
 from .protocol import Metadata, WholeFormat, refuse_metadata
 
 KEY = "tensorwire"
@@ -42,7 +42,7 @@ def _holds(row: dtypes.DType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Example(WholeFormat):
-    """One tf.train.Example.
+    """The codec of one tf.train.Example.
 
     >>> codec = Example()
     >>> codec.encode({"a": np.array([5, 3])})
@@ -56,11 +56,11 @@ class Example(WholeFormat):
         spec, parts = lowering.lower(value, holds=_holds, strings=True)
         names = lowering.names(spec, len(parts))
         if KEY in names:
-            raise EncodeError(f"the name {KEY!r} is taken", format=FORMAT, tensor=KEY)
+            raise EncodeError(f"the name {KEY!r} is reserved", format=FORMAT, tensor=KEY)
         tensors = [
             name for name, part in zip(names, parts, strict=True) if not example.kind_of(part)
         ]
-        if tensors or not says_it_all(spec, names):
+        if tensors or not is_plain_dict(spec, names):
             text = jsontext.write(
                 {"version": VERSION, "spec": spec} | ({"tensors": tensors} if tensors else {})
             )
@@ -76,27 +76,27 @@ class Example(WholeFormat):
         try:
             return self._decode(data, copy, self.limits.call(len(data)))
         except DecodeError as error:
-            # what has no place of its own is the message's
+            # An error without an offset of its own gets that of the message.
             raise error.add(format=FORMAT, offset=0) from None
 
     def _decode(self, data: memoryview, copy: bool | None, budget: Budget) -> Any:
-        found, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
-        if KEY not in found:
-            return {name: _list(data, values, copy) for name, values in found.items()}
-        spec, tensors, offset = _said(data, found.pop(KEY))
+        features, codec = _read(data, budget), tensorproto.TensorProto(limits=budget)
+        if KEY not in features:
+            return {name: _list(data, values, copy) for name, values in features.items()}
+        spec, tensors, offset = _read_spec(data, features.pop(KEY))
         try:
-            names = lowering.names(spec, len(found))
+            names = lowering.names(spec, len(features))
             if (
-                len(names) != len(found)
-                or not found.keys() <= set(names)
+                len(names) != len(features)
+                or not features.keys() <= set(names)
                 or not tensors <= set(names)
             ):
-                raise DecodeError("the features are not those of the tensorwire spec")
+                raise DecodeError("the features do not match the tensorwire spec")
             parts = [
                 (
-                    _tensor(codec, data, name, found[name], copy)
+                    _tensor(codec, data, name, features[name], copy)
                     if name in tensors
-                    else _list(data, found[name], copy)
+                    else _list(data, features[name], copy)
                 )
                 for name in names
             ]
@@ -108,23 +108,25 @@ class Example(WholeFormat):
 def _tensor(
     codec: tensorproto.TensorProto, data: memoryview, name: str, values: Array, copy: bool | None
 ) -> Array | Strings:
-    """The TensorProto of a feature."""
+    """Returns the tensor of a feature that holds a TensorProto."""
     if values.shape != (1, 2):
         raise DecodeError(
-            "the spec says that a feature holds a TensorProto, and it is no bytes list of one",
+            "the spec declares a TensorProto, but the feature is not a bytes list of length 1",
             tensor=name,
         )
     start, size = values[0].tolist()
     try:
         return codec.part(data, start, start + size, copy)
     except DecodeError as error:
-        error.format = FORMAT  # its offset is one of the whole
+        # `part` reports offsets in the whole message, so the format is that of the message too.
+        error.format = FORMAT
         raise error.add(tensor=name) from None
 
 
 def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
-    """The entries of the map. Lists that follow each other are written in one go; data that would
-    be large is not copied.
+    """Yields the entries of the map of features.
+
+    Consecutive lists are encoded in one native call. Large floats and TensorProtos are not copied.
     """
     lists: dict[str, Array | Strings] = {}
     for name, part in zip(names, parts, strict=True):
@@ -135,7 +137,7 @@ def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
         if lists:
             yield _lists(lists)
             lists = {}
-        yield from _one(
+        yield from _run_entry(
             name.encode(), kind or BYTES, [memory.chunk(part)] if kind else tensorproto.write(part)
         )
     if lists:
@@ -143,14 +145,16 @@ def _features(names: list[str], parts: list[Any]) -> Iterator[Any]:
 
 
 def _lists(lists: dict[str, Array | Strings]) -> memoryview:
-    found = example.entries(lists)
-    if found is None:
+    encoded = example.entries(lists)
+    if encoded is None:
         raise _too_large(MAX_MESSAGE + 1)
-    return found
+    return encoded
 
 
-def _one(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
-    """The entry of a feature whose list is one run of bytes: packed floats, or one string."""
+def _run_entry(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
+    """Returns the map entry of a feature whose list is one run of bytes: floats, or one string."""
+    # The header grows from the inside out: the list, the Feature, the value of the map entry. Each
+    # tag is followed by the length of all that comes after it.
     size, head = sum(map(len, chunks)), b""
     for tag in (b"\x0a", bytes([kind << 3 | 2]), b"\x12"):
         head = tag + protobuf.varint(size + len(head)) + head
@@ -160,26 +164,28 @@ def _one(name: bytes, kind: int, chunks: list[Any]) -> list[Any]:
 
 def _too_large(size: int) -> EncodeError:
     return EncodeError(
-        f"{size} bytes or more do not fit an Example, which ends at 2 GiB; safetensors has no such"
-        " limit",
+        f"at least {size} bytes, but an Example is limited to 2 GiB",
         format=FORMAT,
+        hint="safetensors has no such limit",
     )
 
 
 def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
-    """The features in the order of the message: numbers, or for strings [n, 2] of where each begins
-    and its size.
+    """Returns the features in the order of the message.
+
+    Numbers are vectors. Strings are an array [n, 2] with the offset and the size of each string.
     """
     order = _order(data, limits)
     starts, sizes = np.zeros(1, np.int64), np.array([len(data)])
     survey = kernels.ExampleSurvey(len(order))
-    code, at, _ = survey.add(data, starts, sizes, True)
+    code, offset, _ = survey.add(data, starts, sizes, True)
     if code:
-        raise problem(code, at, FORMAT)
+        raise problem(code, offset, FORMAT)
     _, sequences, rows = survey.result()
     if sequences:
         raise DecodeError(
-            "this is a tf.train.SequenceExample; tw.io.parse_single_sequence_example reads it"
+            "expected a tf.train.Example, found a tf.train.SequenceExample",
+            hint="tw.io.parse_single_sequence_example reads it",
         )
     columns = []
     for name, _, _, kinds, _, _, count, *_ in rows:
@@ -188,54 +194,57 @@ def _read(data: memoryview, limits: Limits) -> dict[str, Array]:
             continue
         if 8 * count > len(data) and 8 * count > limits.tensor:
             raise LimitError(
-                f"{len(data)} bytes hold {count} values; Limits(tensor=...) allows {limits.tensor}"
+                f"{count} values in {len(data)} bytes; Limits(tensor=...) allows {limits.tensor}"
                 " bytes"
             )
         columns.append(example.Column(name, PLACES if kind == BYTES else kind, count))
     filled = example.ColumnBuffers(columns, 1)
     filled.fill(data, starts, sizes)
     values = {
-        column.name: found.values.reshape(-1, 2) if column.kind == PLACES else found.values
-        for column, found in zip(columns, filled.take(), strict=True)
+        column.name: result.values.reshape(-1, 2) if column.kind == PLACES else result.values
+        for column, result in zip(columns, filled.take(), strict=True)
     }
     return {text: values[name] for name, text in order.items() if name in values}
 
 
 def _order(data: memoryview, limits: Limits) -> dict[bytes, str]:
-    """The names, each where it stands last."""
-    found: dict[bytes, str] = {}
+    """Returns the names of the features in order. A repeated name counts where it appears last."""
+    names: dict[bytes, str] = {}
     for number, (begin, start, stop) in enumerate(_blocks(data, 0, len(data), 1)):
-        if number:  # to protobuf two Examples joined are one
+        # Protobuf would merge the second message into the first. Two Examples that were joined by
+        # mistake must not be read as one.
+        if number:
             raise problem(REPEATED, begin, FORMAT)
-        for offset, at, end in _blocks(data, start, stop, 1):
+        for offset, entry_start, entry_stop in _blocks(data, start, stop, 1):
             name = b""
-            for _, first, last in _blocks(data, at, end, 1):
+            for _, first, last in _blocks(data, entry_start, entry_stop, 1):
                 name = bytes(data[first:last])
-            found.pop(name, None)
+            names.pop(name, None)
             try:
-                found[name] = name.decode()
+                names[name] = name.decode()
             except UnicodeDecodeError:
-                raise DecodeError(f"the name {name!r:.60} is not UTF-8", offset=offset) from None
-            if len(found) > limits.names:
+                raise DecodeError(
+                    f"the feature name {name!r:.60} is not UTF-8", offset=offset
+                ) from None
+            if len(names) > limits.names:
                 raise LimitError(
-                    f"more than {limits.names} features; Limits(names=...) allows more",
-                    offset=offset,
+                    f"too many features; Limits(names=...) allows {limits.names}", offset=offset
                 )
-    return found
+    return names
 
 
 def _blocks(data: memoryview, start: int, stop: int, number: int) -> Iterator[tuple[int, int, int]]:
-    """(offset, start, stop) of the fields of a number that have a length."""
+    """Yields (offset, start, stop) of each length-delimited field with this number."""
     for field in protobuf.fields(data, FORMAT, start, stop):
         if field.number == number and field.wire == 2 and isinstance(field.value, tuple):
             yield field.offset, *field.value
 
 
 def _list(data: memoryview, values: Array, copy: bool | None) -> Array | Strings:
-    """A feature as the vector that it is."""
+    """Returns a feature as a vector of numbers or strings."""
     if copy is False and values.size:
         raise DecodeError(
-            "copy=False, but the values of a feature are always converted; leave copy out"
+            "copy=False, but the values of a feature are always converted", hint="leave copy= out"
         )
     if values.ndim == 1:
         return values if copy else memory.read_only(values)
@@ -249,21 +258,21 @@ def _list(data: memoryview, values: Array, copy: bool | None) -> Array | Strings
     return trusted(Strings, joined, offsets, (len(places),), False)
 
 
-def _said(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
-    """(spec, names of the features that hold TensorProtos, where it stands)"""
+def _read_spec(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
+    """Returns the spec, the names of the features that hold TensorProtos, and the spec's offset."""
     if values.shape != (1, 2):
-        raise DecodeError(f"the feature {KEY!r} is no bytes list of one text")
+        raise DecodeError(f"the feature {KEY!r} is not a bytes list of length 1")
     start, size = values[0].tolist()
-    ours = jsontext.parse(data[start : start + size], FORMAT, start)
+    document = jsontext.parse(data[start : start + size], FORMAT, start)
     if (
-        not isinstance(ours, dict)
-        or ours.get("version") != VERSION
-        or not {"spec"} <= ours.keys() <= {"version", "spec", "tensors"}
+        not isinstance(document, dict)
+        or document.get("version") != VERSION
+        or not {"spec"} <= document.keys() <= {"version", "spec", "tensors"}
     ):
         raise DecodeError(
-            f"the feature {KEY!r} is of another version than {VERSION}, or not ours", offset=start
+            f"the feature {KEY!r} is not a tensorwire spec of version {VERSION}", offset=start
         )
-    tensors = ours.get("tensors", [])
+    tensors = document.get("tensors", [])
     if not isinstance(tensors, list) or not all(isinstance(name, str) for name in tensors):
-        raise DecodeError(f"tensors in the feature {KEY!r} are a list of names", offset=start)
-    return ours["spec"], set(tensors), start
+        raise DecodeError(f"'tensors' in the feature {KEY!r} is not a list of names", offset=start)
+    return document["spec"], set(tensors), start

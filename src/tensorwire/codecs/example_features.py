@@ -1,10 +1,9 @@
-"""What the features of Examples are on their way from file to file, and what is said of them where
-they arrive.
+"""Features of Examples in a conversion: as columns, in the Examples written, and in the schema.
 
-A tensor of a known shape is a column of that shape. Where dimensions vary it is a column of lists,
-in the formats whose columns may be lists of any depth. A tensor without a shape, or that is
-quantized, goes as the bytes that it is in the Example, whatever the format. It is not packed again,
-and the schema that goes with the files still says what it means.
+1. A tensor of a known shape becomes a column of that shape.
+2. A tensor with varying dimensions becomes a column of lists, if the target has lists of any depth.
+3. A tensor without a shape, or a quantized one, is copied as the bytes that it is in the Example.
+   It is not encoded again, and the schema file of the target still describes its content.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _LISTS = ("parquet", "arrow", "npz", "safetensors")
 
 
 def travelling(spec: ConversionSpec) -> dict[str, Feature]:
-    """What is read, as columns.
+    """Returns the features of the columns that are read.
 
     >>> any_shape = Feature("bytes", None, encoding="tensor")
     >>> schema = Schema({"x": Feature("float", (4,)), "any": any_shape})
@@ -36,7 +35,7 @@ def travelling(spec: ConversionSpec) -> dict[str, Feature]:
 
 
 def in_examples(spec: ConversionSpec) -> Schema:
-    """What the written columns become in an Example."""
+    """Returns the schema of the Examples that are written."""
     return Schema(
         {
             name: _packed(name, feature, spec)
@@ -46,7 +45,7 @@ def in_examples(spec: ConversionSpec) -> Schema:
 
 
 def remembered(spec: ConversionSpec) -> Schema:
-    """The schema that goes with the files: what the written columns mean."""
+    """Returns the schema for the schema file of the target, which describes the written columns."""
     features = {}
     for name, feature in _written(spec, dict(_all(spec))).items():
         features[name] = feature if name in spec.bare else _packed(name, feature, spec)
@@ -63,19 +62,19 @@ def _written(spec: ConversionSpec, features: dict[str, Feature]) -> dict[str, Fe
 
 
 def bare(schema: Schema, source: str, target: str) -> list[str]:
-    """The features that go as bytes, where Examples are read."""
+    """Returns the names of the features that are copied as bytes when Examples are read."""
     lists = source == "tfrecord" and target in _LISTS
-    found = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
-    return [name for name, feature in found.items() if not (lists and _is_lists(feature))]
+    as_bytes = {name: feature for name, feature in schema.items() if _bytes(feature) is not feature}
+    return [name for name, feature in as_bytes.items() if not (lists and _is_lists(feature))]
 
 
 def _is_lists(feature: Feature) -> bool:
-    """Whether tensors are lists of lists or of numbers.
+    """Whether the tensors of a feature can be a column of lists.
 
-    Lists of strings are not: they would look like what is quantized.
+    Lists of strings cannot: they would look like quantized tensors.
     """
-    known = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
-    return known and (feature.dtype != "string" or len(feature.shape or ()) > 1)
+    varies = feature.encoding == "tensor" and feature.shape is not None and not feature.fixed
+    return varies and (feature.dtype != "string" or len(feature.shape or ()) > 1)
 
 
 def _bytes(feature: Feature) -> Feature:
@@ -87,7 +86,7 @@ def _bytes(feature: Feature) -> Feature:
 
 
 def _packed(name: str, feature: Feature, spec: ConversionSpec) -> Feature:
-    """With what this run does to it."""
+    """Returns the feature after quantize=, cast= and tensors= have been applied."""
     if name in spec.quantize:
         return Feature(BYTES, feature.shape, feature.dtype, encoding="quantized")
     if name in spec.cast:
@@ -115,10 +114,10 @@ def _cast(feature: Feature, dtype: str) -> Feature:
 
 
 def check_casts(spec: ConversionSpec) -> None:
-    """That numbers are cast, and nothing else."""
+    """Raises EncodeError if cast= names a feature that is not a number."""
     for name, feature in travelling(spec).items() if spec.cast else ():
         if name in spec.cast and feature.dtype == "string":
             raise EncodeError(
-                "strings, and tensors of no fixed shape, go as they are; cast= is for numbers",
+                "cast= applies to numbers, not to strings or tensors without a fixed shape",
                 tensor=name,
             )

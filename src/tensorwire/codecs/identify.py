@@ -1,20 +1,30 @@
-"""What a path, URL, folder, pattern, list or byte string is: which format, which compression, and
-whether it holds tensors, rows or a model.
+"""Identification: the format, compression and kind of a path, URL, folder, pattern, list or bytes.
 
-This is the only module that looks at names and at first bytes; every verb asks `identify`, once. The
-rules, in order:
+This is the only module that interprets file names and first bytes. Every public call asks
+`identify` once. The kind of an input is "tensors", "rows" or "model". The rules, in order:
 
-1. A format that the caller names is believed. A tuple of formats allows what the rules find.
-2. A list of paths, a pattern, and a folder of shards are rows.
-3. A folder with a SavedModel is a model; one with a `checkpoint` file, or with the variables of a
-   SavedModel, is a checkpoint; one with our manifest, or with files of rows, is a dataset.
+1. A format that the caller names is taken as given. A tuple of formats restricts the results of the
+   other rules.
+2. A list of paths, a pattern, and a folder of shards hold rows.
+3. A folder with a SavedModel is a model. One with a `checkpoint` file, or with the variables of a
+   SavedModel, is a checkpoint. One with a tensorwire manifest, or with files of rows, is a dataset.
 4. A path without a file is a checkpoint if `PATH.index` exists.
-5. A name ending in `.safetensors.index.json` is a model in several files. `PREFIX.index` and
+5. A name that ends in `.safetensors.index.json` is a model in several files. `PREFIX.index` and
    `PREFIX.data-00000-of-00001` are a checkpoint.
-6. A file with the name of a record file holds rows, and so does one that starts with the header of
+6. A file with the suffix of a record file holds rows. So does a file that starts with the header of
    a record, compressed or not.
-7. Any other file is in the format of its first bytes, or in that of its name where the bytes do not
-   tell (docs/formats.md lists the order in which bytes are looked at).
+7. Any other file has the format of its first bytes, or that of its suffix if the bytes are not
+   recognised (docs/formats.md lists the order of the checks).
+
+The strategy for bytes (`recognise`), which never reads past the first 64:
+
+1. Magic numbers come first, since no other format can begin with them.
+2. safetensors has no magic number: the header size must be plausible and "{" must follow.
+3. A TensorProto begins with its dtype field, and the dtype must exist. JSON begins with "{" or "[".
+4. A record header comes last: its masked CRC32C makes an accidental match unlikely.
+
+The first bytes are read, and interpreted, when a property of the result is first used: `load` of a
+plain file with a known format needs neither.
 """
 
 from __future__ import annotations
@@ -36,44 +46,47 @@ from . import FORMATS
 Kind = Literal["tensors", "rows", "model"]
 Layout = Literal["bytes", "file", "files", "folder", "pattern", "list"]
 Allowed = str | tuple[str, ...] | None
-"""One format, several that are allowed, or any."""
+"""One format, a tuple of allowed formats, or None for any format."""
 
 HEAD = 64
-"""Bytes that are enough to recognise a format, if the number of all bytes is known too."""
+"""The number of first bytes that is enough to recognise a format, if the total size is known."""
 HUB_INDEX = ".safetensors.index.json"
 SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
 _SMALL = 8 << 10
-"""Files up to this size are read at once, with their first bytes."""
+"""Files up to this size are read whole when their first bytes are needed."""
 _PEEK = 1 << 16
-"""Compressed bytes that are enough to see what is inside."""
+"""The number of compressed bytes that is enough to decompress the first `HEAD` bytes."""
 _MAGICS = {
     b"\x93NUMPY": "npy",
     b"PK\x03\x04": "npz",
-    b"PK\x05\x06": "npz",  # an empty zip
+    # An empty zip has only the end of its central directory.
+    b"PK\x05\x06": "npz",
     b"ARROW1\0\0": "arrow",
-    b"\xff\xff\xff\xff": "arrow",  # the stream, which begins with a message
+    # An Arrow stream begins with the continuation marker of its first message.
+    b"\xff\xff\xff\xff": "arrow",
     b"PAR1": "parquet",
     b"\x0a\x0ctensorwire/1": "protobuf",
     b"\x89HDF\r\n\x1a\n": "keras",
 }
 _COMPRESSED = {bytes([byte]) for byte in (0x1F, 0x28, 0x04, *range(0x50, 0x60))}
-"""First bytes of gzip, zstd, lz4 and of what zstd and lz4 skip. With any other, the compressions need
-not be imported.
+"""First bytes of gzip, zstd, lz4 and of the skippable frames of zstd and lz4. With any other first
+byte the compression modules need not be imported.
 """
 _JSON = b"{["
-"""An object or a list. Any few bytes may happen to be a number, so a bare one has to be named."""
+_PICKLES = (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""JSON objects and lists. Any few bytes may look like a number, so a bare number needs format=."""
 _BY_SUFFIX = {suffix: row.name for row in FORMATS.values() for suffix in row.suffixes}
 _STEP = re.compile(r"(\.ckpt)-\d+\Z", re.A)
-"""Checkpoints are numbered: model.ckpt-1000."""
+"""The step number of a checkpoint: model.ckpt-1000."""
 _SHARD = re.compile(r"[-_.]\d+(-of-\d+)?\Z", re.A)
-"""The number of a shard behind the suffix, as TFDS writes it: x.tfrecord-00000-of-00005."""
+"""The number of a shard after the suffix, as TFDS writes it: x.tfrecord-00000-of-00005."""
 _OF_SEVERAL = (".index", "saved_model.pb")
-"""Endings of files that are opened with their neighbours."""
+"""Suffixes of files that are opened together with other files."""
 _DATA_FILE = re.compile(r"\.data-\d{5}-of-\d{5}\Z", re.A)
 
 
 class FormatAnswer(NamedTuple):
-    """What names and bytes tell."""
+    """The result of the rules: kind, format and compression, or why the format is unknown."""
 
     kind: Kind
     format: str | None
@@ -82,10 +95,10 @@ class FormatAnswer(NamedTuple):
 
 
 class Identified:
-    """What `identify` found. It holds the opened source of bytes or of one file, and closes it.
+    """The result of `identify`. It owns the open source of bytes or of one file, and closes it.
 
-    >>> with identify(b"\\x93NUMPY ...") as found:
-    ...     found.kind, found.format, found.layout
+    >>> with identify(b"\\x93NUMPY ...") as identified:
+    ...     identified.kind, identified.format, identified.layout
     ('tensors', 'npy', 'bytes')
     """
 
@@ -101,22 +114,23 @@ class Identified:
     ) -> None:
         self.layout = layout
         self.path = path
-        """As given; for a checkpoint, its prefix."""
+        """The path as given; for a checkpoint, its prefix."""
         self.source = source
         """The bytes, for the layouts "bytes" and "file"."""
-        # Names and bytes are looked at when somebody asks: `load` of a plain file need not.
+        # The rules for names and bytes run when `answer` is first used: `load` of a plain file
+        # never needs them.
         self._answer, self._allowed = answer, allowed
         self._head: bytes | None = None
 
     @property
     def head(self) -> bytes:
-        """The first bytes; all of them, if there are few."""
+        """The first bytes, or all bytes of a small file."""
         if self._head is None:
             self._head = b"" if self.source is None else _head_of(self.source)
         return self._head
 
     def whole(self) -> bytes | None:
-        """All bytes of a small local file, which are read together with the first ones."""
+        """All bytes of a small local file; None for any other source."""
         source = self.source
         small = isinstance(source, files.FileSource) and source.size <= _SMALL
         return self.head if small else None
@@ -134,12 +148,12 @@ class Identified:
 
     @property
     def format(self) -> str | None:
-        """None if neither the bytes nor the name tell: `error` says why."""
+        """The format. None if neither the bytes nor the name tell; `error` then says why."""
         return self.answer.format
 
     @property
     def compression(self) -> str | None:
-        """That of the whole stream."""
+        """The compression of the whole stream, if it has one."""
         return self.answer.compression
 
     @property
@@ -148,7 +162,7 @@ class Identified:
 
     @property
     def holds_records(self) -> bool:
-        """Whether it is one file of records."""
+        """Whether the source is one file of records."""
         return self.format == "tfrecord" and self.layout == "file"
 
     def close(self) -> None:
@@ -167,13 +181,13 @@ class Identified:
 
 
 def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Identified:
-    """What `where` is. The caller closes the result, or hands its source on.
+    """Identifies a path, URL, list of paths or bytes. The caller closes the result.
 
-    FileNotFoundError if there is nothing at a path. Bytes that are not recognised are no error here:
-    `format` is None then, and `error` says why.
+    Raises FileNotFoundError if a path does not exist. Unrecognised bytes do not raise: the result
+    then has the format None, and its `error` says why.
 
-    >>> with identify(["a.parquet", "b.parquet"]) as found:
-    ...     found
+    >>> with identify(["a.parquet", "b.parquet"]) as identified:
+    ...     identified
     <bytes: rows, parquet, list>
     """
     if isinstance(where, (list, tuple)):
@@ -190,16 +204,16 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
     except IsADirectoryError:
         return _of_folder(path, format)
     except FileNotFoundError:
-        found = _without_file(path, format)
-        if found is None:
+        identified = _without_file(path, format)
+        if identified is None:
             raise
-        return found
+        return identified
     try:
         if path.endswith(_OF_SEVERAL) or ".data-" in path or format == "checkpoint":
-            found = _of_checkpoint_file(path, format)
-            if found is not None:
+            identified = _of_checkpoint_file(path, format)
+            if identified is not None:
                 source.close()
-                return found
+                return identified
         return _of_source(source, "file", path, format)
     except BaseException:
         source.close()
@@ -230,15 +244,15 @@ def _of_folder(path: str, format: Allowed) -> Identified:
             return Identified("files", prefix, FormatAnswer("tensors", "checkpoint"))
     shards = {by_name(name)[0] for name in os.listdir(path) if name[:1] not in "._"}
     rows = sorted(name for name in shards if name is not None and FORMATS[name].rows)
+    # A folder of safetensors files may be a model, so only a manifest makes it a dataset.
     if any(name != "safetensors" for name in rows):
-        # A folder of safetensors files may be a model, so it takes a manifest to be a dataset.
         return Identified("folder", path, FormatAnswer("rows", _named(format) or rows[0]))
-    error = DecodeError("a folder with no tensors, rows or model that is known here", path=path)
+    error = DecodeError("the folder holds no known tensors, rows or model", path=path)
     return Identified("folder", path, FormatAnswer("tensors", None, None, error))
 
 
 def _without_file(path: str, format: Allowed) -> Identified | None:
-    """A path without a file: the prefix of a checkpoint, or a pattern."""
+    """Identifies a path that does not exist as a checkpoint prefix or a pattern, or gives None."""
     from .checkpoint import state
 
     if _allows(format, "checkpoint"):
@@ -251,7 +265,7 @@ def _without_file(path: str, format: Allowed) -> Identified | None:
 
 
 def _of_checkpoint_file(path: str, format: Allowed) -> Identified | None:
-    """A file of a checkpoint or of a SavedModel, which is opened with its neighbours."""
+    """Identifies a file of a checkpoint or SavedModel, which is opened together with others."""
     name = os.path.basename(path)
     if name == SAVED_MODEL[0] and _allows(format, "saved_model"):
         return Identified("file", path, FormatAnswer("model", "saved_model"))
@@ -283,7 +297,7 @@ def _head_of(source: files.Source) -> bytes:
 def _of_bytes(
     source: files.Source, layout: Layout, path: str | None, head: bytes, format: Allowed
 ) -> FormatAnswer:
-    """By the name, then by the first bytes."""
+    """Applies the rules for one file: its name first, then its first bytes."""
     named, packed = (None, None) if path is None else by_name(path)
     if isinstance(format, str):
         return FormatAnswer(_kind_of(format), format, packed or compression_of(head, format))
@@ -294,11 +308,14 @@ def _of_bytes(
     if packed is not None:
         from ..transforms import compression
 
+        # The size of the decompressed bytes is unknown, so no check may rely on it.
         more = head if total <= _SMALL else source.read_at(0, min(total, _PEEK))
         start, total = compression.peek(packed, more, HEAD), 1 << 62
     try:
         recognised = recognise(start, total)
     except TensorwireError as error:
+        # Unrecognised bytes may still be records in a compression without a magic number, a format
+        # that only its suffix tells, or records if the caller allows them.
         if packed is None and (inside := _packed_records(head)) is not None:
             return FormatAnswer("rows", "tfrecord", inside)
         if packed is not None and named is not None:
@@ -312,7 +329,10 @@ def _of_bytes(
 
 
 def _packed_records(head: bytes) -> str | None:
-    """zlib or snappy, which have no mark, if the first bytes inside are the header of a record."""
+    """Returns "zlib" or "snappy" if the bytes decompress to the header of a record, else None.
+
+    Neither compression has a magic number, so only its content can tell.
+    """
     from ..transforms import compression
 
     names = ("zlib", "snappy")
@@ -340,42 +360,44 @@ def _format_of_all(paths: list[object] | tuple[object, ...]) -> str | None:
 
 
 def has_manifest(path: str) -> bool:
-    """Whether a path or URL is the folder of a dataset that was written here."""
+    """Whether a path or URL is the folder of a dataset with a tensorwire manifest."""
     if storage.is_url(path) and by_name(path)[0] is not None:
         return False
     try:
         return storage.stat(storage.join(path, f"{BOOKS}/manifest.json")) is not None
-    except PermissionError:  # Where only one object may be read, it is not the folder of a dataset.
+    except PermissionError:
+        # The credentials of a URL may allow a single object only, which is not a dataset.
         if not storage.is_url(path):
             raise
         return False
 
 
 def holds_records(where: object, format: Allowed = None) -> bool:
-    """Whether a path is that of a file of records; False if there is no file."""
+    """Whether a path is a file of records. False if there is no file."""
     if not isinstance(where, (str, os.PathLike)):
         return False
     try:
-        with identify(where, format) as found:
-            return found.holds_records
+        with identify(where, format) as identified:
+            return identified.holds_records
     except (FileNotFoundError, TensorwireError):
         return False
 
 
 def is_saved_model(path: str) -> bool:
-    """Whether a folder is that of a SavedModel, or has folders of its versions."""
+    """Whether a folder is a SavedModel, or holds numbered versions of one."""
     from .saved_model.signatures import locate
 
     if any(os.path.exists(os.path.join(path, name)) for name in SAVED_MODEL):
         return True
     try:
         return os.path.exists(locate(path))
-    except DecodeError as error:  # a form that is not read, but a SavedModel
+    except DecodeError as error:
+        # The folder may hold a SavedModel in a form that tensorwire does not read.
         return any(os.path.exists(os.path.join(error.path or path, name)) for name in SAVED_MODEL)
 
 
 def by_name(path: str | os.PathLike[str]) -> tuple[str | None, str | None]:
-    """(format, compression) that the name of a file asks for, None where it asks for none.
+    """Returns the format and the compression of a file name, None for what the name does not tell.
 
     >>> by_name("model.safetensors.zst"), by_name("a/x.npy"), by_name("README")
     (('safetensors', 'zstd'), ('npy', None), (None, None))
@@ -404,8 +426,7 @@ def _by_ending(name: str) -> str | None:
 
 
 def format_of(path: str | os.PathLike[str]) -> str:
-    """The format that the name of a file to be written asks for, or an error that lists the
-    suffixes.
+    """Returns the format for writing a file of this name. Raises UnknownFormatError.
 
     >>> format_of("model.safetensors")
     'safetensors'
@@ -413,19 +434,23 @@ def format_of(path: str | os.PathLike[str]) -> str:
     format, _ = by_name(path)
     if format is not None and FORMATS[format].tensors:
         return format
-    known = ", ".join(suffix for row in FORMATS.values() if row.tensors for suffix in row.suffixes)
+    suffixes = ", ".join(
+        suffix for row in FORMATS.values() if row.tensors for suffix in row.suffixes
+    )
     hint = "pass format="
     if format == "tfrecord":
         hint = "tw.write_examples(path, columns) writes record files"
     raise UnknownFormatError(
-        f"no format has files named like this (known: {known})", path=os.fspath(path), hint=hint
+        f"no format for this file name (known suffixes: {suffixes})",
+        path=os.fspath(path),
+        hint=hint,
     )
 
 
 def recognise(data: memory.Buffer, size: int | None = None) -> str:
-    """The format that bytes are in; UnknownFormatError if none is recognised.
+    """Returns the format of bytes. Raises UnknownFormatError if no format is recognised.
 
-    The first bytes are enough if `size` says how many there are in all.
+    The first `HEAD` bytes are enough if `size` is the number of all bytes.
 
     >>> recognise(b"\\x08\\x01\\x12\\x00\\x22\\x04\\x00\\x00\\x80?")
     'tensorproto'
@@ -440,27 +465,34 @@ def recognise(data: memory.Buffer, size: int | None = None) -> str:
         header = int.from_bytes(start[:8], "little")
         if header > total - 8:
             raise TruncatedError(
-                f"a safetensors header of {header} bytes in {total}",
+                f"the safetensors header has {header} bytes, but the file has {total}",
                 format="safetensors",
                 offset=total,
             )
         return "safetensors"
+    # A TensorProto begins with the field `dtype`: tag 0x08, and a number that is in use. A wrong
+    # guess does no harm, since its parser is strict and its error says where it stopped.
     if (
         len(start) > 1
         and start[0] == 0x08
         and (start[1] in dtypes.BY_TF or start[1] in (dtypes.STRING, dtypes.VARIANT))
     ):
-        return "tensorproto"  # which then parses strictly, or says where it does not
+        return "tensorproto"
     text = start.lstrip(b" \t\r\n")
     if text and text[0] in _JSON:
         return "json"
     if tfrecord.is_header(start):
         return "tfrecord"
     if not start:
-        raise UnknownFormatError("there is nothing to read: 0 bytes", offset=0)
-    known = ", ".join(row.name for row in FORMATS.values() if row.recognised)
+        raise UnknownFormatError("the input is empty (0 bytes)", offset=0)
+    if start[:2] in _PICKLES:
+        raise UnknownFormatError(
+            "this is a Python pickle (as torch.save writes it), which can run code when it is read",
+            hint="load it where it was written, and save the tensors with tw.save",
+        )
+    names = ", ".join(row.name for row in FORMATS.values() if row.recognised)
     raise UnknownFormatError(
-        f"these bytes ({start[:8].hex(' ')} ...) are in no format that is recognised ({known})",
+        f"unrecognised format: the bytes begin with {start[:8].hex(' ')} (recognised: {names})",
         hint="pass format=",
     )
 
@@ -474,33 +506,34 @@ def _is_safetensors(start: bytes) -> bool:
 
 
 def _is_keras(start: bytes) -> bool:
-    """Whether a zip is one of Keras's, by the name of its first member."""
+    """Whether a zip was written by Keras, by the name of its first member."""
     size = int.from_bytes(start[26:28], "little")
     return start[30 : 30 + size] in (b"metadata.json", b"config.json", b"model.weights.h5")
 
 
 def compression_of(data: memory.Buffer, format: Allowed = None) -> str | None:
-    """The compression that the first bytes have the mark of. Bytes of a format that is never
-    guessed may begin with any.
+    """Returns the compression whose magic number the bytes begin with, or None.
+
+    A format that is not recognised by its bytes, such as raw, may begin with any bytes: None.
 
     >>> compression_of(b"\\x1f\\x8b\\x08\\x00"), compression_of(b"\\x1f\\x8b\\x08\\x00", "raw")
     ('gzip', None)
     """
     if isinstance(format, str) and format in FORMATS and not FORMATS[format].recognised:
         return None
+    # The size of a safetensors header of 559,903 bytes looks like the magic number of gzip, and
+    # zlib's two bytes occur too often by chance to be trusted.
     start = bytes(memory.flat(data)[:HEAD])
     if start[:1] not in _COMPRESSED or _is_safetensors(start):
-        return None  # a safetensors header of 559,903 bytes looks like gzip's
+        return None
     from ..transforms import compression
 
     packed = compression.recognise(start)
-    return None if packed == "zlib" else packed  # whose mark is too weak
+    return None if packed == "zlib" else packed
 
 
 def has_checksum(compression: str | None, data: memory.Buffer) -> bool:
-    """Whether a stream in this compression notices when its data changes, by its first frame: zstd
-    and lz4 may leave it out.
-    """
+    """Whether a compressed stream has a checksum, which zstd and lz4 flag in their first frame."""
     start = bytes(memory.flat(data)[:5])
     magics = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18")
     flagged = len(start) == 5 and start[:4] in magics and bool(start[4] & 4)

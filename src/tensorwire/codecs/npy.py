@@ -1,15 +1,20 @@
-"""npy: NumPy's file of one array. NumPy opens every file that we write, and we every file of
-NumPy's that holds numbers or strings.
+"""The npy format: NumPy's file of one array.
 
-A dense tensor is its numbers; dtypes that NumPy lacks are unsigned integers of the same width
-(bfloat16 `<u2`, float8 and int4 `|u1`). Any other value is a `|u1` array of the bytes that our
-safetensors has for it. What NumPy cannot say stands behind the data, in a trailer that it does not
-read (wire/npy.py has the bytes). It is left out when it would say nothing: then the file is what
-`np.save` writes.
+NumPy opens every file that tensorwire writes, and tensorwire every npy file of numbers or strings.
 
-    {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"}, "crc32c": {"header": 1234, "data": 5678}}
-    {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}    a Bundle of one dense tensor
-    {"version": 1, "kind": "ragged", "crc32c": {"header": 1234}}    safetensors has metadata and checksums of its own
+1. A dense tensor is stored as its numbers. A dtype that NumPy lacks is stored as unsigned integers
+   of the same width (bfloat16 as `<u2`, float8 and int4 as `|u1`).
+2. Any other value is a `|u1` array with the safetensors bytes of the value.
+3. A JSON trailer after the data holds what NumPy cannot express; NumPy does not read it
+   (wire/npy.py has its bytes). Without such content the file equals that of `np.save`.
+
+The trailer of a dense tensor with metadata, of a Bundle of one dense tensor, and of another value
+(whose metadata and checksums are in the safetensors bytes):
+
+    {"version": 1, "dtype": "bfloat16", "shape": [2, 3], "metadata": {"device": "gpu:0"},
+     "crc32c": {"header": 1234, "data": 5678}}
+    {"version": 1, "dtype": "float32", "shape": [2], "name": "kernel", "about": {"device": "gpu:0"}}
+    {"version": 1, "kind": "ragged", "crc32c": {"header": 1234}}
 """
 
 from __future__ import annotations
@@ -40,7 +45,7 @@ _BYTES = "|u1"
 
 @dataclass(frozen=True, slots=True)
 class Npy(StoredFormat):
-    """One array as NumPy stores it, and any other value inside one.
+    """The codec of npy files: one array, or any other value as an array of bytes.
 
     >>> import io, numpy as np
     >>> np.load(io.BytesIO(b"".join(Npy().encode(np.float32([1, 2])))))
@@ -49,7 +54,7 @@ class Npy(StoredFormat):
 
     name: ClassVar[str] = FORMAT
     checksum: bool = False
-    """Write a CRC32C of header and data. Checksums that are there are always checked."""
+    """Write a CRC32C of header and data. Existing checksums are always verified."""
     limits: Limits = DEFAULT
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
@@ -74,7 +79,7 @@ class Npy(StoredFormat):
         return [head, data, wire.write_trailer(fields)]
 
     def _other(self, value: Any, spec: Node, metadata: Metadata | None) -> list[Buffer]:
-        """A value that is not one dense tensor."""
+        """Encodes a value that is not one dense tensor as an array of safetensors bytes."""
         inner = Safetensors(self.checksum, limits=self.limits).encode(value, metadata)
         head = wire.write(_BYTES, (sum(map(len, inner)),), marked=True)
         fields: dict[str, Any] = {"version": VERSION, "kind": _kind(spec)}
@@ -83,80 +88,88 @@ class Npy(StoredFormat):
         return [head, *inner, wire.write_trailer(fields)]
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
-        found = find(source, 0, source.size, budget)
-        if found.refusal is not None:
-            raise DecodeError(found.refusal, offset=10)
-        if not found.header.marked:
-            if found.stop != source.size:
+        array = find(source, 0, source.size, budget)
+        if array.refusal is not None:
+            raise array.error(offset=10)
+        # The header of a file with a trailer is marked by its padding. A file without the mark must
+        # end with the data.
+        if not array.header.marked:
+            if array.stop != source.size:
                 raise DecodeError(
-                    f"{source.size - found.stop} bytes behind the data: one npy file holds one"
-                    " array",
-                    offset=found.stop,
+                    f"{source.size - array.stop} unexpected bytes after the array",
+                    offset=array.stop,
                 )
-            return Stored({}, [found.part(source, copy, budget, FORMAT)], {})
-        said = _trailer(source, found.stop, budget)
-        sums = said.get("crc32c")
-        if sums is not None and kernels.crc32c(found.text) != sums["header"]:
+            return Stored({}, [array.part(source, copy, budget, FORMAT)], {})
+        trailer = _trailer(source, array.stop, budget)
+        sums = trailer.get("crc32c")
+        if sums is not None and kernels.crc32c(array.text) != sums["header"]:
             raise ChecksumError("the header does not match its checksum", offset=0)
-        if "kind" in said:
-            return self._inside(source, found, said["kind"], copy, budget)
-        row = dtypes.BY_NAME.get(said["dtype"]) if isinstance(said["dtype"], str) else None
-        if row is None or (descr_of(row), False, said["shape"]) != (
-            found.header.descr,
-            found.header.fortran,
-            list(found.header.shape),
+        if "kind" in trailer:
+            return self._inside(source, array, trailer["kind"], copy, budget)
+        row = dtypes.BY_NAME.get(trailer["dtype"]) if isinstance(trailer["dtype"], str) else None
+        if row is None or (descr_of(row), False, trailer["shape"]) != (
+            array.header.descr,
+            array.header.fortran,
+            list(array.header.shape),
         ):
-            why = (
-                f"the trailer speaks of {said['dtype']!r:.40} {said['shape']!r:.80}, and the header"
-                " of something else"
+            raise DecodeError(
+                f"the trailer ({trailer['dtype']!r:.40} {trailer['shape']!r:.80}) does not match"
+                f" the header ({array.header.descr!r:.40} {list(array.header.shape)!r:.80})",
+                offset=array.stop,
             )
-            raise DecodeError(why, offset=found.stop)
-        part = found.part(
+        part = array.part(
             source,
             copy,
             budget,
             FORMAT,
             matches=None if sums is None else partial(_matches, crc=sums["data"]),
         )
-        texts, node = said.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
-        return Stored(node if "name" not in said else _bundle(said, node, texts), [part], texts)
+        texts, node = trailer.get("metadata", {}), {} if row.name in DESCRS else {"dtype": row.name}
+        return Stored(
+            node if "name" not in trailer else _bundle(trailer, node, texts), [part], texts
+        )
 
     def _inside(
-        self, source: Source, found: NpyArray, kind: object, copy: bool | None, budget: Budget
+        self, source: Source, array: NpyArray, kind: object, copy: bool | None, budget: Budget
     ) -> Stored:
-        """The safetensors bytes that the data are."""
-        if found.header.descr != _BYTES or len(found.header.shape) != 1:
-            raise DecodeError("a value inside an npy file is a vector of bytes", offset=0)
+        """Reads the safetensors bytes that the array holds."""
+        if array.header.descr != _BYTES or len(array.header.shape) != 1:
+            raise DecodeError("expected a vector of bytes with a value in it", offset=0)
         try:
             inner = Safetensors(limits=budget).open(
-                SourceSlice(source, found.at, found.stop - found.at), copy
+                SourceSlice(source, array.start, array.stop - array.start), copy
             )
         except DecodeError as error:
-            raise _moved(error, found.at) from None
+            raise _moved(error, array.start) from None
         if _kind(inner.tree) != kind:
             raise DecodeError(
-                f"the trailer speaks of the kind {kind!r:.40}, and there is another",
-                offset=found.stop,
+                f"the trailer declares the kind {kind!r:.40}, but the value is {_kind(inner.tree)}",
+                offset=array.stop,
             )
-        parts = [_Inner(part, found.at) for part in inner.parts]
+        parts = [_Inner(part, array.start) for part in inner.parts]
         return Stored(inner.tree, parts, inner.metadata)
 
 
 def _named(spec: Node) -> dict[str, Any] | None:
-    """What the trailer says of a Bundle of one dense tensor, which NumPy is to see as the array
-    that it is.
+    """Returns the trailer's fields for a Bundle of one dense tensor, else None.
+
+    Such a Bundle is stored as that tensor, so that NumPy reads it as a plain array.
     """
     inner = spec.get("bundle") if isinstance(spec, dict) else None
     if inner is None or list(inner.values()) != [{}]:
         return None
     name = next(iter(inner))
-    about = spec.get("tensor_metadata", {}).get(name, {})
-    return {"name": name} | ({"about": about} if about else {})
+    texts = spec.get("tensor_metadata", {}).get(name, {})
+    return {"name": name} | ({"about": texts} if texts else {})
 
 
-def _bundle(said: dict[str, Any], node: Node, texts: Metadata) -> Node:
-    about = {"tensor_metadata": {said["name"]: said["about"]}} if "about" in said else {}
-    return {"bundle": {said["name"]: node}} | ({"metadata": texts} if texts else {}) | about
+def _bundle(trailer: dict[str, Any], node: Node, texts: Metadata) -> Node:
+    tensor_texts = (
+        {"tensor_metadata": {trailer["name"]: trailer["about"]}} if "about" in trailer else {}
+    )
+    return (
+        {"bundle": {trailer["name"]: node}} | ({"metadata": texts} if texts else {}) | tensor_texts
+    )
 
 
 def _matches(view: Buffer, crc: int) -> bool:
@@ -164,68 +177,70 @@ def _matches(view: Buffer, crc: int) -> bool:
 
 
 def _kind(spec: Node) -> str:
-    """In a word what a value is, by its spec."""
+    """A word for the kind of a value, by its spec."""
     return str(next(iter(spec), "dense")) if isinstance(spec, dict) else "python"
 
 
-def _trailer(source: Source, at: int, limits: Limits) -> dict[str, Any]:
-    """What stands behind the data, its form checked."""
-    size = source.size - at
+def _trailer(source: Source, offset: int, limits: Limits) -> dict[str, Any]:
+    """Reads the trailer after the data, and checks its fields."""
+    size = source.size - offset
     if size > limits.safetensors_header:
         raise LimitError(
-            f"a trailer of {size} bytes; Limits(safetensors_header=...) allows"
+            f"the trailer has {size} bytes; Limits(safetensors_header=...) allows"
             f" {limits.safetensors_header}",
-            offset=at,
+            offset=offset,
         )
-    said = wire.read_trailer(source.read_at(at, size), at)
-    if not isinstance(said, dict) or said.get("version") != VERSION:
-        version = said.get("version") if isinstance(said, dict) else None
+    trailer = wire.read_trailer(source.read_at(offset, size), offset)
+    if not isinstance(trailer, dict) or trailer.get("version") != VERSION:
+        version = trailer.get("version") if isinstance(trailer, dict) else None
         raise DecodeError(
-            f"a trailer of version {version!r:.20}, which this release does not read", offset=at
+            f"unsupported trailer version {version!r:.20} (supported: {VERSION})", offset=offset
         )
-    inside = "kind" in said
+    inside = "kind" in trailer
     needed, free = (
         ({"version", "kind"}, {"crc32c"})
         if inside
         else ({"version", "dtype", "shape"}, {"metadata", "crc32c", "name", "about"})
     )
-    ok = needed <= said.keys() <= needed | free
-    metadata, sums = said.get("metadata", {}), said.get("crc32c", {})
+    ok = needed <= trailer.keys() <= needed | free
+    metadata, sums = trailer.get("metadata", {}), trailer.get("crc32c", {})
     ok = (
         ok
         and isinstance(metadata, dict)
         and all(isinstance(text, str) for text in metadata.values())
     )
-    about = said.get("about", {})
+    texts = trailer.get("about", {})
     ok = (
         ok
-        and isinstance(said.get("name", ""), str)
-        and isinstance(about, dict)
-        and all(isinstance(text, str) for text in about.values())
+        and isinstance(trailer.get("name", ""), str)
+        and isinstance(texts, dict)
+        and all(isinstance(text, str) for text in texts.values())
     )
-    ok = ok and ("about" not in said or "name" in said)
+    ok = ok and ("about" not in trailer or "name" in trailer)
     ok = (
         ok
         and isinstance(sums, dict)
-        and ("crc32c" not in said or sums.keys() == ({"header"} if inside else {"header", "data"}))
+        and (
+            "crc32c" not in trailer or sums.keys() == ({"header"} if inside else {"header", "data"})
+        )
     )
     if not ok:
         raise DecodeError(
-            "a trailer says dtype and shape, or kind, perhaps metadata (of text) and checksums, and"
-            " nothing else",
-            offset=at,
+            "invalid trailer: expected dtype and shape, or kind, with optional metadata (strings)"
+            " and checksums",
+            offset=offset,
         )
-    return said
+    return trailer
 
 
 def _moved(error: DecodeError, base: int) -> DecodeError:
-    """An error of the bytes inside, told of the whole file."""
+    """Moves the offset of an error in the inner bytes to the whole file."""
     error.format = FORMAT
     return error.add(base=base, offset=base)
 
 
 class _Inner(BasePart):
-    """A part of the safetensors inside, with errors and offsets of the whole file."""
+    """A part of the inner safetensors bytes, with errors and offsets of the whole file."""
 
     def __init__(self, part: Part, base: int) -> None:
         self.dtype, self.shape, self.nbytes = part.dtype, part.shape, part.nbytes

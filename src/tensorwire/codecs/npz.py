@@ -1,18 +1,16 @@
-"""npz: NumPy's zip of named arrays. NumPy opens every file that we write, and other kinds as their
+"""The npz format: NumPy's zip of named arrays.
+
+NumPy opens every file that tensorwire writes, and sees sparse, ragged and string tensors as their
 parts.
 
-A value is taken apart by `lowering`; part NAME is the member NAME.npy, as `np.savez` writes it.
-Stored members begin at a multiple of 64, so that they can be read in place. What arrays by name
-cannot say is one more member, tensorwire.json:
-
-    {"version": 1, "spec": ..., "metadata": {...}}
-
-left out when a plain dict of arrays says it all. Every member has a CRC-32, which is always checked
-when it is read whole.
-
-We never extract a zip, but others do, so a name that would lead somewhere else, or that zip cannot
-hold, is written with percent signs: `../x` is the member `%2E%2E/x.npy`. The spec knows its own
-name.
+1. `lowering` takes the value apart. Part NAME is the member NAME.npy, as `np.savez` writes it.
+2. The data of a stored member begin at a multiple of 64 bytes, so that they can be read in place.
+3. One more member, tensorwire.json, holds what named arrays cannot express:
+   `{"version": 1, "spec": ..., "metadata": {...}}`. It is left out for a plain dict of arrays.
+4. Every member has a CRC-32, which is verified whenever the member is read whole.
+5. tensorwire never extracts a zip, but other programs do. A name that would leave the target
+   folder, or that zip cannot hold, is percent-encoded: `../x` is the member `%2E%2E/x.npy`. The
+   spec keeps the original name.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from ..wire import json as jsontext
 from ..wire import npy as wire
 from ..wire import zip as archive
 from ..wire.zip import DEFLATED, STORED, Member
-from .array_part import assign, little, says_it_all
+from .array_part import assign, is_plain_dict, little
 from .container import BasePart, Part, Rows, UnreadablePart
 from .npy_arrays import DESCRS, find
 from .protocol import Metadata, Stored, StreamedFormat, without_metadata
@@ -48,13 +46,13 @@ ALIGN = 64
 _SUFFIX = ".npy"
 _COMPRESSIONS = (None, "zlib", "gzip")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f%\\]|^/|^(?=[A-Za-z]:)[A-Za-z]|(?:(?<=/)|^)\.\.?(?=/|$)")
-"""What zip or a file system would take for something else: control characters, an absolute path or
-a drive, steps up.
+"""Characters and parts of a name that are unsafe in a zip or a file system: control characters,
+absolute paths, drives, and the steps "." and "..".
 """
 
 
 def stem(name: str) -> str:
-    """What a tensor's member is called, without ".npy".
+    """Returns the name of a tensor's member without ".npy", percent-encoded where it is unsafe.
 
     >>> stem("layers/0/kernel:0"), stem("../100%")
     ('layers/0/kernel:0', '%2E%2E/100%25')
@@ -68,7 +66,7 @@ def stem(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Npz(StreamedFormat):
-    """Named arrays as NumPy stores them, and every other kind as its parts.
+    """The codec of npz files: named arrays, and every other kind as its parts.
 
     >>> import io, numpy as np
     >>> np.load(io.BytesIO(b"".join(Npz().encode({"a": np.int8([1, 2])}))))["a"]
@@ -77,11 +75,11 @@ class Npz(StreamedFormat):
 
     name: ClassVar[str] = FORMAT
     compression: str | None = None
-    """"zlib" or "gzip": both mean zip's own deflate. A member that it makes smaller by less than
-    1/64 is stored, and stays lazy.
+    """"zlib" or "gzip": both mean the deflate method of zip. A member that shrinks by less than
+    1/64 is stored uncompressed, so that it can be read lazily.
     """
     level: int | None = None
-    """0 to 9, as zlib's."""
+    """The compression level of zlib, 0 to 9."""
     limits: Limits = DEFAULT
 
     @staticmethod
@@ -92,56 +90,60 @@ class Npz(StreamedFormat):
         self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
     ) -> None:
         if self.compression not in _COMPRESSIONS:
-            why = (
-                f"npz has deflate, by the name of 'zlib' or 'gzip', and not {self.compression!r};"
-                " safetensors takes any"
+            raise EncodeError(
+                f"npz supports compression 'zlib' or 'gzip', not {self.compression!r}",
+                format=FORMAT,
+                hint="safetensors supports every compression",
             )
-            raise EncodeError(why, format=FORMAT)
         spec = without_metadata(spec)
         names = [stem(name) for name in lowering.names(spec, len(parts))]
         writer = _ZipWriter(sink, self.compression is not None, self.level)
         for name, part in zip(names, parts, strict=True):
             writer.add(name + _SUFFIX, wire.write(DESCRS[part.dtype], part.shape), part)
-        if metadata or not says_it_all(spec, names):
-            ours = {"version": VERSION, "spec": spec}
-            writer.add(SPEC, jsontext.write(ours | ({"metadata": metadata} if metadata else {})))
+        if metadata or not is_plain_dict(spec, names):
+            document = {"version": VERSION, "spec": spec}
+            writer.add(
+                SPEC, jsontext.write(document | ({"metadata": metadata} if metadata else {}))
+            )
         writer.finish()
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
-        """Reads the directory at the end. A deflated member is read whole when it is asked for."""
+        """Reads the central directory. A deflated member is read whole when its data are needed."""
         members = archive.members(little(source), source.size, budget.names + 1)
-        said: dict[str, Any] | None = None
+        document: dict[str, Any] | None = None
         parts: dict[str, Part] = {}
         for member in members:
             name = _name(member)
             if name == SPEC:
-                said = _spec(source, member, budget)
+                document = _spec(source, member, budget)
             elif name.endswith(_SUFFIX):
                 parts[name.removesuffix(_SUFFIX)] = _MemberPart(
                     source, member, name.removesuffix(_SUFFIX), copy, budget
                 )
             else:
-                why = f"member {name!r:.60} is no .npy file; an npz file holds nothing else"
-                hint = (
-                    " (is it a .pt file of torch? Load it there, and save its tensors here)"
-                    if name.endswith("data.pkl")
-                    else ""
+                raise DecodeError(
+                    f"expected only .npy members, found {name!r:.60}",
+                    offset=member.at,
+                    hint=(
+                        "a .pt file is read with torch.load; tw.save then writes its tensors"
+                        if name.endswith("data.pkl")
+                        else None
+                    ),
                 )
-                raise DecodeError(why + hint, offset=member.at)
-        if said is None:
+        if document is None:
             return Stored({"dict": {name: {} for name in parts}}, list(parts.values()), {})
-        metadata = said.get("metadata", {})
-        return Stored(*assign(said["spec"], metadata, parts, stem), metadata)
+        metadata = document.get("metadata", {})
+        return Stored(*assign(document["spec"], metadata, parts, stem), metadata)
 
 
 class _ZipWriter:
-    """Puts members one after the other.
+    """Writes the members of a zip one after the other.
 
-    1. The local header of a member has the checksum of its data, and is in front of them.
-    2. A large member is written as its data come, which never are in memory as a whole. The size
-       of its header follows from its name and size, so room is left for it.
-    3. A small member, and one to be compressed, is read whole. It is stored if deflate saves less
-       than 1/64.
+    1. The local header of a member precedes the data, but holds their checksum.
+    2. A large member is written piece by piece and never held in memory. The size of its header
+       follows from its name and size, so room is reserved, and the header is filled in afterwards.
+    3. A small member, and one to be compressed, is held in memory. It is stored uncompressed if
+       deflate saves less than 1/64.
     """
 
     def __init__(self, sink: Sink, compress: bool, level: int | None) -> None:
@@ -150,11 +152,11 @@ class _ZipWriter:
         self._crc32 = deflate.backend().crc32
 
     def add(self, name: str, head: bytes, part: OutputPart | None = None) -> None:
-        """Writes a member: `head`, and then the data of a part."""
+        """Writes a member that consists of `head` and the data of a part."""
         encoded = name.encode()
         if len(encoded) > 0xFFFF:
             raise EncodeError(
-                f"a name of {len(encoded)} bytes; zip ends at 65535",
+                f"the name has {len(encoded)} bytes; zip allows 65535",
                 format=FORMAT,
                 tensor=name[:60],
             )
@@ -173,12 +175,13 @@ class _ZipWriter:
         for piece in part.buffers():
             crc = self._crc32(piece, crc)
             self._sink.write(piece)
-            del piece  # A tensor must not stay in memory until the next one is read.
+            # Without this, one tensor would stay in memory while the next one is read.
+            del piece
         self._sink.fill(place, archive.with_crc(header, crc))
         self._end(member._replace(crc=crc), len(header))
 
     def _whole(self, name: bytes, flags: int, data: list[Buffer], size: int) -> None:
-        """Writes a member whose data are in memory."""
+        """Writes a member whose data are all in memory."""
         method, packed, crc = STORED, size, 0
         for piece in data:
             crc = self._crc32(piece, crc)
@@ -198,57 +201,57 @@ class _ZipWriter:
         self._offset += header + member.packed
 
     def finish(self) -> None:
-        """Writes the directory."""
+        """Writes the central directory."""
         self._sink.write(archive.end(self._members, self._offset))
 
 
 def _name(member: Member) -> str:
-    """UTF-8 where the member says so, else the characters of the first PCs, as zip has it."""
+    """Returns the name of a member: UTF-8 if its flag is set, else code page 437, zip's default."""
     try:
         return member.name.decode("utf-8" if member.flags & archive.UTF8 else "cp437")
     except UnicodeDecodeError:
-        raise DecodeError("the name of a member is not UTF-8", offset=member.at) from None
+        raise DecodeError("a member name is not UTF-8", offset=member.at) from None
 
 
 def _spec(source: Source, member: Member, budget: Budget) -> dict[str, Any]:
-    """What tensorwire.json says."""
+    """Reads the member tensorwire.json, and checks its fields."""
     if member.size > budget.safetensors_header:
         allowed = budget.safetensors_header
         raise LimitError(
             f"{SPEC} has {member.size} bytes; Limits(safetensors_header=...) allows {allowed}",
             offset=member.at,
         )
-    inside, at = _content(source, member, budget)
-    text = inside.read_at(at, member.size)
+    content, offset = _content(source, member, budget)
+    text = content.read_at(offset, member.size)
     if member.method == STORED and deflate.backend().crc32(text) != member.crc:
         raise ChecksumError(f"{SPEC} does not match its checksum", offset=member.at)
-    said = jsontext.parse(text, FORMAT, at if member.method == STORED else member.at)
-    if not isinstance(said, dict) or said.get("version") != VERSION:
-        version = said.get("version") if isinstance(said, dict) else None
+    document = jsontext.parse(text, FORMAT, offset if member.method == STORED else member.at)
+    if not isinstance(document, dict) or document.get("version") != VERSION:
+        version = document.get("version") if isinstance(document, dict) else None
         raise DecodeError(
-            f"a {SPEC} of version {version!r:.20}, which this release does not read",
+            f"unsupported version {version!r:.20} of {SPEC} (supported: {VERSION})",
             offset=member.at,
         )
-    metadata = said.get("metadata", {})
+    metadata = document.get("metadata", {})
     ok = isinstance(metadata, dict) and all(isinstance(text, str) for text in metadata.values())
-    if not ok or not {"version", "spec"} <= said.keys() <= {"version", "spec", "metadata"}:
+    if not ok or not {"version", "spec"} <= document.keys() <= {"version", "spec", "metadata"}:
         raise DecodeError(
-            f"{SPEC} has version, spec and perhaps metadata, which are text, and nothing else",
+            f"invalid {SPEC}: expected version, spec and optional metadata (strings)",
             offset=member.at,
         )
-    return said
+    return document
 
 
 def _content(source: Source, member: Member, budget: Budget) -> tuple[Source, int]:
-    """Where a member's data can be read: the source, and the place in it."""
-    at = archive.data_at(little(source), member)
+    """Returns the source and the offset at which the uncompressed data of a member can be read."""
+    offset = archive.data_at(little(source), member)
     if member.method == STORED:
-        return source, at
-    return InflatedSource(source, at, member, budget), 0
+        return source, offset
+    return InflatedSource(source, offset, member, budget), 0
 
 
 class _MemberPart(BasePart):
-    """An array of the archive. Its headers are read when something is asked of it."""
+    """An array of the archive. Its headers are read when one of its properties is first used."""
 
     __slots__ = ("_budget", "_copy", "_member", "_part", "_source", "checksum", "name", "packed")
 
@@ -265,58 +268,62 @@ class _MemberPart(BasePart):
 
     @property
     def unreadable(self) -> bool:
-        return isinstance(self._found(), UnreadablePart)
+        return isinstance(self._resolved(), UnreadablePart)
 
     @property
     def dtype(self) -> str:
-        return self._found().dtype
+        return self._resolved().dtype
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._found().shape
+        return self._resolved().shape
 
     @property
     def nbytes(self) -> int:
-        """As stored."""
-        return self._found().nbytes if self.packed is None else self._member.packed
+        """Bytes in the file."""
+        return self._resolved().nbytes if self.packed is None else self._member.packed
 
     def read(self, rows: Rows = None) -> Any:
-        """All of it, its checksum verified, or some rows, for which there is none unless the member
-        is deflated.
+        """Returns the array and verifies its checksum, or some rows.
+
+        A deflated member is inflated whole even for some rows, and so its checksum is verified.
         """
         try:
-            return self._found().read(rows)
+            return self._resolved().read(rows)
         except DecodeError as error:
-            raise self._told(error) from None
+            raise self._located(error) from None
 
-    def _told(self, error: DecodeError) -> DecodeError:
+    def _located(self, error: DecodeError) -> DecodeError:
         if self._member.method == DEFLATED:
-            error.offset = None  # a place in what was inflated is none in the file
+            # An offset in the inflated data has no meaning in the file.
+            error.offset = None
         return error.add(format=FORMAT, tensor=self.name, offset=self._member.at)
 
-    def _found(self) -> Part:
+    def _resolved(self) -> Part:
         if self._part is None:
             try:
-                self._part = self._find()
+                self._part = self._open()
             except DecodeError as error:
-                raise self._told(error) from None
+                raise self._located(error) from None
         return self._part
 
-    def _find(self) -> Part:
+    def _open(self) -> Part:
         member = self._member
-        inside, at = _content(self._source, member, self._budget)
-        found = find(inside, at, member.size, self._budget)
-        if found.stop != at + member.size:
+        content, offset = _content(self._source, member, self._budget)
+        array = find(content, offset, member.size, self._budget)
+        if array.stop != offset + member.size:
             raise DecodeError(
-                f"{at + member.size - found.stop} bytes behind the data of the array",
-                offset=found.stop,
+                f"{offset + member.size - array.stop} unexpected bytes after the array",
+                offset=array.stop,
             )
-        if member.method == DEFLATED:  # which is checked as it is inflated
-            return found.part(inside, self._copy, self._budget, FORMAT, self.name)
+        # InflatedSource verifies the checksum of a deflated member. That of a stored member covers
+        # the npy header and the data, so the check of the data starts from the CRC of the header.
+        if member.method == DEFLATED:
+            return array.part(content, self._copy, self._budget, FORMAT, self.name)
         crc32 = deflate.backend().crc32
-        start = crc32(found.text)
-        return found.part(
-            inside,
+        start = crc32(array.text)
+        return array.part(
+            content,
             self._copy,
             self._budget,
             FORMAT,

@@ -1,4 +1,4 @@
-"""Codecs by name, and bytes or files opened by the codec that they are in."""
+"""Opening: codecs by format name, and the decoding of bytes and files by their codec."""
 
 from __future__ import annotations
 
@@ -30,36 +30,41 @@ PACKING_OPTIONS = (
     "drop_metadata",
     "keep_device",
 )
-"""Options that do not depend on the format, for suggestions."""
+"""Options of `dumps` and `save` that apply to every format, for "did you mean" suggestions."""
 
 
 def codec(name: str, options: dict[str, Any], limits: Limits | None = None) -> TensorFormat:
-    """The codec of a format, with these options."""
+    """Returns the codec of a format with these options.
+
+    Raises UnknownFormatError, or UsageError for an option that the format does not have. The codec
+    without options is kept: it is frozen, so all callers can share it.
+    """
     if not options and limits is None and name in _plain:
         return _plain[name]
     if name not in TENSOR_FORMATS:
-        raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
+        raise UnknownFormatError(f"unknown format {name!r}{choices(name, TENSOR_FORMATS)}")
     if name not in _classes:
         module, _, kind = TENSOR_FORMATS[name].where.partition(":")
         _classes[name] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     kind = _classes[name]
     if not options and limits is not None:
         return kind(limits=limits)  # type: ignore[no-any-return]
-    known = [field.name for field in fields(kind) if field.name != "limits"]
-    strangers = [option for option in options if option not in known]
-    if strangers:
-        known = list(dict.fromkeys([*known, *PACKING_OPTIONS]))
+    names = [field.name for field in fields(kind) if field.name != "limits"]
+    unknown = [option for option in options if option not in names]
+    if unknown:
+        names = list(dict.fromkeys([*names, *PACKING_OPTIONS]))
         raise UsageError(
-            f"no option {strangers[0]!r} for format {name!r}{choices(strangers[0], known)}",
+            f"unknown option {unknown[0]!r} for format {name!r}{choices(unknown[0], names)}",
             format=name,
         )
-    made = kind(**options, limits=limits or DEFAULT)
+    instance = kind(**options, limits=limits or DEFAULT)
     if not options and limits is None:
-        _plain[name] = made
-    return made  # type: ignore[no-any-return]
+        _plain[name] = instance
+    return instance  # type: ignore[no-any-return]
 
 
 def decompress(view: memoryview, compression: str, limits: Limits) -> memoryview:
+    """Returns the decompressed bytes of a stream that was compressed as a whole."""
     from ..transforms.compression import oneshot
 
     return memory.flat(oneshot.decompress(view, compression, limits))
@@ -72,6 +77,7 @@ def decode(
     limits: Limits,
     options: dict[str, Any],
 ) -> Any:
+    """Decodes bytes of a given format, or of a format that is recognised and allowed."""
     name = _named(format, view, len(view))
     try:
         return codec(name, options, limits).decode(view, copy)
@@ -80,15 +86,15 @@ def decode(
 
 
 class Opened(NamedTuple):
-    """What `open_container` found."""
+    """The result of `open_container`."""
 
     container: Container
     format: str
     compression: str | None
     checksums: bool
-    """Whether any change of the data is noticed."""
+    """Whether checksums protect all data."""
     lazy: bool
-    """Whether tensors are read when they are asked for; else all was read."""
+    """Whether tensors are read on demand. Otherwise all data have been read."""
 
 
 def open_container(
@@ -99,8 +105,9 @@ def open_container(
     options: dict[str, Any],
     head: bytes | None = None,
 ) -> Opened:
-    """A container that is lazy where the format and the file allow it. `head` are the first bytes,
-    if they have been read already.
+    """Opens a source as a container, which is lazy if the format is and the file is not compressed.
+
+    `head` are the first bytes, if they have already been read.
     """
     budget = (limits or DEFAULT).call(source.size)
     start: memory.Buffer = source.read_at(0, min(source.size, HEAD)) if head is None else head
@@ -123,18 +130,18 @@ def open_container(
 
 
 def _named(format: str | tuple[str, ...] | None, head: memory.Buffer, size: int) -> str:
-    """The format that was named, or that the bytes are in if that is allowed."""
+    """Returns the format that was named, or the recognised one if it is allowed."""
     if isinstance(format, str):
         return format
     name = recognise(head, size)
     if name not in TENSOR_FORMATS:
         raise UnknownFormatError(
-            "this is a TFRecord file: records, not tensors by name",
-            hint="tw.read_examples gives its Examples as columns,"
-            " tw.RecordReader its records as bytes",
+            "expected named tensors, found a TFRecord file",
+            hint="tw.read_examples reads its Examples as columns, tw.RecordReader its records as"
+            " bytes",
         )
     if format is not None and name not in format:
         raise UnknownFormatError(
-            f"these bytes are {name}, and only {', '.join(format)} is allowed", format=name
+            f"found format {name!r}, but only {', '.join(format)} is allowed", format=name
         )
     return name

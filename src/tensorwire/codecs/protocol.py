@@ -1,14 +1,14 @@
-"""What a format of tensors provides, and the base classes that provide most of it.
+"""The codec protocol of tensor formats, and base classes that implement most of it.
 
-A format is a frozen dataclass whose fields are its options. It turns values into bytes and bytes
-into values, and touches no file, socket, clock or global.
+A codec is a frozen dataclass whose fields are its options. It turns values into bytes and bytes
+into values, and touches no file, socket, clock or global state.
 
-1. `TensorFormat` is the protocol: `encode`, `decode`, `open`. Callers know nothing else.
-2. `WholeFormat` is for bytes that have to be read whole. `open` decodes, and holds the value.
-3. `StoredFormat` is for bytes that hold a spec and stored arrays. `open` and `decode` share the one
+1. `TensorFormat` is the protocol: `encode`, `decode`, `open`. Callers use nothing else.
+2. `WholeFormat` is for formats that must be read whole. `open` decodes and keeps the value.
+3. `StoredFormat` is for formats with a spec and stored arrays. `open` and `decode` share one
    reader, `stored`.
-4. `StreamedFormat` is a StoredFormat that is written part by part. `encode` is its `write` over
-   memory, and `tw.convert` runs the same `write` over a file.
+4. `StreamedFormat` is a StoredFormat that is written part by part. `encode` calls `write` with a
+   sink in memory, and `tw.convert` calls the same `write` with a file.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ Metadata = dict[str, str]
 
 
 class TensorFormat(Protocol):
-    """The interface of every format of tensors."""
+    """The interface of every codec for tensors."""
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
-        """Buffers that make up the bytes, large data not copied.
+        """Returns the encoded bytes as a list of buffers. Large arrays are not copied.
 
-        `metadata` is text about the whole value, beside that of a Bundle. Raises EncodeError if the
-        format cannot hold the value or the metadata.
+        `metadata` describes the whole value, in addition to the metadata of a Bundle. Raises
+        EncodeError if the format cannot hold the value or the metadata.
         """
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        """The value of the bytes, with arrays by the memory rules of `tw.loads`.
+        """Returns the value. `copy` follows the memory rules of `tw.loads`.
 
-        Raises DecodeError, with format and offset, if the bytes are not valid.
+        Raises DecodeError, with format and offset, if the bytes are invalid.
         """
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """The tensors of a source by name. Lazy formats read each when it is asked for."""
+        """Returns the tensors of a source by name. Lazy formats read each tensor on demand."""
 
 
 class WholeFormat:
-    """Base class of formats whose bytes have to be read whole."""
+    """Base class of formats that must be read whole."""
 
     __slots__ = ()
     limits: Limits
@@ -59,32 +59,32 @@ class WholeFormat:
         raise NotImplementedError
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """The container of a value in memory."""
+        """Decodes the source, and returns a container of the value in memory."""
         budget = self.limits.call(source.size)
         return Container.of(self.decode(source.read_at(0, source.size), copy), budget)
 
 
 class Stored(NamedTuple):
-    """A value as a file holds it."""
+    """A value as it is stored in a file: the spec, the arrays and the metadata."""
 
     spec: lowering.Node
     parts: Sequence[Part]
     metadata: Metadata
     tensor_metadata: dict[str, Metadata] | None = None
-    """None for what the spec says."""
+    """None to take it from the spec."""
 
 
 class StoredFormat:
-    """Base class of formats whose bytes hold a spec and stored arrays."""
+    """Base class of formats with a spec and stored arrays."""
 
     __slots__ = ()
     name: ClassVar[str]
     origin: ClassVar[int] = 0
-    """The offset of errors that have none of their own: where the description of the value is."""
+    """The offset for errors that have none of their own: that of the header or spec."""
     limits: Limits
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
-        """Reads what the source says about its arrays, and no array."""
+        """Reads the description of the arrays, but no array."""
         raise NotImplementedError
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
@@ -96,7 +96,7 @@ class StoredFormat:
             raise error.add(format=self.name, offset=self.origin) from None
 
     def open(self, source: Source, copy: bool | None = None) -> Container:
-        """Reads what the source says about its arrays, and each array when it is asked for."""
+        """Reads the description of the arrays. The container reads each array on demand."""
         budget = self.limits.call(source.size)
         try:
             spec, parts, metadata, texts = self.stored(source, copy, budget)
@@ -106,19 +106,19 @@ class StoredFormat:
 
 
 class StreamedFormat(StoredFormat):
-    """Base class of formats that are written one array after the other."""
+    """Base class of formats that are written array by array."""
 
     __slots__ = ()
 
     @staticmethod
     def holds(row: dtypes.DType) -> bool:
-        """Whether the format has this dtype; others are stored as integers of the same width."""
+        """Whether the format has this dtype. Other dtypes are stored as integers of equal width."""
         raise NotImplementedError
 
     def write(
         self, sink: Sink, spec: lowering.Node, parts: Sequence[OutputPart], metadata: Metadata
     ) -> None:
-        """Writes a lowered value. `metadata` is all text about it, that of a Bundle too."""
+        """Writes a lowered value. `metadata` includes that of a Bundle."""
         raise NotImplementedError
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
@@ -130,22 +130,23 @@ class StreamedFormat(StoredFormat):
 
 
 def without_metadata(spec: lowering.Node) -> lowering.Node:
-    """The spec without a bundle's metadata, for formats that keep them in a place of their own."""
+    """Returns the spec without the metadata of a bundle, for formats that store them elsewhere."""
     if not isinstance(spec, dict) or "bundle" not in spec:
         return spec
     return {key: item for key, item in spec.items() if key != "metadata"}
 
 
 def refuse_metadata(metadata: Metadata | None, format: str) -> None:
-    """For formats that have no place for text about a value, unless it is a Bundle."""
+    """Raises EncodeError for metadata. For formats that can store those of a Bundle only."""
     if metadata:
         raise EncodeError(
-            "this format keeps metadata of a tw.Bundle only; drop_metadata=True leaves them out",
+            "this format stores the metadata of a tw.Bundle only",
             format=format,
+            hint="drop_metadata=True leaves them out",
         )
 
 
 def all_metadata(value: Any, metadata: Metadata | None) -> Metadata:
-    """The text about a value: that of a Bundle, and what the caller adds. Checked to be text."""
+    """Returns the metadata of a Bundle, extended by those of the caller. Both must be strings."""
     own = value.metadata if isinstance(value, Bundle) else {}
     return own | Bundle({}, metadata).metadata if metadata else own

@@ -1,5 +1,6 @@
-"""raw: the numbers and nothing else, for systems that read plain byte streams. The reader must be
-told dtype, shape and byte order.
+"""The raw format: the numbers of one tensor without a header, for systems that read plain bytes.
+
+The bytes do not contain dtype, shape and byte order, so the reader must pass them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ FORMAT = "raw"
 
 @dataclass(frozen=True, slots=True)
 class Raw(WholeFormat):
-    """Bare numbers in C order.
+    """The codec of bare numbers in C order.
 
     >>> codec = Raw(dtype="float32", shape=(2,), byteorder="big")
     >>> b"".join(codec.encode(np.float32([1, 2]))).hex()
@@ -30,9 +31,12 @@ class Raw(WholeFormat):
     """
 
     dtype: Any = None
-    """Name, NumPy dtype or tf.DType. Needed for reading; for writing, a check."""
+    """A name, NumPy dtype or tf.DType. Required for reading. For writing, it must match the tensor.
+    """
     shape: tuple[int, ...] | int | None = None
-    """For reading; one dim may be -1, and left out it is (-1,). For writing, a check."""
+    """The shape to read, in which one dimension may be -1; the default is (-1,). For writing, it
+    must match the tensor.
+    """
     byteorder: str = "little"
     """"little", "big" or "native"."""
     limits: Limits = DEFAULT
@@ -43,33 +47,35 @@ class Raw(WholeFormat):
         if not isinstance(tensor, np.ndarray):
             what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__
             raise EncodeError(
-                f"raw holds one dense tensor, not {what}; safetensors holds anything", format=FORMAT
+                f"raw holds one dense tensor, not {what}",
+                format=FORMAT,
+                hint="safetensors holds any value",
             )
         if self.dtype is not None and dtypes.named(self.dtype).numpy != tensor.dtype:
             raise EncodeError(
-                f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}; convert"
-                " it with x.astype(...)",
+                f"dtype={dtypes.named(self.dtype).name}, but the tensor is {tensor.dtype}",
                 format=FORMAT,
+                hint="convert it with x.astype(...)",
             )
         if self.shape is not None and self._dims(tensor.size) != tensor.shape:
             raise EncodeError(
-                f"shape={self.shape}, but the tensor has {tensor.shape}", format=FORMAT
+                f"shape={self.shape}, but the tensor has shape {tensor.shape}", format=FORMAT
             )
         return [memory.chunk(tensor if self._native() else tensor.byteswap())]
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Array:
         if self.dtype is None:
             raise DecodeError(
-                "raw bytes do not say their dtype; pass dtype=, and shape= if it is not"
-                " one-dimensional",
+                "raw bytes do not contain their dtype",
                 format=FORMAT,
                 offset=0,
+                hint="pass dtype=, and shape= unless the tensor is one-dimensional",
             )
         row = dtypes.named(self.dtype)
         item = row.numpy.itemsize
         if len(data) % item:
             raise TruncatedError(
-                f"{len(data)} bytes are not a whole number of {row.name}",
+                f"{len(data)} bytes are not a multiple of {item}, the size of {row.name}",
                 format=FORMAT,
                 offset=len(data) - len(data) % item,
             )
@@ -78,18 +84,21 @@ class Raw(WholeFormat):
         if size != len(data):
             kind = TruncatedError if len(data) < size else DecodeError
             raise kind(
-                f"{row.name} {shape} takes {size} bytes, not {len(data)}",
+                f"expected {size} bytes for {row.name} {shape}, found {len(data)}",
                 format=FORMAT,
                 offset=min(size, len(data)),
             )
         bad = dtypes.noncanonical(row, np.frombuffer(data, np.uint8)) if size else None
         if bad is not None:
-            raise DecodeError(f"a byte that is no value of {row.name}", format=FORMAT, offset=bad)
+            raise DecodeError(f"invalid byte in {row.name} data", format=FORMAT, offset=bad)
         if self._native():
             return memory.dense(data, 0, row.numpy, shape, copy)
         if copy is False:
             raise DecodeError(
-                "copy=False, but the bytes must be swapped; leave copy out", format=FORMAT, offset=0
+                "copy=False, but the bytes must be swapped",
+                format=FORMAT,
+                offset=0,
+                hint="leave copy= out",
             )
         swapped = memory.dense(data, 0, row.numpy, shape, True).byteswap(inplace=True)
         return swapped if copy else memory.read_only(swapped)
@@ -97,9 +106,11 @@ class Raw(WholeFormat):
     def _native(self) -> bool:
         if self.byteorder not in ("little", "big", "native"):
             raise EncodeError(
-                f"byteorder is 'little', 'big' or 'native', not {self.byteorder!r}", format=FORMAT
+                f"byteorder must be 'little', 'big' or 'native', not {self.byteorder!r}",
+                format=FORMAT,
             )
-        return self.byteorder != "big"  # tensorwire runs on little-endian hosts
+        # tensorwire runs on little-endian hosts only, so "native" means "little".
+        return self.byteorder != "big"
 
     def _dims(self, count: int) -> tuple[int, ...]:
         shape = (
@@ -113,5 +124,5 @@ class Raw(WholeFormat):
         )
         if shape.count(-1) != 1:
             return shape
-        known = validate.elements([dim for dim in shape if dim != -1])
-        return tuple((count // known if known else 0) if dim == -1 else dim for dim in shape)
+        product = validate.elements([dim for dim in shape if dim != -1])
+        return tuple((count // product if product else 0) if dim == -1 else dim for dim in shape)

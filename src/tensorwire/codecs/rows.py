@@ -1,7 +1,6 @@
-"""The formats that datasets are in: each a class that counts, reads and writes records as batches
-of columns.
+"""Row formats: the interface of dataset formats, which count, read and write batches of records.
 
-Memory stays bounded: batches are of some megabytes. npz and safetensors alone hold a shard whole.
+Memory is bounded, since a batch has a few megabytes. Only npz and safetensors hold a whole shard.
 """
 
 from __future__ import annotations
@@ -28,33 +27,32 @@ from .identify import by_name
 
 ROWS = 8192
 BYTES = 16 << 20
-"""A batch ends at so many rows, or bytes."""
+"""The largest number of rows and of bytes in a batch."""
 
 STREAMS = ("tfrecord", "jsonl", "safetensors")
-"""Those that can be compressed as a whole."""
-"""Loaded on first use."""
+"""Formats whose files can be compressed as a whole."""
 
 
 class SourcePart(NamedTuple):
-    """Records of one source."""
+    """A range of records of one source file."""
 
     path: str
     size: int
     stamp: str
     number: int
-    """Of the source among all."""
+    """The position of the source among all sources."""
     first: int = 0
     stop: int | None = None
     mark: tuple[int, int] | None = None
-    """A record at or before the first one, and where in the file it begins."""
+    """The number and the offset of a record at or before the first one, to start reading there."""
     base: int = 0
-    """How many records all sources before this one have, where that matters."""
+    """The number of records in all sources before this one, if the operation needs it."""
     ranks: dict[str, int] = {}
-    """For a sample: how many records of each stratum come before this source."""
+    """For a sample: the number of records of each stratum before this source."""
 
 
 class Counted(NamedTuple):
-    """The number of records, and where every `step`-th of them begins, if that is known."""
+    """The number of records, and the offset of every `step`-th record, if it is known."""
 
     records: int
     marks: list[int]
@@ -62,7 +60,7 @@ class Counted(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """Something of a source that could not be read."""
+    """A damaged part of a source that was skipped."""
 
     path: str
     why: str
@@ -71,92 +69,91 @@ class Damage(NamedTuple):
 
 @dataclass
 class Reading:
-    """What a format says while it reads a part."""
+    """Damage and progress that a format reports while it reads a part."""
 
     damage: list[Damage] = field(default_factory=list)
-    """What it passed over."""
+    """The parts of the source that were skipped."""
     share: float = 0.0
-    """How much of the part it has read (0 to 1), as far as it knows."""
+    """The share of the part that has been read, 0 to 1."""
 
     def reach(self, share: float) -> None:
         self.share = share
 
 
 class ByteOutput(Protocol):
-    """What a writer writes to."""
+    """The output of a row writer."""
 
     def write(self, data: Buffer, /) -> int: ...
 
 
 class RowWriter(Protocol):
+    """A writer of one shard."""
+
     def add(self, batch: Batch) -> None: ...
     def close(self) -> None: ...
 
 
 class RowFormat(Protocol):
-    """What a format of datasets provides: the first four methods, and answers to the questions
-    after them where the ones here are not its own. An object of it has no state.
+    """The interface of a dataset format. Its objects have no state.
+
+    A format implements the abstract methods, and overrides the others if their defaults do not fit.
     """
 
     declares_columns: ClassVar[bool] = False
-    """Whether a file itself says what columns it has; if so, the format has `names` and `blank`."""
+    """Whether files declare their columns. If so, the format implements `names` and `blank`."""
 
     @abstractmethod
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """How many records a file has, and where about `marks` of them begin."""
+        """Counts the records of a file, and gives the offsets of about `marks` of them."""
 
     @abstractmethod
     def schema(self, paths: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
-        """The features of Examples that the columns are, by a look into the files, which have so
-        many bytes.
-        """
+        """Infers the schema of the columns as Examples. `nbytes` is the size of all files."""
 
     @abstractmethod
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
-        """Batches of the records of a part. Damage and progress go into `reading`."""
+        """Yields the records of a part as batches. Damage and progress go into `reading`."""
 
     @abstractmethod
     def writer(self, file: ByteOutput, spec: ConversionSpec) -> RowWriter:
-        """Writes batches into a file."""
+        """Returns a writer of batches to a file."""
 
     def check_target(self, spec: ConversionSpec) -> None:
-        """An error for options that the format cannot write, before any record is read."""
+        """Raises EncodeError for options that the format cannot write, before any work is done."""
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        """Which of these features, that would go as bytes of an Example, are bytes in the files."""
+        """Returns which of these features are stored as the bytes that they are in an Example."""
         return names
 
     def remembers(self, path: str) -> bool:
-        """Whether a file has the schema of the Examples that it was made of."""
+        """Whether a file contains the schema of the Examples that it was made from."""
         return False
 
     def names(self, path: str, spec: ConversionSpec) -> list[str]:
-        """The columns of a file."""
+        """Returns the names of a file's columns."""
         raise NotImplementedError
 
     def blank(self, path: str, spec: ConversionSpec) -> Batch:
-        """The columns of a file that are read, as a batch without rows."""
+        """Returns the columns of a file that are read, as a batch without rows."""
         raise NotImplementedError
 
 
 @functools.cache
 def named(name: str) -> RowFormat:
-    """The format of a name.
+    """Returns the dataset format of a name. Raises UnknownFormatError.
 
     >>> type(named("jsonl")).__name__, named("npz").declares_columns
     ('JsonLinesRows', True)
     """
     if name not in ROW_FORMATS:
-        raise UnknownFormatError(f"no format of datasets {name!r}{choices(name, ROW_FORMATS)}")
+        raise UnknownFormatError(f"unknown dataset format {name!r}{choices(name, ROW_FORMATS)}")
     module, _, kind = ROW_FORMATS[name].rows.partition(":")
     row_format: RowFormat = getattr(importlib.import_module(f"{__package__}.{module}"), kind)()
     return row_format
 
 
 def load(name: str) -> None:
-    """Imports all that a format needs, so that it is there when it is used; what is missing is an
-    error only then.
-    """
+    """Imports the packages of a format ahead of its use. A missing one raises only when used."""
     named(name)
     with contextlib.suppress(ImportError):
         importlib.import_module(
@@ -165,9 +162,9 @@ def load(name: str) -> None:
 
 
 def of_name(path: str) -> str | None:
-    """The format that a name says; compressed record files and JSON lines too.
+    """Returns the dataset format of a file name, compressed or not. None if there is none.
 
-    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("mnist-train.tfrecord-00000-of-00001")
+    >>> of_name("a/train-00000-of-00002.tfrecord.gz"), of_name("a.tfrecord-00000-of-00001")
     ('tfrecord', 'tfrecord')
     >>> of_name("a.pq"), of_name("a"), of_name("a.parquet/")
     ('parquet', None, None)
@@ -177,7 +174,7 @@ def of_name(path: str) -> str | None:
 
 
 def suffix(spec: ConversionSpec) -> str:
-    """What the names of shards end with."""
+    """Returns the suffix of the shards, including that of their compression."""
     own = ROW_FORMATS[spec.target].suffixes[0]
     if spec.target not in ("tfrecord", "jsonl") or not spec.compression:
         return own
@@ -189,8 +186,10 @@ def suffix(spec: ConversionSpec) -> str:
 
 @contextlib.contextmanager
 def local(path: str) -> Iterator[str]:
-    """The path of a local file with these bytes: an object is copied to a temporary one, for those
-    who must jump about in it.
+    """Gives the path of a local file with the same bytes.
+
+    An object of a cloud store is downloaded to a temporary file, for readers that need random
+    access.
     """
     if not storage.is_url(path):
         yield path

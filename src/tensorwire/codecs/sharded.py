@@ -1,6 +1,8 @@
-"""A model in many files: as the hubs keep it, where `model.safetensors.index.json` says which
-tensor is in which of its siblings, or a TensorFlow checkpoint, an index and data files under one
-prefix."""
+"""Sharded models: tensors in several files that are opened as one container.
+
+A model of the Hugging Face hub has an index, `model.safetensors.index.json`, that maps each tensor
+to a file in the same folder. A TensorFlow checkpoint has an index and data files with one prefix.
+"""
 
 from __future__ import annotations
 
@@ -27,40 +29,41 @@ def is_index(path: str) -> bool:
 
 def open_identified(
     where: object,
-    found: Identified,
+    identified: Identified,
     format: Allowed,
     compression: str | None,
     mmap: bool,
     limits: Limits | None,
     options: dict[str, Any],
 ) -> tuple[files.Source, Opened]:
-    """The container of what `identify` found, and its source, which the caller closes."""
-    if found.layout == "files" and found.path is not None:
-        if found.format == "checkpoint":
+    """Opens what `identify` returned: the source, which the caller closes, and the container."""
+    if identified.layout == "files" and identified.path is not None:
+        if identified.format == "checkpoint":
             checkpoint: Any = codec("checkpoint", options, limits)
-            source, container = checkpoint.open_files(found.path, mmap)
+            source, container = checkpoint.open_files(identified.path, mmap)
         else:
-            source, container = open_shards(found.path, mmap, limits)
-    elif found.kind == "model" and found.path is not None:
-        source, container = open_saved_model(found.path, mmap, limits)
-    elif found.source is None:  # a folder, a pattern or a list: the error says that it is no file
+            source, container = open_shards(identified.path, mmap, limits)
+    elif identified.kind == "model" and identified.path is not None:
+        source, container = open_saved_model(identified.path, mmap, limits)
+    elif identified.source is None:
+        # A folder, a pattern or a list: opening it as a file raises the error that explains it.
         return _only_files(where, mmap)
     else:
-        packed = compression or found.compression
-        return found.source, open_container(
-            found.source, format, packed, limits, options, found.head
+        packed = compression or identified.compression
+        return identified.source, open_container(
+            identified.source, format, packed, limits, options, identified.head
         )
-    assert found.format is not None
-    return source, Opened(container, found.format, None, container.checksums, True)
+    assert identified.format is not None
+    return source, Opened(container, identified.format, None, container.checksums, True)
 
 
 def _only_files(where: object, mmap: bool) -> NoReturn:
     storage.source_of(where, mmap).close()
-    raise UsageError(f"tensors are read from one file, not from {where!r:.80}")
+    raise UsageError(f"expected the path of one file, not {where!r:.80}")
 
 
 class ShardedSource:
-    """The shards of one index; each is read through its own container, so this only closes them."""
+    """The sources of all shards, which it closes. Each shard is read through its own container."""
 
     def __init__(self, path: str, sources: list[files.Source]) -> None:
         self.path: str | None = path
@@ -76,40 +79,46 @@ class ShardedSource:
 
 
 def read_index(path: str) -> tuple[dict[str, str], dict[str, str]]:
-    """(tensor -> file name, metadata). File names stay in the index's own folder."""
-    found = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
-    places = found.get("weight_map") if isinstance(found, dict) else None
-    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+    """Returns the map of tensors to file names, and the metadata.
+
+    A file name must not contain a path, so that a shard is always in the folder of the index.
+    """
+    index = jsontext.parse(storage.read_bytes(path, DEFAULT.safetensors_header), "safetensors")
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not all(
+        isinstance(name, str) for name in weight_map.values()
+    ):
         raise DecodeError(
-            "an index has a weight_map of tensor names to file names",
+            "invalid index: expected a 'weight_map' of tensor names to file names",
             format="safetensors",
             path=path,
             offset=0,
         )
-    for name in set(places.values()):
+    for name in set(weight_map.values()):
         if os.path.basename(name) != name or name in ("", ".", "..") or "\\" in name:
             raise DecodeError(
-                f"the index names {name!r:.80}, which is no plain file name",
+                f"invalid shard name {name!r:.80} in the index: expected a plain file name",
                 format="safetensors",
                 path=path,
                 offset=0,
             )
-    metadata = found.get("metadata", {})
+    metadata = index.get("metadata", {})
     texts = metadata if isinstance(metadata, dict) else {}
-    return places, {
+    return weight_map, {
         str(key): text if isinstance(text, str) else jsontext.write(text).decode()
         for key, text in texts.items()
     }
 
 
 def open_shards(path: str, mmap: bool, limits: Limits | None) -> tuple[files.Source, Container]:
-    """All shards as one container, in the order of the index."""
+    """Opens all shards as one container, with the tensors in the order of the index."""
     while True:
         index = read_index(path)
         try:
             return _open_all(path, *index, mmap, limits)
         except FileNotFoundError:
-            # else the model was replaced just now, and the shards of the old one are gone
+            # The model may have been replaced after the index was read: the new index then names
+            # other shards. If the index is unchanged, a shard is really missing.
             if read_index(path) == index:
                 raise
 
@@ -137,7 +146,7 @@ def _open_all(
         for tensor, name in places.items():
             if tensor not in containers[name]:
                 raise DecodeError(
-                    f"the index says that {name} has it, and it has not",
+                    f"the index maps this tensor to {name}, which does not contain it",
                     format="safetensors",
                     path=path,
                     tensor=tensor,

@@ -1,12 +1,12 @@
-"""What a format is written to, part by part: buffers in memory, or a file.
+"""Sinks: the outputs of a codec that writes part by part, in memory or in a file.
 
-A writer knows the sizes of all parts before their data. What it cannot know before, it puts in
-later:
+A writer knows the sizes of all parts before their data. Bytes that depend on the data, such as
+checksums, are written later:
 
-1. `write` takes the next bytes. A file writes them at once, memory keeps the buffer itself.
-2. `reserve` leaves room for bytes of a known size, and `fill` puts them there.
-3. `hold` keeps data that must be written behind bytes that depend on them: a file keeps them in a
-   temporary file without a name, memory keeps the buffers.
+1. `write` appends bytes. A file writes them at once, memory keeps the buffer itself.
+2. `reserve` leaves room for a known number of bytes, and `fill` writes them there.
+3. `hold` keeps data that follow bytes which depend on them. A file keeps them in an unnamed
+   temporary file, memory keeps the buffers.
 """
 
 from __future__ import annotations
@@ -26,25 +26,27 @@ if TYPE_CHECKING:
     from ..transforms.compression.streams import Compressor
 
 BLOCK = 8 << 20
-"""Bytes that are read, cast and written at a time."""
+"""The number of bytes that are read, cast and written at a time."""
 
 
 class Sink(Protocol):
+    """The interface of an output. The module docstring is the contract."""
+
     def write(self, data: Buffer) -> None:
-        """Adds bytes to the end."""
+        """Appends bytes."""
 
     def reserve(self, size: int) -> int:
-        """Leaves room for so many bytes at the end, and returns the place for `fill`."""
+        """Leaves room for `size` bytes at the end, and returns the place for `fill`."""
 
     def fill(self, place: int, data: bytes) -> None:
-        """Puts bytes where room was reserved."""
+        """Writes bytes where room was reserved."""
 
     def hold(self, buffers: Iterable[Buffer]) -> tuple[Iterable[Buffer], int]:
-        """Takes all buffers, and gives back their bytes, which can be read once, and their CRC32C."""
+        """Takes all buffers. Returns their bytes, which can be read once, and their CRC32C."""
 
 
 class MemorySink:
-    """Keeps buffers, and copies none."""
+    """A sink that keeps a list of buffers and copies none."""
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
@@ -68,9 +70,10 @@ class MemorySink:
 
 
 class FileSink:
-    """Writes through a descriptor. `folder` is for the temporary file of `hold`.
+    """A sink that writes to a file descriptor. The temporary file of `hold` is made in `folder`.
 
-    A compressed stream has no places to fill, so it takes `write` and `hold` only.
+    With a compressed stream only `write` and `hold` may be used, since its bytes have no fixed
+    offsets.
     """
 
     def __init__(self, fd: int, folder: str, stream: Compressor | None = None) -> None:
@@ -99,11 +102,12 @@ class FileSink:
         for data in buffers:
             self._spool.write(data)
             crc = kernels.crc32c(data, crc)
-            del data  # A tensor must not stay in memory until the next one is read.
+            # Without this, one tensor would stay in memory while the next one is read.
+            del data
         return _held(self._spool, start, self._spool.tell()), crc
 
     def finish(self) -> None:
-        """Writes what the compressed stream has left."""
+        """Writes the rest of the compressed stream."""
         if self._stream is not None:
             self._put(self._stream.finish())
 
@@ -122,7 +126,7 @@ def _held(spool: IO[bytes], start: int, stop: int) -> Iterator[Buffer]:
 
 
 class OutputPart(Protocol):
-    """One array to be written, whose dtype, shape and size are known before its data."""
+    """An array to be written. Its dtype, shape and size are known before its data."""
 
     @property
     def dtype(self) -> str:
@@ -136,20 +140,20 @@ class OutputPart(Protocol):
 
     @property
     def like(self) -> Array:
-        """An array of this dtype and shape. Its elements mean nothing."""
+        """An array of this dtype and shape, with arbitrary elements."""
 
     def buffers(self) -> Iterable[Buffer]:
-        """The data of an array, in order."""
+        """Yields the data in order."""
 
     def whole_buffer(self) -> Buffer:
-        """The data of an array in one piece."""
+        """Returns the data as one buffer."""
 
     def read(self) -> Array | Strings:
-        """All of it."""
+        """Returns the array."""
 
 
 class ArrayOutput:
-    """An array in memory, in C order."""
+    """An array in memory, in C order, as a part to be written."""
 
     __slots__ = ("like",)
 

@@ -1,8 +1,7 @@
-"""npz and safetensors: a file of columns that share their first dimension. A shard is held whole
-while it is read or written.
+"""Datasets in npz and safetensors: a shard is a file of columns with a common first dimension.
 
-A column of which some records have nothing has a second one beside it, "NAME/present", that says
-which do.
+A shard is held in memory while it is read or written. A column that some records lack has a second
+column of bools, "NAME/present", that is true for the records that have it.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def _rows(shapes: dict[str, Any], path: str) -> int:
     counts = {shape[0] if shape else -1 for shape in shapes.values()}
     if len(counts) != 1 or -1 in counts:
         raise SchemaError(
-            f"a shard has columns of one length, and these are {dict(list(shapes.items())[:6])}",
+            f"the columns of a shard must have one length, found the shapes {dict(list(shapes.items())[:6])}",
             path=path,
         )
     return int(counts.pop())
@@ -55,7 +54,7 @@ def _floats(value: Any, container: Container) -> Any:
 
 @contextlib.contextmanager
 def _opened(path: str, spec: ConversionSpec) -> Iterator[Container]:
-    """The tensors of a file of rows."""
+    """Opens the tensors of a shard."""
     source = storage.source_of(path)
     try:
         yield open_container(source, spec.source, by_name(path)[1], None, {}).container
@@ -65,37 +64,37 @@ def _opened(path: str, spec: ConversionSpec) -> Iterator[Container]:
         source.close()
 
 
-def _batch(found: Any, path: str) -> Batch:
-    if not hasattr(found, "items"):
-        raise SchemaError("a shard has columns by name, and this file has one tensor", path=path)
-    columns = {name: column for name, column in found.items() if not _is_flag(name, found)}
+def _batch(value: Any, path: str) -> Batch:
+    if not hasattr(value, "items"):
+        raise SchemaError("expected named columns, found a single tensor", path=path)
+    columns = {name: column for name, column in value.items() if not _is_flag(name, value)}
     if any(
         isinstance(column, Sparse) or not hasattr(column, "shape") for column in columns.values()
     ):
-        raise SchemaError("a column is dense, ragged or of strings", path=path)
+        raise SchemaError("columns must be dense, ragged or strings", path=path)
     rows = _rows({name: column.shape for name, column in columns.items()}, path)
-    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, found)}
+    flags = {name: name + PRESENT for name in columns if _is_flag(name + PRESENT, value)}
     present = {
-        name: np.asarray(found[flags[name]]) if name in flags else np.ones(rows, np.bool_)
+        name: np.asarray(value[flags[name]]) if name in flags else np.ones(rows, np.bool_)
         for name in columns
     }
-    if any(there.shape != (rows,) for there in present.values()):
-        raise SchemaError(f"a column {PRESENT!r} has a flag a row", path=path)
+    if any(mask.shape != (rows,) for mask in present.values()):
+        raise SchemaError(f"a column {PRESENT!r} must have one flag per row", path=path)
     return Batch(columns, present, rows)
 
 
-def _is_flag(name: str, found: Mapping[str, Any]) -> bool:
-    """Whether a column says which records have another one."""
+def _is_flag(name: str, columns: Mapping[str, Any]) -> bool:
+    """Whether a column holds the flags of another column."""
     return (
-        name in found
+        name in columns
         and name.endswith(PRESENT)
-        and name.removesuffix(PRESENT) in found
-        and getattr(found[name], "dtype", None) == np.bool_
+        and name.removesuffix(PRESENT) in columns
+        and getattr(columns[name], "dtype", None) == np.bool_
     )
 
 
 def _blank(path: str, spec: ConversionSpec) -> Batch:
-    """The columns of a file, without rows."""
+    """Returns the columns of a file as a batch without rows."""
     with _opened(path, spec) as container:
         _rows(container.shapes(), path)
         return _batch(
@@ -103,37 +102,40 @@ def _blank(path: str, spec: ConversionSpec) -> Batch:
         )
 
 
-def _chosen(found: Batch, names: Sequence[str] | None) -> Batch:
-    """Columns that are read, as far as the file has them; see task._Complete."""
-    return found if names is None else found.select([name for name in names if name in found])
+def _chosen(batch: Batch, names: Sequence[str] | None) -> Batch:
+    """Selects the columns to read that the file has. `datasets.task` adds those that it lacks."""
+    return batch if names is None else batch.select([name for name in names if name in batch])
 
 
 class TensorRowsWriter:
+    """Collects the batches of a shard, and writes them as one value when it is closed."""
+
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file, self._spec = file, spec
-        self._held: list[Batch] = []
+        self._batches: list[Batch] = []
         self._size = 0
 
     def add(self, batch: Batch) -> None:
-        self._held.append(batch)
+        self._batches.append(batch)
         self._size += batch.nbytes
         if self._size > self._spec.memory:
             raise EncodeError(
-                f"a shard of more than {self._spec.memory:,} bytes, which is held in memory; more"
-                " shards=, or memory="
+                f"the shard has more than {self._spec.memory:,} bytes, which must fit in memory",
+                hint="use more shards=, or a larger memory=",
             )
 
     def close(self) -> None:
         blank = empty(self._spec)
-        if not self._held and blank is None:
-            raise EncodeError("no rows, and so no columns", format=self._spec.target)
-        whole = Batch.concatenate(self._held or [blank])  # type: ignore[list-item]
+        if not self._batches and blank is None:
+            raise EncodeError(
+                "an empty dataset without a schema has no columns to write",
+                format=self._spec.target,
+            )
+        whole = Batch.concatenate(self._batches or [blank])  # type: ignore[list-item]
         columns: dict[str, Any] = {}
         for name, column in whole.items():
             if name.endswith(PRESENT):
-                raise EncodeError(
-                    f"names that end in {PRESENT!r} say which records have a column", tensor=name
-                )
+                raise EncodeError(f"column names that end in {PRESENT!r} are reserved", tensor=name)
             columns[name] = column
             if not whole.present[name].all():
                 columns[name + PRESENT] = whole.present[name]
@@ -153,10 +155,10 @@ class TensorRowsWriter:
 
 
 class TensorRows(ColumnRows):
-    """The rows of tensors that share their first dimension."""
+    """The dataset format of npz and safetensors files."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """From the header."""
+        """Counts the rows from the header."""
 
         def rows() -> int:
             with local(path) as place, _opened(place, spec) as container:
@@ -177,12 +179,14 @@ class TensorRows(ColumnRows):
         return _chosen(_blank(path, spec), spec.names)
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        return []  # numbers, all of them
+        # These formats store features as columns, never as the bytes of an Example.
+        return []
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
         if part.size > spec.memory:
             raise LimitError(
-                f"{part.size:,} bytes, which are held in memory; memory= allows {spec.memory:,}",
+                f"the shard has {part.size:,} bytes, which must fit in memory; memory= allows"
+                f" {spec.memory:,}",
                 path=part.path,
             )
         batch = opened(part.path, spec, reading, lambda: _load(part.path, spec))
@@ -199,9 +203,10 @@ class TensorRows(ColumnRows):
         return TensorRowsWriter(file, spec)
 
     def check_target(self, spec: ConversionSpec) -> None:
-        """The codec looks at the other options when it is made, for the first shard."""
+        """Checks the compression. The codec checks the other options for the first shard."""
         if spec.target == "safetensors" and spec.compression in ("zlib", "snappy"):
             raise EncodeError(
-                f"{spec.compression} is not recognised when it is read; gzip, zstd or lz4",
+                f"compression={spec.compression!r} cannot be recognised when the file is read",
                 format=spec.target,
+                hint="use gzip, zstd or lz4",
             )

@@ -1,4 +1,12 @@
-"""TFRecord: records as they are, or Examples as columns."""
+"""Datasets in TFRecord files: records that are copied as they are, or Examples as columns.
+
+1. Without a schema, records are copied from file to file and never decoded (`moved`).
+2. With a schema, the Examples of a block are decoded straight into the columns of a batch. A batch
+   may span blocks, and a block several batches.
+3. An error in a batch is located by its row: `_Decoding` remembers the block and the first record
+   of each run of rows.
+4. With on_corrupt="skip", damaged records are left out and reported in `Reading.damage`.
+"""
 
 from __future__ import annotations
 
@@ -29,28 +37,28 @@ from .rows import BYTES as MOST_BYTES
 from .rows import ROWS, ByteOutput, Counted, Damage, Reading, RowFormat, SourcePart
 
 RECORD = "\x00record"
-"""The column of records that are only moved."""
-_HELD = 256 << 10
-_LEAST, _SHARE = 8 << 20, 64
-"""Bytes that a sample has at least, and its share of all."""
+"""The column of records that are copied without being decoded."""
+_FLUSH_SIZE = 256 << 10
+_MIN_SAMPLE, _SAMPLE_SHARE = 8 << 20, 64
+"""The smallest size of a sample in bytes, and its share of all bytes (one part in 64)."""
 
 
 def moved(spec: ConversionSpec) -> bool:
-    """Whether records are only moved, never looked into."""
+    """Whether records are copied without being decoded."""
     return spec.features is None
 
 
 def blocks(
     part: SourcePart, spec: ConversionSpec, reading: Reading, check: bool
 ) -> Iterator[Block]:
-    """The records of a part as they lie in memory."""
+    """Yields the records of a part in blocks. `check` verifies their checksums."""
     stop = part.stop if part.stop is not None else 1 << 62
     if spec.skips:
-        found = _good(part.path, reading)
+        source_blocks = _good(part.path, reading)
     else:
         first, offset = part.mark or (0, 0)
-        found = _blocks.blocks(part.path, offset=offset, first=first, check=check)
-    for block in found:
+        source_blocks = _blocks.blocks(part.path, offset=offset, first=first, check=check)
+    for block in source_blocks:
         if block.read:
             reading.reach(block.read / part.size)
         low, high = max(0, part.first - block.first), min(len(block.starts), stop - block.first)
@@ -71,6 +79,7 @@ def blocks(
 
 
 def _good(path: str, reading: Reading) -> Iterator[Block]:
+    """Yields the undamaged records of a file. Damage goes into `reading`."""
     with _damage.contents(path, None, DEFAULT) as (source, lost, _):
         for item in itertools.chain(lost, _damage.scan_source(source, DEFAULT, path)):
             if isinstance(item, Block):
@@ -80,8 +89,8 @@ def _good(path: str, reading: Reading) -> Iterator[Block]:
                 reading.damage.append(Damage(path, str(item), item.length))
 
 
-def _records(found: Iterator[Block]) -> Iterator[Batch]:
-    for block in found:
+def _records(source_blocks: Iterator[Block]) -> Iterator[Batch]:
+    for block in source_blocks:
         yield Batch(
             {RECORD: gathered(block.data, block.starts, block.sizes)},
             size=len(block.starts),
@@ -89,13 +98,13 @@ def _records(found: Iterator[Block]) -> Iterator[Batch]:
 
 
 def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
-    """A feature as it is in this file, before a cast: of another kind of number."""
+    """Returns the feature with the kind of number that this file has, before a cast."""
     default = feature.default
     if default is not None and kind == INT64:
         whole = np.asarray(default)
         if not np.array_equal(whole, np.rint(whole)):
             raise SchemaError(
-                f"the default {default!r:.60} is not an integer, and the feature is one in this"
+                f"the default {default!r:.60} is not an integer, but the feature is int64 in this"
                 " file",
                 tensor=name,
             )
@@ -104,7 +113,7 @@ def _as_kind(feature: Feature, kind: str, name: str) -> Feature:
 
 
 class _Decoding:
-    """Examples into batches of some rows."""
+    """Decodes the Examples of blocks into batches."""
 
     def __init__(self, spec: ConversionSpec, damage: list[Damage], kinds: dict[str, str]) -> None:
         self._features, self._skips, self._damage = (
@@ -119,49 +128,57 @@ class _Decoding:
         )
         self._pool = memory.MemoryPool()
         self._columns = example.ColumnBuffers(self._decoder, ROWS, pool=self._pool)
-        self._held = 0
+        self._nbytes = 0
         self.strange = False
-        """Whether the block that was added last has features that the schema has not."""
-        self._from: list[tuple[int, Block, int]] = []
-        """Where the rows are from: from a row on, those of a block (without its data) from a record
-        on.
+        """Whether the last block that was added has features that the schema lacks."""
+        self._origins: list[tuple[int, Block, int]] = []
+        """For each run of rows: its first row in the batch, its block (without data), and its first
+        record in that block.
         """
 
     def add(self, block: Block) -> Iterator[Batch]:
-        at, total = 0, len(block.starts)
+        """Decodes a block, and yields each batch that is full."""
+        start, total = 0, len(block.starts)
         ends = np.cumsum(block.sizes)
         bare = block.bare()
         self.strange = False
-        while at < total:
-            before = int(ends[at - 1]) if at else 0
-            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._held)) + 1 - at
-            stop = at + max(1, min(total - at, ROWS - self._columns.row, fits))
-            self._from.append((self._columns.row, bare, at))
-            at = self._fill(block, at, stop)
-            self._held += int(ends[at - 1]) - before
-            if self._columns.row == ROWS or self._held >= MOST_BYTES:
+        while start < total:
+            before = int(ends[start - 1]) if start else 0
+            fits = int(np.searchsorted(ends, before + MOST_BYTES - self._nbytes)) + 1 - start
+            stop = start + max(1, min(total - start, ROWS - self._columns.row, fits))
+            self._origins.append((self._columns.row, bare, start))
+            start = self._fill(block, start, stop)
+            self._nbytes += int(ends[start - 1]) - before
+            if self._columns.row == ROWS or self._nbytes >= MOST_BYTES:
                 yield self.take()
 
-    def _fill(self, block: Block, at: int, stop: int) -> int:
+    def _fill(self, block: Block, start: int, stop: int) -> int:
+        """Decodes records of a block, and returns the next record to decode.
+
+        That is `stop`, or the record after a damaged one that is skipped.
+        """
         row = self._columns.row
         try:
-            self._columns.fill(block.data, block.starts[:stop], block.sizes[:stop], at, self._skips)
+            self._columns.fill(
+                block.data, block.starts[:stop], block.sizes[:stop], start, self._skips
+            )
             return stop
         except TensorwireError as error:
-            bad = error.record if error.record is not None else at
+            bad = error.record if error.record is not None else start
             record, offset = block.where(bad)
             error.record = record
             error.add(path=block.path, offset=offset, base=offset)
             if not self._skips or not isinstance(error, DecodeError):
                 raise
             self._damage.append(Damage(block.path, str(error), int(block.sizes[bad])))
-            assert self._columns.row == row + bad - at
+            assert self._columns.row == row + bad - start
             return bad + 1
         finally:
             self.strange |= self._columns.strange
             self._columns.strange = False
 
     def take(self) -> Batch:
+        """Returns the batch, and starts a new one."""
         columns, rows = self._columns, self._columns.row
         try:
             return _columns.batch(self._features, columns.take(), rows)
@@ -171,15 +188,17 @@ class _Decoding:
             self._columns = example.ColumnBuffers(
                 self._decoder, ROWS, pool=self._pool, like=columns
             )
-            self._held, self._from = 0, []
+            self._nbytes, self._origins = 0, []
 
     def _located(self, error: TensorwireError) -> TensorwireError:
-        """An error that knows its row in the batch, with the file and the record there."""
+        """Replaces the row of an error in the batch by the file, the record and its offset."""
         row = error.record or 0
-        first, block, at = next(run for run in reversed(self._from) if run[0] <= row)
+        first_row, block, first_record = next(
+            run for run in reversed(self._origins) if run[0] <= row
+        )
         error.offset = None
         if error.record is not None:
-            error.record, error.offset = block.where(at + row - first)
+            error.record, error.offset = block.where(first_record + row - first_row)
         return error.add(path=block.path)
 
     @property
@@ -201,8 +220,9 @@ def _examples(part: SourcePart, spec: ConversionSpec, reading: Reading) -> Itera
 
 
 def _kinds(block: Block, spec: ConversionSpec) -> dict[str, str]:
-    """Features to cast that are integers in this file, where the schema of all files says floats,
-    or the other way round.
+    """Returns the features of cast= whose kind in this file differs from the common schema.
+
+    Files may disagree whether a number is an int64 or a float, since the cast makes it one dtype.
     """
     numbers = {
         name: feature.kind
@@ -229,21 +249,24 @@ def _kinds(block: Block, spec: ConversionSpec) -> dict[str, str]:
 
 
 def _check_names(block: Block, spec: ConversionSpec) -> None:
-    """That no feature is lost because the sample, from which the schema was inferred, did not have
-    it.
+    """Raises SchemaError if a block has features that the schema lacks and that would be lost.
+
+    The schema may have been inferred from a sample without them.
     """
     assert spec.schema is not None
     try:
         coverage.check(spec.schema, block.data, block.starts, block.sizes)
     except SchemaError as error:
-        hint = "schema=tw.infer_schema(path, full=True) looks at all records"
-        error.args = (f"{error.message}; {hint}",)
+        error.hint = (
+            "columns= selects the features to read,"
+            " schema=tw.infer_schema(path, full=True) reads all records"
+        )
         error.record, error.offset = block.where(error.record or 0)
         raise error.add(path=block.path) from None
 
 
 class TfrecordWriter:
-    """Frames records, or encodes Examples, and compresses them."""
+    """Writes batches of records or Examples to a file of records, which may be compressed."""
 
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._out = _Framed(file, spec)
@@ -268,7 +291,7 @@ class TfrecordWriter:
 
 
 class _Framed:
-    """What an ExampleSink writes to: one file, through a compressor."""
+    """The output of an ExampleSink: one file, written through a compressor."""
 
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self.paths, self.records = [""], 0
@@ -276,35 +299,36 @@ class _Framed:
         self._compressor = (
             compressions.compressor(name, level=spec.level, threads=1) if name else None
         )
-        self._file, self._held, self._size = file, [], 0  # type: ByteOutput, list[Any], int
+        self._file, self._pending, self._size = file, [], 0  # type: ByteOutput, list[Any], int
 
     def put_framed(self, shard: int, data: Buffer, count: int) -> None:
-        self._held.append(data)
+        self._pending.append(data)
         self._size += len(data)
         self.records += count
-        if self._size >= _HELD:
-            self._pass_on()
+        if self._size >= _FLUSH_SIZE:
+            self._flush()
 
-    def _pass_on(self) -> None:
-        held, self._held, self._size = self._held, [], 0
-        if self._compressor is not None and held:
-            held = self._compressor.write(kernels.join(held))
-        for chunk in held:
+    def _flush(self) -> None:
+        pending, self._pending, self._size = self._pending, [], 0
+        if self._compressor is not None and pending:
+            pending = self._compressor.write(kernels.join(pending))
+        for chunk in pending:
             self._file.write(chunk)
 
     def close(self) -> None:
-        self._pass_on()
+        self._flush()
         if self._compressor is not None:
             for chunk in self._compressor.finish():
                 self._file.write(chunk)
 
 
 class TfrecordRows(RowFormat):
-    """Records that are moved, or Examples as columns."""
+    """The dataset format of TFRecord files."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """From the headers, or from the index beside the file. A damaged file has as many records
-        as can be read.
+        """Counts the records from their headers, or from the index file.
+
+        With on_corrupt="skip", only the readable records count.
         """
         if spec.skips:
             return Counted(sum(len(block.starts) for block in _good(path, reading)), [])
@@ -316,8 +340,9 @@ class TfrecordRows(RowFormat):
         return Counted(records, index.offsets[:-1:step].tolist(), step)
 
     def schema(self, sources: Sequence[str], spec: ConversionSpec, nbytes: int) -> Schema | None:
-        # of little data little, so that it does not take longer than the rest
-        sample = min(infer.SAMPLE, max(_LEAST, nbytes // _SHARE))
+        # The sample is a share of the data, so that inference never takes longer than the
+        # conversion of a small dataset.
+        sample = min(infer.SAMPLE, max(_MIN_SAMPLE, nbytes // _SAMPLE_SHARE))
 
         def sampled(without: list[str]) -> Schema:
             return infer.of_files(without, sample=sample, skip=spec.skips, cast=spec.cast)
@@ -334,10 +359,12 @@ class TfrecordRows(RowFormat):
         return TfrecordWriter(file, spec)
 
     def check_target(self, spec: ConversionSpec) -> None:
-        """What can be known before any record is read."""
+        """Raises EncodeError for an unknown compression, and for options that need a schema."""
         if spec.compression is not None:
             _blocks.compression_named(spec.compression)
         if moved(spec) and (spec.quantize or spec.tensors or spec.cast):
             raise EncodeError(
-                "records that are only moved keep what they hold; pass schema= or columns= as well"
+                "quantize=, tensors= and cast= need decoded Examples, but records are copied as"
+                " they are",
+                hint="pass schema= or columns= as well",
             )

@@ -1,4 +1,4 @@
-"""The leaves of a container's tree: its tensors, and the Python values beside them."""
+"""Tree items: the leaves of a container's value, which are tensors and Python values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ _INSIDE: dict[str, Any] = {
 
 
 class TreeItem(NamedTuple):
-    """A leaf of the old tree: a tensor, or a value of Python's (which has no place)."""
+    """A leaf of the tree: a tensor, or a Python value."""
 
     name: str
     node: Node
     at: int | None
+    """The index of the first part of a tensor; None for a Python value."""
     size: int
+    """The number of parts."""
     same: bool = False
+    """Whether the tensor is tied to an earlier one."""
 
 
 def tree_of(container: Container) -> Node:
-    """The spec of a container. A checkpoint of TensorFlow's is tensors by name, and no more: its
-    own keys stay its own affair.
-    """
+    """Returns the spec of a container. A checkpoint counts as a flat dict of its variables."""
     if isinstance(container, Variables):
         names = container.keys()
         return {"dict": {name: {} for name in names}}
@@ -41,14 +42,14 @@ def tree_of(container: Container) -> Node:
 
 
 def items(container: Container, tree: Node) -> Iterator[TreeItem]:
-    """Every leaf with its name; tensors are called what the container calls them."""
+    """Yields every leaf of the tree. Tensors have their names in the container."""
     names = iter(container.keys())
-    made: dict[int, TreeItem] = {}
+    tensors: dict[int, TreeItem] = {}
     taken = set(container.keys())
-    at, left = 0, len(container.parts)
-    for way, node in _leaves(tree, "", 0):
+    index, left = 0, len(container.parts)
+    for path, node in _leaves(tree, "", 0):
         if not is_tensor(node):
-            name = way or "value"
+            name = path or "value"
             while name in taken:
                 name += "~"
             taken.add(name)
@@ -56,11 +57,11 @@ def items(container: Container, tree: Node) -> Iterator[TreeItem]:
             continue
         name = next(names)
         if "same" in node:
-            yield made[node["same"]]._replace(name=name, same=True)
+            yield tensors[node["same"]]._replace(name=name, same=True)
             continue
         size = len(lowering.names(node, left))
-        made[at] = item = TreeItem(name, node, at, size)
-        at, left = at + size, left - size
+        tensors[index] = item = TreeItem(name, node, index, size)
+        index, left = index + size, left - size
         yield item
 
 
@@ -68,22 +69,22 @@ def is_tensor(node: Node) -> bool:
     return isinstance(node, dict) and next(iter(node), None) not in ("float", "bytes")
 
 
-def _leaves(node: Node, way: str, depth: int) -> Iterator[tuple[str, Any]]:
+def _leaves(node: Node, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     if depth > DEFAULT.json_depth:
-        raise LimitError(f"a value nested more than {DEFAULT.json_depth} deep")
+        raise LimitError(f"the value is nested more than {DEFAULT.json_depth} levels deep")
     kind = next(iter(node), None) if isinstance(node, dict) else None
-    start = f"{way}/" if way else ""
+    start = f"{path}/" if path else ""
     if kind in _INSIDE and not isinstance(node[kind], _INSIDE[kind]):
-        raise DecodeError(f"invalid spec: a {kind} node with {type(node[kind]).__name__} inside")
+        raise DecodeError(f"invalid spec: a {kind} node contains a {type(node[kind]).__name__}")
     if kind in lowering.CONTAINERS:
         for key, item in lowering.members(node):
             yield from _leaves(item, f"{start}{key}", depth + 1)
     else:
-        yield way, node
+        yield path, node
 
 
 def python_values(container: Container) -> dict[str, Any]:
-    """Numbers and text of Python's that stand beside the tensors, by name, as the spec has them."""
+    """Returns the Python values next to the tensors by name, as nodes of the spec."""
     return {
         item.name: item.node for item in items(container, tree_of(container)) if item.at is None
     }

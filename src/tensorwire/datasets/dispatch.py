@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._errors import UsageError
 from .._limits import Limits
 from ..api import summary
 from ..api.signatures import spelled
@@ -21,6 +22,11 @@ _OPTIONS = set(
     " workers".split()
 )
 """The options that only the conversion of a dataset has."""
+_TENSOR_OPTIONS = set(
+    "axis checksum dtype durable exclude include limits metadata per_tensor rename shard_size"
+    " threads".split()
+)
+"""The options that only the conversion of a tensor file has."""
 
 
 @spelled(signatures.convert)
@@ -53,11 +59,16 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     ...     workers=0).records
     6
     """
-    if _asks_for_rows(src, dst, to, options):
-        return convert_dataset(src, dst, to, **options)
-    with identify(src, options.get("format")) as source:
-        if source.kind != "rows" or source.layout == "bytes":
-            return tensor_files.convert(src, dst, to, source=source, **options)
+    if not _asks_for_rows(src, dst, to, options):
+        with identify(src, options.get("format")) as source:
+            if source.kind != "rows" or source.layout == "bytes":
+                return tensor_files.convert(src, dst, to, source=source, **options)
+    if names := sorted(_TENSOR_OPTIONS & set(options)):
+        raise UsageError(
+            f"{names[0]}= converts tensors by name, but this call converts rows",
+            hint="tensorwire.datasets.convert has the options for rows, and"
+            " tensorwire.datasets.tensor_files.convert those for the tensors of one file",
+        )
     return convert_dataset(src, dst, to, **options)
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from typing import Any
 
 from .. import storage
-from .._errors import EncodeError, TensorwireError
+from .._errors import TensorwireError, UsageError
 from ..records.paths import BOOKS, SCHEMA, dataset
 from ..records.schema import FileMark
 from ..storage import FileEntry, files
@@ -102,7 +102,7 @@ def _one(plan: Plan, engine: Engine, overwrite: bool, progress: Tell | None) -> 
     """Writes a single file, which appears complete or not at all and so needs no manifest."""
     storage.check_replaceable(plan.target, overwrite)
     if any(_is_same(entry.path, plan.target) for entry in plan.sources):
-        raise EncodeError(
+        raise UsageError(
             "a file cannot be converted to itself",
             path=plan.target,
             hint="write to another path, and rename the file afterwards",
@@ -334,7 +334,7 @@ def _check_sources(plan: Plan, recorded: Container[str]) -> None:
         if folder not in folders:
             folders[folder] = _real(folder) == target
         if folders[folder] and is_ours(name, plan, recorded):
-            raise EncodeError(
+            raise UsageError(
                 "a dataset cannot be written over its own sources",
                 path=entry.path,
                 hint="write to another folder, and rename it afterwards",

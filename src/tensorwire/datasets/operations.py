@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from .._errors import EncodeError
+from .._errors import UsageError
 from ..codecs import rows
 from ..codecs.conversion_spec import ConversionSpec
 from . import driver, engines, planner, statistics
@@ -106,10 +106,10 @@ def _splits(shares: Mapping[str, float], drop_rest: bool) -> list[Split]:
     """
     total = math.fsum(shares.values())
     if not shares or not all(share > 0 for share in shares.values()) or total > 1 + _ROUNDING:
-        raise EncodeError(f"shares must be above 0 and sum to at most 1, not {dict(shares)}")
+        raise UsageError(f"shares must be above 0 and sum to at most 1, not {dict(shares)}")
     if total < 1 - _ROUNDING and not drop_rest:
         rest = 100 * (1 - total)
-        raise EncodeError(
+        raise UsageError(
             f"the shares {dict(shares)} sum to {total:.10g}, which leaves {rest:.4g} % of the"
             " records out",
             hint="make them sum to 1, or pass drop_rest=True",
@@ -166,7 +166,7 @@ def sample(
         or (fraction is not None and not 0 < fraction <= 1)
         or (records is not None and records < 1)
     ):
-        raise EncodeError(
+        raise UsageError(
             "expected either fraction=, above 0 and up to 1, or records=, at least 1, not"
             f" fraction={fraction!r} and records={records!r}"
         )

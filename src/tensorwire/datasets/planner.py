@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from .. import storage
-from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, choices
+from .._errors import DecodeError, EncodeError, SchemaError, TensorwireError, UsageError, choices
 from ..codecs import ROW_FORMATS, column_rows, example_features, rows
 from ..codecs.conversion_spec import ConversionSpec
 from ..codecs.identify import identify
@@ -58,7 +58,7 @@ def find(src: Any) -> list[FileEntry]:
     """
     given = [os.fspath(path) for path in ([src] if isinstance(src, (str, os.PathLike)) else src)]
     if not given:
-        raise EncodeError("the list of source files is empty")
+        raise UsageError("the list of source files is empty")
     named = {storage.normal(path) for path in given}
     entries = [
         entry
@@ -100,7 +100,7 @@ def target_format(dst: str, to: str | None) -> tuple[str, str | None]:
     """(the target format, the format that the name of `dst` says)"""
     named = rows.of_name(dst)
     if to is None and named is None:
-        raise EncodeError(
+        raise UsageError(
             f"the name of the target does not say a format{choices('', ROW_FORMATS)}",
             path=dst,
             hint="pass to=",
@@ -146,19 +146,19 @@ def plan_for(
     kind, (goal, named) = source_format(entries, format), target_format(os.fspath(dst), to)
     target = storage.normal(os.fspath(dst))
     if on_corrupt not in ("raise", "skip"):
-        raise EncodeError(f'on_corrupt must be "raise" or "skip", not {on_corrupt!r}')
+        raise UsageError(f'on_corrupt must be "raise" or "skip", not {on_corrupt!r}')
     if splits and shuffle is not None:
-        raise EncodeError(
+        raise UsageError(
             "a split cannot be shuffled at the same time",
             hint="shuffle the sources first, or each split afterwards",
         )
     check_name(name)
     # A random seed would make every resumed run start again.
     if shuffle is True:
-        raise EncodeError("shuffle must be a seed, not True", hint="pass shuffle=0")
+        raise UsageError("shuffle must be a seed, not True", hint="pass shuffle=0")
     for option, given in (("quantize", quantize), ("cast", cast)):
         if given is not None and not isinstance(given, Mapping):
-            raise EncodeError(
+            raise UsageError(
                 f"{option} must be a dict of columns, such as {option}={{'x': {given!r}}}"
             )
     if single is None:
@@ -199,7 +199,7 @@ def plan_for(
 
 def checked_shards(shards: int | None) -> int | None:
     if shards is not None and (not isinstance(shards, int) or shards < 1):
-        raise EncodeError(f"shards must be an integer of at least 1, not {shards!r}")
+        raise UsageError(f"shards must be an integer of at least 1, not {shards!r}")
     return shards
 
 
@@ -210,7 +210,7 @@ def check_name(name: str) -> None:
         or not all(letter.isalnum() or letter in "-_." for letter in name)
         or name[0] in "._-"
     ):
-        raise EncodeError(
+        raise UsageError(
             f"invalid shard name {name!r}: use letters, digits, '-', '_' and '.', and begin with a"
             " letter or digit"
         )
@@ -221,7 +221,7 @@ def _of_one_file(target: str, goal: str, named: str | None, compression: str | N
     `compression=`.
     """
     if named != goal:
-        raise EncodeError(
+        raise UsageError(
             f"the name of the target says {named}, and to= says {goal}",
             path=target,
             hint="choose another name, or pass shards= to write a folder",
@@ -230,13 +230,13 @@ def _of_one_file(target: str, goal: str, named: str | None, compression: str | N
     if by_name is None:
         return compression
     if goal not in rows.STREAMS:
-        raise EncodeError(
+        raise UsageError(
             f"{goal} cannot be compressed as a whole, and the name of the target says {by_name}",
             path=target,
             hint="use a name without it, and pass compression=",
         )
     if compression not in (None, by_name):
-        raise EncodeError(
+        raise UsageError(
             f"the name of the target says {by_name}, and compression= says {compression!r}",
             path=target,
         )
@@ -248,7 +248,7 @@ def with_schema(
 ) -> ConversionSpec:
     """The spec with the columns that workers have to know before they read the first record."""
     if isinstance(columns, (str, bytes)):
-        raise EncodeError(f"columns must be a list of names, not {columns!r}")
+        raise UsageError(f"columns must be a list of names, not {columns!r}")
     columns = None if columns is None else list(dict.fromkeys(columns))
     for dtype in spec.cast.values():
         dtypes.named(dtype)
@@ -410,9 +410,7 @@ def _check_names(spec: ConversionSpec, keep: Sequence[str]) -> None:
     ):
         for name in names:
             if name not in keep:
-                raise EncodeError(
-                    f"{option}= names an unknown column {name!r}{choices(name, keep)}"
-                )
+                raise UsageError(f"{option}= names an unknown column {name!r}{choices(name, keep)}")
 
 
 def counted(plan: Plan, engine: Engine, beginning: Beginning) -> Plan:

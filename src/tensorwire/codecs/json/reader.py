@@ -1,8 +1,18 @@
-"""A JSON document to its value.
+"""The JSON reader: turns a document into its value.
 
-A list or object without any "$" in it is Python's own, so Python's parser does all of it at once.
-Every other one is taken apart here. In an object that is a tensor, keys may stand in any order:
-what cannot be understood yet is skipped, and read when all keys are known.
+1. A list or object without a key that begins with "$" is plain JSON. A native scan finds its end
+   and whether it has such keys; Python's parser then reads all of it at once. This is the fast path
+   for most documents.
+2. Any other list or object is read member by member. The numbers of a tensor go straight into an
+   array, without Python objects in between.
+3. An object with a "$" key is a form (`_FORMS`): it has a fixed set of fields, a function that
+   reads each field, and a function that makes the value of all fields.
+4. Keys may appear in any order. A field that cannot be read yet (the "data" of a tensor before its
+   "shape", or "metadata" before "$bundle") is skipped, its offset is kept, and it is read when all
+   keys of the object are known.
+5. Every read function takes the offset of a value and returns the value and the offset of its end.
+   `path` is the JSON Pointer of the value, for tied tensors ("$same") and for errors.
+6. The text is untrusted. Depth, the number of tensors and the memory they take are limited.
 """
 
 from __future__ import annotations
@@ -28,6 +38,8 @@ Fields = dict[str, Any]
 
 
 class JsonReader(Tensors):
+    """Reads one document. The module docstring has the strategy."""
+
     def __init__(
         self,
         data: memoryview,
@@ -41,267 +53,296 @@ class JsonReader(Tensors):
         self.plain, self.dtype = plain, dtype
         self.metadata: dict[str, str] = {}
         self.made: dict[str, Any] = {}
-        """Dense tensors by where they stand."""
+        """Dense and quantized tensors by their JSON Pointer, for "$same"."""
         self.lost: dict[int, tuple[Array, UnreadablePart]] | None = None
-        """Tensors of unknown dtypes, by the id of the array that stands for each; None: an error.
+        """Tensors of unknown dtypes, by the id of the stand-in array of each. None to raise an
+        error instead.
         """
 
     def document(self) -> Any:
+        """Returns the value of the document."""
         value, end = self.value(self.space(0), 0, "")
         self.finish(end)
         return value
 
-    def named(self, way: str) -> Any:
-        """The dtype that the caller gave for what stands there by name."""
-        return self.dtype.get(way[1:]) if isinstance(self.dtype, Mapping) else None
+    def named(self, path: str) -> Any:
+        """The dtype that the option dtype= gives to the value at this path, or None."""
+        return self.dtype.get(path[1:]) if isinstance(self.dtype, Mapping) else None
 
-    def value(self, at: int, depth: int, way: str) -> Read:
-        char = self.data[at]
-        if char != ord("{") and self.named(way) is not None:
-            return self.typed(at, self.named(way), way)
+    def value(self, offset: int, depth: int, path: str) -> Read:
+        """Reads any value."""
+        char = self.data[offset]
+        if char != ord("{") and self.named(path) is not None:
+            return self.typed(offset, self.named(path), path)
         if char == ord('"'):
-            return self.string(at)
+            return self.string(offset)
         if char not in b"[{":
-            return self.python(at)
-        self.check_depth(depth, at)  # a tensor may still stand where no list or dict may
+            return self.python(offset)
+        # A tensor is allowed one level deeper than a list or dict, which `items` and `object` check
+        # for themselves.
+        self.check_depth(depth, offset)
+        # The fast path: `stopped` is true if the scan met a key that begins with "$".
         if self.dtype is None:
-            end, deep, stopped = jsontext.skip(self.data, at, self.text_depth, self.plain, FORMAT)
+            end, deep, stopped = jsontext.skip(
+                self.data, offset, self.text_depth, self.plain, FORMAT
+            )
             if not stopped:
-                self.check_depth(depth + deep, at)
-                return self.parse(at, end), end
+                self.check_depth(depth + deep, offset)
+                return self.parse(offset, end), end
         if char == ord("{"):
-            return self.object(at, depth, way)
+            return self.object(offset, depth, path)
         if (
             self.dtype is not None
             and not isinstance(self.dtype, Mapping)
-            and self.is_of(at, self.dtype)
+            and self.is_of(offset, self.dtype)
         ):
-            return self.typed(at, self.dtype, way)
-        return self.items(at, depth, way)
+            return self.typed(offset, self.dtype, path)
+        return self.items(offset, depth, path)
 
-    def check_depth(self, depth: int, at: int) -> None:
+    def check_depth(self, depth: int, offset: int) -> None:
         if depth > self.limits.json_depth:
-            self.fail(f"a value nested more than {self.limits.json_depth} deep", at, LimitError)
+            self.fail(
+                f"the value is nested more than {self.limits.json_depth} levels deep",
+                offset,
+                LimitError,
+            )
 
-    def items(self, at: int, depth: int, way: str) -> tuple[list[Any], int]:
-        self.check_depth(depth + 1, at)
-        found: list[Any] = []
+    def items(self, offset: int, depth: int, path: str) -> tuple[list[Any], int]:
+        self.check_depth(depth + 1, offset)
+        items: list[Any] = []
 
-        def take(number: int, at: int) -> int:
-            item, end = self.value(at, depth + 1, pointer(way, number))
-            found.append(item)
+        def take(number: int, offset: int) -> int:
+            item, end = self.value(offset, depth + 1, pointer(path, number))
+            items.append(item)
             return end
 
-        return found, self.each_item(at, take)
+        return items, self.each_item(offset, take)
 
-    def object(self, at: int, depth: int, way: str) -> Read:
+    def object(self, offset: int, depth: int, path: str) -> Read:
+        """Reads an object: a form if it has a "$" key, else a dict or a plain sparse tensor."""
         form: str | None = None
-        own: Fields = {}
-        """What stands in an object of a form."""
-        found: Fields = {}
-        """What stands in any other, and None where it is to be read yet."""
+        # The fields of a form, and the members of any other object. A member in `waiting` may be
+        # the field of a form whose "$" key comes later: it is None until it is read.
+        fields: Fields = {}
+        members: Fields = {}
         waiting: dict[str, int] = {}
 
-        def take(key: str, at: int) -> int:
+        def take(key: str, offset: int) -> int:
             nonlocal form
             dollar = key[:1] == "$" and not self.plain
             if dollar and key[1:2] != "$":
-                if form is not None or key not in _FORMS or found.keys() - waiting.keys():
+                if form is not None or key not in _FORMS or members.keys() - waiting.keys():
                     self.fail(
-                        f"{key!r:.40} is no form of ours, or not alone; plain=True reads any key,"
-                        " and ours are written with $$",
-                        at,
+                        f"unexpected key {key!r:.40}: keys that begin with '$' are reserved",
+                        offset,
+                        hint="plain=True reads any key; json writes '$' in a key as '$$'",
                     )
                 form = key
-            if form is not None and (key != "data" or {"$tensor", "shape"} <= own.keys()):
-                own[key], end = self.field(form, key, at, depth, way, own)
+            if form is not None and (key != "data" or {"$tensor", "shape"} <= fields.keys()):
+                fields[key], end = self.field(form, key, offset, depth, path, fields)
                 return end
-            self.check_depth(depth + (form is None), at)
-            if form is not None or self.may_belong(key, at):
-                found[key], waiting[key] = None, at
-                return self.end(at)
-            found[key[1:] if dollar else key], end = self.value(at, depth + 1, pointer(way, key))
+            self.check_depth(depth + (form is None), offset)
+            if form is not None or self.may_belong(key, offset):
+                members[key], waiting[key] = None, offset
+                return self.end(offset)
+            members[key[1:] if dollar else key], end = self.value(
+                offset, depth + 1, pointer(path, key)
+            )
             return end
 
-        end = self.each_key(at, take)
+        end = self.each_key(offset, take)
         if form is not None:
-            missing = _NEEDED[form] - own.keys() - waiting.keys()
+            missing = _NEEDED[form] - fields.keys() - waiting.keys()
             if missing:
-                self.fail(f"{form} without {', '.join(sorted(missing))}", at)
+                self.fail(f"{form} is missing {', '.join(sorted(missing))}", offset)
+            # The data of a tensor come last, since they need its dtype and shape.
             for key, start in sorted(waiting.items(), key=lambda item: item[0] == "data"):
-                own[key], _ = self.field(form, key, start, depth, way, own)
-            return _FORMS[form][1](self, own, at, way), end
-        dtype = self.named(way) if isinstance(self.dtype, Mapping) else self.dtype
-        if dtype is not None and found.keys() == waiting.keys() == SPARSE:
-            return self.plain_sparse(waiting, dtype, at, way), end
+                fields[key], _ = self.field(form, key, start, depth, path, fields)
+            return _FORMS[form][1](self, fields, offset, path), end
+        dtype = self.named(path) if isinstance(self.dtype, Mapping) else self.dtype
+        if dtype is not None and members.keys() == waiting.keys() == SPARSE:
+            return self.plain_sparse(waiting, dtype, offset, path), end
         for key, start in waiting.items():
-            found[key], _ = self.value(start, depth + 1, pointer(way, key))
-        return found, end
+            members[key], _ = self.value(start, depth + 1, pointer(path, key))
+        return members, end
 
-    def may_belong(self, key: str, at: int) -> bool:
-        """Whether a key may turn out to be a part of a tensor, by a key that comes after it."""
+    def may_belong(self, key: str, offset: int) -> bool:
+        """Whether a key may be the field of a form, or a part of a plain sparse tensor, which a
+        later key decides.
+        """
         if key in SPARSE and self.dtype is not None:
             return True
         return (
-            key in _BESIDE and not self.plain and not (key == "data" and self.data[at] == ord("{"))
+            key in _BESIDE
+            and not self.plain
+            and not (key == "data" and self.data[offset] == ord("{"))
         )
 
-    def field(self, form: str, key: str, at: int, depth: int, way: str, own: Fields) -> Read:
+    def field(
+        self, form: str, key: str, offset: int, depth: int, path: str, fields: Fields
+    ) -> Read:
         read = _FORMS[form][0].get(key)
         if read is None:
-            self.fail(f"{key!r:.40} beside {form}", at)
-        return read(self, at, depth, way, own)
+            self.fail(f"unexpected key {key!r:.40} in {form}", offset)
+        return read(self, offset, depth, path, fields)
 
     def fields(
-        self, readers: Mapping[str, Callable[[int], Read]], needed: set[str], at: int
+        self, readers: Mapping[str, Callable[[int], Read]], needed: set[str], offset: int
     ) -> tuple[Fields, int]:
-        """An object that has these keys and no others."""
-        found: Fields = {}
+        """Reads an object that has these keys and no others."""
+        fields: Fields = {}
 
-        def take(key: str, at: int) -> int:
+        def take(key: str, offset: int) -> int:
             if key not in readers:
-                self.fail(f"a key {key!r:.40} that does not belong here", at)
-            found[key], end = readers[key](at)
+                self.fail(f"unexpected key {key!r:.40}", offset)
+            fields[key], end = readers[key](offset)
             return end
 
-        end = self.each_key(at, take)
-        if needed - found.keys():
-            self.fail(f"without {', '.join(sorted(needed - found.keys()))}", at)
-        return found, end
+        end = self.each_key(offset, take)
+        if needed - fields.keys():
+            self.fail(f"missing {', '.join(sorted(needed - fields.keys()))}", offset)
+        return fields, end
 
-    # What stands in a form: each takes (at, depth, way, what was read of it before)
+    # Functions that read one field of a form. Each takes its offset, depth and path, and the fields
+    # of the form that have been read before it.
 
-    def word(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        return self.string(at)
+    def word(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        return self.string(offset)
 
-    def plainly(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        return self.python(at)
+    def plainly(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        return self.python(offset)
 
-    def shape(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        dims, end = self.python(at)
+    def shape(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        dims, end = self.python(offset)
         if type(dims) is not list or not all(type(dim) is int for dim in dims):
-            self.fail("a shape is a list of integers", at)
+            self.fail("a shape must be a list of integers", offset)
         return tuple(dims), end
 
-    def data_of(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        name, shape = own["$tensor"], own["shape"]
+    def data_of(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        name, shape = fields["$tensor"], fields["shape"]
         if name in ("text", "bytes"):
-            return self.strings(at, shape, name == "text")
+            return self.strings(offset, shape, name == "text")
         row = dtypes.BY_NAME.get(name)
         if row is None or row.reading_only:
-            return self.unknown(at, name, shape, way)
-        found, end = self.dense(at, row, shape)
-        return found, end
+            return self.unknown(offset, name, shape, path)
+        array, end = self.dense(offset, row, shape)
+        return array, end
 
-    def unknown(self, at: int, dtype: str, shape: tuple[int, ...], way: str) -> Read:
-        """A tensor of a dtype that is not known: an error, or in a container an empty array that
-        stands for it."""
-        why, place = f"unknown dtype {dtype!r:.40}", way[1:].replace("~1", "/").replace("~0", "~")
-        error = DecodeError(why, format=FORMAT, offset=at, tensor=place or None)
+    def unknown(self, offset: int, dtype: str, shape: tuple[int, ...], path: str) -> Read:
+        """Raises for a tensor of an unknown dtype. In a container it becomes an empty stand-in."""
+        why, place = f"unknown dtype {dtype!r:.40}", path[1:].replace("~1", "/").replace("~0", "~")
+        error = DecodeError(why, format=FORMAT, offset=offset, tensor=place or None)
         if self.lost is None:
             raise error
         validate.elements(shape, DecodeError)
-        end, stand_in = self.end(at), np.empty(0, np.uint8)
-        part = UnreadablePart(dtype, shape, end - at, error)
+        end, stand_in = self.end(offset), np.empty(0, np.uint8)
+        part = UnreadablePart(dtype, shape, end - offset, error)
         self.lost[id(stand_in)] = stand_in, part
         return stand_in, end
 
-    def nans(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        """Kept as the places of two lists, since their dtype may not be known yet."""
+    def nans(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        """Keeps the offsets of the two lists, since the dtype of the tensor may not be known."""
         return self.fields(
-            {"at": lambda at: (at, self.end(at)), "bits": lambda at: (at, self.end(at))},
+            {
+                "at": lambda offset: (offset, self.end(offset)),
+                "bits": lambda offset: (offset, self.end(offset)),
+            },
             {"at", "bits"},
-            at,
+            offset,
         )
 
-    def tuple_items(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        return self.items(at, depth, f"{way}/$tuple")
+    def tuple_items(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        return self.items(offset, depth, f"{path}/$tuple")
 
-    def pairs(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        """The keys and values of a dict with a key that is an int."""
-        self.check_depth(depth + 1, at)
-        found: dict[Any, Any] = {}
+    def pairs(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        """Reads the keys and values of a dict that has integers as keys."""
+        self.check_depth(depth + 1, offset)
+        result: dict[Any, Any] = {}
 
-        def take(number: int, at: int) -> int:
+        def take(number: int, offset: int) -> int:
             pair: list[Any] = []
 
-            def take_half(half: int, at: int) -> int:
+            def take_half(half: int, offset: int) -> int:
                 if half == 0:
-                    item, end = self.python(at)
-                    if not is_key(item) or item in found:
-                        self.fail("a key is a string or an integer of 64 bits, each once", at)
+                    item, end = self.python(offset)
+                    if not is_key(item) or item in result:
+                        self.fail("a key must be a unique string or 64-bit integer", offset)
                 else:
-                    item, end = self.value(at, depth + 1, f"{way}/$dict/{number}/{half}")
+                    item, end = self.value(offset, depth + 1, f"{path}/$dict/{number}/{half}")
                 pair.append(item)
                 return end
 
-            end = self.each_item(at, take_half)
+            end = self.each_item(offset, take_half)
             if len(pair) != 2:
-                self.fail("an item of $dict is a key and a value", at)
-            found[pair[0]] = pair[1]
+                self.fail("an item of $dict must be a pair of key and value", offset)
+            result[pair[0]] = pair[1]
             return end
 
-        end = self.each_item(at, take)
-        return found, end
+        end = self.each_item(offset, take)
+        return result, end
 
-    def members(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        found, end = self.object(at, depth, f"{way}/$bundle")
-        if not isinstance(found, dict):
-            self.fail("a bundle is an object of tensors", at)
-        return found, end
+    def members(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        members, end = self.object(offset, depth, f"{path}/$bundle")
+        if not isinstance(members, dict):
+            self.fail("a bundle must be an object of tensors", offset)
+        return members, end
 
-    def whole(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        if way or depth:
-            self.fail("$value stands around a whole document only", at)
-        return self.value(at, depth, "/$value")
+    def whole(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        if path or depth:
+            self.fail("$value is only allowed around the whole document", offset)
+        return self.value(offset, depth, "/$value")
 
-    def sparse_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        integers = lambda at: self.numbers(at, INT64)  # noqa: E731
-        values = lambda at: self.value(at, depth, f"{way}/$sparse/values")  # noqa: E731
+    def sparse_parts(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        integers = lambda offset: self.numbers(offset, INT64)  # noqa: E731
+        values = lambda offset: self.value(offset, depth, f"{path}/$sparse/values")  # noqa: E731
         return self.fields(
-            {"indices": integers, "values": values, "dense_shape": integers}, SPARSE, at
+            {"indices": integers, "values": values, "dense_shape": integers}, SPARSE, offset
         )
 
-    def ragged_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        values = lambda at: self.value(at, depth, f"{way}/$ragged/values")  # noqa: E731
+    def ragged_parts(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        values = lambda offset: self.value(offset, depth, f"{path}/$ragged/values")  # noqa: E731
         readers = {
             "values": values,
             "row_splits": self.splits,
             "splits_dtype": self.string,
             "uniform": self.python,
         }
-        return self.fields(readers, {"values", "row_splits", "splits_dtype"}, at)
+        return self.fields(readers, {"values", "row_splits", "splits_dtype"}, offset)
 
-    def quantized_parts(self, at: int, depth: int, way: str, own: Fields) -> Read:
-        part = lambda at: self.value(at, depth, f"{way}/$quantized")  # noqa: E731
-        said = dict.fromkeys(("scheme", "dtype"), self.string) | {"axis": self.python}
+    def quantized_parts(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
+        part = lambda offset: self.value(offset, depth, f"{path}/$quantized")  # noqa: E731
+        readers = dict.fromkeys(("scheme", "dtype"), self.string) | {"axis": self.python}
         return self.fields(
-            {**said, "codes": part, "scale": part, "zero_point": part},
+            {**readers, "codes": part, "scale": part, "zero_point": part},
             {"scheme", "dtype", "codes"},
-            at,
+            offset,
         )
 
-    # What a form is: each takes (what stands in it, where it begins, its way)
+    # Functions that make the value of a form. Each takes its fields, offset and path.
 
-    def tensor(self, own: Fields, at: int, way: str) -> Any:
-        found = own["data"]
-        if "nan" in own:
-            self.put_nans(found, own["nan"], at)
-        if isinstance(found, np.ndarray):
-            self.made[way] = found
+    def tensor(self, fields: Fields, offset: int, path: str) -> Any:
+        array = fields["data"]
+        if "nan" in fields:
+            self.put_nans(array, fields["nan"], offset)
+        if isinstance(array, np.ndarray):
+            self.made[path] = array
         if len(self.made) > self.limits.names:
-            self.fail(f"more than {self.limits.names} tensors", at, LimitError)
-        return found
+            self.fail(
+                f"too many tensors; Limits(names=...) allows {self.limits.names}",
+                offset,
+                LimitError,
+            )
+        return array
 
-    def put_nans(self, array: Any, places: Fields, at: int) -> None:
-        """NaNs whose bits are not the usual ones."""
+    def put_nans(self, array: Any, places: Fields, offset: int) -> None:
+        """Writes the NaNs with other bits than the default into an array."""
         if not isinstance(array, np.ndarray):
-            self.fail("nan beside strings", at)
+            self.fail("'nan' is not allowed for strings", offset)
         part: Array = array.reshape(-1).view(
             np.dtype(f"f{array.itemsize // 2}") if array.dtype.kind == "c" else array.dtype
         )
         if not jsontext.NANS.get(dtypes.of(part.dtype).name):
-            self.fail("nan beside a tensor that can have none", at)
+            self.fail("'nan' is not allowed for a dtype without NaN", offset)
         where, _ = self.numbers(places["at"], INT64)
         bits, _ = self.numbers(places["bits"], dtypes.of(np.dtype(f"u{part.itemsize}")))
         ok = where.ndim == 1 and where.shape == bits.shape and bool((where[1:] > where[:-1]).all())
@@ -311,70 +352,73 @@ class JsonReader(Tensors):
             and bool(np.isnan(part[where]).all())
         )
         if not ok or not np.isnan(bits.view(part.dtype)).all():
-            self.fail("the places in nan are not those of NaNs, or its bits are none", at)
+            self.fail("'nan' must list the positions of NaNs and the bits of NaNs", offset)
         part.flags.writeable = array.flags.writeable = True
         part.view(bits.dtype)[where] = bits
-        self.keep(array, at)
+        self.keep(array, offset)
 
-    def sparse_tensor(self, own: Fields, at: int, way: str) -> Any:
-        found = own["$sparse"]
-        return self.sparse(found["indices"], found["values"], found["dense_shape"], at)
+    def sparse_tensor(self, fields: Fields, offset: int, path: str) -> Any:
+        parts = fields["$sparse"]
+        return self.sparse(parts["indices"], parts["values"], parts["dense_shape"], offset)
 
-    def ragged_tensor(self, own: Fields, at: int, way: str) -> Any:
-        found = own["$ragged"]
-        self.check_values(found["values"], at)
-        splits = found["row_splits"]
-        if found["splits_dtype"] == "int32":
-            narrow = [self.keep(part.astype(np.int32), at) for part in splits]
+    def ragged_tensor(self, fields: Fields, offset: int, path: str) -> Any:
+        parts = fields["$ragged"]
+        self.check_values(parts["values"], offset)
+        splits = parts["row_splits"]
+        if parts["splits_dtype"] == "int32":
+            narrow = [self.keep(part.astype(np.int32), offset) for part in splits]
             if not all(map(np.array_equal, narrow, splits)):
-                self.fail("row_splits past what int32 holds", at)
+                self.fail("row_splits are out of range for int32", offset)
             splits = narrow
-        elif found["splits_dtype"] != "int64":
-            self.fail("row_splits are int32 or int64", at)
+        elif parts["splits_dtype"] != "int64":
+            self.fail("splits_dtype must be int32 or int64", offset)
         node = {"ragged": {}, "splits": len(splits)} | (
-            {"uniform": found["uniform"]} if "uniform" in found else {}
+            {"uniform": parts["uniform"]} if "uniform" in parts else {}
         )
-        return self.lift(node, [found["values"], *splits], at)
+        return self.lift(node, [parts["values"], *splits], offset)
 
-    def quantized_tensor(self, own: Fields, at: int, way: str) -> Any:
-        found = own["$quantized"]
-        parts = [found.pop(key) for key in ("codes", "scale", "zero_point") if key in found]
-        if not all(isinstance(part, np.ndarray) for part in parts) or len(parts) != (
-            3 if "axis" in found else 1
+    def quantized_tensor(self, fields: Fields, offset: int, path: str) -> Any:
+        parts = fields["$quantized"]
+        arrays = [parts.pop(key) for key in ("codes", "scale", "zero_point") if key in parts]
+        if not all(isinstance(part, np.ndarray) for part in arrays) or len(arrays) != (
+            3 if "axis" in parts else 1
         ):
             self.fail(
-                "the parts of a quantized tensor are dense: codes, or with an axis codes, scale and"
+                "a quantized tensor must have dense codes, and with an axis a dense scale and"
                 " zero_point",
-                at,
+                offset,
             )
-        self.made[way] = made = self.lift({"quantized": {}, **found}, parts, at)
+        self.made[path] = made = self.lift({"quantized": {}, **parts}, arrays, offset)
         return made
 
-    def bundle(self, own: Fields, at: int, way: str) -> Any:
-        texts: Fields = {key: own[key] for key in ("metadata", "tensor_metadata") if key in own}
-        node: Fields = {"bundle": {name: {} for name in own["$bundle"]}, **texts}
-        return self.lift(node, list(own["$bundle"].values()), at)
+    def bundle(self, fields: Fields, offset: int, path: str) -> Any:
+        texts: Fields = {
+            key: fields[key] for key in ("metadata", "tensor_metadata") if key in fields
+        }
+        node: Fields = {"bundle": {name: {} for name in fields["$bundle"]}, **texts}
+        return self.lift(node, list(fields["$bundle"].values()), offset)
 
-    def float(self, own: Fields, at: int, way: str) -> float:
-        bits = {name: bits for bits, name in FLOATS.items()}.get(own["$float"], own["$float"])
-        value: float = self.lift({"float": bits}, [], at)
+    def float(self, fields: Fields, offset: int, path: str) -> float:
+        bits = {name: bits for bits, name in FLOATS.items()}.get(fields["$float"], fields["$float"])
+        value: float = self.lift({"float": bits}, [], offset)
         if np.isfinite(value):
-            self.fail("$float with a number that JSON has", at)
+            self.fail("$float must not be finite", offset)
         return value
 
-    def same(self, own: Fields, at: int, way: str) -> Any:
-        if own["$same"] not in self.made:
+    def same(self, fields: Fields, offset: int, path: str) -> Any:
+        if fields["$same"] not in self.made:
             self.fail(
-                f"$same points to {own['$same']!r:.60}, where no dense tensor stands before it", at
+                f"$same refers to {fields['$same']!r:.60}, which is not an earlier dense tensor",
+                offset,
             )
-        return self.made[own["$same"]]
+        return self.made[fields["$same"]]
 
-    def valued(self, own: Fields, at: int, way: str) -> Any:
-        texts = own.get("metadata", {})
+    def valued(self, fields: Fields, offset: int, path: str) -> Any:
+        texts = fields.get("metadata", {})
         if type(texts) is not dict or not all(type(text) is str for text in texts.values()):
-            self.fail("metadata is an object of strings", at)
+            self.fail("metadata must be an object of strings", offset)
         self.metadata = texts
-        return own["$value"]
+        return fields["$value"]
 
 
 _Field = Callable[[JsonReader, int, int, str, Fields], Read]
@@ -391,8 +435,11 @@ _FORMS: dict[str, tuple[dict[str, _Field], Callable[[JsonReader, Fields, int, st
     "$sparse": ({"$sparse": JsonReader.sparse_parts}, JsonReader.sparse_tensor),
     "$ragged": ({"$ragged": JsonReader.ragged_parts}, JsonReader.ragged_tensor),
     "$quantized": ({"$quantized": JsonReader.quantized_parts}, JsonReader.quantized_tensor),
-    "$tuple": ({"$tuple": JsonReader.tuple_items}, lambda self, own, at, way: tuple(own["$tuple"])),
-    "$dict": ({"$dict": JsonReader.pairs}, lambda self, own, at, way: own["$dict"]),
+    "$tuple": (
+        {"$tuple": JsonReader.tuple_items},
+        lambda self, fields, offset, path: tuple(fields["$tuple"]),
+    ),
+    "$dict": ({"$dict": JsonReader.pairs}, lambda self, fields, offset, path: fields["$dict"]),
     "$bundle": (
         {
             "$bundle": JsonReader.members,
@@ -403,13 +450,13 @@ _FORMS: dict[str, tuple[dict[str, _Field], Callable[[JsonReader, Fields, int, st
     ),
     "$bytes": (
         {"$bytes": JsonReader.word},
-        lambda self, own, at, way: self.base64(own["$bytes"], at),
+        lambda self, fields, offset, path: self.base64(fields["$bytes"], offset),
     ),
     "$float": ({"$float": JsonReader.word}, JsonReader.float),
     "$same": ({"$same": JsonReader.word}, JsonReader.same),
     "$value": ({"$value": JsonReader.whole, "metadata": JsonReader.plainly}, JsonReader.valued),
 }
-"""By its first key: what may stand in it, and what it is then."""
+"""The forms by their first key: the functions that read their fields, and that make their value."""
 _OPTIONAL = {"nan", "metadata", "tensor_metadata"}
 _NEEDED = {form: fields.keys() - _OPTIONAL for form, (fields, _) in _FORMS.items()}
 _BESIDE = {key for fields, _ in _FORMS.values() for key in fields if key[0] != "$"}

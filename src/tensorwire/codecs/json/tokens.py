@@ -1,4 +1,7 @@
-"""JSON text, token by token, for whoever takes documents apart; every fault has its place."""
+"""JSON tokens: reads strings, lists and objects of a text, with the offset of every error.
+
+The readers of documents (`json.reader`) and of serving requests are built on these functions.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,18 @@ _SPACE = re.compile(rb"[ \t\n\r]*")
 _SIMPLE = re.compile(rb'"([^"\\\x00-\x1f]*)"')
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]*(?:\\[^\x00-\x1f][^"\\\x00-\x1f]*)*"')
 _OFTEN = 0xFF
-"""So many items of a list pass between two looks at the clock."""
+"""`watch` is called once per 256 items: when the lowest 8 bits of the count are 0."""
 _WORD = re.compile(rb"[-+.0-9a-zA-Z]+")
 
 _HEAVIEST = 24
-"""Bytes of memory that a byte of text becomes at most: `{},` is an empty dict, and a place in a
-list.
-"""
+"""The most bytes of memory per byte of text: `{},` is an empty dict and an item of a list."""
 
 Read = tuple[Any, int]
-"""A value, and where it ends."""
+"""A value, and the offset of its end."""
 
 
 def _weight(text: memoryview) -> int:
-    """Bytes that Python's objects take, roughly: 32 for each item, 64 for each list and dict."""
+    """Estimates the memory of the Python objects of a text: 32 bytes per item, 64 per list or dict."""
     weight = 0
     for start in range(0, len(text), 1 << 20):
         counts = np.bincount(
@@ -44,133 +45,150 @@ def _weight(text: memoryview) -> int:
 
 
 _BLANK = ord(" ")
-"""The largest of the bytes that are white space."""
+"""The largest byte that is white space."""
 
 
 class Tokens:
+    """Reads tokens of one text."""
+
     def __init__(self, data: memoryview, limits: Limits) -> None:
         self.data, self.limits = data, limits.call(len(data))
         self._weigh = _HEAVIEST * len(data) > self.limits.left
         self.watch: Callable[[], object] | None = None
-        """Called now and then, for whoever has to be done by a certain time."""
+        """A function that is called regularly, and raises to stop reading at a deadline."""
         self.text_depth = 3 * limits.json_depth + validate.NUMPY_RANK + 8
-        """How deep brackets may nest: a `$dict` takes three, and at the bottom is a tensor, which
-        may be a part of another.
+        """The limit for nested brackets. A `$dict` nests three of them, and the innermost value may
+        be a tensor that is a part of another tensor.
         """
 
-    def fail(self, why: str, at: int, kind: type[DecodeError] = DecodeError) -> NoReturn:
-        raise kind(why, format=FORMAT, offset=at)
+    def fail(
+        self,
+        why: str,
+        offset: int,
+        kind: type[DecodeError] = DecodeError,
+        *,
+        hint: str | None = None,
+    ) -> NoReturn:
+        raise kind(why, format=FORMAT, offset=offset, hint=hint)
 
-    def space(self, at: int) -> int:
-        """Where the next thing begins; there must be one."""
-        if at < len(self.data) and self.data[at] > _BLANK:
-            return at
-        at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
-        if at == len(self.data):
-            self.fail("the text ends inside of a value", at, TruncatedError)
-        return at
+    def space(self, offset: int) -> int:
+        """Skips white space, and returns the offset of the next token. There must be one."""
+        if offset < len(self.data) and self.data[offset] > _BLANK:
+            return offset
+        offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
+        if offset == len(self.data):
+            self.fail("the text ends within a value", offset, TruncatedError)
+        return offset
 
-    def finish(self, at: int) -> None:
-        at = _SPACE.match(self.data, at).end()  # type: ignore[union-attr]
-        if at != len(self.data):
-            self.fail("something stands behind the value", at)
+    def finish(self, offset: int) -> None:
+        offset = _SPACE.match(self.data, offset).end()  # type: ignore[union-attr]
+        if offset != len(self.data):
+            self.fail("unexpected text after the value", offset)
 
-    def next(self, at: int, close: str) -> tuple[int, bool]:
-        """Behind a member of a list or object: (where the next begins, False), or (where all of it
-        ends, True).
+    def next(self, offset: int, close: str) -> tuple[int, bool]:
+        """Reads the comma or bracket after a member of a list or object.
+
+        Returns the offset of the next member and False, or the end of the list or object and True.
         """
-        at = self.space(at)
-        if self.data[at] == ord(","):
-            return self.space(at + 1), False
-        if self.data[at] != ord(close):
-            self.fail(f"not JSON: a comma or {close} should stand here", at)
-        return at + 1, True
+        offset = self.space(offset)
+        if self.data[offset] == ord(","):
+            return self.space(offset + 1), False
+        if self.data[offset] != ord(close):
+            self.fail(f"invalid JSON: expected ',' or '{close}'", offset)
+        return offset + 1, True
 
-    def string(self, at: int) -> tuple[str, int]:
-        found = _SIMPLE.match(self.data, at)
-        if found is not None:
+    def string(self, offset: int) -> tuple[str, int]:
+        match = _SIMPLE.match(self.data, offset)
+        if match is not None:
             try:
-                return str(found[1], "utf-8"), found.end()
+                return str(match[1], "utf-8"), match.end()
             except UnicodeDecodeError as error:
-                self.fail(f"not UTF-8 ({error.reason})", at + 1 + error.start)
-        end = self.end(at)
-        if self.data[at] != ord('"'):
-            self.fail("a string should stand here", at)
-        return jsontext.parse(self.data[at:end], FORMAT, at), end
+                self.fail(f"not UTF-8 ({error.reason})", offset + 1 + error.start)
+        end = self.end(offset)
+        if self.data[offset] != ord('"'):
+            self.fail("expected a string", offset)
+        return jsontext.parse(self.data[offset:end], FORMAT, offset), end
 
-    def end(self, at: int) -> int:
-        """Where a value ends, as far as its brackets and quotes say."""
-        if self.data[at] in b"[{":
-            return jsontext.skip(self.data, at, self.text_depth, True, FORMAT)[0]
-        found = _STRING.match(self.data, at) or _WORD.match(self.data, at)
-        if found is None:
+    def end(self, offset: int) -> int:
+        """Returns the end of a value, by its brackets and quotes alone. It is not parsed."""
+        if self.data[offset] in b"[{":
+            return jsontext.skip(self.data, offset, self.text_depth, True, FORMAT)[0]
+        match = _STRING.match(self.data, offset) or _WORD.match(self.data, offset)
+        if match is None:
             self.fail(
                 (
-                    "not JSON: a value should stand here"
-                    if self.data[at] != ord('"')
-                    else "a string that does not end as it should"
+                    "invalid JSON: expected a value"
+                    if self.data[offset] != ord('"')
+                    else "unterminated or invalid string"
                 ),
-                at,
+                offset,
             )
-        return found.end()
+        return match.end()
 
-    def python(self, at: int) -> Read:
-        """A value as Python's parser reads it."""
-        end = self.end(at)
-        return self.parse(at, end), end
+    def python(self, offset: int) -> Read:
+        """Reads a value with Python's parser."""
+        end = self.end(offset)
+        return self.parse(offset, end), end
 
-    def parse(self, at: int, end: int) -> Any:
-        """Python's value of a run of text. Its objects are drawn on the budget, if it could be too
-        small for them.
+    def parse(self, offset: int, end: int) -> Any:
+        """Parses a range of the text with Python's parser.
+
+        Its objects are drawn on the budget, unless the budget is large enough for any text of this
+        size.
         """
-        text = self.data[at:end]
+        text = self.data[offset:end]
         if self._weigh:
-            self.limits.draw(_weight(text), FORMAT, at)
-        return jsontext.parse(text, FORMAT, at)
+            self.limits.draw(_weight(text), FORMAT, offset)
+        return jsontext.parse(text, FORMAT, offset)
 
-    def each_item(self, at: int, take: Callable[[int, int], int]) -> int:
-        """Calls `take` with the number of each item of a list and where it begins, which says where
-        it ends. Where the list ends.
+    def each_item(self, offset: int, take: Callable[[int, int], int]) -> int:
+        """Calls `take` with the number and the offset of each item. Returns the end of the list.
+
+        `take` returns the end of the item.
         """
-        if self.data[at] != ord("["):
-            self.fail("a list should stand here", at)
-        at, done, count = self.space(at + 1), False, 0
-        if self.data[at] == ord("]"):
-            return at + 1
+        if self.data[offset] != ord("["):
+            self.fail("expected a list", offset)
+        offset, done, count = self.space(offset + 1), False, 0
+        if self.data[offset] == ord("]"):
+            return offset + 1
         while not done:
             if self.watch is not None and not count & _OFTEN:
                 self.watch()
-            at, done = self.next(take(count, at), "]")
+            offset, done = self.next(take(count, offset), "]")
             count += 1
-        return at
+        return offset
 
-    def each_key(self, at: int, take: Callable[[str, int], int]) -> int:
-        """The same for the keys of an object, each of which stands once."""
-        if self.data[at] != ord("{"):
-            self.fail("an object should stand here", at)
+    def each_key(self, offset: int, take: Callable[[str, int], int]) -> int:
+        """Calls `take` with each key of an object and the offset of its value, like `each_item`.
+
+        A repeated key is an error: which value counts would depend on the parser.
+        """
+        if self.data[offset] != ord("{"):
+            self.fail("expected an object", offset)
         keys: set[str] = set()
-        at, done = self.space(at + 1), False
-        if self.data[at] == ord("}"):
-            return at + 1
+        offset, done = self.space(offset + 1), False
+        if self.data[offset] == ord("}"):
+            return offset + 1
         while not done:
             if self.watch is not None and not len(keys) & _OFTEN:
                 self.watch()
-            start = at
-            key, at = self.string(at)
+            start = offset
+            key, offset = self.string(offset)
             if key in keys:
-                self.fail(f"the key {key!r:.60} stands twice", start)
+                self.fail(f"duplicate key {key!r:.60}", start)
             keys.add(key)
-            at = self.space(at)
-            if self.data[at] != ord(":"):
-                self.fail("not JSON: a colon should stand here", at)
-            at, done = self.next(take(key, self.space(at + 1)), "}")
-        return at
+            offset = self.space(offset)
+            if self.data[offset] != ord(":"):
+                self.fail("invalid JSON: expected ':'", offset)
+            offset, done = self.next(take(key, self.space(offset + 1)), "}")
+        return offset
 
-    def base64(self, text: Any, at: int) -> bytes:
+    def base64(self, text: Any, offset: int) -> bytes:
         try:
             data = base64.b64decode(text, validate=True)
         except (TypeError, ValueError, binascii.Error):
             data = b"\0"
-        if base64.b64encode(data).decode() != text:  # bits that are left over, too
-            self.fail("bytes that are not base64", at)
+        # The comparison also rejects padding bits that are not zero, which b64decode ignores.
+        if base64.b64encode(data).decode() != text:
+            self.fail("invalid base64", offset)
         return data

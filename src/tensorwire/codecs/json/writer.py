@@ -1,6 +1,4 @@
-"""A spec and its parts as a JSON document: every kind in its own form, or plain, as programs expect
-that know nothing of ours.
-"""
+"""The JSON writer: a spec and its parts as a document, in forms with "$" keys or as plain JSON."""
 
 from __future__ import annotations
 
@@ -20,72 +18,73 @@ from ...wire.json import NANS, Numbers, Text
 from .tokens import FORMAT
 
 FLOATS = {"7ff8000000000000": "nan", "7ff0000000000000": "inf", "fff0000000000000": "-inf"}
-"""Python's floats that JSON has no number for; any other NaN by its bits."""
+"""Python floats that are not JSON numbers, by their bits. Any other NaN is written as its bits."""
 
 
-def pointer(way: str, step: str | int) -> str:
-    """One step further into a document, as JSON Pointer writes it.
+def pointer(path: str, step: str | int) -> str:
+    """Appends a step to a JSON Pointer.
 
     >>> pointer("/layers/2", "w/b")
     '/layers/2/w~1b'
     """
-    return f"{way}/{str(step).replace('~', '~0').replace('/', '~1')}"
+    return f"{path}/{str(step).replace('~', '~0').replace('/', '~1')}"
 
 
 class Wrapped:
-    """What JSON has no word for is an object whose first key begins with "$", so any other key that
-    does gets one more.
+    """Writes values that JSON lacks as objects whose first key begins with "$".
+
+    A key of the user that begins with "$" gets a second one.
     """
 
     def __init__(self, parts: Sequence[Array | Strings]) -> None:
         self.parts, self.next = parts, 0
-        self.ways: dict[int, str] = {}
-        """Where the tensor stands that a part was the first of, for those that are the same."""
+        self.paths: dict[int, str] = {}
+        """The JSON Pointer of each tensor, by the index of its first part, for tied tensors."""
 
     def take(self) -> Any:
         self.next += 1
         return self.parts[self.next - 1]
 
-    def node(self, node: Node, way: str) -> Any:
+    def node(self, node: Node, path: str) -> Any:
         if not isinstance(node, dict):
             return node
         kind = next(iter(node), "tensor")
         if kind not in _KINDS:
-            raise EncodeError(f"JSON has no form for a {kind} value", format=FORMAT)
-        return getattr(self, "tensor" if kind == "text" else kind)(node, way)
+            raise EncodeError(f"JSON cannot store a {kind} value", format=FORMAT)
+        return getattr(self, "tensor" if kind == "text" else kind)(node, path)
 
-    def list(self, node: Node, way: str) -> Any:
+    def list(self, node: Node, path: str) -> Any:
         items = node["list"]
         return [
-            self.node(item, pointer(way, i))
+            self.node(item, pointer(path, i))
             for i, item in enumerate([DENSE] * items if isinstance(items, int) else items)
         ]
 
-    def tuple(self, node: Node, way: str) -> Any:
-        return {"$tuple": self.list({"list": node["tuple"]}, f"{way}/$tuple")}
+    def tuple(self, node: Node, path: str) -> Any:
+        return {"$tuple": self.list({"list": node["tuple"]}, f"{path}/$tuple")}
 
-    def dict(self, node: Node, way: str) -> Any:
+    def dict(self, node: Node, path: str) -> Any:
         if isinstance(node["dict"], list):
             pairs = enumerate(node["dict"])
-            return {"$dict": [[key, self.node(x, f"{way}/$dict/{i}/1")] for i, (key, x) in pairs]}
+            return {"$dict": [[key, self.node(x, f"{path}/$dict/{i}/1")] for i, (key, x) in pairs]}
         escaped = {f"${key}" if key[:1] == "$" else key: item for key, item in node["dict"].items()}
-        return {key: self.node(item, pointer(way, key)) for key, item in escaped.items()}
+        return {key: self.node(item, pointer(path, key)) for key, item in escaped.items()}
 
-    def bundle(self, node: Node, way: str) -> Any:
+    def bundle(self, node: Node, path: str) -> Any:
         texts = {key: node[key] for key in ("metadata", "tensor_metadata") if key in node}
-        return {"$bundle": self.dict({"dict": node["bundle"]}, f"{way}/$bundle"), **texts}
+        return {"$bundle": self.dict({"dict": node["bundle"]}, f"{path}/$bundle"), **texts}
 
-    def float(self, node: Node, way: str) -> Any:
+    def float(self, node: Node, path: str) -> Any:
         return {"$float": FLOATS.get(node["float"], node["float"])}
 
-    def bytes(self, node: Node, way: str) -> Any:
+    def bytes(self, node: Node, path: str) -> Any:
         return {"$bytes": node["bytes"]}
 
-    def same(self, node: Node, way: str) -> Any:
-        return {"$same": self.ways[node["same"]]}
+    def same(self, node: Node, path: str) -> Any:
+        return {"$same": self.paths[node["same"]]}
 
-    def tensor(self, node: Node, way: str) -> Any:
-        self.ways.setdefault(self.next, way)
+    def tensor(self, node: Node, path: str) -> Any:
+        self.paths.setdefault(self.next, path)
         part = self.take()
         if isinstance(part, Strings):
             return {
@@ -94,13 +93,13 @@ class Wrapped:
                 "data": self.strings(part) if part.size else [],
             }
         data = numbers(part)
-        found = {
+        document = {
             "$tensor": dtypes.of(part.dtype).name,
             "shape": list(part.shape),
             "data": data if part.size else [],
         }
-        odd = _odd_nans(data.array)
-        return found if odd is None else found | {"nan": odd}
+        nans = _odd_nans(data.array)
+        return document if nans is None else document | {"nan": nans}
 
     def strings(self, part: Strings) -> Any:
         return (
@@ -109,14 +108,14 @@ class Wrapped:
             else _each(part.tolist(), lambda item: base64.b64encode(item).decode())
         )
 
-    def quantized(self, node: Node, way: str) -> Any:
-        said = {key: node[key] for key in ("scheme", "dtype", "axis") if key in node}
+    def quantized(self, node: Node, path: str) -> Any:
+        header = {key: node[key] for key in ("scheme", "dtype", "axis") if key in node}
         parts = ("codes", "scale", "zero_point") if "axis" in node else ("codes",)
-        return {"$quantized": said | {key: self.tensor(DENSE, way) for key in parts}}
+        return {"$quantized": header | {key: self.tensor(DENSE, path) for key in parts}}
 
-    def sparse(self, node: Node, way: str) -> Any:
+    def sparse(self, node: Node, path: str) -> Any:
         indices = self.take()
-        values = self.node(node["sparse"], f"{way}/$sparse/values")
+        values = self.node(node["sparse"], f"{path}/$sparse/values")
         return {
             "$sparse": {
                 "indices": numbers(indices) if indices.size else [],
@@ -125,15 +124,15 @@ class Wrapped:
             }
         }
 
-    def ragged(self, node: Node, way: str) -> Any:
-        values = self.node(node["ragged"], f"{way}/$ragged/values")
+    def ragged(self, node: Node, path: str) -> Any:
+        values = self.node(node["ragged"], f"{path}/$ragged/values")
         splits = [self.take() for _ in range(node["splits"])]
-        found = {
+        document = {
             "values": values,
             "splits_dtype": splits[0].dtype.name,
             "row_splits": [numbers(part) for part in splits],
         }
-        return {"$ragged": found | ({"uniform": node["uniform"]} if "uniform" in node else {})}
+        return {"$ragged": document | ({"uniform": node["uniform"]} if "uniform" in node else {})}
 
 
 _KINDS = {
@@ -150,59 +149,57 @@ _KINDS = {
     "sparse",
     "ragged",
 }
-"""The first keys of a spec's nodes, for each of which there is a method; a node without any key is
-a tensor.
-"""
+"""The first keys of the nodes of a spec. Each has a method; a node without keys is a tensor."""
 
 
 class PlainForm(Wrapped):
-    """Lists, numbers, strings and objects, and no word about dtypes: bytes are {"b64": ...}, as
-    TensorFlow Serving reads them.
+    """Writes plain lists, numbers, strings and objects without dtypes. Bytes are {"b64": ...}, as
+    in TensorFlow Serving.
     """
 
     def __init__(self, parts: Sequence[Array | Strings], bare: bool, limit: int) -> None:
         super().__init__(parts)
         self.bare, self.limit = bare, limit
 
-    def tuple(self, node: Node, way: str) -> Any:
-        return self.list({"list": node["tuple"]}, way)
+    def tuple(self, node: Node, path: str) -> Any:
+        return self.list({"list": node["tuple"]}, path)
 
-    def dict(self, node: Node, way: str) -> Any:
-        found: Any = {}
+    def dict(self, node: Node, path: str) -> Any:
+        result: Any = {}
         for key, item in members(node):
-            if str(key) in found:
-                why = f"plain JSON has only text as keys, and {key!r} and '{key}' are both there"
+            if str(key) in result:
+                why = f"the keys {key!r} and '{key}' are the same in plain JSON"
                 raise EncodeError(why, format=FORMAT)
-            found[str(key)] = self.node(item, pointer(way, key))
-        return found
+            result[str(key)] = self.node(item, pointer(path, key))
+        return result
 
-    def bundle(self, node: Node, way: str) -> Any:
+    def bundle(self, node: Node, path: str) -> Any:
         if "metadata" in node or "tensor_metadata" in node:
             raise EncodeError(
-                "plain JSON has no place for metadata; drop_metadata=True leaves them out",
+                "plain JSON cannot store metadata",
                 format=FORMAT,
+                hint="drop_metadata=True leaves them out",
             )
-        return self.dict({"dict": node["bundle"]}, way)
+        return self.dict({"dict": node["bundle"]}, path)
 
-    def float(self, node: Node, way: str) -> Any:
+    def float(self, node: Node, path: str) -> Any:
         word = {"inf": "Infinity", "-inf": "-Infinity"}.get(FLOATS.get(node["float"], ""), "NaN")
         return Text(word) if self.bare else word
 
-    def bytes(self, node: Node, way: str) -> Any:
+    def bytes(self, node: Node, path: str) -> Any:
         return {"b64": node["bytes"]}
 
-    def same(self, node: Node, way: str) -> Any:
+    def same(self, node: Node, path: str) -> Any:
         return self.dense(self.parts[node["same"]])
 
-    def tensor(self, node: Node, way: str) -> Any:
+    def tensor(self, node: Node, path: str) -> Any:
         part = self.take()
         return self.strings(part) if isinstance(part, Strings) else self.dense(part)
 
     def dense(self, part: Array) -> Any:
         if not part.size and math.prod(dim or 1 for dim in part.shape) * 3 > self.limit:
             raise EncodeError(
-                f"the lists of {part.shape} would take more than {self.limit} bytes, and hold"
-                " nothing",
+                f"the empty lists of shape {part.shape} would take more than {self.limit} bytes",
                 format=FORMAT,
             )
         return numbers(part)
@@ -210,20 +207,20 @@ class PlainForm(Wrapped):
     def strings(self, part: Strings) -> Any:
         return part.tolist() if part.text else _each(part.tolist(), _b64)
 
-    def quantized(self, node: Node, way: str) -> Any:
-        raise EncodeError("plain JSON has no form for quantized tensors", format=FORMAT)
+    def quantized(self, node: Node, path: str) -> Any:
+        raise EncodeError("plain JSON cannot store quantized tensors", format=FORMAT)
 
-    def sparse(self, node: Node, way: str) -> Any:
+    def sparse(self, node: Node, path: str) -> Any:
         indices = self.take()
         return {
             "indices": numbers(indices),
-            "values": self.node(node["sparse"], way),
+            "values": self.node(node["sparse"], path),
             "dense_shape": numbers(self.take()),
         }
 
-    def ragged(self, node: Node, way: str) -> Any:
+    def ragged(self, node: Node, path: str) -> Any:
         if "quantized" in node["ragged"]:
-            self.quantized(node, way)
+            self.quantized(node, path)
         values, splits = self.take(), [self.take().astype(np.int64) for _ in range(node["splits"])]
         if not isinstance(values, Strings):
             inner = numbers(values)
@@ -236,7 +233,7 @@ class PlainForm(Wrapped):
 
 
 def numbers(array: Array) -> Numbers:
-    """An array as nested lists by its shape; complex numbers are pairs."""
+    """Returns an array as nested lists of numbers. Complex numbers are pairs."""
     if array.dtype.kind == "c":
         array = array.reshape(*array.shape, 1).view(np.dtype(f"f{array.dtype.itemsize // 2}"))
     return Numbers(array, array.shape)
@@ -251,9 +248,7 @@ def _each(items: Any, make: Callable[[Any], Any]) -> Any:
 
 
 def _odd_nans(array: Array) -> Any:
-    """Where NaNs are that have other bits than those that "NaN" is read as, and which; None if
-    there are none.
-    """
+    """Returns positions and bits of the NaNs whose bits differ from the default NaN, or None."""
     usual = NANS.get(dtypes.of(array.dtype).name)
     if not usual:
         return None
@@ -262,5 +257,12 @@ def _odd_nans(array: Array) -> Any:
     nans = np.isnan(flat)
     if not nans.any():
         return None
-    at = np.flatnonzero(nans & (bits != usual))
-    return {"at": Numbers(at, at.shape), "bits": Numbers(bits[at], at.shape)} if len(at) else None
+    positions = np.flatnonzero(nans & (bits != usual))
+    return (
+        {
+            "at": Numbers(positions, positions.shape),
+            "bits": Numbers(bits[positions], positions.shape),
+        }
+        if len(positions)
+        else None
+    )

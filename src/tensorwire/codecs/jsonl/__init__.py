@@ -1,9 +1,9 @@
-"""JSON lines: an object a record, plain or compressed as a whole.
+"""Datasets in JSON lines: one object per record, in files that may be compressed as a whole.
 
-Numbers are numbers, text is text, bytes are {"b64": "..."}, lists are lists. Floats that JSON has
-no
-number for are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a NaN with other bits. A
-feature that a record does not have is not there (null is read as that, too).
+1. Numbers, text and lists are themselves. Bytes are {"b64": "..."}.
+2. Floats that are not JSON numbers are "NaN", "Infinity", "-Infinity", and "NaN(ffc00000)" for a
+   NaN with other bits than the default one.
+3. A missing feature is left out. When reading, null means the same.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from . import values as jsonl_values
 from .values import FORMAT
 
 _MARK = b"\xef\xbb\xbf"
-"""What some put in front of UTF-8."""
+"""The byte order mark that some programs write before UTF-8."""
 _PIECE = 1 << 20
 _SAMPLE = 8 << 20
-"""Bytes that a sample reads of each of a few files."""
+"""The number of bytes that schema inference reads of each sampled file."""
 _COMPRESSIONS = ("gzip", "zstd", "lz4")
-"""Those that a file's first bytes say; nothing else does."""
+"""Compressions that can be recognised by the first bytes of a file."""
 
 
 def _lines(
     path: str, offset: int = 0, reading: Reading | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Each line that has something in it, and where it begins (in the content, if that is
-    compressed).
+    """Yields the offset and the bytes of each line that is not blank.
+
+    In a compressed file the offset is that in the decompressed content.
     """
     with storage.opened(path, ahead=True) as source:
         name = _compression(source)
@@ -53,32 +54,32 @@ def _lines(
             else _blocks.PlainBlocks(source, offset)
         )
         buffer = np.empty(_PIECE, np.uint8)
-        rest, at = b"", offset
+        rest, start = b"", offset
         while got := stream.fill(buffer):
             if reading is not None:
                 reading.reach(stream.at / source.size)
             piece = buffer[:got].tobytes()
-            if not at and not rest and piece.startswith(_MARK):
-                piece, at = piece.removeprefix(_MARK), len(_MARK)
+            if not start and not rest and piece.startswith(_MARK):
+                piece, start = piece.removeprefix(_MARK), len(_MARK)
             whole, newline, tail = (rest + piece).rpartition(b"\n")
             if not newline:
                 rest = tail
                 if len(rest) > DEFAULT.record:
                     raise LimitError(
-                        f"a line of more than the {DEFAULT.record} bytes that Limits(record=...)"
+                        f"a line has more than the {DEFAULT.record} bytes that Limits(record=...)"
                         " allows",
                         path=path,
-                        offset=at,
+                        offset=start,
                     )
                 continue
             for line in whole.split(b"\n"):
                 if line.strip():
-                    yield at, line
-                at += len(line) + 1
+                    yield start, line
+                start += len(line) + 1
             rest = tail
         stream.finish()
         if rest.strip():
-            yield at, rest
+            yield start, rest
 
 
 def _compression(source: storage.Readable) -> str | None:
@@ -89,13 +90,16 @@ def _compression(source: storage.Readable) -> str | None:
 def _parsed(
     line: bytes, path: str, record: int, offset: int, damage: list[Damage] | None
 ) -> dict[str, Any] | None:
+    """Parses a line. If `damage` is given, an invalid line is added to it and gives None."""
     try:
-        found = jsontext.parse(line, FORMAT, offset)
-        if not isinstance(found, dict):
+        value = jsontext.parse(line, FORMAT, offset)
+        if not isinstance(value, dict):
             raise DecodeError(
-                f"a line is an object, not {type(found).__name__}", format=FORMAT, offset=offset
+                f"expected an object per line, found {type(value).__name__}",
+                format=FORMAT,
+                offset=offset,
             )
-        return found
+        return value
     except DecodeError as error:
         error.add(path=path, record=record)
         if damage is None:
@@ -105,22 +109,25 @@ def _parsed(
 
 
 def _is_lists(value: object) -> bool:
-    """Whether a value is a list, and not of bytes, as what is quantized."""
+    """Whether a value is a list, but not a list of bytes, as quantized tensors are."""
     return isinstance(value, list) and not (value and isinstance(value[0], dict))
 
 
 def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: int) -> Batch:
+    """Returns the rows as a batch of the columns of the schema. `first` is the first record."""
     assert spec.schema is not None
     if spec.strict:
         for number, row in enumerate(rows):
-            if strangers := {name for name, value in row.items() if value is not None} - set(
+            if unknown := {name for name, value in row.items() if value is not None} - set(
                 spec.schema
             ):
-                why = (
-                    "a feature that the schema does not have, and that would be lost; columns= says"
-                    " what to keep"
+                raise SchemaError(
+                    "the schema does not have this feature, so it would be lost",
+                    tensor=min(unknown),
+                    path=path,
+                    record=first + number,
+                    hint="columns= selects the features to keep",
                 )
-                raise SchemaError(why, tensor=min(strangers), path=path, record=first + number)
     columns, present = {}, {}
     for name, feature in example_features.travelling(spec).items():
         values = [row.get(name) for row in rows]
@@ -135,25 +142,25 @@ def _batch(rows: list[dict[str, Any]], spec: ConversionSpec, path: str, first: i
 
 
 def _sampled(sources: Sequence[str], spec: ConversionSpec) -> Schema:
-    """What the first lines of a few files are."""
-    found: dict[str, Feature] = {}
+    """Infers the schema from the first lines of a few files."""
+    features: dict[str, Feature] = {}
     for path in some(sources):
-        for number, (at, line) in enumerate(_lines(path)):
-            if at > _SAMPLE:
+        for number, (offset, line) in enumerate(_lines(path)):
+            if offset > _SAMPLE:
                 break
-            row = _parsed(line, path, number, at, [] if spec.skips else None)
+            row = _parsed(line, path, number, offset, [] if spec.skips else None)
             for name, value in (row or {}).items():
                 if value is not None and (spec.reads is None or name in spec.reads):
                     try:
-                        _grow(found, name, _feature(value, _width(name, spec)))
+                        _grow(features, name, _feature(value, _width(name, spec)))
                     except TensorwireError as error:
                         raise error.add(path=path, record=number, tensor=name) from None
-    return Schema(found)
+    return Schema(features)
 
 
 def _width(name: str, spec: ConversionSpec) -> str:
-    """What a number with a point is: what Examples hold, unless it is to be kept exactly, or is
-    made into something else later.
+    """Returns the dtype of a fraction: float32 if an Example stores it as a float list, else
+    float64, which keeps the number exactly.
     """
     return (
         "float32"
@@ -162,36 +169,48 @@ def _width(name: str, spec: ConversionSpec) -> str:
     )
 
 
-def _grow(found: dict[str, Feature], name: str, feature: Feature | None) -> None:
-    if feature is None:  # an empty list: of what, the next will say
+def _grow(features: dict[str, Feature], name: str, feature: Feature | None) -> None:
+    """Merges a feature into the features seen before.
+
+    Integers and floats give floats; text and bytes give bytes.
+    """
+    # An empty list does not tell the type of its items. A later record may.
+    if feature is None:
         return
-    known = found.get(name)
-    if known is None or known == feature:
-        found[name] = feature
+    current = features.get(name)
+    if current is None or current == feature:
+        features[name] = feature
         return
-    if {known.kind, feature.kind} == {FLOAT, INT64} and "bool" not in (known.dtype, feature.dtype):
-        width = known.dtype if known.kind == FLOAT else feature.dtype
-        known, feature = Feature(FLOAT, known.shape, width), Feature(FLOAT, feature.shape, width)
-    if known.kind == BYTES:
-        text = known.text and feature.text
-        known, feature = (
-            Feature(known.kind, known.shape, text=text),
+    if {current.kind, feature.kind} == {FLOAT, INT64} and "bool" not in (
+        current.dtype,
+        feature.dtype,
+    ):
+        width = current.dtype if current.kind == FLOAT else feature.dtype
+        current, feature = (
+            Feature(FLOAT, current.shape, width),
+            Feature(FLOAT, feature.shape, width),
+        )
+    if current.kind == BYTES:
+        text = current.text and feature.text
+        current, feature = (
+            Feature(current.kind, current.shape, text=text),
             Feature(feature.kind, feature.shape, text=text),
         )
-    found[name] = pack.merge(known, feature)
+    features[name] = pack.merge(current, feature)
 
 
 def _feature(value: object, width: str) -> Feature | None:
+    """Returns the feature of a JSON value; None for an empty list. Raises SchemaError."""
     if isinstance(value, list):
-        inner = [found for item in value if (found := _feature(item, width)) is not None]
-        if any(found.shape != () for found in inner) or None in value:
+        features = [feature for item in value if (feature := _feature(item, width)) is not None]
+        if any(feature.shape != () for feature in features) or None in value:
             raise SchemaError(
-                "lists of lists, or with null in them, are no feature; schema= says what they are,"
-                " columns= leaves them out"
+                "the feature of nested lists, or of lists with null, cannot be inferred",
+                hint="schema= declares it, columns= leaves it out",
             )
         merged: dict[str, Feature] = {}
-        for found in inner:
-            _grow(merged, "", found)
+        for feature in features:
+            _grow(merged, "", feature)
         return (
             Feature(merged[""].kind, (None,), merged[""].dtype, text=merged[""].text)
             if merged
@@ -211,10 +230,12 @@ def _feature(value: object, width: str) -> Feature | None:
         )
     if isinstance(value, dict) and value.keys() == {"b64"}:
         return Feature(BYTES, ())
-    raise SchemaError("an object is no feature; columns= leaves it out")
+    raise SchemaError("an object cannot be a feature", hint="columns= leaves it out")
 
 
 class JsonLinesWriter:
+    """Writes batches as lines, which may be compressed."""
+
     def __init__(self, file: ByteOutput, spec: ConversionSpec) -> None:
         self._file = file
         name = _blocks.compression_named(spec.compression)
@@ -248,21 +269,24 @@ class JsonLinesWriter:
 
 
 class JsonLinesRows(RowFormat):
-    """An object a line."""
+    """The dataset format of JSON lines."""
 
     def count(self, path: str, marks: int, spec: ConversionSpec, reading: Reading) -> Counted:
-        """By reading all of it. Compressed files have no marks. Where damage is passed over, all of
-        it is found here.
+        """Counts the lines of the whole file. Compressed files have no marks.
+
+        With on_corrupt="skip", every line is parsed, and all damage is reported here.
         """
         with storage.opened(path) as source:
             packed = _compression(source) is not None
         offsets, step, records = [], 1, 0
-        for at, line in _lines(path):
-            if spec.skips and _parsed(line, path, records, at, reading.damage) is None:
+        for offset, line in _lines(path):
+            if spec.skips and _parsed(line, path, records, offset, reading.damage) is None:
                 continue
             if records % step == 0:
-                offsets.append(at)
-                if len(offsets) > 4 * max(1, marks):  # twice as far apart
+                offsets.append(offset)
+                # The number of records is not known beforehand. Whenever there are too many
+                # offsets, every other one is dropped.
+                if len(offsets) > 4 * max(1, marks):
                     offsets, step = offsets[::2], 2 * step
             records += 1
         if packed or spec.skips or not records:
@@ -274,45 +298,50 @@ class JsonLinesRows(RowFormat):
 
     def read(self, part: SourcePart, spec: ConversionSpec, reading: Reading) -> Iterator[Batch]:
         number, offset = part.mark or (0, 0)
-        held: list[dict[str, Any]] = []
+        rows: list[dict[str, Any]] = []
         size, first = 0, number
-        for at, line in _lines(part.path, offset, reading):
+        for start, line in _lines(part.path, offset, reading):
             behind = part.stop is not None and number >= part.stop
             if behind and not spec.skips:
                 break
             wanted = number >= part.first
             row = (
-                _parsed(line, part.path, number, at, reading.damage if spec.skips else None)
+                _parsed(line, part.path, number, start, reading.damage if spec.skips else None)
                 if wanted or spec.skips
                 else None
             )
-            if row is None and spec.skips:  # behind the last record, too: nobody else may come by
+            # A damaged line has no record number, so it belongs to the part before it. That part
+            # reads on after its last record until the next valid line, and reports the damage.
+            if row is None and spec.skips:
                 continue
             if behind:
                 break
             if wanted and row is not None:
-                if not held:
+                if not rows:
                     first = number
-                held.append(row)
+                rows.append(row)
                 size += len(line)
             number += 1
-            if len(held) == ROWS or size >= 4 * _PIECE:
-                yield _batch(held, spec, part.path, first)
-                held, size = [], 0
-        if held:
-            yield _batch(held, spec, part.path, first)
+            if len(rows) == ROWS or size >= 4 * _PIECE:
+                yield _batch(rows, spec, part.path, first)
+                rows, size = [], 0
+        if rows:
+            yield _batch(rows, spec, part.path, first)
 
     def bare(self, names: list[str], paths: Sequence[str], spec: ConversionSpec) -> list[str]:
-        """Those whose first value is bytes, or that have none; lists are what the tensors hold."""
+        """Returns the features whose first value is bytes, or that have no value in the sample.
+
+        Lists are the elements of tensors.
+        """
         unknown, lists = set(names), set[str]()
         for path in some(paths) if names else ():
-            for number, (at, line) in enumerate(_lines(path)):
-                if at > _SAMPLE or not unknown:
+            for number, (offset, line) in enumerate(_lines(path)):
+                if offset > _SAMPLE or not unknown:
                     break
-                row = _parsed(line, path, number, at, [] if spec.skips else None) or {}
-                known = {name for name in unknown if row.get(name) is not None}
-                lists |= {name for name in known if _is_lists(row[name])}
-                unknown -= known
+                row = _parsed(line, path, number, offset, [] if spec.skips else None) or {}
+                seen = {name for name in unknown if row.get(name) is not None}
+                lists |= {name for name in seen if _is_lists(row[name])}
+                unknown -= seen
         return [name for name in names if name not in lists]
 
     def writer(self, file: ByteOutput, spec: ConversionSpec) -> JsonLinesWriter:
@@ -322,12 +351,13 @@ class JsonLinesRows(RowFormat):
         name = _blocks.compression_named(spec.compression)
         if name is not None and name not in _COMPRESSIONS:
             raise EncodeError(
-                f"JSON lines in {name} could not be read back: compression= is"
-                f" {', '.join(_COMPRESSIONS)}",
+                f"unsupported compression {name!r} for JSON lines (supported:"
+                f" {', '.join(_COMPRESSIONS)})",
                 format=FORMAT,
             )
         if spec.quantize:
             raise EncodeError(
-                "JSON holds plain numbers; quantize= is for tfrecord, npz and safetensors",
+                "JSON lines cannot store quantized tensors",
                 format=FORMAT,
+                hint="quantize= is supported by tfrecord, npz and safetensors",
             )

@@ -1,7 +1,7 @@
-"""What stands in JSON lines as columns, and columns as what stands there.
+"""Conversion between the values of JSON lines and columns.
 
-No number is changed in silence: decimal fractions are rounded to what the column holds, all else is
-kept exactly, or is an error.
+No number is changed silently. Decimal fractions are rounded to the dtype of the column. Everything
+else is converted exactly, or raises SchemaError.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from ...records.schema import BYTES, FLOAT, INT64, Feature
 FORMAT = "jsonl"
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NAN = re.compile(r"NaN\(((?:[0-9a-f]{2}){1,8})\)")
-"""A NaN with other bits than the usual one, by its bits in hexadecimal: `"NaN(ffc00000)"`."""
-_ANOTHER = "schema= says another dtype"
+"""A NaN with other bits than the default one, by its bits in hexadecimal: `"NaN(ffc00000)"`."""
+_ANOTHER = "schema= declares another dtype"
 _EXACT = 2.0**53
-"""Up to here, float64 holds every integer."""
+"""float64 holds every integer up to this one."""
 
 
 class _Nan(float):
-    """A NaN that knows its bits."""
+    """A NaN with the bits that the text gives."""
 
     bits: bytes
-    """Big-endian, as many as its dtype has."""
+    """Big-endian, with the width of the dtype that was written."""
 
     def __new__(cls, bits: bytes) -> _Nan:
         made = super().__new__(cls, math.nan)
@@ -43,36 +43,40 @@ class _Nan(float):
 
 
 def is_number(text: str) -> bool:
-    """Whether a string stands for a float that JSON has no number for."""
+    """Whether a string is the word for a float that is not a JSON number."""
     return text in _WORDS or _NAN.fullmatch(text) is not None
 
 
 def to_column(values: list[Any], there: Array, feature: Feature) -> Any:
-    """One value a row (`there` says which rows have one), as a column. An error knows its row."""
+    """Returns the values of all rows as a column. The `record` of an error is its row.
+
+    `there` is true for the rows that have a value.
+    """
     if feature.encoding == "tensor" and feature.shape is not None and not feature.fixed:
         return _lists(values, feature)
     plain = _plain(feature)
     items, splits = _flat(values, plain)
     try:
-        found = _packed(items, plain)
+        packed = _packed(items, plain)
     except SchemaError as error:
-        if error.record is not None:  # so far the place among all values
+        # Until now the record is the position among all values. The splits give its row.
+        if error.record is not None:
             error.record = int(np.searchsorted(splits, error.record, "right")) - 1
         raise
     shape = plain.shape or ()
     if None in shape:
-        return Ragged(found, splits)
-    return spread(found.reshape(int(there.sum()), *shape), there)
+        return Ragged(packed, splits)
+    return spread(packed.reshape(int(there.sum()), *shape), there)
 
 
 _BLANK = object()
-"""An item of a row that is missing. A null inside a row is not one: no tensor holds it."""
+"""An item of a missing row. It differs from a null within a row, which no tensor can hold."""
 
 
 def _lists(values: list[Any], feature: Feature) -> Any:
-    """Lists of lists as a Ragged, by the shape of the feature.
+    """Returns nested lists as a Ragged with the shape of the feature.
 
-    What is missing is empty, or has blank items, where the schema says how many.
+    A missing row is empty in ragged dimensions, and has zeros or empty strings in fixed ones.
     """
     shape = feature.shape or ()
     plain = _plain(Feature(BYTES, (), feature.dtype, encoding="tensor", text=feature.text))
@@ -89,7 +93,7 @@ def _lists(values: list[Any], feature: Feature) -> Any:
         dim = shape[axis]
         inside = [_BLANK] * (dim or 0) if value is _BLANK else value
         if not isinstance(inside, list) or dim not in (None, len(inside)):
-            raise SchemaError(f"{value!r:.60}: not lists of the shape {shape} that the schema says")
+            raise SchemaError(f"expected lists of the schema's shape {shape}, found {value!r:.60}")
         lengths[axis].append(len(inside))
         for item in inside:
             add(item, axis + 1)
@@ -101,22 +105,26 @@ def _lists(values: list[Any], feature: Feature) -> Any:
             raise error.add(record=row) from None
         rows.append(len(items))
     try:
-        found = _packed(items, plain)
+        packed = _packed(items, plain)
     except SchemaError as error:
-        if error.record is not None:  # so far the place among all values
+        # Until now the record is the position among all values. `rows` has the end of each row.
+        if error.record is not None:
             error.record = int(np.searchsorted(rows, error.record, "right"))
         raise
     depth = 1 + max(axis for axis, dim in enumerate(shape) if dim is None)
-    splits = [np.concatenate([[0], np.cumsum(one, dtype=np.int64)]) for one in lengths[:depth]]
+    splits = [
+        np.concatenate([[0], np.cumsum(lengths_of_axis, dtype=np.int64)])
+        for lengths_of_axis in lengths[:depth]
+    ]
     return Ragged(
-        found.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])),
+        packed.reshape(int(splits[-1][-1]), *(dim or 0 for dim in shape[depth:])),
         splits,
         shape[:depth],
     )
 
 
 def _plain(feature: Feature) -> Feature:
-    """The values of a feature that an Example holds as one tensor stand here as what they are."""
+    """Returns the feature of the plain values of a tensor that an Example holds as bytes."""
     if feature.encoding not in ("tensor", "raw") or not feature.fixed:
         return feature
     if feature.dtype == "string":
@@ -126,7 +134,7 @@ def _plain(feature: Feature) -> Feature:
 
 
 def _flat(values: list[Any], feature: Feature) -> tuple[list[Any], Array]:
-    """(what is in all rows, one behind the other; where each row begins)"""
+    """Returns the values of all rows in one list, and the offset of each row in it."""
     convert, shape = _converter(feature), feature.shape or ()
     items: list[Any] = []
     ends = [0]
@@ -143,8 +151,9 @@ def _flat(values: list[Any], feature: Feature) -> tuple[list[Any], Array]:
 
 
 def _leaves(value: object, shape: tuple[int | None, ...], length: int) -> list[Any]:
-    """The values of a list that nests as the shape does. All in one list will do as well, and one
-    value for a list of one.
+    """Returns the values of a list that is nested like the shape.
+
+    A flat list of all values is accepted too, and a single value for a list of one.
     """
     items: list[Any] = value if isinstance(value, list) else [value]
     if list in map(type, items):
@@ -154,11 +163,10 @@ def _leaves(value: object, shape: tuple[int | None, ...], length: int) -> list[A
             items = [leaf for item in items for leaf in item] if fits else items
         if not fits or list in map(type, items):
             raise SchemaError(
-                f"{value!r:.60}: lists in lists that are not of the shape {shape} that the schema"
-                " says"
+                f"expected nested lists of the schema's shape {shape}, found {value!r:.60}"
             )
     if 0 <= length != len(items):
-        raise SchemaError(f"{len(items)} values, and the schema says {length}")
+        raise SchemaError(f"expected {length} values by the schema, found {len(items)}")
     return items
 
 
@@ -179,8 +187,8 @@ def _string(value: object) -> bytes:
         try:
             return base64.b64decode(value["b64"], validate=True)
         except binascii.Error as error:
-            raise SchemaError(f"{value!r:.60}: no base64 ({error})") from None
-    raise SchemaError(f'{value!r:.60}: not text, nor {{"b64": ...}}')
+            raise SchemaError(f"invalid base64 in {value!r:.60} ({error})") from None
+    raise SchemaError(f'expected text or {{"b64": ...}}, found {value!r:.60}')
 
 
 def _integer(dtype: str) -> Callable[[Any], int]:
@@ -188,9 +196,9 @@ def _integer(dtype: str) -> Callable[[Any], int]:
 
     def convert(value: object) -> int:
         if type(value) is not int and (dtype != "bool" or type(value) is not bool):
-            raise SchemaError(f"{value!r:.60}: not {dtype}; {_ANOTHER}")
+            raise SchemaError(f"expected {dtype}, found {value!r:.60}", hint=_ANOTHER)
         if not low <= value <= high:
-            raise SchemaError(f"{value!r:.60}: does not fit {dtype}; {_ANOTHER}")
+            raise SchemaError(f"{value!r:.60} is out of range for {dtype}", hint=_ANOTHER)
         return value
 
     return convert
@@ -204,12 +212,12 @@ def _number(value: object) -> int | float:
     if isinstance(value, str) and (match := _NAN.fullmatch(value)):
         return _Nan(bytes.fromhex(match[1]))
     if type(value) is not int:
-        raise SchemaError(f"{value!r:.60}: no number")
+        raise SchemaError(f"expected a number, found {value!r:.60}")
     try:
         float(value)
     except OverflowError:
         raise SchemaError(
-            f"{value!r:.60}: past what any float holds; columns= leaves the feature out"
+            f"{value!r:.60} is out of range for any float", hint="columns= leaves the feature out"
         ) from None
     return value
 
@@ -226,8 +234,9 @@ def _packed(items: list[Any], feature: Feature) -> Any:
 
 
 def _floats(items: list[Any], dtype: str) -> Array:
-    """Numbers in a dtype that may round decimal fractions, and nothing else. The `record` of an
-    error is the place of the number.
+    """Converts numbers to a dtype that may round decimal fractions, and nothing else.
+
+    The `record` of an error is the position of the number.
     """
     wide = np.array(items, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -237,39 +246,39 @@ def _floats(items: list[Any], dtype: str) -> Array:
     rounds = np.isfinite(wide) & np.isfinite(back) & (not dtype.startswith(("int", "uint", "bool")))
     if len(lost := np.flatnonzero(~same & ~rounds)):
         raise _changed(items, int(lost[0]), f"does not fit {dtype}", dtype)
+    # An integer must not be rounded. Only those that changed, or that are too large for the
+    # comparison in float64 to be exact, are compared one by one.
     for place in np.flatnonzero(
         (~same & (wide == np.rint(wide))) | (np.abs(wide) >= _EXACT)
     ).tolist():
         if type(items[place]) is int and items[place] != int(back[place]):
-            raise _changed(items, place, f"an integer that {dtype} does not hold exactly", dtype)
+            raise _changed(items, place, f"is an integer that {dtype} cannot hold exactly", dtype)
     for place in np.flatnonzero(np.isnan(wide)).tolist():
         item = items[place]
         if isinstance(item, _Nan):
             exact = _nan_of(item.bits, made.dtype)
             if exact is None:
-                why = f"NaN({item.bits.hex()}) is not a NaN of {dtype}; {_ANOTHER}"
-                raise SchemaError(why, record=place)
+                why = f"NaN({item.bits.hex()}) is not a NaN of {dtype}"
+                raise SchemaError(why, record=place, hint=_ANOTHER)
             made[place : place + 1] = exact
     return made
 
 
 def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
-    """A NaN as an array of one element.
+    """Returns a NaN with these bits as an array of one element.
 
-    None if the dtype does not hold those bits, or they are not a NaN. The bits of a narrower float
-    are kept only where the schema names its dtype: float16 and bfloat16 look alike.
+    None if the dtype cannot hold the bits, or they are not a NaN. The bits of a float16 or bfloat16
+    are kept only if the schema declares that dtype, since the two cannot be told apart.
     """
     if len(bits) < 4 <= dtype.itemsize:
         return np.array([math.nan], dtype)
-    found: Array = np.frombuffer(bits[::-1], np.uint8)
+    raw: Array = np.frombuffer(bits[::-1], np.uint8)
     if len(bits) == dtype.itemsize:
-        made: Array = found.view(dtype)
-    elif {len(bits), dtype.itemsize} == {
-        4,
-        8,
-    }:  # float32 and float64 hold each other's, as far as they go
+        made: Array = raw.view(dtype)
+    elif {len(bits), dtype.itemsize} == {4, 8}:
+        # A NaN of float32 can be a float64, and the other way round if its low bits are zero.
         with np.errstate(invalid="ignore"):
-            given = found.view(f"f{len(bits)}")
+            given = raw.view(f"f{len(bits)}")
             made = given.astype(dtype)
             if made.astype(given.dtype).tobytes() != given.tobytes():
                 return None
@@ -279,16 +288,15 @@ def _nan_of(bits: bytes, dtype: np.dtype[Any]) -> Array | None:
 
 
 def _changed(items: list[Any], place: int, why: str, dtype: str) -> SchemaError:
-    hint = (
-        ""
-        if dtype == "float64"
-        else "; where none is given, tensors= keeps float64, and cast= rounds"
-    )
-    return SchemaError(f"{items[place]!r:.60}: {why}; {_ANOTHER}{hint}", record=place)
+    """Returns the error for a number that the conversion to `dtype` would change."""
+    hint = _ANOTHER
+    if dtype != "float64":
+        hint += "; without schema=, tensors= keeps float64 and cast= rounds"
+    return SchemaError(f"{items[place]!r:.60} {why}", record=place, hint=hint)
 
 
 def from_column(column: BatchColumn) -> list[Any]:
-    """A column as what JSON has, one value a row."""
+    """Returns a column as a list of JSON values, one per row."""
     if isinstance(column, Ragged):
         return _nested(column)
     if isinstance(column, Strings):
@@ -297,12 +305,13 @@ def from_column(column: BatchColumn) -> list[Any]:
         return _shaped(items, column.shape)
     row = dtypes.of(column.dtype)
     if row.name.startswith(("int", "uint", "bool")):
-        # NumPy knows no tolist() of int4 and its like.
+        # NumPy has no tolist() for int4 and the other types of ml_dtypes.
         whole = column if column.dtype.kind in "iub" else column.astype(np.int64)
         return whole.tolist()  # type: ignore[no-any-return]
     if column.dtype.kind == "c":
-        raise EncodeError("JSON has no complex numbers", format=FORMAT)
-    with np.errstate(invalid="ignore"):  # signalling NaNs
+        raise EncodeError("JSON cannot store complex numbers", format=FORMAT)
+    # Signalling NaNs would raise a warning.
+    with np.errstate(invalid="ignore"):
         wide = column.astype(np.float64)
     if np.isfinite(wide).all():
         return wide.tolist()  # type: ignore[no-any-return]
@@ -310,7 +319,7 @@ def from_column(column: BatchColumn) -> list[Any]:
 
 
 def _words(flat: Array, wide: Array) -> list[Any]:
-    """Numbers, and words for what JSON has no number for."""
+    """Returns numbers as a list, with words for floats that are not JSON numbers."""
     items: list[Any] = wide.tolist()
     bits = flat.view(f"u{flat.itemsize}")
     usual = np.array([math.nan]).astype(flat.dtype).view(bits.dtype)[0]
@@ -327,7 +336,7 @@ def _words(flat: Array, wide: Array) -> list[Any]:
 def _shaped(items: list[Any], shape: tuple[int, ...]) -> list[Any]:
     for axis in reversed(range(1, len(shape))):
         dim = shape[axis]
-        items = [items[at * dim : (at + 1) * dim] for at in range(math.prod(shape[:axis]))]
+        items = [items[i * dim : (i + 1) * dim] for i in range(math.prod(shape[:axis]))]
     return items
 
 

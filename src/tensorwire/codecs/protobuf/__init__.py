@@ -1,10 +1,16 @@
-"""protobuf: the message of tensor_data.proto, which ships with the package, for programs in other
-languages.
+"""The protobuf format: a TensorData message of tensor_data.proto, for programs in other languages.
 
-A dense tensor is one flat message. Sparse, ragged, nested values and bundles have their pieces as
-`parts`; only what protobuf cannot say (Python's own values, tied weights, quantized tensors) is
-JSON, with the spec of `lowering`. Fields are written in the order of their numbers and defaults are
-left out, so the bytes are also those of any protobuf runtime that writes the same message again.
+The file tensor_data.proto ships with the package.
+
+1. A dense tensor is one flat message. Sparse and ragged tensors, nested values and bundles have
+   their components as `parts`.
+2. Values that the message cannot express (Python values, tied weights, quantized tensors) have the
+   spec of `lowering` as JSON.
+3. Fields are written in the order of their numbers, and defaults are left out. A protobuf runtime
+   that reads a message and writes it again gives the same bytes.
+4. Data that can be used in place begin at a multiple of 64 bytes, after a field of padding. The
+   size of a message is known before its offset, so a field of filler after the data keeps the sum
+   of padding and filler constant.
 """
 
 from __future__ import annotations
@@ -35,7 +41,7 @@ _TAGS = {number: protobuf.varint(number << 3 | 2) for number in range(1, 17)}
 
 @dataclass(frozen=True, slots=True)
 class Protobuf(StoredFormat):
-    """Our own message, for other languages.
+    """The codec of TensorData messages.
 
     >>> import numpy as np
     >>> Protobuf().encode(np.int8([1, 2]))
@@ -50,34 +56,35 @@ class Protobuf(StoredFormat):
         texts = (spec.pop("metadata", {}) if isinstance(value, Bundle) else {}) | (metadata or {})
         whole = _Drafts(parts).whole(spec, texts)
         if whole.size > MAX_MESSAGE:
-            why = (
-                f"{whole.size} bytes do not fit a protobuf message, which ends at 2 GiB;"
-                " safetensors has no such limit"
+            raise EncodeError(
+                f"{whole.size} bytes, but a protobuf message is limited to 2 GiB",
+                format=FORMAT,
+                hint="safetensors has no such limit",
             )
-            raise EncodeError(why, format=FORMAT)
         return list(_joined(_chunks(whole, 0)))
 
     def stored(self, source: Source, copy: bool | None, budget: Budget) -> Stored:
-        """Walks over the message. Text about tensors, bundle or not, is its tensor_metadata."""
+        """Walks over the fields of the message, and reads no data."""
         return read(source, copy, budget)
 
 
-class _About(NamedTuple):
-    """What a message says beside its value."""
+class _Labels(NamedTuple):
+    """The fields of a message that describe its value: key and metadata."""
 
     key: str | int | None = None
     own: Mapping[str, str] = {}
-    """Text about the tensor; `name` and `device` have fields of their own."""
+    """The metadata of the tensor. `name` and `device` have fields of their own."""
     texts: Mapping[str, str] = {}
-    """Text about all of it."""
+    """The metadata of the whole value."""
     top: bool = False
+    """Whether this is the outermost message, which begins with the magic."""
 
 
 class _Draft(NamedTuple):
-    """A message whose size is known, before it is known where it stands."""
+    """A message whose size is known, but not yet its offset."""
 
     head: bytes
-    """All fields before the parts."""
+    """The fields before the parts."""
     parts: list[_Draft]
     tail: bytes
     """The fields between the parts and the data."""
@@ -87,83 +94,86 @@ class _Draft(NamedTuple):
 
 
 class _Drafts:
-    """A spec and its parts as messages."""
+    """Turns a spec and its parts into drafts of messages."""
 
     def __init__(self, parts: list[Array | Strings]) -> None:
         self._parts = iter(parts)
 
     def whole(self, spec: Node, texts: Mapping[str, str]) -> _Draft:
-        about = _About(texts=texts, top=True)
+        """Returns the outermost message."""
+        labels = _Labels(texts=texts, top=True)
         if isinstance(spec, dict) and len(spec.get("bundle", ())) == 1:
             ((key, node),) = spec["bundle"].items()
             own = spec.get("tensor_metadata", {}).get(key, {})
-            # the message of the tensor has room for all that is said
+            # A bundle of one tensor is the message of that tensor with a key. The message has
+            # fields for its name and device, but not for other metadata of the tensor.
             if own.keys() <= {"name", "device"}:
-                spec, about = node, _About(key, own, texts, True)
-        return self.draft(spec, about) or _draft("value", about, spec=spec)
+                spec, labels = node, _Labels(key, own, texts, True)
+        return self.draft(spec, labels) or _draft("value", labels, spec=spec)
 
-    def draft(self, node: Node, about: _About) -> _Draft | None:
-        """None for what has no tensors in it, which is a value as a whole."""
+    def draft(self, node: Node, labels: _Labels) -> _Draft | None:
+        """Returns the message of a node; None if it has no tensors, and so is stored as JSON."""
         if not isinstance(node, dict):
             return None
         kind = next(iter(node), None)
         if kind is None or kind == "text":
-            return self.tensor(about, kind == "text")
+            return self.tensor(labels, kind == "text")
         if kind == "sparse":
-            parts = [self.tensor(_About("indices")), self.inner(node["sparse"], "values")]
+            parts = [self.tensor(_Labels("indices")), self.inner(node["sparse"], "values")]
             shape: Any = next(self._parts)
-            return _draft("sparse", about, shape=tuple(shape.tolist()), parts=parts)
+            return _draft("sparse", labels, shape=tuple(shape.tolist()), parts=parts)
         if kind == "ragged":
             values = self.inner(node["ragged"], "values")
-            splits = [self.tensor(_About(f"row_splits/{i}")) for i in range(node["splits"])]
+            splits = [self.tensor(_Labels(f"row_splits/{i}")) for i in range(node["splits"])]
             lengths = [
                 -1 if length is None else length
                 for length in node.get("uniform", [None] * len(splits))
             ]
             return _draft(
                 "ragged",
-                about,
+                labels,
                 shape=(splits[0].shape[0] - 1, *lengths, *values.shape[1:]),
                 parts=[values, *splits],
             )
         if kind in lowering.CONTAINERS:
-            return self.container(node, kind, about)
+            return self.container(node, kind, labels)
         names = lowering.names(node, sys.maxsize)
         if not names:
             return None
-        parts = [self.tensor(_About(name)) for name in names]
-        return _draft("value", about, shape=parts[0].shape, spec=node, parts=parts)
+        parts = [self.tensor(_Labels(name)) for name in names]
+        return _draft("value", labels, shape=parts[0].shape, spec=node, parts=parts)
 
     def inner(self, node: Node, key: str) -> _Draft:
-        found = self.draft(node, _About(key))
-        assert found is not None  # the values of a tensor are tensors
-        return found
+        draft = self.draft(node, _Labels(key))
+        # The values of a sparse or ragged tensor are always a tensor.
+        assert draft is not None
+        return draft
 
-    def container(self, node: Node, kind: str, about: _About) -> _Draft | None:
+    def container(self, node: Node, kind: str, labels: _Labels) -> _Draft | None:
         own = node.get("tensor_metadata", {})
         named = kind in ("dict", "bundle")
         items = [(key if named else None, item) for key, item in lowering.members(node)]
-        parts = [self.draft(item, _About(key, own.get(key, {}))) for key, item in items]
+        parts = [self.draft(item, _Labels(key, own.get(key, {}))) for key, item in items]
         if kind == "bundle":
-            about = about._replace(texts={**node.get("metadata", {}), **about.texts})
+            labels = labels._replace(texts={**node.get("metadata", {}), **labels.texts})
         elif all(part is None for part in parts):
             return None
         made = [
-            part or _draft("value", _About(key), spec=item)
+            part or _draft("value", _Labels(key), spec=item)
             for (key, item), part in zip(items, parts, strict=True)
         ]
-        return _draft(kind, about, shape=(len(made),), parts=made)
+        return _draft(kind, labels, shape=(len(made),), parts=made)
 
-    def tensor(self, about: _About, text: bool = False) -> _Draft:
+    def tensor(self, labels: _Labels, text: bool = False) -> _Draft:
         part = next(self._parts)
         if isinstance(part, Strings):
-            return _draft("strings", about, "text" if text else "bytes", part.shape, strings=part)
-        return _draft("dense", about, dtypes.of(part.dtype).name, part.shape, data=part)
+            return _draft("strings", labels, "text" if text else "bytes", part.shape, strings=part)
+        return _draft("dense", labels, dtypes.of(part.dtype).name, part.shape, data=part)
 
 
 def _draft(
     kind: str,
-    about: _About,
+    labels: _Labels,
     dtype: str | None = None,
     shape: tuple[int, ...] = (),
     *,
@@ -172,24 +182,27 @@ def _draft(
     parts: list[_Draft] | None = None,
     data: Array | None = None,
 ) -> _Draft:
+    """Encodes all fields of a message but its parts and data, and computes its size."""
     if len(shape) > RANK:
-        raise EncodeError(f"a shape of {len(shape)} dims; {RANK} is the most", format=FORMAT)
-    head = _text(1, MAGIC) if about.top else b""
+        raise EncodeError(
+            f"the tensor has {len(shape)} dimensions; protobuf allows {RANK}", format=FORMAT
+        )
+    head = _text(1, MAGIC) if labels.top else b""
     head += _text(2, kind)
     head += b"" if dtype is None else _text(3, dtype)
     if shape and kind != "value":
         head += _block(4, b"".join(protobuf.varint(dim & 0xFFFFFFFFFFFFFFFF) for dim in shape))
     tail = b""
-    if isinstance(about.key, int):
-        tail = protobuf.varint(12 << 3) + protobuf.varint(about.key & 0xFFFFFFFFFFFFFFFF)
-    key = about.key if isinstance(about.key, str) else None
-    named = {5: key, 6: about.own.get("name"), 7: about.own.get("device")}
+    if isinstance(labels.key, int):
+        tail = protobuf.varint(12 << 3) + protobuf.varint(labels.key & 0xFFFFFFFFFFFFFFFF)
+    key = labels.key if isinstance(labels.key, str) else None
+    named = {5: key, 6: labels.own.get("name"), 7: labels.own.get("device")}
     head += b"".join(_text(number, text) for number, text in named.items() if text is not None)
     if strings is not None:
         head = kernels.string_vals(head, strings.data, strings.offsets)
     rest = b"" if spec is ... else _block(9, jsontext.write(spec))
-    texts = {key: text for key, text in about.own.items() if key not in ("name", "device")} | dict(
-        about.texts
+    texts = {key: text for key, text in labels.own.items() if key not in ("name", "device")} | dict(
+        labels.texts
     )
     rest += b"".join(_block(10, _text(1, key) + _text(2, text)) for key, text in texts.items())
     size = len(head) + len(rest) + len(tail)
@@ -209,7 +222,7 @@ def _text(number: int, text: str) -> bytes:
         return _block(number, text.encode())
     except UnicodeEncodeError:
         raise EncodeError(
-            f"{text!r:.60} has a lone surrogate, so it is not text that UTF-8 can hold",
+            f"{text!r:.60} cannot be encoded as UTF-8 (lone surrogate)",
             format=FORMAT,
         ) from None
 
@@ -218,35 +231,37 @@ def _block(number: int, data: bytes) -> bytes:
     return _TAGS[number] + protobuf.varint(len(data)) + data
 
 
-def _chunks(draft: _Draft, at: int) -> Iterator[Buffer]:
-    """A message that begins at byte `at`. Data that could be used in place start at a multiple of
-    64.
+def _chunks(draft: _Draft, offset: int) -> Iterator[Buffer]:
+    """Yields the buffers of a message that begins at `offset`.
+
+    Data that can be used in place begin at a multiple of 64.
     """
     yield draft.head
-    at += len(draft.head)
+    offset += len(draft.head)
     for part in draft.parts:
         tag = _TAGS[11] + protobuf.varint(part.size)
         yield tag
-        yield from _chunks(part, at + len(tag))
-        at += len(tag) + part.size
+        yield from _chunks(part, offset + len(tag))
+        offset += len(tag) + part.size
     if draft.tail:
         yield draft.tail
-        at += len(draft.tail)
+        offset += len(draft.tail)
     if draft.data is None or not draft.data.nbytes:
         return
     tag = _TAGS[15] + protobuf.varint(draft.data.nbytes)
     if draft.data.nbytes <= memory.TINY:
         yield tag + draft.data.tobytes()
         return
-    # never none: an empty field would be left out by whoever writes the message again
-    room = -(at + 2 + len(tag)) % _ALIGN or _ALIGN
+    # Padding has 1 to 64 bytes and filler the rest of 65, so neither field is ever empty: a
+    # protobuf runtime that writes the message again would leave an empty field out.
+    room = -(offset + 2 + len(tag)) % _ALIGN or _ALIGN
     yield _block(14, bytes(room)) + tag
     yield memory.chunk(draft.data)
     yield _block(16, bytes(_ALIGN + 1 - room))
 
 
 def _joined(chunks: Iterator[Buffer]) -> Iterator[Buffer]:
-    """The same with all that is small in one piece."""
+    """Joins consecutive small buffers."""
     small: list[bytes] = []
     for chunk in chunks:
         if type(chunk) is bytes and len(chunk) <= memory.INLINE:

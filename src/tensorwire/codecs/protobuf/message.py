@@ -1,10 +1,14 @@
-"""The fields of a TensorData message (tensor_data.proto): found by a walk over their tags, which
-reads no data on the way.
+"""The scanner of TensorData messages: finds the fields of a message, and reads no tensor data.
 
-Strict where two readings are possible: a field that may stand once and stands twice is refused (two
-messages joined are one to protobuf), and so are known fields of another wire type, keys that stand
-twice, text that is not UTF-8, and strings with something else between them. Unknown fields are
-stepped over, as protobuf promises to whoever extends a message. Otherwise the order of fields is
+The scanner is strict where a message could be read in two ways. It rejects:
+
+1. a singular field that appears twice, since protobuf would merge two joined messages into one;
+2. a known field with another wire type;
+3. duplicate keys;
+4. text that is not UTF-8;
+5. strings that do not follow each other directly.
+
+Unknown fields are skipped, which lets later versions extend the message. The order of fields is
 free, and `shape` may be packed or not.
 """
 
@@ -33,7 +37,7 @@ _BLOCK = 16 << 10
 
 
 class TensorMessage(NamedTuple):
-    """What a scan found."""
+    """The fields of one message."""
 
     start: int
     stop: int
@@ -41,18 +45,18 @@ class TensorMessage(NamedTuple):
     """The fields that are text."""
     shape: list[int]
     strings: list[int]
-    """How many, and from where to where."""
+    """The number of strings, and the offsets of their start and end."""
     metadata: dict[str, str]
     places: array[int]
-    """Of the parts: from, to, from, to ... There can be very many, and they are not looked into."""
+    """The offsets of the parts: start, stop, start, stop ... There can be very many of them."""
     spans: dict[str, tuple[int, int]]
-    """From where to where: spec, data."""
+    """Start and stop of the fields spec and data."""
     int_keys: list[int]
-    """The int that is this part's key; at most one."""
+    """The int_key of this part; at most one."""
 
     @property
     def key(self) -> str | int | None:
-        """What this part is called in the message that it is a part of."""
+        """The key of this part in the message that contains it."""
         return self.int_keys[0] if self.int_keys else self.texts.get("key")
 
     @property
@@ -68,110 +72,116 @@ class TensorMessage(NamedTuple):
         """The tensor's own name and device."""
         return {key: self.texts[key] for key in ("name", "device") if key in self.texts}
 
-    def said(self) -> set[str]:
-        """Which of the fields that make up a value are there; to protobuf an empty one is not."""
-        found = {name for name, (start, stop) in self.spans.items() if stop > start} & {
+    def value_fields(self) -> set[str]:
+        """The names of the fields that define the value, without empty ones, as in protobuf."""
+        names = {name for name, (start, stop) in self.spans.items() if stop > start} & {
             "spec",
             "data",
         }
         if self.texts.get("dtype"):
-            found.add("dtype")
+            names.add("dtype")
         if self.shape:
-            found.add("shape")
+            names.add("shape")
         if self.strings[0]:
-            found.add("strings")
+            names.add("strings")
         if self.places:
-            found.add("parts")
-        return found
+            names.add("parts")
+        return names
 
 
 class Scanner:
-    """Messages of one source."""
+    """Scans the messages of one source."""
 
     def __init__(self, source: Source, limits: Limits) -> None:
         self.view: Any = source.view if isinstance(source, BytesSource) else _Window(source)
         self._limits, self._messages = limits, 1
 
     def scan(self, start: int, stop: int) -> TensorMessage:
-        """The fields of one message; its parts are not looked into."""
+        """Returns the fields of one message. Its parts are not scanned."""
         try:
             return self._scan(start, stop)
         except wire.Fault as fault:
             raise problem(fault.status, fault.offset, FORMAT) from None
 
     def _scan(self, start: int, stop: int) -> TensorMessage:
-        found = TensorMessage(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
-        texts, spans, view, at = found.texts, found.spans, self.view, start
-        while at < stop:
-            begin = at
-            byte = view[at]
-            if byte & 0x87 == wire.LEN and byte >= 8:  # the usual tag
-                number, at = byte >> 3, at + 1
+        message = TensorMessage(start, stop, {}, [], [0, 0, 0], {}, array("q"), {}, [])
+        texts, spans, view, offset = message.texts, message.spans, self.view, start
+        while offset < stop:
+            begin = offset
+            byte = view[offset]
+            # The fast path: a tag of one byte (field numbers 1 to 15) with the wire type LEN. A tag
+            # below 8 would have the invalid field number 0.
+            if byte & 0x87 == wire.LEN and byte >= 8:
+                number, offset = byte >> 3, offset + 1
             else:
-                number, kind, at = wire.tag(view, at, stop)
+                number, kind, offset = wire.tag(view, offset, stop)
                 if kind != wire.LEN:
-                    at = self._other(found, number, kind, begin, at, stop)
+                    offset = self._other(message, number, kind, begin, offset, stop)
                     continue
-            byte = view[at] if at < stop else 0x80
+            byte = view[offset] if offset < stop else 0x80
             size, first = (
-                (byte, at + 1) if byte < 0x80 and at + byte < stop else wire.length(view, at, stop)
+                (byte, offset + 1)
+                if byte < 0x80 and offset + byte < stop
+                else wire.length(view, offset, stop)
             )
-            at = first + size
+            offset = first + size
             name = _ONCE.get(number)
             if name is not None:
                 if name in texts or name in spans:
                     raise wire.Fault(REPEATED, begin)
                 if number in _TEXTS:
-                    texts[name] = self._text(first, at)
+                    texts[name] = self._text(first, offset)
                 else:
-                    spans[name] = first, at
+                    spans[name] = first, offset
             elif number == _PARTS:
-                found.places.extend((first, at))
+                message.places.extend((first, offset))
                 self._messages += 1
                 if self._messages > self._limits.names:
                     raise self._too_many(begin)
             elif number == _SHAPE:
-                self._packed(found.shape, first, at, begin)
+                self._packed(message.shape, first, offset, begin)
             elif number == _INT_KEY:
                 raise wire.Fault(UNKNOWN_FIELD, begin)
             elif number == _METADATA:
-                self._entry(found.metadata, first, at)
+                self._entry(message.metadata, first, offset)
             elif number == _STRINGS:
-                if found.strings[0]:
+                if message.strings[0]:
                     raise wire.Fault(MIXED_FIELDS, begin)
-                count, at = self._run(begin, stop)
-                found.strings[:] = count, begin, at
-        return found
+                count, offset = self._run(begin, stop)
+                message.strings[:] = count, begin, offset
+        return message
 
     def _other(
-        self, found: TensorMessage, number: int, kind: int, begin: int, at: int, stop: int
+        self, message: TensorMessage, number: int, kind: int, begin: int, offset: int, stop: int
     ) -> int:
-        """The position after a field without a length: a dimension, an int_key, or unknown."""
+        """Reads a field without a length (a dimension, an int_key, an unknown field), and returns
+        its end.
+        """
         if number in (_SHAPE, _INT_KEY) and kind == wire.VARINT:
-            value, at = wire.read_varint(self.view, at, stop)
+            value, offset = wire.read_varint(self.view, offset, stop)
             if number == _SHAPE:
-                self._dims(found.shape, [value], begin)
-            elif found.int_keys:
+                self._dims(message.shape, [value], begin)
+            elif message.int_keys:
                 raise wire.Fault(REPEATED, begin)
             else:
-                found.int_keys.append(_signed(value))
-            return at
+                message.int_keys.append(_signed(value))
+            return offset
         if number in _KNOWN:
             raise wire.Fault(UNKNOWN_FIELD, begin)
-        return wire.skip(self.view, at, stop, number, kind)
+        return wire.skip(self.view, offset, stop, number, kind)
 
     def _too_many(self, offset: int) -> LimitError:
         return LimitError(
-            f"more than {self._limits.names} parts or texts; Limits(names=...) allows more",
+            f"too many parts or metadata entries; Limits(names=...) allows {self._limits.names}",
             offset=offset,
         )
 
-    def _packed(self, shape: list[int], at: int, stop: int, begin: int) -> None:
-        if stop - at > 10 * RANK:
+    def _packed(self, shape: list[int], offset: int, stop: int, begin: int) -> None:
+        if stop - offset > 10 * RANK:
             raise wire.Fault(TOO_MANY_DIMS, begin)
         dims = []
-        while at < stop:
-            dim, at = wire.read_varint(self.view, at, stop)
+        while offset < stop:
+            dim, offset = wire.read_varint(self.view, offset, stop)
             dims.append(dim)
         self._dims(shape, dims, begin)
 
@@ -181,24 +191,24 @@ class Scanner:
             raise wire.Fault(TOO_MANY_DIMS, begin)
 
     def _run(self, start: int, stop: int) -> tuple[int, int]:
-        """(how many strings follow each other from here on, where the last one ends)"""
-        code, at, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
+        """Returns the number of consecutive strings from `start` on, and the end of the last."""
+        code, end, count, _, _ = kernels.find_string_vals(self.view[start:stop], 0, True, 0)
         if code and code != MIXED_FIELDS:
-            raise wire.Fault(code, start + at)
-        return count, start + at
+            raise wire.Fault(code, start + end)
+        return count, start + end
 
     def _text(self, start: int, stop: int) -> str:
         try:
             return str(self.view[start:stop], "utf-8")
         except UnicodeDecodeError as error:
             raise DecodeError(
-                f"text that is not UTF-8 ({error.reason})",
+                f"invalid UTF-8 ({error.reason})",
                 format=FORMAT,
                 offset=start + error.start,
             ) from None
 
     def _entry(self, metadata: dict[str, str], start: int, stop: int) -> None:
-        """One pair of a map."""
+        """Reads one entry of the map of metadata."""
         pair: dict[int, str] = {}
         for number, kind, value, begin in wire.fields(self.view, FORMAT, start, stop):
             if number not in (1, 2):
@@ -210,21 +220,19 @@ class Scanner:
             pair[number] = self._text(*value)
         key = pair.get(1, "")
         if key in metadata:
-            raise DecodeError(
-                f"the metadata key {key!r:.60} stands twice", format=FORMAT, offset=start
-            )
+            raise DecodeError(f"duplicate metadata key {key!r:.60}", format=FORMAT, offset=start)
         metadata[key] = pair.get(2, "")
         if len(metadata) > self._limits.names:
             raise self._too_many(start)
 
 
 def _signed(value: int) -> int:
-    """An int64, which is two's complement in a varint."""
+    """The int64 of a varint, which holds it in two's complement."""
     return value - (1 << 64) if value >> 63 else value
 
 
 class _Window:
-    """A file as if it were bytes, read block by block: the walk touches little of it."""
+    """A file that can be indexed like bytes. It is read in blocks, since a scan needs little of it."""
 
     def __init__(self, source: Source) -> None:
         self._source, self._first, self._block = source, 0, memoryview(b"")

@@ -1,5 +1,6 @@
-"""TensorData messages to the spec and parts of `lowering`. What a message says and its kind has no
-use for is refused.
+"""The reader of TensorData messages: gives the spec and the parts of `lowering`.
+
+A message with a field that its kind does not have is rejected.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ _USES = {
     "bundle": {"shape", "parts"},
     "value": {"spec", "parts"},
 }
-"""The fields that make up each kind; all may have a key, a name, a device and metadata."""
+"""The fields of each kind. Any message may also have a key, a name, a device and metadata."""
 _CONTAINERS = {"list", "tuple", "dict", "bundle"}
 
 
 def read(source: Source, copy: bool | None, limits: Limits) -> Stored:
-    """The whole message."""
+    """Reads the outermost message of a source."""
     walk = _Walk(source, copy, limits)
     top = walk.scan(0, source.size)
     if top.texts.get("magic") != MAGIC:
         raise DecodeError(
-            f"the magic of a TensorData is {MAGIC!r}, not {top.texts.get('magic', '')!r:.40}",
+            f"expected the magic {MAGIC!r}, found {top.texts.get('magic', '')!r:.40}",
             offset=0,
         )
     key = top.texts.get("key")
     node = walk.node(top, key, 0)
     if top.int_keys:
         raise DecodeError(
-            "the outermost message has an int_key, which only a part of a dict has", offset=0
+            "the outermost message has an int_key, which only a part of a dict may have", offset=0
         )
     if key is not None:
         node = {"bundle": {key: node}} | (
@@ -60,60 +61,69 @@ def read(source: Source, copy: bool | None, limits: Limits) -> Stored:
     if isinstance(node, dict) and "bundle" in node and top.metadata:
         node = {**node, "metadata": top.metadata}
     if top.placed and top.kind not in _CONTAINERS:
-        walk.about["tensor" if key is None else key] = top.placed
-    return Stored(node, walk.parts, top.metadata, walk.about)
+        walk.tensor_metadata["tensor" if key is None else key] = top.placed
+    return Stored(node, walk.parts, top.metadata, walk.tensor_metadata)
 
 
 class _Walk:
+    """Walks over messages, and collects their parts and metadata."""
+
     def __init__(self, source: Source, copy: bool | None, limits: Limits) -> None:
         self._source, self._copy, self._limits = source, copy, limits
         self._scanner = Scanner(source, limits)
         self.scan = self._scanner.scan
         self.parts: list[Part] = []
-        self.about: dict[str, dict[str, str]] = {}
-        """Text about tensors, by the way to them."""
+        self.tensor_metadata: dict[str, dict[str, str]] = {}
+        """The metadata of tensors by their path."""
 
-    def node(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        """A node of the spec; the parts that it takes are added to ours."""
+    def node(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        """Returns the node of a message, and appends its arrays to `parts`."""
         if depth > self._limits.json_depth + 2:
             raise LimitError(
-                f"a value nested more than {self._limits.json_depth} deep", offset=found.start
+                f"the value is nested more than {self._limits.json_depth} levels deep",
+                offset=message.start,
             )
-        uses = _USES.get(found.kind)
+        uses = _USES.get(message.kind)
         if uses is None:
             raise DecodeError(
-                f"the kind {found.kind!r:.40} is none of {', '.join(_USES)}", offset=found.start
+                f"unknown kind {message.kind!r:.40} (known: {', '.join(_USES)})",
+                offset=message.start,
             )
-        for extra in found.said() - uses:
-            raise DecodeError(f"a message of kind {found.kind} has no {extra}", offset=found.start)
+        for extra in message.value_fields() - uses:
+            raise DecodeError(
+                f"unexpected field '{extra}' in a message of kind {message.kind}",
+                offset=message.start,
+            )
         if (
             depth
-            and way is not None
-            and found.kind not in _CONTAINERS
-            and (about := found.metadata | found.placed)
+            and path is not None
+            and message.kind not in _CONTAINERS
+            and (texts := message.metadata | message.placed)
         ):
-            self.about.setdefault(way, about)
-        return _KINDS[found.kind](self, found, way, depth)
+            self.tensor_metadata.setdefault(path, texts)
+        return _KINDS[message.kind](self, message, path, depth)
 
-    def dense(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        dtype = found.texts.get("dtype", "")
+    def dense(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        dtype = message.texts.get("dtype", "")
         row = dtypes.BY_NAME.get(dtype)
         if row is None or row.reading_only:
-            why, name = f"the unknown dtype {dtype!r:.40}", way or "tensor"
+            why, name = f"unknown dtype {dtype!r:.40}", path or "tensor"
             if not dtype:
-                raise DecodeError(why, offset=found.start)
-            shape = tuple(found.shape)
+                raise DecodeError(why, offset=message.start)
+            shape = tuple(message.shape)
             validate.elements(shape, DecodeError)
-            start, stop = found.spans.get("data", (found.stop, found.stop))
-            refusal = DecodeError(why, format=FORMAT, tensor=name, offset=found.start)
+            start, stop = message.spans.get("data", (message.stop, message.stop))
+            refusal = DecodeError(why, format=FORMAT, tensor=name, offset=message.start)
             self.parts.append(UnreadablePart(dtype, shape, stop - start, refusal))
             return {}
-        size = validate.elements(found.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
-        start, stop = found.spans.get("data", (found.stop, found.stop))
+        size = (
+            validate.elements(message.shape, DecodeError, row.numpy.itemsize) * row.numpy.itemsize
+        )
+        start, stop = message.spans.get("data", (message.stop, message.stop))
         if stop - start != size:
             error = TruncatedError if stop - start < size else DecodeError
             raise error(
-                f"{row.name} {found.shape} takes {size} bytes of data, not {stop - start}",
+                f"expected {size} bytes for {row.name} {message.shape}, found {stop - start}",
                 offset=start,
             )
         self.parts.append(
@@ -121,25 +131,29 @@ class _Walk:
                 self._source,
                 start,
                 row,
-                tuple(found.shape),
+                tuple(message.shape),
                 self._copy,
                 format=FORMAT,
-                name=way or "tensor",
+                name=path or "tensor",
             )
         )
         return {}
 
-    def strings(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        dtype = found.texts.get("dtype") or "bytes"
+    def strings(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        dtype = message.texts.get("dtype") or "bytes"
         if dtype not in ("bytes", "text"):
             raise DecodeError(
-                f"the dtype of strings is bytes or text, not {dtype!r:.40}", offset=found.start
+                f"the dtype of strings must be bytes or text, not {dtype!r:.40}",
+                offset=message.start,
             )
-        count, start, stop = found.strings
-        size = validate.elements(found.shape, DecodeError)
+        count, start, stop = message.strings
+        size = validate.elements(message.shape, DecodeError)
         if size != count:
             error = TruncatedError if count < size else DecodeError
-            raise error(f"{count} strings for the shape {found.shape}", offset=found.start)
+            raise error(
+                f"expected {size} strings for the shape {message.shape}, found {count}",
+                offset=message.start,
+            )
         if 8 * count > stop - start and 8 * count > self._limits.tensor:
             raise LimitError(
                 f"{count} strings; Limits(tensor=...) allows {self._limits.tensor} bytes of"
@@ -148,46 +162,47 @@ class _Walk:
             )
         self.parts.append(
             _StringsPart(
-                self._source, way or "tensor", tuple(found.shape), found.strings, self._copy
+                self._source, path or "tensor", tuple(message.shape), message.strings, self._copy
             )
         )
         return {"text": True} if dtype == "text" else {}
 
-    def sparse(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        parts = self._named(found, ["indices", "values"])
+    def sparse(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        parts = self._named(message, ["indices", "values"])
         self._numbers(parts["indices"])
         values = self.node(parts["values"], None, depth + 1)
-        shape = np.array(found.shape, np.int64)
+        shape = np.array(message.shape, np.int64)
         self.parts.append(MemoryPart(shape if self._copy else memory.read_only(shape)))
         return {"sparse": values}
 
-    def ragged(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        count = len(found.places) // 2 - 1
+    def ragged(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        count = len(message.places) // 2 - 1
         if count < 1:
             raise DecodeError(
-                "a ragged tensor has values and at least one row_splits", offset=found.start
+                "a ragged tensor must have values and at least one row_splits",
+                offset=message.start,
             )
         names = [f"row_splits/{i}" for i in range(count)]
-        parts = self._named(found, ["values", *names])
+        parts = self._named(message, ["values", *names])
         first = len(self.parts)
         node = {"ragged": self.node(parts["values"], None, depth + 1), "splits": count}
         splits = len(self.parts)
         for name in names:
             self._numbers(parts[name])
-        if not found.shape:
+        if not message.shape:
             return node
         rows, lengths, rest = (
-            found.shape[0],
-            found.shape[1 : count + 1],
-            tuple(found.shape[count + 1 :]),
+            message.shape[0],
+            message.shape[1 : count + 1],
+            tuple(message.shape[count + 1 :]),
         )
         fits = self.parts[splits].shape == (rows + 1,) and rest == (
             self.parts[first].shape[1:] if first < splits else ()
         )
         if not fits or len(lengths) < count or min(lengths) < -1:
             raise DecodeError(
-                f"the shape {found.shape} is not that of the parts of the ragged tensor",
-                offset=found.start,
+                f"the shape {message.shape} does not match the parts of the ragged tensor",
+                offset=message.start,
             )
         return node | (
             {"uniform": [None if length < 0 else length for length in lengths]}
@@ -195,81 +210,88 @@ class _Walk:
             else {}
         )
 
-    def sequence(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        nodes = [node for _, node in self._inside(found, way, depth)]
-        return {found.kind: nodes if any(node != {} for node in nodes) else len(nodes)}
+    def sequence(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        nodes = [node for _, node in self._children(message, path, depth)]
+        return {message.kind: nodes if any(node != {} for node in nodes) else len(nodes)}
 
-    def mapping(self, found: TensorMessage, way: str | None, depth: int) -> Any:
+    def mapping(self, message: TensorMessage, path: str | None, depth: int) -> Any:
         nodes: dict[str | int, Any] = {}
-        about: dict[str, dict[str, str]] = {}
-        for part, node in self._inside(found, way, depth):
+        tensor_metadata: dict[str, dict[str, str]] = {}
+        for part, node in self._children(message, path, depth):
             key = part.key
             if key is None or key in nodes:
-                why = "a part without a key" if key is None else f"the key {key!r:.60} twice"
-                raise DecodeError(f"a {found.kind} with {why}", offset=part.start)
-            if part.int_keys and (found.kind == "bundle" or "key" in part.texts):
-                raise DecodeError(f"a {found.kind} with an int_key", offset=part.start)
+                why = "has no key" if key is None else f"has the duplicate key {key!r:.60}"
+                raise DecodeError(f"a part of a {message.kind} {why}", offset=part.start)
+            if part.int_keys and (message.kind == "bundle" or "key" in part.texts):
+                raise DecodeError(
+                    f"unexpected int_key in a part of a {message.kind}", offset=part.start
+                )
             nodes[key] = node
-            if texts := part.metadata | part.placed:
-                about[str(key)] = texts
-        if found.kind == "dict":
+            if part_texts := part.metadata | part.placed:
+                tensor_metadata[str(key)] = part_texts
+        if message.kind == "dict":
             text = all(isinstance(key, str) for key in nodes)
             return {"dict": nodes if text else [[key, node] for key, node in nodes.items()]}
-        said = {"metadata": found.metadata, "tensor_metadata": about}
-        return {"bundle": nodes} | {name: texts for name, texts in said.items() if texts}
+        texts = {"metadata": message.metadata, "tensor_metadata": tensor_metadata}
+        return {"bundle": nodes} | {
+            name: part_texts for name, part_texts in texts.items() if part_texts
+        }
 
-    def value(self, found: TensorMessage, way: str | None, depth: int) -> Any:
-        start, stop = found.spans.get("spec", (found.stop, found.stop))
+    def value(self, message: TensorMessage, path: str | None, depth: int) -> Any:
+        start, stop = message.spans.get("spec", (message.stop, message.stop))
         node = jsontext.parse(self._scanner.view[start:stop], FORMAT, start)
-        names = lowering.names(node, len(found.places) // 2)
-        parts = [self.scan(*span) for span in found.parts]
+        names = lowering.names(node, len(message.places) // 2)
+        parts = [self.scan(*span) for span in message.parts]
         if [part.texts.get("key") for part in parts] != names:
-            raise DecodeError("the parts of a value are not those of its spec", offset=start)
+            raise DecodeError("the parts of a value do not match its spec", offset=start)
         for part in parts:
             if part.kind not in ("dense", "strings"):
                 raise DecodeError(
-                    f"a part of a value is {part.kind!r:.40}, and must be dense or strings",
+                    f"a part of a value must be dense or strings, not {part.kind!r:.40}",
                     offset=part.start,
                 )
             self.node(part, None, depth + 1)
         return node
 
-    def _inside(
-        self, found: TensorMessage, way: str | None, depth: int
+    def _children(
+        self, message: TensorMessage, path: str | None, depth: int
     ) -> Iterator[tuple[TensorMessage, Any]]:
-        """The parts of a message with their nodes, in order."""
-        count = len(found.places) // 2
-        # one of nothing must say so: it may be one that was cut
-        if found.shape != [count] and (found.shape or not count):
-            error = TruncatedError if found.shape > [count] or not found.shape else DecodeError
+        """Yields the parts of a message and their nodes, in order."""
+        # The shape of a container is its number of parts, and may be missing. Only an empty
+        # container must have it: otherwise it could not be told from a truncated one.
+        count = len(message.places) // 2
+        if message.shape != [count] and (message.shape or not count):
+            error = TruncatedError if message.shape > [count] or not message.shape else DecodeError
             raise error(
-                f"a {found.kind} of the shape {found.shape} has {count} parts", offset=found.start
+                f"a {message.kind} of shape {message.shape} has {count} parts",
+                offset=message.start,
             )
-        for i, span in enumerate(found.parts):
+        for i, span in enumerate(message.parts):
             part = self.scan(*span)
             step = str(i if part.key is None else part.key)
-            yield part, self.node(part, step if way is None else f"{way}/{step}", depth + 1)
+            yield part, self.node(part, step if path is None else f"{path}/{step}", depth + 1)
 
-    def _named(self, found: TensorMessage, wanted: list[str]) -> dict[str, TensorMessage]:
-        """The parts of a tensor by their keys, which are all there, once."""
+    def _named(self, message: TensorMessage, wanted: list[str]) -> dict[str, TensorMessage]:
+        """Returns the parts of a tensor by their keys. Each must appear exactly once."""
         parts = {
-            part.texts.get("key", ""): part for part in (self.scan(*span) for span in found.parts)
+            part.texts.get("key", ""): part for part in (self.scan(*span) for span in message.parts)
         }
-        if parts.keys() != set(wanted) or len(wanted) != len(found.places) // 2:
+        if parts.keys() != set(wanted) or len(wanted) != len(message.places) // 2:
             raise DecodeError(
-                f"a {found.kind} tensor has the parts {', '.join(wanted):.80}, not"
+                f"expected the parts {', '.join(wanted):.80} of a {message.kind} tensor, found"
                 f" {', '.join(parts):.80}",
-                offset=found.start,
+                offset=message.start,
             )
         return parts
 
-    def _numbers(self, found: TensorMessage) -> None:
-        """A part that must be dense."""
-        if found.kind != "dense":
+    def _numbers(self, message: TensorMessage) -> None:
+        """Reads a part that must be dense."""
+        if message.kind != "dense":
             raise DecodeError(
-                f"{found.texts['key']} is {found.kind!r:.40}, and must be dense", offset=found.start
+                f"{message.texts['key']} must be dense, not {message.kind!r:.40}",
+                offset=message.start,
             )
-        self.node(found, None, 0)
+        self.node(message, None, 0)
 
 
 _KINDS: dict[str, Callable[[_Walk, TensorMessage, str | None, int], Any]] = {
@@ -299,15 +321,21 @@ class _StringsPart(BasePart):
     def read(self, rows: Rows = None) -> Any:
         count, start, _ = self._run
         if self._copy is False:
-            why = "copy=False, but strings are always gathered into one buffer; leave copy out"
-            raise DecodeError(why, tensor=self.name, format=FORMAT, offset=start)
+            raise DecodeError(
+                "copy=False, but strings are always copied into one buffer",
+                tensor=self.name,
+                format=FORMAT,
+                offset=start,
+                hint="leave copy= out",
+            )
         view = self._source.read_at(start, self.nbytes)
-        code, at, _, used, data, offsets = kernels.parse_string_vals(
+        code, offset, _, used, data, offsets = kernels.parse_string_vals(
             view, 0, True, count, len(view)
         )
-        if code:  # only if the file changed since it was opened
-            raise problem(code, start + at, FORMAT)
+        # The scan has checked the strings, so this fails only if the file has changed since then.
+        if code:
+            raise problem(code, start + offset, FORMAT)
         if not self._copy:
             data, offsets = memory.read_only(data), memory.read_only(offsets)
-        found = trusted(Strings, data[:used], offsets, self.shape, False)
-        return found if rows is None else found[rows[0] : rows[1]]
+        strings = trusted(Strings, data[:used], offsets, self.shape, False)
+        return strings if rows is None else strings[rows[0] : rows[1]]

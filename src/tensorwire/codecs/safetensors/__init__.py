@@ -1,14 +1,16 @@
-"""safetensors: `u64 header size | JSON header | data`, the format of the model hubs, and our
-default.
+"""The safetensors format: `u64 header size | JSON header | data`. It is the default format.
 
-What we add stays inside the format, so the safetensors package reads every file, other kinds as
-their parts. The header is padded so that the data starts at a multiple of 64, and tensors are laid
-out by descending item size, so that each is aligned and can be read in place. What the format
-cannot say (order, kinds, nesting, Python values, dtypes that it lacks) is one JSON string,
-`__metadata__["tensorwire"]`: `{"version": 1, "spec": ...}` with the spec of `lowering`. It is left
-out when a plain dict of arrays says it all. Elements of F4 and F6 lie side by side in the file;
-these types are read, and never written. With `packing` each tensor is compressed or shuffled alone:
-U8 in the file, and the spec says what it was.
+The safetensors package reads every file that tensorwire writes, and sees sparse, ragged and string
+tensors as their parts.
+
+1. The header is padded so that the data begin at a multiple of 64 bytes. Tensors are laid out by
+   descending item size, so that each is aligned and can be read in place.
+2. `__metadata__["tensorwire"]` holds what the format cannot express (order, kinds, nesting, Python
+   values, other dtypes): the JSON text `{"version": 1, "spec": ...}` with the spec of `lowering`.
+   It is left out for a plain dict of arrays.
+3. The elements of F4 and F6 are packed in the file. These types are read, but never written.
+4. With `packing`, each tensor is compressed or shuffled by itself. It is stored as U8, and the spec
+   has its dtype and shape.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ...lowering import Node
 from ...storage.files import Source
 from ...wire import json as jsontext
 from ...wire import kernels
-from ..array_part import BitsPart, StoredPart, assign, says_it_all
+from ..array_part import BitsPart, StoredPart, assign, is_plain_dict
 from ..container import Part, UnreadablePart
 from ..protocol import Metadata, Stored, StreamedFormat, without_metadata
 from ..sinks import OutputPart, Sink
@@ -42,11 +44,11 @@ if TYPE_CHECKING:
     from ...transforms.compression.packing import Packing
 
 _FIRST = 16 << 10
-"""Bytes of the first read, which holds most headers whole."""
+"""The size of the first read, which covers most headers."""
 
 
 class _HeldPart:
-    """A part whose data are held until the header is written."""
+    """A part whose data the sink holds until the header is written."""
 
     __slots__ = ("_buffers", "crc", "like")
 
@@ -55,7 +57,7 @@ class _HeldPart:
         self._buffers, self.crc = sink.hold(buffers)
 
     def pad(self, size: int) -> None:
-        """Adds zeros, which readers skip."""
+        """Appends zeros, which readers skip."""
         zeros: Array = np.zeros(size, np.uint8)
         self.like = np.broadcast_to(np.uint8(0), (len(self.like) + size,))
         self.crc = kernels.crc32c(zeros, self.crc)
@@ -67,7 +69,7 @@ class _HeldPart:
 
 @dataclass(frozen=True, slots=True)
 class Safetensors(StreamedFormat):
-    """Named tensors of every kind.
+    """The codec of safetensors files: named tensors of every kind.
 
     >>> import numpy as np
     >>> codec = Safetensors()
@@ -78,11 +80,9 @@ class Safetensors(StreamedFormat):
     name: ClassVar[str] = FORMAT
     origin: ClassVar[int] = 8
     checksum: bool = False
-    """Write a CRC32C of every tensor and of the header. Checksums that are there are always
-    checked.
-    """
+    """Write a CRC32C of every tensor and of the header. Existing checksums are always verified."""
     packing: Packing | None = None
-    """Compress or shuffle each tensor alone: `dumps(..., per_tensor=True)`, `dumps(...,
+    """Compress or shuffle each tensor by itself, for `dumps(..., per_tensor=True)` and `dumps(...,
     shuffle=True)`.
     """
     limits: Limits = DEFAULT
@@ -94,12 +94,13 @@ class Safetensors(StreamedFormat):
     def write(
         self, sink: Sink, spec: Node, parts: Sequence[OutputPart], metadata: Metadata
     ) -> None:
-        """Writes the header first, since all sizes are known. What it cannot know before (checksums,
-        and the sizes of tensors that are compressed each alone) needs the data first, which the
-        sink holds.
+        """Writes the header and then the data.
+
+        The header has all sizes. Checksums, and the sizes of tensors that are compressed by
+        themselves, depend on the data: the sink then holds these until the header is written.
         """
         if KEY in metadata:
-            raise EncodeError(f"the metadata key {KEY!r} is taken", format=FORMAT)
+            raise EncodeError(f"the metadata key {KEY!r} is reserved", format=FORMAT)
         spec = without_metadata(spec)
         names = lowering.names(spec, len(parts))
         stored: Sequence[Any] = parts
@@ -111,12 +112,12 @@ class Safetensors(StreamedFormat):
             order = sorted(range(len(likes)), key=sizes.__getitem__)
             names, stored = [names[i] for i in order], [stored[i] for i in order]
             likes = [likes[i] for i in order]
-        ours = None if says_it_all(spec, names) else {"version": VERSION, "spec": spec}
+        ours = None if is_plain_dict(spec, names) else {"version": VERSION, "spec": spec}
         sums = [part.crc for part in stored] if self.checksum else None
         head = headers.write(names, likes, metadata, ours, sums)
         if len(head) - 8 > self.limits.safetensors_header:
             raise EncodeError(
-                f"a header of {len(head)} bytes; readers stop at {self.limits.safetensors_header}",
+                f"the header has {len(head)} bytes; readers allow {self.limits.safetensors_header}",
                 format=FORMAT,
             )
         write = sink.write
@@ -124,17 +125,19 @@ class Safetensors(StreamedFormat):
         for part in stored:
             for data in part.buffers():
                 write(data)
-                del data  # A tensor must not stay in memory until the next one is read.
+                # Without this, one tensor would stay in memory while the next one is read.
+                del data
 
     def _held(
         self, sink: Sink, spec: Node, parts: Sequence[OutputPart]
     ) -> tuple[Node, list[_HeldPart]]:
-        """The parts with their checksums, packed if that is asked for; and the spec that says so."""
+        """Returns the spec, and the parts with their checksums. `packing` is applied to both."""
         if self.packing is None:
             return spec, [_HeldPart(part.like, part.buffers(), sink) for part in parts]
         packer, held = lowering.Packer(self.packing), []
         for part in parts:
-            small = part.nbytes <= lowering.SMALL  # which is never packed
+            # Small tensors are never packed, so their data need not be read here.
+            small = part.nbytes <= lowering.SMALL
             array: Any = part.like if small else part.read()
             packed = packer.add(array)
             if packed is not None:
@@ -145,13 +148,16 @@ class Safetensors(StreamedFormat):
             else:
                 array = np.ascontiguousarray(array)
                 held.append(_HeldPart(part.like, (memory.chunk(array),), sink))
-            del array, packed  # A tensor must not stay in memory until the next one is read.
+            # Without this, one tensor would stay in memory while the next one is read.
+            del array, packed
         if padding := packer.padding():
             held[packer.last].pad(padding)
         return packer.spec(spec), held
 
     def decode(self, data: memoryview, copy: bool | None = None) -> Any:
-        """As `open` would read it all; tensors without checksums in one native step."""
+        """Returns the value. A file without checksums is read in one native call."""
+        # The native reader checks the header as `headers.read` does, and returns None for anything
+        # unusual. It knows the default limits only, and always copies or owns its arrays.
         plain = (
             kernels.read_named(data, bool(copy))
             if copy is not False and self.limits.is_default

@@ -1,9 +1,8 @@
-"""The header of a safetensors file: read from strangers and checked whole, written, and sealed with
-checksums.
+"""The header of a safetensors file: validation of untrusted headers, writing, and checksums.
 
 A sealed file (`checksum=True`) has a CRC32C of every tensor and of the header itself in
-`__metadata__["tensorwire"]`. One flipped bit in that key could hide it, so the padding of a sealed
-header also ends in a mark of its own; a flip can hit the one or the other, not both.
+`__metadata__["tensorwire"]`. A single flipped bit in that key would hide the checksums. The padding
+of a sealed header therefore ends in a mark: one flipped bit cannot remove both key and mark.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ SEAL = b"\t\t \t \t\t\n"
 
 
 class HeaderEntry(NamedTuple):
-    """One tensor of the header."""
+    """The entry of one tensor in the header."""
 
     code: str
-    """The dtype by its name in the format."""
+    """The name of the dtype in the format."""
     row: dtypes.DType | None
-    """None for a dtype that is not known here."""
+    """None for an unsupported dtype."""
     shape: tuple[int, ...]
     start: int
     stop: int
@@ -38,24 +37,24 @@ class HeaderEntry(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header that has been checked whole: every tensor lies in the data, back to back."""
+    """A valid header: its tensors cover the data without gaps or overlaps."""
 
     entries: dict[str, HeaderEntry]
     metadata: dict[str, str]
-    """Without ours."""
+    """The metadata without the entry of tensorwire."""
     spec: Node
-    """{"dict": {name: {}, ...}} for files that are not of tensorwire."""
+    """{"dict": {name: {}, ...}} for files of other programs."""
     data: int
-    """Where the data begins."""
+    """The offset of the data."""
 
 
 def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Header:
-    """Checks names (each once), sizes (that match), layout (no holes, no overlaps), and the seal.
-    `head` is the file up to its data.
+    """Reads a header, and checks names (no duplicates), sizes, layout (no gaps, no overlaps) and
+    checksums. `head` is the file up to its data.
     """
     text = head[8:]
     if not text or text[0] != ord("{"):
-        raise DecodeError("the header does not begin with '{'", format=FORMAT, offset=8)
+        raise DecodeError("the header must begin with '{'", format=FORMAT, offset=8)
     header = jsontext.parse(text, FORMAT, 8)
     metadata = metadata_of(header.pop("__metadata__", {}))
     if len(header) > limits.names:
@@ -71,7 +70,7 @@ def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Head
     if ours is None:
         if sealed:
             raise ChecksumError(
-                "the header is marked as sealed, and its checksums are gone",
+                "the header is marked as sealed, but has no checksums",
                 format=FORMAT,
                 offset=8,
             )
@@ -79,7 +78,7 @@ def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Head
     spec, sums = ours_of(ours)
     if sums is None and sealed:
         raise ChecksumError(
-            "the header is marked as sealed, and its checksums are gone", format=FORMAT, offset=8
+            "the header is marked as sealed, but has no checksums", format=FORMAT, offset=8
         )
     if sums is not None:
         entries = _unseal(entries, metadata, spec, sums)
@@ -87,46 +86,50 @@ def read(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> Head
 
 
 def size(head: bytes | memoryview, total: int, limits: Limits = DEFAULT) -> int:
-    """The size of the header text, from the first 8 bytes of a file of `total` bytes."""
+    """Returns the size of the header text. `total` is the size of the file."""
     if len(head) < 8:
         raise TruncatedError(
-            "shorter than the 8 bytes of the header size", format=FORMAT, offset=len(head)
+            f"expected 8 bytes of header size, found {len(head)}", format=FORMAT, offset=len(head)
         )
     count = int.from_bytes(head[:8], "little")
     if count > limits.safetensors_header:
         allowed = limits.safetensors_header
         raise LimitError(
-            f"a header of {count} bytes; Limits(safetensors_header=...) allows {allowed}",
+            f"the header has {count} bytes; Limits(safetensors_header=...) allows {allowed}",
             format=FORMAT,
             offset=0,
         )
     if count > total - 8:
-        raise TruncatedError(f"a header of {count} bytes in {total}", format=FORMAT, offset=total)
+        raise TruncatedError(
+            f"the header has {count} bytes, but the file has {total}", format=FORMAT, offset=total
+        )
     return count
 
 
-def metadata_of(found: object) -> dict[str, str]:
-    """What stands in `__metadata__`."""
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        raise DecodeError("__metadata__ is not an object of strings", format=FORMAT, offset=8)
-    return found
+def metadata_of(metadata: object) -> dict[str, str]:
+    """Checks that `__metadata__` is an object of strings, and returns it."""
+    if not isinstance(metadata, dict) or not all(
+        isinstance(text, str) for text in metadata.values()
+    ):
+        raise DecodeError("__metadata__ must be an object of strings", format=FORMAT, offset=8)
+    return metadata
 
 
 def ours_of(text: str) -> tuple[Any, Any]:
-    """(spec, checksums or None) out of our own entry."""
-    found = jsontext.parse(text.encode(), FORMAT, 8)
+    """Returns the spec, and the checksums or None, of the metadata entry of tensorwire."""
+    document = jsontext.parse(text.encode(), FORMAT, 8)
     if (
-        not isinstance(found, dict)
-        or found.get("version") != VERSION
-        or not {"version", "spec"} <= found.keys() <= {"version", "spec", "crc32c"}
+        not isinstance(document, dict)
+        or document.get("version") != VERSION
+        or not {"version", "spec"} <= document.keys() <= {"version", "spec", "crc32c"}
     ):
-        version = found.get("version") if isinstance(found, dict) else None
+        version = document.get("version") if isinstance(document, dict) else None
         raise DecodeError(
-            f"a tensorwire spec of version {version!r:.20}, which this release does not read",
+            f"unsupported tensorwire spec, version {version!r:.20} (supported: {VERSION})",
             format=FORMAT,
             offset=8,
         )
-    return found["spec"], found.get("crc32c")
+    return document["spec"], document.get("crc32c")
 
 
 def write(
@@ -136,18 +139,20 @@ def write(
     ours: dict[str, Any] | None,
     sums: list[int] | None,
 ) -> bytes:
-    """The header for tensors that are in the order of the file. `ours` goes into our own entry;
-    `sums`, one a part, seal it.
+    """Returns the header of tensors in the order of the file.
+
+    `ours` is the content of the tensorwire entry. `sums` has a checksum for each part, and seals
+    the header.
     """
     texts = dict(metadata)
     if sums is not None:
-        at, entries = 0, {}
+        offset, entries = 0, {}
         for name, part, crc in zip(names, parts, sums, strict=True):
             row = dtypes.of(part.dtype)
             entries[name] = HeaderEntry(
-                str(row.safetensors), row, part.shape, at, at + part.nbytes, crc
+                str(row.safetensors), row, part.shape, offset, offset + part.nbytes, crc
             )
-            at += part.nbytes
+            offset += part.nbytes
         ours = ours or {"version": VERSION, "spec": {"dict": {name: {} for name in names}}}
         crc32c = {
             "header": _canonical(entries, metadata, ours["spec"]),
@@ -162,6 +167,7 @@ def write(
 
 
 def _sealed(head: bytes) -> bytes:
+    """Returns a header whose padding ends in the mark."""
     text = head[8:].rstrip(b" ") + SEAL
     pad = -(8 + len(text)) % ALIGN
     text = text[: -len(SEAL)] + b" " * pad + SEAL
@@ -169,27 +175,27 @@ def _sealed(head: bytes) -> bytes:
 
 
 def _escaped(names: list[str], parts: list[Any], texts: dict[str, str]) -> bytes:
-    """What the kernel leaves to us: names that JSON must escape."""
+    """Returns a header with names that JSON must escape, which the native writer does not do."""
     header: dict[str, Any] = {"__metadata__": texts} if texts else {}
-    at = 0
+    offset = 0
     for name, part in zip(names, parts, strict=True):
         if name == "__metadata__":
             raise EncodeError(
-                "the name '__metadata__' is taken by the format", format=FORMAT, tensor=name
+                "the name '__metadata__' is reserved by the format", format=FORMAT, tensor=name
             )
         header[name] = {
             "dtype": dtypes.of(part.dtype).safetensors,
             "shape": part.shape,
-            "data_offsets": (at, at + part.nbytes),
+            "data_offsets": (offset, offset + part.nbytes),
         }
-        at += part.nbytes
+        offset += part.nbytes
     text = jsontext.write(header)
     text += b" " * (-(8 + len(text)) % ALIGN)
     return len(text).to_bytes(8, "little") + text
 
 
 def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Node) -> int:
-    """The CRC32C of everything that the header says, whatever its spelling."""
+    """Returns the CRC32C of the content of a header, independent of its JSON formatting."""
     tensors = {
         name: [entry.code, list(entry.shape), entry.start, entry.stop, entry.crc]
         for name, entry in sorted(entries.items())
@@ -200,17 +206,20 @@ def _canonical(entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: 
 def _unseal(
     entries: dict[str, HeaderEntry], metadata: dict[str, str], spec: Node, sums: Any
 ) -> dict[str, HeaderEntry]:
+    """Verifies the checksum of the header, and returns the entries with those of their tensors."""
     tensors = sums.get("tensors") if isinstance(sums, dict) else None
     if (
         not isinstance(tensors, dict)
         or tensors.keys() != entries.keys()
         or not all(type(crc) is int for crc in tensors.values())
     ):
-        raise ChecksumError("the checksums are not those of these tensors", format=FORMAT, offset=8)
-    found = {name: entry._replace(crc=tensors[name]) for name, entry in entries.items()}
-    if _canonical(found, metadata, spec) != sums.get("header"):
+        raise ChecksumError(
+            "the checksums do not match the names of the tensors", format=FORMAT, offset=8
+        )
+    checked = {name: entry._replace(crc=tensors[name]) for name, entry in entries.items()}
+    if _canonical(checked, metadata, spec) != sums.get("header"):
         raise ChecksumError("the header does not match its checksum", format=FORMAT, offset=8)
-    return found
+    return checked
 
 
 def _entry(name: str, fields: Any) -> HeaderEntry:
@@ -218,24 +227,24 @@ def _entry(name: str, fields: Any) -> HeaderEntry:
         return DecodeError(why, format=FORMAT, tensor=name, offset=8)
 
     if not isinstance(fields, dict) or fields.keys() != {"dtype", "shape", "data_offsets"}:
-        raise bad("an entry has dtype, shape and data_offsets, and nothing else")
+        raise bad("invalid header entry: expected dtype, shape and data_offsets")
     dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     if not isinstance(dtype, str) or not dtype:
-        raise bad(f"a dtype is text, not {dtype!r:.40}")
+        raise bad(f"the dtype must be a string, not {dtype!r:.40}")
     if not _integers(shape) or not _integers(offsets) or len(offsets) != 2:
-        raise bad("shape and data_offsets are lists of integers, not negative")
+        raise bad("shape and data_offsets must be lists of non-negative integers")
     row = dtypes.BY_SAFETENSORS.get(dtype)
     packed = dtypes.BY_PACKED.get(dtype)
     if offsets[0] > offsets[1]:
-        raise bad(f"the data_offsets {offsets} go back")
+        raise bad(f"invalid data_offsets {offsets}: the end is before the start")
     try:
         bits = packed.bits if packed else 8 * row.numpy.itemsize if row else 0
         count = validate.elements(shape, DecodeError, -(-bits // 8) or 1) * bits
     except DecodeError as error:
         raise bad(error.message) from None
     if bits and 8 * (offsets[1] - offsets[0]) != count:
-        why = f"{dtype} {shape} takes {count / 8:g} bytes, not {offsets[1] - offsets[0]}"
-        raise bad(why)
+        size = offsets[1] - offsets[0]
+        raise bad(f"expected {count / 8:g} bytes for {dtype} {shape}, found {size}")
     return HeaderEntry(dtype, row or packed, tuple(shape), offsets[0], offsets[1])
 
 
@@ -244,21 +253,23 @@ def _integers(value: Any) -> bool:
 
 
 def _check_layout(entries: dict[str, HeaderEntry], available: int, base: int) -> None:
-    at = 0
+    end = 0
     for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].stop)):
-        if entry.start != at:
-            why = f"a hole or an overlap: begins at {entry.start}, not at {at}"
+        if entry.start != end:
+            why = f"gap or overlap in the data: expected a start at {end}, found {entry.start}"
             raise DecodeError(
-                why, format=FORMAT, tensor=name, offset=base + min(at, entry.start, available)
+                why, format=FORMAT, tensor=name, offset=base + min(end, entry.start, available)
             )
-        at = entry.stop
-    if at > available:
+        end = entry.stop
+    if end > available:
         raise TruncatedError(
-            f"the tensors take {at} bytes, and there are {available}",
+            f"the tensors need {end} bytes, but only {available} are available",
             format=FORMAT,
             offset=base + available,
         )
-    if at < available:
+    if end < available:
         raise DecodeError(
-            f"{available - at} bytes behind the last tensor", format=FORMAT, offset=base + at
+            f"{available - end} unexpected bytes after the last tensor",
+            format=FORMAT,
+            offset=base + end,
         )

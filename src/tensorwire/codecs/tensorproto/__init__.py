@@ -1,8 +1,8 @@
-"""tensorproto: one dense or string tensor is exactly what `tf.io.serialize_tensor` writes.
+"""The tensorproto format: one dense or string tensor, with the bytes of `tf.io.serialize_tensor`.
 
-Any other value is a DT_STRING vector whose dim is named "tensorwire/1": element 0 is the JSON spec
-of `lowering`, the others are the TensorProtos of its parts. `tf.io.parse_tensor(..., tf.string)`
-reads it as strings.
+Any other value is a DT_STRING vector whose dimension is named "tensorwire/1": element 0 is the JSON
+spec of `lowering`, and the other elements are the TensorProtos of its parts.
+`tf.io.parse_tensor(..., tf.string)` reads it as strings.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ CONTAINER = b"tensorwire/1"
 
 @dataclass(frozen=True, slots=True)
 class TensorProto(WholeFormat):
-    """TensorFlow's bytes.
+    """The codec of TensorFlow's TensorProto.
 
     >>> TensorProto().encode(np.int8([1, 2]))
     [b'\\x08\\x06\\x12\\x04\\x12\\x02\\x08\\x02"\\x02\\x01\\x02']
     """
 
     tf_compat: bool = False
-    """Read what TensorFlow would read: missing values repeat, too many are cut, wrong fields are
-    ignored.
+    """Read like TensorFlow: the last value is repeated for missing ones, surplus values are cut
+    off, and fields of another dtype are ignored.
     """
     text: bool = False
-    """Whether a string tensor holds text. The format cannot say, so a lone string tensor comes back
-    as bytes.
+    """Read a string tensor as text. The format does not distinguish text from bytes, and the
+    default is bytes.
     """
     variant: bool = False
-    """Write a ragged tensor as TensorFlow's RaggedTensorVariant, and nothing else. When reading,
-    the bytes say so themselves.
+    """Write a ragged tensor as TensorFlow's RaggedTensorVariant. Only ragged tensors can be written
+    then. A variant is recognised when it is read.
     """
     limits: Limits = DEFAULT
 
@@ -67,8 +67,9 @@ class TensorProto(WholeFormat):
             if not isinstance(tensor, Ragged):
                 what = describe(tensor) if isinstance(tensor, KINDS) else type(value).__name__
                 raise EncodeError(
-                    f"variant=True writes one ragged tensor, not {what}; leave it out",
+                    f"variant=True writes one ragged tensor, not {what}",
                     format=FORMAT,
+                    hint="leave variant= out",
                 )
             return variant.write(tensor)
         if isinstance(tensor, Strings) or (
@@ -101,11 +102,11 @@ class TensorProto(WholeFormat):
             array = None if copy is False else kernels.decode_dense(data, bool(copy))
             return self.of_call(len(data))._decode(data, copy) if array is None else array
         except DecodeError as error:
-            # what has no place of its own is the message's
+            # An error without an offset of its own gets that of the message.
             raise error.add(format=FORMAT, offset=0) from None
 
     def of_call(self, size: int) -> TensorProto:
-        """The codec whose tensors draw on one budget, that of a call with `size` bytes of input."""
+        """Returns a codec with a budget for one call with `size` bytes of input."""
         return replace(self, limits=self.limits.call(size))
 
     def _decode(self, data: memoryview, copy: bool | None) -> Any:
@@ -115,8 +116,10 @@ class TensorProto(WholeFormat):
         return self._tensor(data, message, copy)
 
     def scan(self, data: memoryview) -> wire.Message:
-        """The whole message, or up to the first string where all that matters comes before it, as
-        everyone writes it.
+        """Scans the fields of a message.
+
+        The scan of a string tensor stops at its first string if dtype and shape come before it, as
+        all known writers do.
         """
         message = wire.scan(data, not self.tf_compat)
         if message.strings_at is not None and (message.dtype != dtypes.STRING or not message.shape):
@@ -133,13 +136,13 @@ class TensorProto(WholeFormat):
             )
         row = dtypes.BY_TF.get(message.dtype)
         if row is None:
-            raise DecodeError(f"dtype {message.dtype} is none that carries data")
+            raise DecodeError(f"unsupported dtype {message.dtype}")
         return wire.numbers(data, message, row, strict, self.limits, copy)
 
     def _strings(self, data: memoryview, message: wire.Message, copy: bool | None) -> Strings:
         if copy is False:
             raise DecodeError(
-                "copy=False, but strings are always gathered into one buffer; leave copy out"
+                "copy=False, but strings are always copied into one buffer", hint="leave copy= out"
             )
         shape, values, offsets = wire.strings(data, message, not self.tf_compat, self.limits)
         if self.text:
@@ -147,7 +150,10 @@ class TensorProto(WholeFormat):
         return trusted(Strings, *_owned((values, offsets), copy), shape, self.text)
 
     def part(self, data: memoryview, start: int, stop: int, copy: bool | None) -> Array | Strings:
-        """The tensor of a message inside another: dense or strings, and nothing else."""
+        """Returns the tensor of a message within `data`, which must be dense or strings.
+
+        The offsets of errors are those in `data`.
+        """
         inner = data[start:stop]
         array = None if copy is False else kernels.decode_dense(inner, bool(copy))
         if array is not None:
@@ -155,11 +161,11 @@ class TensorProto(WholeFormat):
         try:
             message = self.scan(inner)
             if message.dtype == dtypes.VARIANT:
-                raise DecodeError("a variant inside another value")
-            found: Array | Strings = self._tensor(inner, message, copy)
+                raise DecodeError("a variant is not allowed within another value")
+            tensor: Array | Strings = self._tensor(inner, message, copy)
         except DecodeError as error:
             raise error.add(offset=0).add(base=start) from None
-        return found
+        return tensor
 
     def _container(self, data: memoryview, copy: bool | None) -> Any:
         message = wire.scan(data, True, stop_at_strings=False)
@@ -173,10 +179,13 @@ class TensorProto(WholeFormat):
             or any(message.counts[:8])
             or any(message.counts[9:])
         ):
-            raise DecodeError(f"a container of {message.shape} elements holds {count}")
-        code, at, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
+            raise DecodeError(
+                f"expected {message.shape} strings and no other values in a container, found"
+                f" {count} strings"
+            )
+        code, offset, _, starts, sizes = kernels.find_string_vals(data, 0, False, count)
         if code:
-            raise problem(code, at, FORMAT)
+            raise problem(code, offset, FORMAT)
         spans = [
             (start, start + size)
             for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
@@ -198,8 +207,11 @@ def _owned(arrays: tuple[Array, Array], copy: bool | None) -> tuple[Array, Array
 
 
 def write(part: Array | Strings, typed: bool = False) -> list[Buffer]:
-    """One TensorProto, as buffers. `typed` puts the values into the field of their type, such as
-    float_val, instead of tensor_content."""
+    """Encodes a tensor as a TensorProto.
+
+    `typed` puts the values into the field of their type, such as float_val, instead of
+    tensor_content.
+    """
     if typed:
         chunks = variant.write_typed(part if isinstance(part, Strings) else frameworks.plain(part))
         wire.check_size(sum(map(len, chunks)))
@@ -218,7 +230,7 @@ def write(part: Array | Strings, typed: bool = False) -> list[Buffer]:
 
 
 def _element(chunks: list[Buffer]) -> list[Buffer]:
-    """A TensorProto as one string of the container's vector."""
+    """Encodes a TensorProto as one string of a container."""
     return [_tag(sum(map(len, chunks))), *chunks]
 
 

@@ -1,9 +1,10 @@
-"""TensorFlow's RaggedTensorVariant: a ragged tensor inside a TensorProto of dtype DT_VARIANT.
+"""RaggedTensorVariant: TensorFlow's encoding of a ragged tensor in a TensorProto of DT_VARIANT.
 
-The content is, for each element of the proto's shape, the length of a VariantTensorDataProto, and
-then these messages: the type's name and TensorProtos, the row_splits from the outermost to the
-innermost and then the values, all in typed fields and not in tensor_content. What it cannot say is
-lost in TensorFlow too: uniform row lengths, and that strings are text.
+1. tensor_content has the lengths of the VariantTensorDataProtos, one for each element of the shape,
+   and then these messages.
+2. Such a message has the name of the type, and TensorProtos: the row_splits from the outermost to
+   the innermost, and then the values. They use typed fields, not tensor_content.
+3. Uniform row lengths, and the difference between text and bytes, are lost, as in TensorFlow.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ...wire.tensorproto import FORMAT
 
 TYPE = b"RaggedTensorVariant"
 _SCALAR = b"\x08\x15\x12\x00"
-"""dtype DT_VARIANT, and a shape without dims."""
+"""The fields dtype (DT_VARIANT) and tensor_shape (without dimensions)."""
 _FIXED = {5, 6, 9, 12, 18}
-"""Typed fields whose packed values are the bytes in memory; the others are varints."""
+"""Typed fields whose packed values are the bytes of the array. The others hold varints."""
 
 
 def write(ragged: Ragged) -> list[Any]:
-    """Exactly what `tf.io.serialize_tensor` gives for it."""
+    """Encodes a ragged tensor exactly as `tf.io.serialize_tensor` does."""
     chunks: list[Any] = [b"\x0a" + protobuf.varint(len(TYPE)) + TYPE]
     for part in (*ragged.row_splits, ragged.values):
         proto = write_typed(part)
@@ -41,12 +42,12 @@ def write(ragged: Ragged) -> list[Any]:
 
 
 def write_typed(part: Array | Strings) -> list[Any]:
-    """One TensorProto with its values in a typed field, which is left out when there are none."""
+    """Encodes a TensorProto with its values in a typed field, which is left out if it is empty."""
     if isinstance(part, Strings):
         return [kernels.string_vals(wire.string_header(part.shape), part.data, part.offsets)]
     row = dtypes.of(part.dtype)
     if row.tf is None:
-        raise EncodeError(f"TensorFlow has no dtype {row.name}", format=FORMAT)
+        raise EncodeError(f"unsupported dtype in TensorFlow: {row.name}", format=FORMAT)
     head = kernels.dense_header(row.tf, part.shape, -1)
     if not part.size:
         return [head]
@@ -61,7 +62,7 @@ def write_typed(part: Array | Strings) -> list[Any]:
 
 
 def _integers(row: dtypes.DType, values: Array) -> Array:
-    """The numbers that stand in the varints: the values themselves, of half floats their bits."""
+    """Returns the integers of the varints: the values, or the bits of float16 and bfloat16."""
     if row.field == 13:
         return values.view(np.uint16).astype(np.int64)
     return values.view(np.int64) if row.name == "uint64" else values.astype(np.int64)
@@ -74,8 +75,9 @@ def read(
     copy: bool | None,
     part: Callable[[int, int], Array | Strings],
 ) -> Ragged:
-    """The ragged tensor of a scalar variant; a vector of variants is one with one more dimension.
-    `part` reads a TensorProto of `data`.
+    """Returns the ragged tensor of a variant. A vector of variants has one more dimension.
+
+    `part` reads a TensorProto in `data`.
     """
     count = wire.check_shape(message, strict, 1)
     if (
@@ -84,12 +86,12 @@ def read(
         or count == 0
         or count > message.content[1]
     ):
-        raise DecodeError("a variant that is not a ragged tensor in tensor_content")
+        raise DecodeError("the variant is not a ragged tensor in tensor_content")
     offset, size = message.content
-    code, at, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
+    code, header, offsets = kernels.parse_string_lengths(data[offset : offset + size], count)
     if code:
-        raise problem(code, offset + at, FORMAT)
-    bounds = (offset + at + offsets).tolist()
+        raise problem(code, offset + header, FORMAT)
+    bounds = (offset + header + offsets).tolist()
     rows = [
         _parts(data, start, stop, part) for start, stop in zip(bounds, bounds[1:], strict=False)
     ]
@@ -101,7 +103,7 @@ def read(
         ):
             memory.read_only(array)
     if not values.ndim:
-        raise DecodeError("the values of a ragged variant are a scalar", offset=offset)
+        raise DecodeError("the values of a ragged variant must not be a scalar", offset=offset)
     validate.ragged(len(values), splits, [None] * len(splits), DecodeError)
     return trusted(Ragged, values, tuple(splits), (None,) * len(splits))
 
@@ -109,6 +111,7 @@ def read(
 def _parts(
     data: memoryview, start: int, stop: int, part: Callable[[int, int], Array | Strings]
 ) -> list[Any]:
+    """Returns the row_splits and the values of one VariantTensorDataProto."""
     name, parts = None, []
     for field in protobuf.fields(data, FORMAT, start, stop):
         if field.number == 1 and isinstance(field.value, tuple) and name is None:
@@ -117,17 +120,19 @@ def _parts(
             parts.append(part(*field.value))
         else:
             raise DecodeError(
-                "a variant with a field that ragged tensors do not have", offset=field.offset
+                "unexpected field in the variant of a ragged tensor", offset=field.offset
             )
     if name != TYPE or not parts:
-        raise DecodeError(f"a variant of type {name!r:.60}, not a ragged tensor", offset=start)
+        raise DecodeError(f"expected a variant of type {TYPE!r}, found {name!r:.60}", offset=start)
     if any(not isinstance(splits, np.ndarray) or splits.ndim != 1 for splits in parts[:-1]):
-        raise DecodeError("the row_splits of a ragged variant are not vectors", offset=start)
+        raise DecodeError("the row_splits of a ragged variant must be vectors", offset=start)
     return parts
 
 
 def _stack(rows: list[list[Any]]) -> tuple[list[Array], Any]:
-    """Elements of a batched variant as one ragged tensor with one more dimension."""
+    """Joins the elements of a vector of variants to a ragged tensor with one more dimension."""
+    # The outer splits count the rows of each element. The splits of every level are shifted by the
+    # number of values in the elements before them.
     depth = len(rows[0])
     values = [row[-1] for row in rows]
     alike = {(part.shape[1:], part.ndim, getattr(part, "dtype", "string")) for part in values}

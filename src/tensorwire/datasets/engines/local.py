@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..._errors import EncodeError, TensorwireError
+from ..._errors import TensorwireError, UsageError
 from ...codecs.conversion_spec import ConversionSpec
 from ...transforms.compression.streams import available_cores
 from . import RETRIES, Outcome, Watch, answer, errors_as_json, outcome
@@ -44,7 +44,7 @@ class LocalEngine:
 
     def __init__(self, workers: int | None = None, *, retries: int = RETRIES) -> None:
         if workers is not None and workers < 0:
-            raise EncodeError(
+            raise UsageError(
                 f"workers must be 0 (this process) or a number of processes, not {workers}"
             )
         self.workers = available_cores() if workers is None else workers

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ... import storage
-from ..._errors import EncodeError, TensorwireError, TransportError
+from ..._errors import EncodeError, TensorwireError, TransportError, UsageError
 from ..._optional import require
 from ...codecs.conversion_spec import ConversionSpec
 from ...storage import remote
@@ -75,7 +75,7 @@ class RayEngine:
         options: dict[str, Any] | None = None,
     ) -> None:
         if workers is not None and workers < 1:
-            raise EncodeError(
+            raise UsageError(
                 f"workers must be at least 1 with Ray, not {workers}",
                 hint='pass engine="local" and workers=0 to work in this process',
             )

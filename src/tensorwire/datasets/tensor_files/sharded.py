@@ -22,7 +22,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple
 
 from ... import storage
-from ..._errors import EncodeError
+from ..._errors import EncodeError, UsageError
 from ...codecs import sharded
 from ...lowering import Node
 from ...storage import files
@@ -66,7 +66,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     """
     stem = _stem(path)
     if not path.endswith((SUFFIX, sharded.SUFFIX)):
-        raise EncodeError("the name of a sharded model must be NAME.safetensors", path=path)
+        raise UsageError("the name of a sharded model must be NAME.safetensors", path=path)
     groups = _groups(list(plan._replace(spec=_plain(plan)).named_parts()), most)
     texts = _FORMAT | {
         key: text

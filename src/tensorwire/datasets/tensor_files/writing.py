@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import lowering, storage
-from ..._errors import EncodeError, UnknownFormatError, choices
+from ..._errors import EncodeError, UnknownFormatError, UsageError, choices
 from ...api import lazy, rename_rules
 from ...api import values as api
 from ...codecs import TENSOR_FORMATS
@@ -106,7 +106,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
         name, **{key: save.get(key, empty) for key, empty in _PACKING.items()}
     )
     if sharding and (own or stream):
-        raise EncodeError(
+        raise UsageError(
             "shards cannot be compressed",
             path=path,
             hint="leave out compression= and shuffle=, or shard_size=",
