@@ -6,8 +6,8 @@
 3. After a run, processes are kept idle for the next one. After an error they are killed.
 4. Worker processes are not forks of the user's process. They hold none of its locks and
    connections, and a script needs no `if __name__ == "__main__"`.
-5. `close` may come from any thread at any time, also before the first message of a new process has
-   told its pid. So a worker is marked as closed under its lock, and its thread checks the mark
+5. `close` may come from any thread at any time, also before the first message of a new process
+   shows its pid. So a worker is marked as closed under its lock, and its thread checks the mark
    whenever it takes a process or has waited for one.
 """
 

@@ -68,7 +68,7 @@ def answer(task: dict[str, Any], spec: ConversionSpec, tell: Tell | None = None)
 
 
 def source_path(task: dict[str, Any]) -> str | None:
-    """The path for an error of a task: that of its first source, else of the file that it writes."""
+    """The path for an error of a task: its first source, or else the file that it writes."""
     return next((part["path"] for part in task.get("parts", ())), task.get("path"))
 
 
