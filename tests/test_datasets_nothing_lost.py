@@ -494,8 +494,11 @@ class TestWhatIsThere:
 import os, sys, time
 from tensorwire.datasets.manifest import Manifest
 with Manifest("out").locked():
+    begun, begins = os.pipe()
     if os.fork() == 0:
+        os.write(begins, b"x")
         time.sleep(60)
+    os.read(begun, 1)
     print("ready", flush=True)
     time.sleep(60)
 """

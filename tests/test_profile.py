@@ -841,7 +841,7 @@ def test_command_errors(file, tmp_path):
     for arguments, status, words in (
         ((tmp_path / "nothing",), 1, "nothing"),
         ((file, "--formats", "safetensor"), 2, "did you mean 'safetensors'"),
-        ((file, "--compressions", "zlib:x"), 2, "a level is a number"),
+        ((file, "--compressions", "zlib:x"), 2, "the level must be a number"),
         ((file, "--seconds", "-1"), 2, "seconds=-1"),
         ((file, "--best", "sizes"), 2, "did you mean 'size'"),
         ((file, "--name", "y"), 1, "no tensor 'y'"),

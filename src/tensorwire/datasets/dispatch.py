@@ -59,15 +59,17 @@ def convert(src: Any, dst: str | os.PathLike[str], to: str | None = None, **opti
     ...     workers=0).records
     6
     """
-    if is_dataset(src, dst, to, options):
-        if names := sorted(_TENSOR_OPTIONS & set(options)):
-            raise UsageError(
-                f"{names[0]}= converts tensors by name, but this call converts rows",
-                hint="tensorwire.datasets.convert has the options for rows, and"
-                " tensorwire.datasets.tensor_files.convert those for the tensors of one file",
-            )
-        return convert_dataset(src, dst, to, **options)
-    return tensor_files.convert(src, dst, to, **options)
+    if not _asks_for_rows(src, dst, to, options):
+        with identify(src, options.get("format")) as source:
+            if source.kind != "rows" or source.layout == "bytes":
+                return tensor_files.convert(src, dst, to, source=source, **options)
+    if names := sorted(_TENSOR_OPTIONS & set(options)):
+        raise UsageError(
+            f"{names[0]}= converts tensors by name, but this call converts rows",
+            hint="tensorwire.datasets.convert has the options for rows, and"
+            " tensorwire.datasets.tensor_files.convert those for the tensors of one file",
+        )
+    return convert_dataset(src, dst, to, **options)
 
 
 @spelled(signatures.verify)
@@ -118,26 +120,26 @@ def is_dataset(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -
     ...     {"format": "jsonl"})
     (True, True)
     """
-    # An integer is the seed of a dataset's shuffle. True is the byte shuffle filter of tensors.
-    seeded = type(options.get("shuffle")) is int
-    if (
-        seeded
-        or _OPTIONS & set(options)
-        or {options.get("format"), to or _named(dst)} & set(_RECORDS)
-    ):
-        return True
-    if isinstance(src, (list, tuple)):
+    if _asks_for_rows(src, dst, to, options):
         return True
     if not isinstance(src, (str, os.PathLike)):
         return False
-    path = os.fspath(src)
-    if _named(path) in _RECORDS:
-        return True
     try:
-        with identify(path, options.get("format")) as source:
+        with identify(src, options.get("format")) as source:
             return source.kind == "rows"
     except FileNotFoundError:
         return False
+
+
+def _asks_for_rows(src: Any, dst: Any, to: str | None, options: Mapping[str, Any]) -> bool:
+    """Whether names and options alone show that a conversion is one of records."""
+    # An integer is the seed of a dataset's shuffle. True is the byte shuffle filter of tensors.
+    return (
+        type(options.get("shuffle")) is int
+        or bool(_OPTIONS & set(options))
+        or not {options.get("format"), to or _named(dst), _named(src)}.isdisjoint(_RECORDS)
+        or isinstance(src, (list, tuple))
+    )
 
 
 def _named(path: Any) -> str | None:

@@ -210,10 +210,10 @@ def _check_all(
     A worker that sees another disk reports shards that the driver cannot find, and in a bucket
     another run may have replaced a shard.
     """
-    prefix, others = plan.target.rstrip("/") + "/", []
+    others = []
     missing = {plan.shard(i) for i in range(len(plan))}
     for entry in entries:
-        name = entry.path.removeprefix(prefix)
+        name = plan.name_of(entry.path)
         if name not in missing:
             others.append(entry)
             continue
@@ -374,10 +374,9 @@ class _Run:
         self._scattered = 0
         """The number of records in the runs of a shuffle."""
         self._lines = lines if resume else {}
-        prefix = plan.target.rstrip("/") + "/"
         self._listed = (
             {
-                entry.path.removeprefix(prefix): (entry.size, entry.stamp)
+                plan.name_of(entry.path): (entry.size, entry.stamp)
                 for entry in storage.listing(plan.target)
             }
             if self._lines
@@ -399,28 +398,24 @@ class _Run:
         are never in one folder. A shard with the same key stays, because this run would write the
         same bytes.
         """
-        plan, prefix = self._plan, self._plan.target.rstrip("/") + "/"
-        kept = set()
+        plan, kept = self._plan, set()
         for number in range(len(plan)) if self._lines else ():
             task = plan.gathered(number) if plan.spec.shuffle is not None else plan.task(number)
-            line = self._lines.get(self._name(task))
+            line = self._lines.get(plan.name_of(task["path"]))
             if line is not None and line.key == plan.key(task):
                 kept.add(line.name)
-        entries = [
-            (entry.path.removeprefix(prefix), entry.path) for entry in storage.listing(plan.target)
-        ]
-        old = {
-            name: path
-            for name, path in entries
-            if name not in kept
+        old = [
+            entry.path
+            for entry in storage.listing(plan.target)
+            if (name := plan.name_of(entry.path)) not in kept
             and is_ours(name, plan, self.recorded)
-            and not _is_runs(path.rpartition("/")[0])
-        }
+            and not _is_runs(entry.path.rpartition("/")[0])
+        ]
         # If another run has taken the lease, the old shards may be its new ones.
         check(self._manifest.lease)
-        for path in old.values():
+        for path in old:
             storage.delete(path)
-        for path in sorted({dataset(path) + SCHEMA for path in old.values()}) if not kept else ():
+        for path in sorted({dataset(path) + SCHEMA for path in old}) if not kept else ():
             storage.delete(path)
         return len(old)
 
@@ -450,7 +445,7 @@ class _Run:
             # The runs are not needed any more, but the damage that was found while they were
             # written belongs in this report, too.
             for task in plan.runs():
-                line = self._lines.get(self._name(task))
+                line = self._lines.get(plan.name_of(task["path"]))
                 _note(
                     self._report,
                     line.damage if line is not None and line.key == plan.key(task) else [],
@@ -506,7 +501,7 @@ class _Run:
         """Records an outcome in the manifest and in the report, or raises its error."""
         done, task = planner.reported(outcome), outcome.task
         line = ManifestLine(
-            self._name(task),
+            self._plan.name_of(task["path"]),
             self._plan.key(task),
             done["records"],
             done["bytes"],
@@ -536,16 +531,13 @@ class _Run:
             name = self._plan.splits[task["number"] // self._plan.shards].name
             self._report.splits[name] = self._report.splits.get(name, 0) + line.records
 
-    def _name(self, task: dict[str, Any]) -> str:
-        return str(task["path"]).removeprefix(self._plan.target.rstrip("/") + "/")
-
     def _is_done(self, task: dict[str, Any], shards: bool = True) -> bool:
         """Whether the manifest and the folder agree that this file is complete.
 
         A file of the right size with another stamp counts as done for now; its checksum is compared
         after the other tasks (`_verify_checksums`).
         """
-        line = self._lines.get(self._name(task))
+        line = self._lines.get(self._plan.name_of(task["path"]))
         listed = self._listed.get(line.name) if line is not None else None
         if (
             line is None

@@ -381,9 +381,8 @@ def sweep(plan: Plan, recorded: Container[str], entries: Iterable[FileEntry]) ->
     `entries` are the files that are not shards of this plan. Files of other programs stay.
     """
     removed = 0
-    prefix = plan.target.rstrip("/") + "/"
     for entry in entries:
-        name = entry.path.removeprefix(prefix)
+        name = plan.name_of(entry.path)
         if is_temporary(name) or is_ours(name, plan, recorded):
             storage.delete(entry.path)
             removed += 1

@@ -119,6 +119,10 @@ class Plan:
         """The path of the shard with this name."""
         return name if self.single else storage.join(self.target, name)
 
+    def name_of(self, path: str) -> str:
+        """The name of a file in the target folder, as the manifest has it."""
+        return path.removeprefix(self.target.rstrip("/") + "/")
+
     def parts(self, number: int) -> list[SourcePart]:
         """The parts of the sources that a shard reads; none for a shuffle, whose shards read
         runs.

@@ -6,8 +6,8 @@
 3. After a run, processes are kept idle for the next one. After an error they are killed.
 4. Worker processes are not forks of the user's process. They hold none of its locks and
    connections, and a script needs no `if __name__ == "__main__"`.
-5. `close` may come from any thread at any time, also before the first message of a new process has
-   told its pid. So a worker is marked as closed under its lock, and its thread checks the mark
+5. `close` may come from any thread at any time, also before the first message of a new process
+   shows its pid. So a worker is marked as closed under its lock, and its thread checks the mark
    whenever it takes a process or has waited for one.
 """
 
@@ -29,6 +29,7 @@ from ...codecs.conversion_spec import ConversionSpec
 from ...transforms.compression.streams import available_cores
 from . import RETRIES, Outcome, Watch, answer, errors_as_json, outcome
 from .processes import PATIENCE, Process, Processes
+from .worker import source_path
 
 
 class LocalEngine:
@@ -345,9 +346,8 @@ def _died(task: dict[str, Any], status: int | None, attempts: int) -> Tensorwire
         if status < 0
         else f"with status {status}"
     )
-    path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
     return TensorwireError(
         f"the worker process ended {how}, {attempts} times",
-        path=path,
+        path=source_path(task),
         hint="check that there is enough memory for it",
     )

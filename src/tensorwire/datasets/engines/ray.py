@@ -18,6 +18,7 @@ from ..._optional import require
 from ...codecs.conversion_spec import ConversionSpec
 from ...storage import remote
 from . import RETRIES, Outcome, answer, errors_as_json, outcome
+from .worker import source_path
 
 _PATIENCE = 5.0
 """Seconds to wait for a connection to a cluster."""
@@ -182,14 +183,13 @@ class RayEngine:
         try:
             answered = self._ray.get(ref)
         except self._ray.exceptions.RayError as error:
-            path = next((part["path"] for part in task.get("parts", ())), task.get("path"))
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             return Outcome(
                 task,
                 None,
                 TensorwireError(
                     f"the task failed in Ray after {self.retries + 1} attempts: {why:.300}",
-                    path=path,
+                    path=source_path(task),
                 ),
             )
         return outcome(task, answered)

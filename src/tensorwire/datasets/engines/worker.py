@@ -63,10 +63,13 @@ def answer(task: dict[str, Any], spec: ConversionSpec, tell: Tell | None = None)
         return {"report": _task.run(task, spec, tell)}
     except Exception as error:
         fields = errors_as_json.packed(error)
-        fields.setdefault(
-            "path", next((part["path"] for part in task.get("parts", ())), task.get("path"))
-        )
+        fields.setdefault("path", source_path(task))
         return {"error": fields}
+
+
+def source_path(task: dict[str, Any]) -> str | None:
+    """The path for an error of a task: its first source, or else the file that it writes."""
+    return next((part["path"] for part in task.get("parts", ())), task.get("path"))
 
 
 class _Answers:

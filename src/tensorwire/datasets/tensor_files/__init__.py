@@ -26,7 +26,7 @@ from ... import storage
 from ..._errors import EncodeError, SchemaError, TensorwireError
 from ..._limits import Limits
 from ...api import lazy, rename_rules
-from ...codecs.identify import identify
+from ...codecs.identify import Identified, identify
 from . import plan as plans
 from . import writing
 from .plan import ConversionOptions
@@ -55,6 +55,7 @@ def convert(
     dry_run: bool = False,
     progress: Callable[[float, str], None] | None = None,
     limits: Limits | None = None,
+    source: Identified | None = None,
     **options: Any,
 ) -> ConversionReport:
     """Converts a file of tensors by name to another format, and returns a `ConversionReport`.
@@ -74,6 +75,7 @@ def convert(
     overwrite  allows replacing an existing file
     dry_run    returns the report without writing
     progress   called with the share that is done (0 to 1) and the name of a tensor
+    source     `src` as `identify` has opened it, if the caller did that already
 
     `quantize`, `compression` and the other options of `tw.save` for the format are passed on.
     Raises `SchemaError` for a source of records or a selection without tensors, `EncodeError` for
@@ -112,12 +114,12 @@ def convert(
     if not isinstance(target, str):
         raise TypeError(f"dst must be a path, not {type(target).__name__}")
     if storage.is_url(target):
-        return _uploaded(src, target, replace(chosen, durable=False))
-    return _convert(src, target, target, chosen)
+        return _uploaded(src, source, target, replace(chosen, durable=False))
+    return _convert(src, source, target, target, chosen)
 
 
-def _open(src: Any, options: ConversionOptions) -> lazy.File:
-    source = identify(src, options.format)
+def _open(src: Any, source: Identified | None, options: ConversionOptions) -> lazy.File:
+    source = source or identify(src, options.format)
     try:
         if source.holds_records:
             raise SchemaError(
@@ -132,12 +134,14 @@ def _open(src: Any, options: ConversionOptions) -> lazy.File:
         raise
 
 
-def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> ConversionReport:
+def _convert(
+    src: Any, source: Identified | None, path: str, place: str, options: ConversionOptions
+) -> ConversionReport:
     """Writes the file `path`, which is uploaded to `place` if that is a URL."""
     start = time.perf_counter()
     output = writing.output_format(path, options)
     try:
-        with _open(src, options) as file:
+        with _open(src, source, options) as file:
             texts = writing.carried(file) | (options.metadata or {})
             plan = plans.make(file.container, output.target, texts, options, output.ties)
             job = writing.WriteJob(output, plan, path, place, options)
@@ -167,7 +171,9 @@ def _convert(src: Any, path: str, place: str, options: ConversionOptions) -> Con
         ) from None
 
 
-def _uploaded(src: Any, url: str, options: ConversionOptions) -> ConversionReport:
+def _uploaded(
+    src: Any, source: Identified | None, url: str, options: ConversionOptions
+) -> ConversionReport:
     """Writes to a temporary folder, and uploads the files: first those that an index names, then
     the index, which replaces the old one.
 
@@ -175,7 +181,7 @@ def _uploaded(src: Any, url: str, options: ConversionOptions) -> ConversionRepor
     """
     parent, _, name = url.rpartition("/")
     with tempfile.TemporaryDirectory(prefix="tensorwire-") as folder:
-        report = _convert(src, os.path.join(folder, name), url, options)
+        report = _convert(src, source, os.path.join(folder, name), url, options)
         places = {path: storage.join(parent, os.path.basename(path)) for path in report.files}
         for place in places.values():
             storage.check_replaceable(place, options.overwrite)
