@@ -194,7 +194,7 @@ def identify(where: object, format: Allowed = None, *, mmap: bool = False) -> Id
     if not isinstance(where, (str, os.PathLike)):
         return Identified("bytes", None, None, storage.source_of(where, mmap), format)
     path = os.fspath(where)
-    if path.endswith(HUB_INDEX):
+    if is_hub_index(path):
         return Identified("files", path, FormatAnswer("tensors", "safetensors"))
     if storage.is_url(path):
         return _of_url(path, format, mmap)
@@ -349,6 +349,11 @@ def _named(format: Allowed) -> str | None:
 def _format_of_all(paths: list[object] | tuple[object, ...]) -> str | None:
     names = {by_name(path)[0] for path in paths if isinstance(path, (str, os.PathLike))}
     return names.pop() if len(names) == 1 else None
+
+
+def is_hub_index(path: str) -> bool:
+    """Whether a path is the index of a model in several safetensors files."""
+    return path.endswith(HUB_INDEX)
 
 
 def has_manifest(path: str) -> bool:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ... import storage
 from ..._errors import EncodeError
-from ...codecs import sharded
+from ...codecs.identify import HUB_INDEX, is_hub_index
 from ...lowering import Node
 from ...storage import files
 from ...storage.generation import Generation
@@ -52,10 +52,6 @@ class ShardLayout(NamedTuple):
         return [shard.path for shard in self.shards] + ([self.listing] if self.listing else [])
 
 
-def is_index(path: str) -> bool:
-    return sharded.is_index(path)
-
-
 def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -> ShardLayout:
     """Which tensor goes where. `path` is model.safetensors, or its index, which is then written
     in any case.
@@ -63,7 +59,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     `taken` has the names of files that shards must not replace.
     """
     stem = _stem(path)
-    if not path.endswith((SUFFIX, sharded.SUFFIX)):
+    if not path.endswith((SUFFIX, HUB_INDEX)):
         raise EncodeError("shards are safetensors files: call it NAME.safetensors", path=path)
     groups = _groups(list(plan._replace(spec=_plain(plan)).named_parts()), most)
     texts = _FORMAT | {
@@ -72,7 +68,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
         if key not in ("total_size", "total_parameters")
     }
     size = sum(part.nbytes for part in plan.parts)
-    if len(groups) <= 1 and not is_index(path):
+    if len(groups) <= 1 and not is_hub_index(path):
         return ShardLayout([_shard(path, groups[0] if groups else [], texts)], None, {}, size)
     endings = [f"-{number + 1:05d}-of-{len(groups):05d}{SUFFIX}" for number in range(len(groups))]
     bases = itertools.chain([stem], (f"{stem}-g{number}" for number in itertools.count(1)))
@@ -87,7 +83,7 @@ def layout(path: str, plan: TensorPlan, most: int, taken: Container[str] = ()) -
     weights = {
         name: os.path.basename(file.path) for file in files for name in file.plan.spec["dict"]
     }
-    return ShardLayout(files, f"{stem}{sharded.SUFFIX}", weights, size)
+    return ShardLayout(files, f"{stem}{HUB_INDEX}", weights, size)
 
 
 def _stem(path: str) -> str:
@@ -105,7 +101,7 @@ def shards_of(path: str) -> list[str]:
     for name in sorted(names):
         match = shard.fullmatch(name)
         # a model of its own
-        if match and not (match[1] and f"{stem}{match[1]}{sharded.SUFFIX}" in names):
+        if match and not (match[1] and f"{stem}{match[1]}{HUB_INDEX}" in names):
             found.append(f"{folder}{slash}{name}")
     return found
 

@@ -12,15 +12,15 @@ from ..._errors import EncodeError, UnknownFormatError, choices
 from ...api import lazy, rename_rules
 from ...api import values as api
 from ...codecs import TENSOR_FORMATS
-from ...codecs import sharded as shards
 from ...codecs.checkpoint.bundle import spec_of
 from ...codecs.checkpoint.codec import Checkpoint
 from ...codecs.checkpoint.data import index_path
 from ...codecs.checkpoint.layout import holds as checkpoint_holds
 from ...codecs.checkpoint.writer import Writer, data_files, free_shards
-from ...codecs.identify import format_of
+from ...codecs.identify import format_of, is_hub_index
 from ...codecs.opening import codec
 from ...codecs.protocol import StreamedFormat, TensorFormat, without_metadata
+from ...codecs.sharded import read_index
 from ...codecs.sinks import FileSink
 from ...lowering import Node
 from ...storage import files
@@ -81,7 +81,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
         raise EncodeError(f"{name} is only read; written are {able}", format=name, path=path)
     if name not in TENSOR_FORMATS:
         raise UnknownFormatError(f"no format {name!r}{choices(name, TENSOR_FORMATS)}")
-    sharding = options.shard_size is not None or sharded.is_index(path)
+    sharding = options.shard_size is not None or is_hub_index(path)
     if sharding and name != "safetensors":
         raise EncodeError(
             "only safetensors is written in shards; leave shard_size= out", format=name, path=path
@@ -111,7 +111,7 @@ def output_format(path: str, options: ConversionOptions) -> OutputFormat:
 
 
 def _named(path: str) -> str:
-    if sharded.is_index(path):
+    if is_hub_index(path):
         return "safetensors"
     try:
         return format_of(path)
@@ -208,7 +208,7 @@ def stale(place: str, format: str, paths: Iterable[str]) -> list[str]:
     if format == "checkpoint":
         members = data_files(place)
     else:
-        members = sharded.shards_of(place) if any(map(sharded.is_index, new)) else []
+        members = sharded.shards_of(place) if any(map(is_hub_index, new)) else []
     return [path for path in members if os.path.basename(path) not in new]
 
 
@@ -232,7 +232,7 @@ def _alone(spec: Node, format: str) -> Node:
 def carried(file: lazy.File) -> dict[str, str]:
     """The metadata that go along: what an index says of its files is not true of others."""
     texts = file.metadata
-    if file.path is not None and shards.is_index(file.path):
+    if file.path is not None and is_hub_index(file.path):
         return {
             key: text
             for key, text in texts.items()
@@ -252,10 +252,10 @@ def files_of(file: lazy.File) -> list[str]:
         return [index_path(variables)]
     if not os.path.isfile(file.path):
         return []
-    if not shards.is_index(file.path):
+    if not is_hub_index(file.path):
         return [file.path]
     folder = os.path.dirname(file.path)
     return [
         file.path,
-        *(os.path.join(folder, name) for name in set(shards.read_index(file.path)[0].values())),
+        *(os.path.join(folder, name) for name in set(read_index(file.path)[0].values())),
     ]
