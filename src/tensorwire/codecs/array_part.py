@@ -17,6 +17,7 @@ from ..core import dtypes, memory
 from ..core.tensors import Array
 from ..lowering import Node
 from ..storage.files import Source
+from ..wire import kernels
 from .container import BasePart, Rows
 
 
@@ -164,6 +165,11 @@ class BitsPart(BasePart):
         return DecodeError(
             why, format=self._format, tensor=self.name, offset=self._start, hint=hint
         )
+
+
+def crc32c_matcher(crc: int) -> Callable[[Any], bool]:
+    """Returns the function that compares data with a stored CRC32C."""
+    return lambda data: kernels.crc32c(data) == crc
 
 
 class SourceSlice:

@@ -30,7 +30,7 @@ from ..wire.example import BYTES, FLOAT, FORMAT, INT64, PLACES
 from ..wire.status import MAX_MESSAGE, REPEATED, problem
 from . import tensorproto
 from .array_part import is_plain_dict
-from .protocol import Metadata, WholeFormat, refuse_metadata
+from .protocol import Metadata, WholeFormat, check_document, refuse_metadata
 
 KEY = "tensorwire"
 VERSION = 1
@@ -264,14 +264,7 @@ def _read_spec(data: memoryview, values: Array) -> tuple[Any, set[str], int]:
         raise DecodeError(f"the feature {KEY!r} is not a bytes list of length 1")
     start, size = values[0].tolist()
     document = jsontext.parse(data[start : start + size], FORMAT, start)
-    if (
-        not isinstance(document, dict)
-        or document.get("version") != VERSION
-        or not {"spec"} <= document.keys() <= {"version", "spec", "tensors"}
-    ):
-        raise DecodeError(
-            f"the feature {KEY!r} is not a tensorwire spec of version {VERSION}", offset=start
-        )
+    document = check_document(document, "tensorwire spec", VERSION, {"spec"}, {"tensors"}, start)
     tensors = document.get("tensors", [])
     if not isinstance(tensors, list) or not all(isinstance(name, str) for name in tensors):
         raise DecodeError(f"'tensors' in the feature {KEY!r} is not a list of names", offset=start)
