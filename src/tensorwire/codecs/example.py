@@ -21,7 +21,7 @@ import numpy as np
 from .. import lowering
 from .._errors import DecodeError, EncodeError, LimitError
 from .._limits import DEFAULT, Budget, Limits
-from ..core import dtypes, memory
+from ..core import memory
 from ..core.memory import Buffer
 from ..core.tensors import Array, Strings, trusted
 from ..wire import example, kernels, protobuf
@@ -34,10 +34,6 @@ from .protocol import Metadata, WholeFormat, check_document, refuse_metadata
 
 KEY = "tensorwire"
 VERSION = 1
-
-
-def _holds(row: dtypes.DType) -> bool:
-    return row.tf is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class Example(WholeFormat):
 
     def encode(self, value: Any, metadata: Metadata | None = None) -> list[Buffer]:
         refuse_metadata(metadata, FORMAT)
-        spec, parts = lowering.lower(value, holds=_holds, strings=True)
+        spec, parts = lowering.lower(value, holds=tensorproto.holds, strings=True)
         names = lowering.names(spec, len(parts))
         if KEY in names:
             raise EncodeError(f"the name {KEY!r} is reserved", format=FORMAT, tensor=KEY)
