@@ -225,8 +225,7 @@ class JsonReader(Tensors):
         row = dtypes.BY_NAME.get(name)
         if row is None or row.reading_only:
             return self.unknown(offset, name, shape, path)
-        array, end = self.dense(offset, row, shape)
-        return array, end
+        return self.dense(offset, row, shape)
 
     def unknown(self, offset: int, dtype: str, shape: tuple[int, ...], path: str) -> Read:
         """Raises for a tensor of an unknown dtype. In a container it becomes an empty stand-in."""
@@ -278,8 +277,7 @@ class JsonReader(Tensors):
             result[pair[0]] = pair[1]
             return end
 
-        end = self.each_item(offset, take)
-        return result, end
+        return result, self.each_item(offset, take)
 
     def members(self, offset: int, depth: int, path: str, fields: Fields) -> Read:
         members, end = self.object(offset, depth, f"{path}/$bundle")
