@@ -136,7 +136,10 @@ def test_types_for_which_tensorflow_has_no_kernel_too(row):
         ([tw.Ragged.of([[1]])], "list"),
         ({"r": tw.Ragged.of([[1]])}, "dict"),
         (7, "int"),
-        (tw.Ragged(np.ones(1, ml_dtypes.float8_e3m4), [0, 1]), "unsupported dtype in TensorFlow: float8_e3m4"),
+        (
+            tw.Ragged(np.ones(1, ml_dtypes.float8_e3m4), [0, 1]),
+            "unsupported dtype in TensorFlow: float8_e3m4",
+        ),
     ],
 )
 def test_nothing_but_a_ragged_tensor(value, what):

@@ -141,10 +141,10 @@ def check_document(
 
     It must have the `needed` keys, and may have the `free` ones. Raises DecodeError.
     """
-    found = document.get("version") if isinstance(document, dict) else None
-    if not isinstance(document, dict) or found != version:
+    actual = document.get("version") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or actual != version:
         raise DecodeError(
-            f"unsupported {what} version {found!r:.20} (supported: {version})", offset=offset
+            f"unsupported {what} version {actual!r:.20} (supported: {version})", offset=offset
         )
     if not {"version", *needed} <= document.keys() <= {"version", *needed, *free}:
         keys = ", ".join(sorted(needed)) + "".join(f", [{key}]" for key in sorted(free))

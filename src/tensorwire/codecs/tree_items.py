@@ -36,8 +36,7 @@ class TreeItem(NamedTuple):
 def tree_of(container: Container) -> Node:
     """Returns the spec of a container. A checkpoint counts as a flat dict of its variables."""
     if isinstance(container, Variables):
-        names = container.keys()
-        return {"dict": {name: {} for name in names}}
+        return {"dict": {name: {} for name in container.keys()}}
     return container.tree
 
 

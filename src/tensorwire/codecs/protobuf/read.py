@@ -257,7 +257,7 @@ class _Walk:
     ) -> Iterator[tuple[TensorMessage, Any]]:
         """Yields the parts of a message and their nodes, in order."""
         # The shape of a container is its number of parts, and may be missing. Only an empty
-        # container must have it: otherwise it could not be told from a truncated one.
+        # container must have it: otherwise it would look like a truncated one.
         count = len(message.places) // 2
         if message.shape != [count] and (message.shape or not count):
             error = TruncatedError if message.shape > [count] or not message.shape else DecodeError
