@@ -36,7 +36,8 @@ class TreeItem(NamedTuple):
 def tree_of(container: Container) -> Node:
     """Returns the spec of a container. A checkpoint counts as a flat dict of its variables."""
     if isinstance(container, Variables):
-        return {"dict": {name: {} for name in container.keys()}}
+        names = container.keys()
+        return {"dict": {name: {} for name in names}}
     return container.tree
 
 
